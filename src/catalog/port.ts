@@ -1,0 +1,135 @@
+/**
+ * The catalog: which namespaces and tables exist, where their files are, what was committed. Rows, never data.
+ * It is the truth about existence: a folder on storage without a row here is not a table.
+ *
+ * Every method is one short transaction, durable when its promise resolves. No method is held open across engine or
+ * object-store work (design, flow rule 6). Refusals are `LancegateError`s of the kind named at the method.
+ */
+import type {
+  BranchName,
+  Location,
+  NamespacePath,
+  ObjectName,
+  Properties,
+  TableId,
+  TableRef,
+  TransactionId,
+} from '../kernel/ids.ts';
+
+export interface NamespaceRecord {
+  readonly path: NamespacePath;
+  readonly properties: Properties;
+}
+
+/** `dropping` rows are invisible to `findTable` and the listings; only `unfinished` shows them. */
+export type TableState = 'declared' | 'created';
+
+export interface TableRecord {
+  readonly id: TableId;
+  readonly ref: TableRef;
+  readonly location: Location;
+  readonly state: TableState;
+  readonly properties: Properties;
+  readonly storageOptions: Properties;
+}
+
+/** A reservation of a table's name by a create that is under way; holds the place its files are written to. */
+export interface Creation {
+  readonly id: string;
+  readonly ref: TableRef;
+  readonly location: Location;
+}
+
+export interface TransactionRecord {
+  readonly id: TransactionId;
+  readonly tableId: TableId;
+  readonly ref: TableRef;
+  readonly operation: 'create_table' | 'merge_insert';
+  readonly branch: BranchName | undefined;
+  /** Table version the transaction made or saw. */
+  readonly version: number;
+  /** Flat facts worth telling later: counts, mode. */
+  readonly outcome: Readonly<Record<string, string>>;
+  readonly committedAtMs: number;
+}
+
+/** Names in ascending order of their code units; `after` is the last name of the page before. */
+export interface PageRequest {
+  readonly after: string | undefined;
+  readonly limit: number;
+}
+export interface TablePageRequest extends PageRequest {
+  readonly includeDeclared: boolean;
+}
+
+/** What a crash may have left: creates to undo and drops to finish. */
+export interface Unfinished {
+  readonly creations: readonly Creation[];
+  /** Files nobody points at any more: of dropped tables, and of tables that an overwrite replaced. */
+  readonly discarded: readonly Location[];
+}
+
+export interface Catalog {
+  /** `NamespaceNotFound` (the parent), `NamespaceAlreadyExists`. The root always exists. */
+  createNamespace(path: NamespacePath, properties: Properties): Promise<NamespaceRecord>;
+  /** Replaces the properties. `NamespaceNotFound`. */
+  updateNamespace(path: NamespacePath, properties: Properties): Promise<NamespaceRecord>;
+  findNamespace(path: NamespacePath): Promise<NamespaceRecord | undefined>;
+  /** Names of the direct children. `NamespaceNotFound`. */
+  listNamespaces(parent: NamespacePath, page: PageRequest): Promise<readonly ObjectName[]>;
+  /** Removes an empty namespace. `NamespaceNotFound`, `NamespaceNotEmpty` (tables, reservations or children). */
+  dropNamespace(path: NamespacePath): Promise<void>;
+  /** Everything below `path`, deepest first, `path` itself last: what a cascading drop has to go through. */
+  namespacesUnder(path: NamespacePath): Promise<readonly NamespacePath[]>;
+
+  findTable(ref: TableRef): Promise<TableRecord | undefined>;
+  /** Tables directly in a namespace. `NamespaceNotFound`. */
+  listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly TableRecord[]>;
+  /**
+   * All tables of all namespaces, ordered by their full path (names joined by U+001F). `after` is such a joined path.
+   */
+  listAllTables(page: TablePageRequest): Promise<readonly TableRecord[]>;
+
+  /** Makes a declared-only table. `NamespaceNotFound`, `TableAlreadyExists`; `ConcurrentCreate` while one is reserved. */
+  declareTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord>;
+  /** Adopts files that are there already. As `declareTable`; also `InvalidInput` if another table has the location. */
+  registerTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord>;
+
+  /**
+   * Reserves the name until `publishCreation` or `abandonCreation`. `existing` says what the caller saw there
+   * (a table's id to be materialised or replaced, or undefined), and must still be so: otherwise `ConcurrentCreate`.
+   * Also `ConcurrentCreate` while another reservation stands, and `NamespaceNotFound`.
+   */
+  reserveCreation(ref: TableRef, existing: TableId | undefined, location: Location): Promise<Creation>;
+  /**
+   * Makes the reserved table visible as `created`, in one transaction with its transaction record; a replaced table's
+   * location is marked discarded, and its transactions stay known. A declared table keeps its properties where the
+   * publication has none. A replaced or materialised table gets a new id.
+   * `NamespaceNotFound` if the namespace was dropped meanwhile.
+   */
+  publishCreation(creation: Creation, publication: Publication): Promise<TableRecord>;
+  /** Gives the name back and marks the location discarded. Harmless when repeated. */
+  abandonCreation(creation: Creation): Promise<void>;
+
+  /** Makes the table invisible and its location discarded, in one step. `TableNotFound`. */
+  dropTable(ref: TableRef): Promise<TableRecord>;
+  /** Forgets the table and leaves its files alone (its location stays used). `TableNotFound`. */
+  deregisterTable(ref: TableRef): Promise<TableRecord>;
+
+  /** True if no table, reservation or discarded place ever had this location. */
+  isLocationFresh(location: Location): Promise<boolean>;
+  /** The files of a discarded location are gone from storage. */
+  forgetDiscarded(location: Location): Promise<void>;
+  unfinished(): Promise<Unfinished>;
+
+  recordTransaction(record: TransactionRecord): Promise<void>;
+  findTransaction(id: TransactionId): Promise<TransactionRecord | undefined>;
+
+  close(): Promise<void>;
+}
+
+export interface Publication {
+  readonly properties: Properties | undefined;
+  readonly storageOptions: Properties;
+  readonly transaction: Omit<TransactionRecord, 'tableId' | 'ref'>;
+}

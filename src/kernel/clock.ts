@@ -1,0 +1,19 @@
+/** Time, injected so that tests own it. */
+export interface Clock {
+  /** Milliseconds since the epoch. */
+  nowMs(): number;
+  /** Calls `run` once after `afterMs`; the returned function cancels it. Never keeps the process alive. */
+  schedule(afterMs: number, run: () => void): () => void;
+}
+
+export const systemClock: Clock = {
+  nowMs: () => Date.now(),
+  schedule(afterMs, run) {
+    const timer = setTimeout(run, afterMs);
+    timer.unref();
+    return () => clearTimeout(timer);
+  },
+};
+
+/** Random identifiers, injected for the same reason. */
+export type NewId = () => string;

@@ -1,0 +1,91 @@
+/**
+ * The one catalogue of errors. Every refusal this service can make is a row here: its code in the namespace
+ * specification, its HTTP status, what it means, whether anything was written, and whether a retry can help.
+ * `docs/errors.md` and the tests are checked against it. It holds no texts of the engine: adapters translate.
+ */
+
+/** What a caller may assume about the state of the table after the error (P6). */
+export type Written = 'nothing' | 'unknown';
+/** `never`: the same request fails again. `later`: it may succeed unchanged. */
+export type Retry = 'never' | 'later';
+
+export interface ErrorEntry {
+  /** Numeric code of the Lance namespace specification (0-23). */
+  readonly code: number;
+  readonly status: 400 | 401 | 403 | 404 | 406 | 409 | 413 | 500 | 503;
+  readonly meaning: string;
+  readonly written: Written;
+  readonly retry: Retry;
+}
+
+const entry = (
+  code: number,
+  status: ErrorEntry['status'],
+  retry: Retry,
+  meaning: string,
+  written: Written = 'nothing',
+): ErrorEntry => ({ code, status, retry, meaning, written });
+
+export const errorCatalogue = {
+  Unsupported: entry(0, 406, 'never', 'The route is in the specification, and this service does not offer it.'),
+  NoSuchRoute: entry(0, 404, 'never', 'No such route.'),
+  NamespaceNotFound: entry(1, 404, 'never', 'The namespace does not exist.'),
+  NamespaceAlreadyExists: entry(2, 409, 'never', 'A namespace of this name exists.'),
+  NamespaceNotEmpty: entry(3, 409, 'never', 'The namespace holds tables or namespaces, and cascade was not asked for.'),
+  TableNotFound: entry(4, 404, 'never', 'The table does not exist.'),
+  TableAlreadyExists: entry(5, 409, 'never', 'A table of this name exists.'),
+  TransactionNotFound: entry(10, 404, 'never', 'No transaction of this id is known.'),
+  TableVersionNotFound: entry(11, 404, 'never', 'The table has no such version.'),
+  TableColumnNotFound: entry(12, 400, 'never', 'A field path names no column of the table or of the source.'),
+  InvalidInput: entry(13, 400, 'never', 'A parameter, an identifier or the body is malformed.'),
+  BodyTooLarge: entry(13, 413, 'never', 'The body is larger than this service accepts.'),
+  ConcurrentCreate: entry(14, 409, 'later', 'Another create of the same table was under way, and won.'),
+  ConcurrentModification: entry(14, 503, 'later', 'Another writer kept changing the table; nothing was written.'),
+  PermissionDenied: entry(15, 403, 'never', 'The policy does not allow this principal this action.'),
+  Unauthenticated: entry(16, 401, 'never', 'No credential, or one that is not valid.'),
+  SlowDown: entry(17, 503, 'later', 'The service is at its limit, or stopping; nothing was written.'),
+  TimedOut: entry(
+    17,
+    503,
+    'later',
+    'The time the request allowed itself ran out before its commit; nothing was written.',
+  ),
+  IssuerUnavailable: entry(17, 503, 'later', 'The authorization server that must vouch for the token does not answer.'),
+  Internal: entry(18, 500, 'later', 'A defect or a failing disk; see the log under this request id.', 'unknown'),
+  InvalidTableState: entry(19, 400, 'never', 'The table is only declared, and the operation needs it on storage.'),
+  TableSchemaValidationError: entry(20, 400, 'never', 'The schema cannot be stored, or does not fit the table.'),
+  TableBranchNotFound: entry(22, 404, 'never', 'The table has no such branch.'),
+  TableBranchAlreadyExists: entry(23, 409, 'never', 'A branch of this name exists.'),
+} as const satisfies Record<string, ErrorEntry>;
+
+export type ErrorName = keyof typeof errorCatalogue;
+
+/**
+ * A refusal. `message` is shown to the caller and must hold nothing but the caller's own words and ours;
+ * what helps the operator goes into `cause` and `internal`, which only the log sees.
+ */
+export class LancegateError extends Error {
+  override readonly name = 'LancegateError';
+  readonly kind: ErrorName;
+  readonly internal: Readonly<Record<string, unknown>> | undefined;
+  /** Seconds after which a retry makes sense; only with retry `later`. */
+  readonly retryAfterSeconds: number | undefined;
+
+  constructor(
+    kind: ErrorName,
+    message: string,
+    options: { cause?: unknown; internal?: Readonly<Record<string, unknown>>; retryAfterSeconds?: number } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.kind = kind;
+    this.internal = options.internal;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+  }
+
+  get entry(): ErrorEntry {
+    return errorCatalogue[this.kind];
+  }
+}
+
+export const invalidInput = (message: string, cause?: unknown): LancegateError =>
+  new LancegateError('InvalidInput', message, cause === undefined ? {} : { cause });

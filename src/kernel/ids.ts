@@ -1,0 +1,25 @@
+declare const brand: unique symbol;
+type Branded<Base, Name extends string> = Base & { readonly [brand]: Name };
+
+/** A name of one namespace or table: 1-255 UTF-8 bytes, no control characters, not `.` or `..`. Made by `wire/`. */
+export type ObjectName = Branded<string, 'ObjectName'>;
+/** Names from the root down; empty is the root namespace. */
+export type NamespacePath = readonly ObjectName[];
+/** A branch other than main. Main is `undefined` wherever a branch is optional. */
+export type BranchName = Branded<string, 'BranchName'>;
+export type TransactionId = Branded<string, 'TransactionId'>;
+export type TableId = Branded<string, 'TableId'>;
+/** Where a table's files are: a path relative to the storage root, such as `prod/users.lance`. Never from a client. */
+export type Location = Branded<string, 'Location'>;
+
+export interface TableRef {
+  readonly namespace: NamespacePath;
+  readonly name: ObjectName;
+}
+
+export type Properties = Readonly<Record<string, string>>;
+
+/** How an identifier is shown in answers and errors; `$` is the specification's default delimiter. */
+export const showNamespace = (path: NamespacePath, delimiter = '$'): string =>
+  path.length === 0 ? delimiter : path.join(delimiter);
+export const showTable = (table: TableRef, delimiter = '$'): string => [...table.namespace, table.name].join(delimiter);

@@ -1,0 +1,8 @@
+/** Who asks, as a verified credential says. */
+export interface Principal {
+  readonly subject: string;
+  readonly scopes: readonly string[];
+  readonly groups: readonly string[];
+  /** Where the credential came from: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
+  readonly issuer: string;
+}

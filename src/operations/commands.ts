@@ -1,0 +1,165 @@
+/**
+ * What the operations are asked and what they answer: typed, validated, free of HTTP. `wire/` makes the commands,
+ * `http/` renders the results. Optional means `undefined`, never `null`.
+ */
+import type { FieldPath } from '../arrow/field-path.ts';
+import type { Schema } from '../arrow/schema.ts';
+import type { ArrowSource } from '../arrow/source.ts';
+import type { BranchName, NamespacePath, ObjectName, Properties, TableRef, TransactionId } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+
+export type CreateMode = 'create' | 'exist_ok' | 'overwrite';
+
+export interface CreateTableCommand {
+  readonly table: TableRef;
+  readonly mode: CreateMode;
+  readonly properties: Properties | undefined;
+  readonly storageOptions: Properties;
+  readonly source: ArrowSource;
+}
+export interface CreateTableResult {
+  readonly transactionId: TransactionId | undefined;
+  readonly location: string;
+  readonly version: number;
+  readonly storageOptions: Properties;
+  readonly properties: Properties;
+}
+
+export interface MergeFlags {
+  /** `true`, or the SQL condition over `target.` and `source.` columns under which a matched row is updated. */
+  readonly whenMatchedUpdateAll: boolean | { readonly filter: string };
+  readonly whenNotMatchedInsertAll: boolean;
+  /** `true`, or the SQL condition over the target's columns under which an unmatched target row is deleted. */
+  readonly whenNotMatchedBySourceDelete: boolean | { readonly filter: string };
+}
+export interface MergeRowsCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  /** At least one; no two alike. */
+  readonly on: readonly FieldPath[];
+  readonly flags: MergeFlags;
+  /** false forbids the index; true leaves it to the service. */
+  readonly useIndex: boolean;
+  readonly source: ArrowSource;
+}
+export interface MergeRowsResult {
+  readonly transactionId: TransactionId;
+  readonly version: number;
+  readonly numUpdatedRows: number;
+  readonly numInsertedRows: number;
+  readonly numDeletedRows: number;
+  readonly numAttempts: number;
+}
+
+export interface Page {
+  readonly after: string | undefined;
+  readonly limit: number;
+}
+export interface Listing<Item> {
+  readonly items: readonly Item[];
+  /** Where the next page starts; undefined at the end. */
+  readonly next: string | undefined;
+}
+
+export interface TableDescription {
+  readonly table: TableRef;
+  readonly location: string;
+  readonly properties: Properties;
+  readonly storageOptions: Properties;
+  /** Absent for a table that is only declared. */
+  readonly created: { readonly version: number; readonly schema: Schema } | undefined;
+}
+
+export interface BranchDescription {
+  readonly name: BranchName;
+  readonly parentBranch: string | undefined;
+  readonly parentVersion: number;
+  readonly createdAtSeconds: number;
+  readonly manifestBytes: number;
+}
+
+export interface TransactionDescription {
+  readonly id: TransactionId;
+  readonly status: 'SUCCEEDED';
+  readonly properties: Properties;
+}
+
+/** Decides whether one listed object may be seen by who asked; made by `http/` from the policy. */
+export type Visible<Item> = (item: Item) => boolean;
+
+/** Every use case, as `http/` calls it. Each throws `LancegateError` only; anything else is a defect. */
+export interface Operations {
+  createTable(command: CreateTableCommand, scope: RequestScope): Promise<CreateTableResult>;
+  mergeRows(command: MergeRowsCommand, scope: RequestScope): Promise<MergeRowsResult>;
+
+  declareTable(command: {
+    table: TableRef;
+    properties: Properties;
+    location: string | undefined;
+  }): Promise<TableDescription>;
+  describeTable(command: {
+    table: TableRef;
+    branch: BranchName | undefined;
+    version: number | undefined;
+  }): Promise<TableDescription>;
+  /** Resolves for a table that exists, declared-only ones included (if `version` is undefined); else `TableNotFound`. */
+  tableExists(command: { table: TableRef; version: number | undefined }): Promise<void>;
+  dropTable(command: { table: TableRef }): Promise<TableDescription>;
+  deregisterTable(command: { table: TableRef }): Promise<TableDescription>;
+  /** `location` is a path relative to the storage root or a URI inside it; `mode` overwrite re-points an existing table. */
+  registerTable(command: {
+    table: TableRef;
+    location: string;
+    mode: 'create' | 'overwrite';
+    properties: Properties;
+  }): Promise<TableDescription>;
+  countRows(command: {
+    table: TableRef;
+    branch: BranchName | undefined;
+    version: number | undefined;
+    predicate: string | undefined;
+  }): Promise<number>;
+  listTables(command: {
+    namespace: NamespacePath;
+    page: Page;
+    includeDeclared: boolean;
+    visible: Visible<TableRef>;
+  }): Promise<Listing<ObjectName>>;
+  listAllTables(command: {
+    page: Page;
+    includeDeclared: boolean;
+    visible: Visible<TableRef>;
+  }): Promise<Listing<TableRef>>;
+
+  createBranch(command: {
+    table: TableRef;
+    name: BranchName;
+    fromBranch: BranchName | undefined;
+    fromVersion: number | undefined;
+  }): Promise<void>;
+  listBranches(command: { table: TableRef; page: Page }): Promise<Listing<BranchDescription>>;
+  deleteBranch(command: { table: TableRef; name: BranchName }): Promise<void>;
+
+  /** `exist_ok` answers the existing properties; `overwrite` replaces them and keeps what is inside. */
+  createNamespace(command: { namespace: NamespacePath; mode: CreateMode; properties: Properties }): Promise<Properties>;
+  describeNamespace(command: { namespace: NamespacePath }): Promise<Properties>;
+  namespaceExists(command: { namespace: NamespacePath }): Promise<void>;
+  listNamespaces(command: {
+    parent: NamespacePath;
+    page: Page;
+    visible: Visible<NamespacePath>;
+  }): Promise<Listing<ObjectName>>;
+  /**
+   * `skip` makes a missing namespace no error. With `cascade`, `mayDrop` is asked for every table and namespace inside
+   * before anything is dropped, and one refusal refuses the whole with `PermissionDenied`.
+   */
+  dropNamespace(command: {
+    namespace: NamespacePath;
+    mode: 'fail' | 'skip';
+    behavior: 'restrict' | 'cascade';
+    mayDrop: Visible<{ table: TableRef } | { namespace: NamespacePath }>;
+  }): Promise<void>;
+
+  /** Only to principals that may describe its table: `visible` is asked, and a refusal answers `TransactionNotFound`. */
+  describeTransaction(command: { id: TransactionId; visible: Visible<TableRef> }): Promise<TransactionDescription>;
+}
