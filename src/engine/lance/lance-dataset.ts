@@ -1,0 +1,136 @@
+import { Field as ArrowField, Schema as ArrowSchema, Table as ArrowTable, Int32, tableToIPC } from 'apache-arrow';
+import { readSchemaOfIpcFile } from '../../arrow/read-schema.ts';
+import type { Schema } from '../../arrow/schema.ts';
+import type { IpcFile } from '../../arrow/source.ts';
+import type { BranchName } from '../../kernel/ids.ts';
+import type { BranchFacts, Dataset, MergeCounts, MergeSpec, Projection } from '../port.ts';
+import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
+import { engineCall } from './translate-errors.ts';
+
+/** One open native table, on one branch. */
+export class LanceDataset implements Dataset {
+  readonly #table: NativeTable;
+
+  constructor(table: NativeTable) {
+    this.#table = table;
+  }
+
+  version(): Promise<number> {
+    return engineCall('open', () => this.#table.version());
+  }
+
+  refresh(): Promise<void> {
+    return engineCall('open', () => this.#table.checkoutLatest());
+  }
+
+  schema(): Promise<Schema> {
+    return engineCall('open', async () => readSchemaOfIpcFile(await this.#table.schema()));
+  }
+
+  countRows(filter?: string): Promise<number> {
+    return engineCall('count', () => this.#table.countRows(filter));
+  }
+
+  async *select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile> {
+    const query = this.#table.query();
+    query.select(columns.map(({ name, expression }) => [name, expression]));
+    if (where !== undefined) query.onlyIf(where);
+    const batches = await engineCall('select', () => query.execute());
+    let isEmpty = true;
+    for (;;) {
+      const batch = await engineCall('select', () => batches.next());
+      if (batch === null) break;
+      isEmpty = false;
+      yield batch as IpcFile;
+    }
+    if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
+  }
+
+  async append(file: IpcFile): Promise<void> {
+    await engineCall('append', () => this.#table.add(file, 'append'));
+  }
+
+  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts> {
+    return engineCall('merge', async () => {
+      const builder = configured(this.#table.mergeInsert(spec.on), spec);
+      if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
+      const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
+      return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
+    });
+  }
+
+  async addNullColumn(name: string): Promise<void> {
+    await engineCall('maintain', () => this.#table.addColumnsWithSchema(schemaOfNullColumn(name)));
+  }
+
+  async dropColumn(name: string): Promise<void> {
+    await engineCall('maintain', () => this.#table.dropColumns([name]));
+  }
+
+  createScalarIndex(column: string): Promise<void> {
+    return engineCall('maintain', () => this.#table.createIndex(nativeBtree(), column, true));
+  }
+
+  async createBranch(
+    name: BranchName,
+    from: { branch: BranchName | undefined; version: number | undefined },
+  ): Promise<void> {
+    await engineCall('branch', async () => {
+      const branches = await this.#table.branches();
+      (await branches.create(name, from.branch ?? null, from.version ?? null)).close();
+    });
+  }
+
+  listBranches(): Promise<readonly BranchFacts[]> {
+    return engineCall('branch', async () => {
+      const branches = await this.#table.branches();
+      const contents = Object.entries(await branches.list());
+      return Promise.all(
+        contents.map(async ([name, { parentBranch, parentVersion, manifestSize }]) => ({
+          name: name as BranchName,
+          parentBranch: parentBranch ?? undefined,
+          parentVersion,
+          createdAtSeconds: await createdAtSeconds(branches, name),
+          manifestBytes: manifestSize,
+        })),
+      );
+    });
+  }
+
+  async deleteBranch(name: BranchName): Promise<void> {
+    await engineCall('branch', async () => (await this.#table.branches()).delete(name));
+  }
+
+  close(): void {
+    this.#table.close();
+  }
+}
+
+function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {
+  let next = builder;
+  if (spec.whenMatchedUpdateAll !== false) next = next.whenMatchedUpdateAll(filterOf(spec.whenMatchedUpdateAll));
+  if (spec.whenNotMatchedInsertAll) next = next.whenNotMatchedInsertAll();
+  if (spec.whenNotMatchedBySourceDelete !== false) {
+    next = next.whenNotMatchedBySourceDelete(filterOf(spec.whenNotMatchedBySourceDelete));
+  }
+  return spec.useIndex ? next : next.useIndex(false);
+}
+
+const filterOf = (action: true | { readonly filter: string }): string | undefined =>
+  action === true ? undefined : action.filter;
+
+/** The engine's listing has no times; a branch begins with a version of its own, which has one (in microseconds). */
+async function createdAtSeconds(branches: NativeBranches, name: string): Promise<number> {
+  const table = await branches.checkout(name);
+  try {
+    const versions = await table.listVersions();
+    return Math.floor(Math.min(...versions.map(({ timestamp }) => timestamp)) / 1_000_000);
+  } finally {
+    table.close();
+  }
+}
+
+function schemaOfNullColumn(name: string): Buffer {
+  const empty = new ArrowTable(new ArrowSchema([new ArrowField(name, new Int32(), true)]));
+  return Buffer.from(tableToIPC(empty, 'file'));
+}

@@ -1,0 +1,112 @@
+import { randomUUID } from 'node:crypto';
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Session } from '@lancedb/lancedb';
+import type { IpcFile } from '../../arrow/source.ts';
+import type { Location, Properties } from '../../kernel/ids.ts';
+import type { Dataset, Engine, OpenRequest, Scratch } from '../port.ts';
+import { LanceDataset } from './lance-dataset.ts';
+import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
+import { StorageRoot } from './storage-root.ts';
+import { engineCall } from './translate-errors.ts';
+
+export interface LanceEngineOptions {
+  /** Absolute path or object-store URI. */
+  readonly root: string;
+  /** How to reach an object store; may hold credentials, so it never leaves this object. */
+  readonly rootOptions: Properties;
+  /** An absolute local path for intermediate results. */
+  readonly scratchFolder: string;
+  readonly indexCacheBytes: number;
+  readonly metadataCacheBytes: number;
+}
+
+/** The real engine: LanceDB's native library, in process. */
+export class LanceEngine implements Engine {
+  readonly #root: StorageRoot;
+  readonly #options: LanceEngineOptions;
+  readonly #session: Session;
+
+  constructor(options: LanceEngineOptions) {
+    this.#options = options;
+    this.#root = new StorageRoot(options.root);
+    this.#session = new Session(BigInt(options.indexCacheBytes), BigInt(options.metadataCacheBytes));
+  }
+
+  async create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset> {
+    const { folderUri, tableName } = this.#root.place(location);
+    if (this.#root.isLocal) await mkdir(folderUri, { recursive: true });
+    return engineCall('create', async () => {
+      const connection = await this.#connect(folderUri);
+      return new LanceDataset(await connection.createTable(tableName, file, 'create', [], { ...storageOptions }));
+    });
+  }
+
+  async open({ location, branch, version }: OpenRequest): Promise<Dataset> {
+    const { folderUri, tableName } = this.#root.place(location);
+    return engineCall('open', async () => {
+      const connection = await this.#connect(folderUri);
+      const main = await connection.openTable(tableName, []);
+      const table = branch === undefined ? main : await checkoutBranch(main, branch);
+      if (version !== undefined) await table.checkout(version);
+      return new LanceDataset(table);
+    });
+  }
+
+  async scratch(): Promise<Scratch> {
+    const folder = join(this.#options.scratchFolder, randomUUID());
+    await mkdir(folder, { recursive: true });
+    const connection = await connectNative(folder, {}, this.#session);
+    return {
+      create: (name, file) =>
+        engineCall('create', async () => new LanceDataset(await connection.createTable(name, file, 'create', []))),
+      discard: async () => {
+        connection.close();
+        await rm(folder, { recursive: true, force: true });
+      },
+    };
+  }
+
+  async remove(location: Location): Promise<void> {
+    if (this.#root.isLocal) return this.#root.remove(location);
+    const { folderUri, tableName } = this.#root.place(location);
+    const connection = await this.#connect(folderUri);
+    await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
+  }
+
+  async isVacant(location: Location): Promise<boolean> {
+    if (this.#root.isLocal) return !(await this.#root.exists(location));
+    return this.open({ location }).then(
+      (dataset) => {
+        dataset.close();
+        return false;
+      },
+      () => true,
+    );
+  }
+
+  uriOf(location: Location): string {
+    return this.#root.uriOf(location);
+  }
+
+  locationOf(pathOrUri: string): Promise<Location> {
+    return this.#root.locationOf(pathOrUri);
+  }
+
+  /** A connection is a URI and the shared session: opening one costs under a millisecond and nothing stays open. */
+  #connect(folderUri: string): Promise<NativeConnection> {
+    return connectNative(folderUri, this.#options.rootOptions, this.#session);
+  }
+}
+
+async function checkoutBranch(main: NativeTable, branch: string): Promise<NativeTable> {
+  const branches = await main.branches();
+  return branches.checkout(branch);
+}
+
+/** Dropping what is not there is what was wanted. Other failures are the caller's to see. */
+function ignoreMissing(error: unknown): void {
+  const cause = error instanceof Error ? error.cause : undefined;
+  if (cause instanceof Error && /was not found|Not found/.test(cause.message)) return;
+  throw error;
+}

@@ -1,0 +1,75 @@
+/**
+ * The native binding under LanceDB's public classes: the calls that take an Arrow IPC file in a `Buffer` and never decode
+ * it in JavaScript (engine-notes, "Getting bytes in"). It is not part of LanceDB's public interface, so a new version of
+ * the package may change it; the contract suite of the engine port notices.
+ */
+import { connect, Index, type Session } from '@lancedb/lancedb';
+
+export interface NativeMergeBuilder {
+  whenMatchedUpdateAll(filter?: string): NativeMergeBuilder;
+  whenNotMatchedInsertAll(): NativeMergeBuilder;
+  whenNotMatchedBySourceDelete(filter?: string): NativeMergeBuilder;
+  setTimeout(timeoutMs: number): void;
+  useIndex(useIndex: boolean): NativeMergeBuilder;
+  execute(file: Buffer): Promise<NativeMergeResult>;
+}
+export interface NativeMergeResult {
+  readonly version: number;
+  readonly numInsertedRows: number;
+  readonly numUpdatedRows: number;
+  readonly numDeletedRows: number;
+  readonly numAttempts: number;
+}
+export interface NativeQuery {
+  onlyIf(predicate: string): void;
+  select(columns: [name: string, expression: string][]): void;
+  outputSchema(): Promise<Buffer>;
+  execute(maxBatchLength?: number): Promise<{ next(): Promise<Buffer | null> }>;
+}
+export interface NativeBranches {
+  list(): Promise<Record<string, { parentBranch?: string | null; parentVersion: number; manifestSize: number }>>;
+  create(name: string, fromRef: string | null, fromVersion: number | null): Promise<NativeTable>;
+  checkout(name: string, version?: number): Promise<NativeTable>;
+  delete(name: string): Promise<void>;
+}
+export interface NativeTable {
+  close(): void;
+  schema(): Promise<Buffer>;
+  add(file: Buffer, mode: 'append'): Promise<{ version: number }>;
+  countRows(filter?: string): Promise<number>;
+  query(): NativeQuery;
+  addColumnsWithSchema(schemaFile: Buffer): Promise<{ version: number }>;
+  dropColumns(columns: string[]): Promise<{ version: number }>;
+  createIndex(index: unknown, column: string, replace: boolean): Promise<void>;
+  version(): Promise<number>;
+  checkout(version: number): Promise<void>;
+  checkoutLatest(): Promise<void>;
+  listVersions(): Promise<{ version: number /** Microseconds since the epoch. */; timestamp: number }[]>;
+  branches(): Promise<NativeBranches>;
+  mergeInsert(on: readonly string[]): NativeMergeBuilder;
+}
+export interface NativeConnection {
+  createTable(
+    name: string,
+    file: Buffer,
+    mode: 'create',
+    namespace: string[],
+    options?: Record<string, string>,
+  ): Promise<NativeTable>;
+  openTable(name: string, namespace: string[]): Promise<NativeTable>;
+  dropTable(name: string, namespace: string[]): Promise<void>;
+  close(): void;
+}
+
+/** `session` holds the index and metadata caches, shared by all connections and bounded (P7). */
+export async function connectNative(
+  uri: string,
+  storageOptions: Readonly<Record<string, string>>,
+  session: Session,
+): Promise<NativeConnection> {
+  const connection = await connect(uri, { storageOptions: { ...storageOptions }, session });
+  return (connection as unknown as { inner: NativeConnection }).inner;
+}
+
+/** The native form of a BTREE index: the public class wraps it. */
+export const nativeBtree = (): unknown => (Index.btree() as unknown as { inner: unknown }).inner;

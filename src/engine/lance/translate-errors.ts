@@ -1,0 +1,129 @@
+/**
+ * The only place that reads the engine's error texts. They are strings with build paths of the engine in them, so not a
+ * word of them goes to a caller except the parts captured here: names the caller wrote, and the SQL parser's complaint.
+ * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
+ * (engine-notes, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
+ */
+import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
+
+type Rule = readonly [shape: RegExp, kind: ErrorName, text: (part: string) => string];
+
+const filterRules: readonly Rule[] = [
+  [
+    /No field named (.+?)\. /s,
+    'TableColumnNotFound',
+    (field) => `the filter names a column that does not exist: ${field}`,
+  ],
+  [
+    /Ambiguous reference to unqualified field (\S+)/,
+    'InvalidInput',
+    (field) =>
+      `the filter must say which row it means: write target.${field} for the old row or source.${field} for the new one`,
+  ],
+  [/sql parser error: (.+?)\)(?:, |$)/s, 'InvalidInput', (why) => `the filter is not valid SQL: ${why}`],
+  [/Invalid function '([^']*)'/, 'InvalidInput', (name) => `the filter calls an unknown function: ${name}`],
+  [
+    /is not supported SQL in lance()/,
+    'InvalidInput',
+    () => 'the filter uses SQL that filters do not support, such as a subquery',
+  ],
+  [
+    /does not return a boolean()/,
+    'InvalidInput',
+    () => 'the filter is not a condition: it must be true or false for each row',
+  ],
+  [/Error during planning: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why) => `the filter cannot be evaluated: ${why}`],
+  [/Schema error: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why) => `the filter cannot be evaluated: ${why}`],
+  [
+    /(Divide by zero|Cast error: [^/\n]{1,200}?|Arithmetic overflow[^/\n]{0,80}?)(?: error)?(?:, \/|\n| {2}Caused|$)/,
+    'InvalidInput',
+    (why) => `the filter failed on a row: ${why}`,
+  ],
+];
+
+const rowRules: readonly Rule[] = [
+  [
+    /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s,
+    'InvalidInput',
+    (key) => `several rows of the source have the same key (${key})`,
+  ],
+  [
+    /field `(.+?)` contained null values/,
+    'TableSchemaValidationError',
+    (column) => `column ${column} must not be null, and a row of the source leaves it so`,
+  ],
+  [
+    /Append with different schema: `(.+?)` should have type/,
+    'TableSchemaValidationError',
+    (column) => `column ${column} has another type in the table`,
+  ],
+  [
+    /Append with different schema()/,
+    'TableSchemaValidationError',
+    () => 'the columns of the source do not fit the table',
+  ],
+  [/merge insert timed out()/, 'TimedOut', () => 'the time allowed for the merge ran out; nothing was written'],
+  [
+    /Too many concurrent writers|[Cc]ommit conflict|Retryable commit|incompatible with concurrent()/,
+    'ConcurrentModification',
+    () => 'another writer changed the table at the same time; nothing was written',
+  ],
+  [/No space left on device()/, 'Internal', () => 'the storage is full'],
+  [
+    /Failed to read IPC file|LanceError\(Arrow\)|Arrow error|Parser error|Invalid argument error|[Pp]anic|Spill has been dropped()/,
+    'InvalidInput',
+    () => 'the data of a record batch cannot be read: its values do not fit its types',
+  ],
+];
+
+const branchRules: readonly Rule[] = [
+  [/Ref is invalid: ([^/\n]+?)(?: {2}Caused|, \/|$)/, 'InvalidInput', (why) => `the branch name is not valid: ${why}`],
+  [/Ref not found|\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
+  [/Ref conflict error()/, 'InvalidTableState', () => 'the branch has other branches that start from it'],
+  [
+    /Clone operation should not enter|already exists()/,
+    'TableBranchAlreadyExists',
+    () => 'a branch of this name exists',
+  ],
+  [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
+];
+
+const openRules: readonly Rule[] = [
+  [/\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
+  [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
+  [/was not found|Not found()/, 'TableNotFound', () => 'nothing is stored where the table should be'],
+];
+
+/** What was being done; decides which shapes are looked for. */
+export type EngineCall = 'open' | 'create' | 'append' | 'merge' | 'select' | 'count' | 'branch' | 'maintain' | 'remove';
+
+const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
+  open: openRules,
+  create: rowRules,
+  append: rowRules,
+  merge: [...filterRules, ...rowRules],
+  select: filterRules,
+  count: filterRules,
+  branch: branchRules,
+  maintain: rowRules,
+  remove: [],
+};
+
+export function translateEngineError(call: EngineCall, error: unknown): LancegateError {
+  if (error instanceof LancegateError) return error;
+  const text = error instanceof Error ? error.message : String(error);
+  for (const [shape, kind, say] of rulesFor[call]) {
+    const match = shape.exec(text);
+    if (match !== null) return new LancegateError(kind, say(match[1] ?? ''), { cause: error });
+  }
+  return new LancegateError('Internal', 'the storage engine failed', { cause: error, internal: { engineCall: call } });
+}
+
+/** Runs one engine call; its failure leaves as a `LancegateError`. */
+export async function engineCall<Result>(call: EngineCall, run: () => Promise<Result>): Promise<Result> {
+  try {
+    return await run();
+  } catch (error) {
+    throw translateEngineError(call, error);
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * The engine as the rest of the house sees it: datasets of Lance at locations under one storage root. It stores and
+ * matches; it does not take turns, check sources or know names of tables. Those who call it hold the table's turn
+ * wherever a method commits (P2: the engine duplicates keys when two merges run at once).
+ *
+ * Every method throws `LancegateError` only. An error of the caller's making is `InvalidInput`,
+ * `TableSchemaValidationError` or `TableBranchNotFound`, in our words; anything else is `Internal` with the engine's
+ * text in `internal`, for the log alone.
+ */
+import type { Schema } from '../arrow/schema.ts';
+import type { IpcFile } from '../arrow/source.ts';
+import type { BranchName, Location, Properties } from '../kernel/ids.ts';
+
+export interface MergeSpec {
+  /** Top-level columns of the table, exactly as the schema spells them. */
+  readonly on: readonly string[];
+  readonly whenMatchedUpdateAll: boolean | { readonly filter: string };
+  readonly whenNotMatchedInsertAll: boolean;
+  readonly whenNotMatchedBySourceDelete: boolean | { readonly filter: string };
+  readonly useIndex: boolean;
+}
+
+export interface MergeCounts {
+  /** The version the merge made. */
+  readonly version: number;
+  readonly numInsertedRows: number;
+  readonly numUpdatedRows: number;
+  readonly numDeletedRows: number;
+  readonly numAttempts: number;
+}
+
+/** A result column: `expression` is SQL over the dataset's columns. */
+export interface Projection {
+  readonly name: string;
+  readonly expression: string;
+}
+
+export interface BranchFacts {
+  readonly name: BranchName;
+  /** undefined is main. */
+  readonly parentBranch: string | undefined;
+  readonly parentVersion: number;
+  readonly createdAtSeconds: number;
+  readonly manifestBytes: number;
+}
+
+/** One branch of one dataset, open at a version. Reads see that version; commits move it to the one they made. */
+export interface Dataset {
+  version(): Promise<number>;
+  /** Moves to the newest version. */
+  refresh(): Promise<void>;
+  schema(): Promise<Schema>;
+  countRows(filter?: string): Promise<number>;
+  /** Result batches, each a complete IPC file of its own. At least one, so that the schema is known. */
+  select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile>;
+  append(file: IpcFile): Promise<void>;
+  /** Commits one version, or nothing: past `timeoutMs` it throws `TimedOut`. */
+  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts>;
+  /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
+  addNullColumn(name: string): Promise<void>;
+  dropColumn(name: string): Promise<void>;
+  createScalarIndex(column: string): Promise<void>;
+  createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
+  listBranches(): Promise<readonly BranchFacts[]>;
+  deleteBranch(name: BranchName): Promise<void>;
+  close(): void;
+}
+
+export interface OpenRequest {
+  readonly location: Location;
+  readonly branch?: BranchName | undefined;
+  readonly version?: number | undefined;
+}
+
+export interface Engine {
+  /** Makes a dataset of the file's schema and rows where none is. */
+  create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
+  /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
+  open(request: OpenRequest): Promise<Dataset>;
+  /** A private place for intermediate results; gone with `discard`. */
+  scratch(): Promise<Scratch>;
+  /** Removes every file of the location. Harmless when repeated. */
+  remove(location: Location): Promise<void>;
+  /** False as soon as anything at all is stored at the location. */
+  isVacant(location: Location): Promise<boolean>;
+  /** What a reader with access to the storage opens. */
+  uriOf(location: Location): string;
+  /** The location of a path or URI under the root, or `InvalidInput`: nothing outside is ever reached (P9). */
+  locationOf(pathOrUri: string): Promise<Location>;
+}
+
+export interface Scratch {
+  create(name: string, file: IpcFile): Promise<Dataset>;
+  discard(): Promise<void>;
+}
