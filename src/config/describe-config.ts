@@ -1,0 +1,93 @@
+import type { Option } from './options.ts';
+import type { ConfigReading } from './read-config.ts';
+import {
+  environmentFileName,
+  environmentName,
+  type Group,
+  groups,
+  type Setting,
+  type SettingName,
+  settings,
+} from './settings.ts';
+
+const groupNames = Object.keys(groups) as Group[];
+const settingEntries = Object.entries(settings) as [SettingName, Setting<unknown>][];
+const settingsOf = (group: Group): readonly Setting<unknown>[] =>
+  settingEntries.map(([, setting]) => setting).filter((setting) => setting.group === group);
+
+/** The effective configuration, one setting a line: flag, value, where it came from. Secrets are masked. */
+export function showConfig(reading: ConfigReading): string {
+  const rows = settingEntries.map(([name, setting]) => {
+    const value: unknown = reading.values[name];
+    return [setting.flag, value === undefined ? '(not set)' : setting.type.show(value), reading.sources[name]!];
+  });
+  return alignColumns(rows);
+}
+
+/** The flags of a command, for its help text. */
+export function showOptions(options: Iterable<Option<unknown>>): string {
+  return alignColumns([...options].map((option) => [`  ${usage(option)}`, summary(option)]));
+}
+
+/** Every setting by group, for `lancegate serve --help`. */
+export function showSettings(): string {
+  return groupNames.map((group) => `${groups[group]}:\n${showOptions(settingsOf(group))}`).join('\n');
+}
+
+const usage = ({ flag, type }: Option<unknown>): string =>
+  type.arity === 'switch' ? `--[no-]${flag}` : `--${flag} ${type.placeholder}`;
+
+const summary = (option: Option<unknown>): string =>
+  option.default === undefined ? option.doc : `${option.doc} [${option.default}]`;
+
+/** docs/configuration.md, whole. */
+export function configurationMarkdown(): string {
+  return `${[markdownIntroduction, ...groupNames.map(groupMarkdown)].join('\n\n')}\n`;
+}
+
+const markdownIntroduction = `# Configuration
+
+<!-- Made by \`npm run --silent lancegate -- config --markdown\` from src/config/settings.ts. -->
+
+Every setting is a flag of \`lancegate serve\` and an environment variable. The flag wins over the variable, the variable
+over the default; an empty variable counts as absent. \`lancegate config\` prints what is in effect and where each value
+came from, with secrets masked. All mistakes are reported at once, unknown \`LANCEGATE_*\` variables included, and the
+service does not start.
+
+- Sizes: \`4096\`, \`64KiB\`, \`256MiB\`, \`1GiB\`; \`KB\`, \`MB\` and \`GB\` are powers of ten.
+- Durations: \`500ms\`, \`30s\`, \`5m\`, \`1h30m\`.
+- Lists: separated by commas, or the flag repeated.
+- Switches: \`--own-issuer\`, \`--no-own-issuer\`, \`--own-issuer=false\`; as a variable \`true\` or \`false\`.
+- Secrets: better in the variable, or in a file that the variable with \`_FILE\` at its end names, than in a flag, which
+  other users of the machine can see.
+
+In Kubernetes, a Service called \`lancegate\` puts variables such as \`LANCEGATE_PORT=tcp://…\` into every pod beside it:
+set \`enableServiceLinks: false\`, or call it something else.`;
+
+function groupMarkdown(group: Group): string {
+  return [`## ${groups[group]}`, ...settingsOf(group).map(settingMarkdown)].join('\n\n');
+}
+
+function settingMarkdown(setting: Setting<unknown>): string {
+  const variables = [environmentName(setting), environmentFileName(setting)].filter((name) => name !== undefined);
+  return [
+    `### \`--${setting.flag}\``,
+    setting.doc,
+    [
+      `- Variable: ${variables.map((name) => `\`${name}\``).join(' or ')}`,
+      `- Value: ${setting.type.expects}`,
+      `- Default: ${setting.default === undefined ? 'not set' : `\`${setting.default}\``}`,
+    ].join('\n'),
+  ].join('\n\n');
+}
+
+function alignColumns(rows: readonly (readonly string[])[]): string {
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]!.length))) ?? [];
+  const lines = rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column]!))
+      .join('  ')
+      .trimEnd(),
+  );
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,294 @@
+/**
+ * Every setting of the service, once. Flags, environment variables, `lancegate config`, `--help` and
+ * docs/configuration.md all come from this table; so does the type of the configuration.
+ */
+import { defaultedOption, type Option, optionalOption, type Values } from './options.ts';
+import {
+  basePath,
+  boolean,
+  bytes,
+  durationMs,
+  httpUrl,
+  integer,
+  listOf,
+  longestTimerMs,
+  oneOf,
+  path,
+  secret,
+  secretMap,
+  storageRoot,
+  text,
+  type ValueType,
+} from './value-types.ts';
+
+export const groups = {
+  service: 'Service',
+  storage: 'Storage',
+  authentication: 'Authentication',
+  limits: 'Limits',
+  times: 'Times',
+  logs: 'Logs',
+} as const;
+export type Group = keyof typeof groups;
+
+export interface Setting<T> extends Option<T> {
+  readonly group: Group;
+}
+
+interface Words {
+  readonly flag: string;
+  readonly group: Group;
+  readonly doc: string;
+}
+
+const setting = <T>(type: ValueType<T>, words: Words & { default: string }): Setting<T> => ({
+  ...words,
+  ...defaultedOption(type, words),
+});
+const optional = <T>(type: ValueType<T>, words: Words): Setting<T | undefined> => ({
+  ...words,
+  ...optionalOption(type, words),
+});
+
+const KiB = 2 ** 10;
+const MiB = 2 ** 20;
+const GiB = 2 ** 30;
+const TiB = 2 ** 40;
+/** The engine takes a source as one Node buffer, which cannot be longer. */
+const largestBufferBytes = 2 * GiB;
+
+const algorithm = oneOf(['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA']);
+
+export const settings = {
+  dataFolder: setting(path, {
+    flag: 'data',
+    group: 'service',
+    default: './lancegate-data',
+    doc: 'Folder of the catalog, the issuer key, the API keys and, unless `--storage-root` says otherwise, the tables. Made if missing. One process owns it.',
+  }),
+  host: setting(text, { flag: 'host', group: 'service', default: '127.0.0.1', doc: 'Address to listen on.' }),
+  port: setting(integer(0, 65_535), {
+    flag: 'port',
+    group: 'service',
+    default: '2333',
+    doc: 'Port to listen on; 0 picks a free one.',
+  }),
+  basePath: setting(basePath, {
+    flag: 'base-path',
+    group: 'service',
+    default: '/',
+    doc: 'What stands before `/v1` in every path, such as `/lance` behind a proxy.',
+  }),
+
+  storageRoot: setting(storageRoot, {
+    flag: 'storage-root',
+    group: 'storage',
+    default: '<data>/tables',
+    doc: 'Where the tables are: a folder, or a place in an object store such as `s3://bucket/prefix`.',
+  }),
+  storageOptions: setting(secretMap, {
+    flag: 'storage-options',
+    group: 'storage',
+    default: '{}',
+    doc: 'Options of the object store, credentials included, such as `{"aws_region":"eu-west-1"}`. Never shown to clients.',
+  }),
+  engineIndexCacheBytes: setting(bytes(0, TiB), {
+    flag: 'engine-index-cache',
+    group: 'storage',
+    default: '128MiB',
+    doc: 'Memory in which the engine keeps parts of key indexes.',
+  }),
+  engineMetadataCacheBytes: setting(bytes(0, TiB), {
+    flag: 'engine-metadata-cache',
+    group: 'storage',
+    default: '128MiB',
+    doc: 'Memory in which the engine keeps manifests and file metadata.',
+  }),
+
+  ownIssuer: setting(boolean, {
+    flag: 'own-issuer',
+    group: 'authentication',
+    default: 'true',
+    doc: 'Accept the tokens that `lancegate token` makes, signed with the key in the data folder.',
+  }),
+  oidcIssuers: optional(listOf(httpUrl), {
+    flag: 'oidc-issuer',
+    group: 'authentication',
+    doc: 'Authorization servers whose JWT access tokens are accepted, as the tokens spell them in `iss`.',
+  }),
+  oidcAudiences: optional(listOf(text), {
+    flag: 'oidc-audience',
+    group: 'authentication',
+    doc: 'A token must name one of these in `aud`. Required with `--oidc-issuer`.',
+  }),
+  oidcAlgorithms: setting(listOf(algorithm), {
+    flag: 'oidc-algorithms',
+    group: 'authentication',
+    default: 'RS256,PS256,ES256,EdDSA',
+    doc: 'Signature algorithms accepted from those servers.',
+  }),
+  allowInsecureIssuer: setting(boolean, {
+    flag: 'allow-insecure-issuer',
+    group: 'authentication',
+    default: 'false',
+    doc: 'Allow `http://` authorization servers. For tests: whoever is on the wire can then forge tokens.',
+  }),
+  clockSkewMs: setting(durationMs(0, 600_000), {
+    flag: 'clock-skew',
+    group: 'authentication',
+    default: '30s',
+    doc: 'How far the clocks of issuer and service may differ when the times in a token are judged.',
+  }),
+  scopeClaim: setting(text, {
+    flag: 'scope-claim',
+    group: 'authentication',
+    default: 'scope',
+    doc: 'Claim that holds the scopes: text separated by spaces, or a list.',
+  }),
+  groupsClaim: setting(text, {
+    flag: 'groups-claim',
+    group: 'authentication',
+    default: 'groups',
+    doc: 'Claim that holds the groups a policy can name.',
+  }),
+  introspectionEndpoint: optional(httpUrl, {
+    flag: 'introspection-endpoint',
+    group: 'authentication',
+    doc: 'RFC 7662 endpoint that vouches for opaque tokens.',
+  }),
+  introspectionClientId: optional(text, {
+    flag: 'introspection-client-id',
+    group: 'authentication',
+    doc: 'Who this service is to the introspection endpoint.',
+  }),
+  introspectionClientSecret: optional(secret, {
+    flag: 'introspection-client-secret',
+    group: 'authentication',
+    doc: 'The secret that belongs to `--introspection-client-id`.',
+  }),
+  introspectionCacheMs: setting(durationMs(0, 3_600_000), {
+    flag: 'introspection-cache',
+    group: 'authentication',
+    default: '30s',
+    doc: 'How long an answer of the introspection endpoint is believed; a revoked token lives at most this long.',
+  }),
+  policyFile: optional(path, {
+    flag: 'policy-file',
+    group: 'authentication',
+    doc: 'Cedar policies that decide who may do what. Without it, scopes decide: `read`, `write`, `admin`.',
+  }),
+
+  maxMergeBytes: setting(bytes(KiB, largestBufferBytes), {
+    flag: 'max-merge-size',
+    group: 'limits',
+    default: '256MiB',
+    doc: 'Largest body of one merge; it is held in memory as a whole.',
+  }),
+  pieceBytes: setting(bytes(KiB, GiB), {
+    flag: 'piece-size',
+    group: 'limits',
+    default: '32MiB',
+    doc: 'A create writes its stream in pieces of about this size.',
+  }),
+  maxBatchBytes: setting(bytes(KiB, largestBufferBytes), {
+    flag: 'max-batch-size',
+    group: 'limits',
+    default: '256MiB',
+    doc: 'Largest single record batch in a stream.',
+  }),
+  maxDecodedBytes: setting(bytes(KiB, 64 * GiB), {
+    flag: 'max-decoded-size',
+    group: 'limits',
+    default: '1GiB',
+    doc: 'Largest piece after decompression: what a compressed body may unfold to.',
+  }),
+  maxJsonBytes: setting(bytes(KiB, 64 * MiB), {
+    flag: 'max-json-size',
+    group: 'limits',
+    default: '1MiB',
+    doc: 'Largest JSON body.',
+  }),
+  bodyMemoryBytes: setting(bytes(MiB, 64 * TiB), {
+    flag: 'body-memory',
+    group: 'limits',
+    default: '1GiB',
+    doc: 'Memory that all bodies together may hold; beyond it the answer is 503.',
+  }),
+  maxConcurrentUploads: setting(integer(1, 65_536), {
+    flag: 'max-concurrent-uploads',
+    group: 'limits',
+    default: '256',
+    doc: 'Bodies received at the same time; beyond it the answer is 503.',
+  }),
+  maxQueuedMerges: setting(integer(1, 65_536), {
+    flag: 'max-queued-merges',
+    group: 'limits',
+    default: '256',
+    doc: 'Merges that wait for their turn at one table branch; beyond it the answer is 503.',
+  }),
+
+  uploadIdleTimeoutMs: setting(durationMs(100, longestTimerMs), {
+    flag: 'upload-idle-timeout',
+    group: 'times',
+    default: '30s',
+    doc: 'A body from which nothing arrives for this long is given up.',
+  }),
+  requestHeaderTimeoutMs: setting(durationMs(100, longestTimerMs), {
+    flag: 'request-header-timeout',
+    group: 'times',
+    default: '15s',
+    doc: 'Time a client has for the headers of a request.',
+  }),
+  keepAliveTimeoutMs: setting(durationMs(100, longestTimerMs), {
+    flag: 'keep-alive-timeout',
+    group: 'times',
+    default: '72s',
+    doc: 'An idle connection is closed after this; keep it above the idle time of a proxy in front.',
+  }),
+  defaultTimeoutMs: setting(durationMs(1, longestTimerMs), {
+    flag: 'default-timeout',
+    group: 'times',
+    default: '5m',
+    doc: 'Time an operation has if its request names none.',
+  }),
+  maxTimeoutMs: setting(durationMs(1, longestTimerMs), {
+    flag: 'max-timeout',
+    group: 'times',
+    default: '1h',
+    doc: 'Longest time a request can ask for.',
+  }),
+  drainTimeoutMs: setting(durationMs(0, longestTimerMs), {
+    flag: 'drain-timeout',
+    group: 'times',
+    default: '30s',
+    doc: 'After SIGTERM, requests under way have this long to finish.',
+  }),
+
+  logLevel: setting(oneOf(['debug', 'info', 'warn', 'error']), {
+    flag: 'log-level',
+    group: 'logs',
+    default: 'info',
+    doc: 'Least important level that is written.',
+  }),
+  logFormat: setting(oneOf(['auto', 'json', 'text']), {
+    flag: 'log-format',
+    group: 'logs',
+    default: 'auto',
+    doc: 'Form of the log on stderr; `auto` is text on a terminal and JSON elsewhere.',
+  }),
+} as const satisfies Readonly<Record<string, Setting<unknown>>>;
+
+/** Validated and frozen. Sizes are in bytes, times in milliseconds, paths absolute. */
+export type Config = Values<typeof settings>;
+export type SettingName = keyof typeof settings;
+
+const environmentPrefix = 'LANCEGATE_';
+
+export const environmentName = (option: Option<unknown>): string =>
+  environmentPrefix + option.flag.toUpperCase().replaceAll('-', '_');
+
+/** The variable that names a file with the value; only secrets have one. */
+export const environmentFileName = (option: Option<unknown>): string | undefined =>
+  option.type.secret ? `${environmentName(option)}_FILE` : undefined;
+
+export const isOurVariable = (name: string): boolean => name.startsWith(environmentPrefix);

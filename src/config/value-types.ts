@@ -1,0 +1,209 @@
+/**
+ * What the value of an option can be. Every type reads text (a flag, an environment variable and a default are all
+ * text), says what it expects in words that an error can use, and shows a value in the form it would read back.
+ */
+import { resolve } from 'node:path';
+
+export interface ValueType<T> {
+  /** Completes "expected …" in an error. */
+  readonly expects: string;
+  /** Stands for the value in the help text. */
+  readonly placeholder: string;
+  /** `switch` may stand without a value and be negated with `--no-`; `list` may be repeated. */
+  readonly arity: 'switch' | 'one' | 'list';
+  /** True if the text must not be shown, neither when it is right nor when it is wrong. */
+  readonly secret: boolean;
+  /** The value, or undefined for a text that is not one. Relative paths start at `cwd`. */
+  parse(text: string, cwd: string): T | undefined;
+  /** The text of a value; of a secret, a mask. */
+  show(value: T): string;
+}
+
+const secretMask = '********';
+
+const plain = <T>(
+  placeholder: string,
+  expects: string,
+  parse: ValueType<T>['parse'],
+  show: (value: T) => string = String,
+): ValueType<T> => ({ placeholder, expects, arity: 'one', secret: false, parse, show });
+
+export const text: ValueType<string> = plain('TEXT', 'a text that is not empty', (raw) => raw.trim() || undefined);
+
+export const path: ValueType<string> = plain('PATH', 'a path', (raw, cwd) =>
+  raw === '' || raw.includes('\0') ? undefined : resolve(cwd, raw),
+);
+
+export const boolean: ValueType<boolean> = {
+  ...plain('BOOL', 'true or false', (raw) => {
+    if (['true', '1'].includes(raw.toLowerCase())) return true;
+    return ['false', '0'].includes(raw.toLowerCase()) ? false : undefined;
+  }),
+  arity: 'switch',
+};
+
+export const integer = (least: number, most: number): ValueType<number> =>
+  plain('N', `a whole number from ${least} to ${most}`, (raw) =>
+    /^\d{1,15}$/.test(raw) ? within(Number(raw), least, most) : undefined,
+  );
+
+export const oneOf = <const Choice extends string>(choices: readonly Choice[]): ValueType<Choice> =>
+  plain(choices.join('|'), `one of ${choices.join(', ')}`, (raw) => choices.find((choice) => choice === raw));
+
+/** `type`, any number of times: separated by commas, or by repeating the flag. */
+export const listOf = <T>(type: ValueType<T>): ValueType<readonly T[]> => ({
+  ...plain(
+    `${type.placeholder},…`,
+    `a list, separated by commas; each ${type.expects}`,
+    (raw, cwd) => {
+      const items = raw.split(',').map((item) => type.parse(item.trim(), cwd));
+      return items.every((item) => item !== undefined) ? Object.freeze(items) : undefined;
+    },
+    (items: readonly T[]) => items.map((item) => type.show(item)).join(','),
+  ),
+  arity: 'list',
+});
+
+export const secret: ValueType<string> = {
+  ...plain(
+    'SECRET',
+    'a text that is not empty',
+    (raw) => raw || undefined,
+    () => secretMask,
+  ),
+  secret: true,
+};
+
+/** A JSON object of texts whose values may be credentials: shown with its keys only. */
+export const secretMap: ValueType<Readonly<Record<string, string>>> = {
+  ...plain('JSON', 'a JSON object whose values are strings', parseStringMap, (map) =>
+    JSON.stringify(Object.fromEntries(Object.keys(map).map((key) => [key, secretMask]))),
+  ),
+  secret: true,
+};
+
+function parseStringMap(raw: string): Readonly<Record<string, string>> | undefined {
+  const value = parseJson(raw);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+  const entries = Object.entries(value);
+  return entries.every((entry): entry is [string, string] => typeof entry[1] === 'string')
+    ? Object.freeze(Object.fromEntries(entries))
+    : undefined;
+}
+
+function parseJson(raw: string): unknown {
+  try {
+    return JSON.parse(raw);
+  } catch {
+    return undefined; // translated: not JSON is "not a value" like every other wrong text
+  }
+}
+
+/** An http(s) URL kept as it was written, because issuers are compared as text. No user, password or fragment in it. */
+export const httpUrl: ValueType<string> = plain(
+  'URL',
+  'an http or https URL without user, password or fragment',
+  (raw) => {
+    const url = URL.parse(raw);
+    if (url === null || !['http:', 'https:'].includes(url.protocol)) return undefined;
+    return url.username || url.password || url.hash ? undefined : raw;
+  },
+);
+
+const objectStores = ['s3', 'gs', 'az', 'abfss'];
+
+/** A folder, or a place in an object store. Credentials belong into the storage options. */
+export const storageRoot: ValueType<string> = plain(
+  'PATH|URI',
+  `a path, or a URI such as s3://bucket/prefix (${objectStores.join(', ')}) without user, query or fragment`,
+  (raw, cwd) => {
+    const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(raw)?.[1];
+    if (scheme === undefined) return path.parse(raw, cwd);
+    const url = URL.parse(raw);
+    const isPlain = url !== null && url.host !== '' && !url.password && !url.search && !url.hash;
+    // An abfss URI names its container where other URIs have a user.
+    const isAnonymous = scheme === 'abfss' || url?.username === '';
+    return isPlain && isAnonymous && objectStores.includes(scheme) ? raw.replace(/\/+$/, '') : undefined;
+  },
+);
+
+/** What stands before `/v1`: the empty text, or segments that each begin with a slash. */
+export const basePath: ValueType<string> = plain(
+  '/PATH',
+  'a path such as /lance, of letters, digits, ".", "_", "~" and "-"',
+  (raw) => (/^(\/[\w.~-]+)*\/?$/.test(raw) && !/\/\.{1,2}(\/|$)/.test(raw) ? raw.replace(/\/$/, '') : undefined),
+  (value) => value || '/',
+);
+
+const byteUnits: Readonly<Record<string, number>> = {
+  '': 1,
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  TB: 1e12,
+  KIB: 2 ** 10,
+  MIB: 2 ** 20,
+  GIB: 2 ** 30,
+  TIB: 2 ** 40,
+};
+
+export const bytes = (least: number, most: number): ValueType<number> =>
+  plain(
+    'SIZE',
+    `a size such as 64KiB, 256MiB or 1GiB, from ${showBytes(least)} to ${showBytes(most)}`,
+    (raw) => {
+      const [, count, unit] = /^(\d{1,15})\s?([a-z]*)$/i.exec(raw) ?? [];
+      const unitBytes = byteUnits[unit?.toUpperCase() ?? ''];
+      return unitBytes === undefined ? undefined : within(Number(count) * unitBytes, least, most);
+    },
+    showBytes,
+  );
+
+export function showBytes(value: number): string {
+  const units = ['TiB', 'GiB', 'MiB', 'KiB'];
+  const unit = units.find((name) => value > 0 && value % byteUnits[name.toUpperCase()]! === 0);
+  return unit === undefined ? `${value}B` : `${value / byteUnits[unit.toUpperCase()]!}${unit}`;
+}
+
+const dayMs = 86_400_000;
+
+const durationUnitsMs: Readonly<Record<string, number>> = {
+  d: dayMs,
+  h: 3_600_000,
+  m: 60_000,
+  s: 1_000,
+  ms: 1,
+};
+
+/** Node's timers hold 31 bits of milliseconds; a longer one would fire at once. */
+export const longestTimerMs = 24 * dayMs;
+
+export const durationMs = (leastMs: number, mostMs: number): ValueType<number> =>
+  plain(
+    'DURATION',
+    `a duration such as 500ms, 30s, 5m or 1h30m, from ${showDuration(leastMs)} to ${showDuration(mostMs)}`,
+    (raw) => {
+      if (!/^(\d{1,12}(ms|[dhms]))+$/.test(raw)) return undefined;
+      const parts = [...raw.matchAll(/(\d+)(ms|[dhms])/g)];
+      return within(
+        parts.reduce((sum, [, count, unit]) => sum + Number(count) * durationUnitsMs[unit!]!, 0),
+        leastMs,
+        mostMs,
+      );
+    },
+    showDuration,
+  );
+
+export function showDuration(valueMs: number): string {
+  let restMs = valueMs;
+  const parts = Object.entries(durationUnitsMs).map(([unit, unitMs]) => {
+    const count = Math.floor(restMs / unitMs);
+    restMs -= count * unitMs;
+    return count === 0 ? '' : `${count}${unit}`;
+  });
+  return parts.join('') || '0s';
+}
+
+const within = (value: number, least: number, most: number): number | undefined =>
+  value >= least && value <= most ? value : undefined;

@@ -1,0 +1,170 @@
+/** Every instrument of the service, declared once. Names end in their unit, as Prometheus asks: seconds and bytes. */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+
+export interface RenderedMetrics {
+  readonly contentType: string;
+  readonly body: string;
+}
+
+/** What a merge spends its time on: its network, our checks, other writers, Lance, the catalog. */
+export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'record';
+
+export interface MergedRows {
+  readonly inserted: number;
+  readonly updated: number;
+  readonly deleted: number;
+}
+
+const requestSeconds = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
+const stageSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const powersOfTwo = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/** Own registry per instance. Label values are chosen by the service, never by a client: their number stays small. */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #on = { registers: [this.#registry] };
+
+  readonly #requestDuration = new Histogram({
+    ...this.#on,
+    name: 'lancegate_http_request_duration_seconds',
+    help: 'Time from the headers of a request to the end of its answer.',
+    labelNames: ['method', 'route', 'status'],
+    buckets: requestSeconds,
+  });
+  readonly #received = new Counter({
+    ...this.#on,
+    name: 'lancegate_received_bytes_total',
+    help: 'Bytes of request bodies, as they came over the network.',
+  });
+  readonly #rejected = new Counter({
+    ...this.#on,
+    name: 'lancegate_rejected_requests_total',
+    help: 'Requests turned away, by the name of the error.',
+    labelNames: ['reason'],
+  });
+  readonly #uploads = new Gauge({
+    ...this.#on,
+    name: 'lancegate_uploads_in_flight',
+    help: 'Bodies being received.',
+  });
+  readonly #bodyMemory = new Gauge({
+    ...this.#on,
+    name: 'lancegate_body_memory_bytes',
+    help: 'Memory reserved for bodies.',
+  });
+  readonly #queuedMerges = new Gauge({
+    ...this.#on,
+    name: 'lancegate_queued_merges',
+    help: 'Merges that wait for their turn, over all tables.',
+  });
+  readonly #merges = new Counter({
+    ...this.#on,
+    name: 'lancegate_merges_total',
+    help: 'Merges acknowledged.',
+  });
+  readonly #mergedRows = new Counter({
+    ...this.#on,
+    name: 'lancegate_merged_rows_total',
+    help: 'Rows changed by merges, by what happened to them.',
+    labelNames: ['change'],
+  });
+  readonly #mergeStage = new Histogram({
+    ...this.#on,
+    name: 'lancegate_merge_stage_duration_seconds',
+    help: 'Time merges spend in each stage.',
+    labelNames: ['stage'],
+    buckets: stageSeconds,
+  });
+  readonly #mergesPerCommit = new Histogram({
+    ...this.#on,
+    name: 'lancegate_merges_per_commit',
+    help: 'Merges that shared one commit.',
+    buckets: powersOfTwo,
+  });
+  readonly #creates = new Counter({
+    ...this.#on,
+    name: 'lancegate_creates_total',
+    help: 'Tables created, replaced or made from a declaration.',
+  });
+  readonly #pieces = new Counter({
+    ...this.#on,
+    name: 'lancegate_create_pieces_total',
+    help: 'Pieces that creates have written.',
+  });
+  readonly #engineErrors = new Counter({
+    ...this.#on,
+    name: 'lancegate_engine_errors_total',
+    help: 'Refusals and failures of the engine, by the name of the error they became.',
+    labelNames: ['kind'],
+  });
+
+  constructor() {
+    collectDefaultMetrics({ register: this.#registry });
+  }
+
+  /** `route` is the pattern, never the path: identifiers would make a series each. */
+  requestFinished(request: { method: string; route: string; status: number }, durationMs: number): void {
+    this.#requestDuration.observe({ ...request, status: String(request.status) }, durationMs / 1000);
+  }
+
+  bytesReceived(bytes: number): void {
+    this.#received.inc(bytes);
+  }
+
+  requestRejected(reason: string): void {
+    this.#rejected.inc({ reason });
+  }
+
+  /** Returns what ends the upload; calling it again does nothing. */
+  uploadStarted(): () => void {
+    return hold(this.#uploads);
+  }
+
+  /** Returns what ends the wait; calling it again does nothing. */
+  mergeQueued(): () => void {
+    return hold(this.#queuedMerges);
+  }
+
+  bodyMemoryReserved(bytes: number): void {
+    this.#bodyMemory.set(bytes);
+  }
+
+  mergeFinished(rows: MergedRows): void {
+    this.#merges.inc();
+    for (const change of ['inserted', 'updated', 'deleted'] as const) this.#mergedRows.inc({ change }, rows[change]);
+  }
+
+  mergeStageFinished(stage: MergeStage, durationMs: number): void {
+    this.#mergeStage.observe({ stage }, durationMs / 1000);
+  }
+
+  commitFinished(merges: number): void {
+    this.#mergesPerCommit.observe(merges);
+  }
+
+  createFinished(): void {
+    this.#creates.inc();
+  }
+
+  pieceWritten(): void {
+    this.#pieces.inc();
+  }
+
+  engineFailed(kind: string): void {
+    this.#engineErrors.inc({ kind });
+  }
+
+  /** The Prometheus text format. */
+  async render(): Promise<RenderedMetrics> {
+    return { contentType: this.#registry.contentType, body: await this.#registry.metrics() };
+  }
+}
+
+function hold(gauge: Gauge): () => void {
+  let held = true;
+  gauge.inc();
+  return () => {
+    if (held) gauge.dec();
+    held = false;
+  };
+}

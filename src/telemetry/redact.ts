@@ -1,0 +1,51 @@
+/**
+ * What a log line may hold: a copy of the fields in which secrets are masked and errors are plain data (P9).
+ * Two nets, because either alone has holes: the name of a field says that its value is secret, and some secrets are
+ * recognisable wherever they stand.
+ */
+const mask = '[redacted]';
+
+const secretName = /authorization|cookie|password|secret|token|api[-_]?key|credential|private[-_]?key|access[-_]?key/i;
+/** Facts about secrets that are not secret. */
+const harmlessName = /(id|count|bytes|ms|kind|type|name)$/i;
+
+/** Bearer credentials, JSON Web Tokens (also halves of one, so that no signed part stays), lancegate's API keys. */
+const secretText = /\b(Bearer|Basic)\s+[\w.~+/=-]+|\beyJ[\w-]{8,}(\.[\w-]*){0,4}|\blgk_[\w-]+/gi;
+
+/** Deeper than any field of ours; keeps a cyclic object from being walked for ever. */
+const deepest = 8;
+
+export const redactText = (text: string): string => text.replace(secretText, mask);
+
+export function redact(value: unknown, depth = 0): unknown {
+  if (typeof value === 'string') return redactText(value);
+  if (typeof value === 'bigint') return value.toString();
+  if (typeof value !== 'object' || value === null) return value;
+  if (depth === deepest) return '[too deep]';
+  if (value instanceof Error) return redactError(value, depth);
+  if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1));
+  if (value instanceof Date || value instanceof URL) return redactText(value.toString());
+  if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
+  return redactFields(value as Readonly<Record<string, unknown>>, depth);
+}
+
+export function redactFields(fields: Readonly<Record<string, unknown>>, depth = 0): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [name, isSecret(name, value) ? mask : redact(value, depth + 1)]),
+  );
+}
+
+const isSecret = (name: string, value: unknown): boolean =>
+  value !== undefined && secretName.test(name) && !harmlessName.test(name);
+
+/** Keeps what an error carries besides its text, such as `code`, `kind` and `internal`. */
+function redactError(error: Error, depth: number): Record<string, unknown> {
+  const { cause } = error;
+  return {
+    ...redactFields({ ...error }, depth),
+    type: error.name,
+    message: redactText(error.message),
+    stack: redactText(error.stack ?? ''),
+    ...(cause === undefined ? {} : { cause: redact(cause, depth + 1) }),
+  };
+}
