@@ -1,0 +1,99 @@
+/** A client's body as it comes, and the growing buffer into which exactly the wanted bytes of it are moved. */
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+
+/**
+ * Bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
+ * moved once more on average; a piece that follows another starts at that one's size and is not moved at all.
+ */
+export class Arena {
+  #bytes: Buffer;
+  #used = 0;
+
+  constructor(capacity: number) {
+    this.#bytes = Buffer.allocUnsafeSlow(capacity);
+  }
+
+  get used(): number {
+    return this.#used;
+  }
+
+  append(chunk: Uint8Array): void {
+    const needed = this.#used + chunk.length;
+    if (needed > this.#bytes.length) this.#grow(Math.max(needed, 2 * this.#bytes.length));
+    this.#bytes.set(chunk, this.#used);
+    this.#used = needed;
+  }
+
+  /** Forgets the last bytes, back to `end`. */
+  cut(end: number): void {
+    this.#used = end;
+  }
+
+  view(start: number, end: number): Buffer {
+    return this.#bytes.subarray(start, end);
+  }
+
+  #grow(capacity: number): void {
+    const larger = Buffer.allocUnsafeSlow(capacity);
+    this.#bytes.copy(larger, 0, 0, this.#used);
+    this.#bytes = larger;
+  }
+}
+
+/**
+ * Pulls from the body only when bytes are asked for, which is the back-pressure. It never closes the body: closing a
+ * request's stream destroys its socket, and the refusal could not be answered any more. Whoever serves the request
+ * decides what becomes of unread bytes.
+ */
+export class ByteIntake {
+  readonly #chunks: AsyncIterator<Uint8Array>;
+  readonly #onBytes: (count: number) => void;
+  #pending: Uint8Array = new Uint8Array(0);
+  #received = 0;
+
+  constructor(body: AsyncIterable<Uint8Array>, onBytes: (count: number) => void) {
+    this.#chunks = body[Symbol.asyncIterator]();
+    this.#onBytes = onBytes;
+  }
+
+  get received(): number {
+    return this.#received;
+  }
+
+  /** Fills `arena` up to `end`; false where the body ended before. */
+  async fill(arena: Arena, end: number): Promise<boolean> {
+    while (arena.used < end) {
+      if (this.#pending.length === 0 && !(await this.#pull())) return false;
+      const wanted = Math.min(this.#pending.length, end - arena.used);
+      arena.append(this.#pending.subarray(0, wanted));
+      this.#pending = this.#pending.subarray(wanted);
+    }
+    return true;
+  }
+
+  async hasMore(): Promise<boolean> {
+    return this.#pending.length > 0 || (await this.#pull());
+  }
+
+  /** Replaces the pending bytes, all of which were consumed, by the next chunk that holds any. */
+  async #pull(): Promise<boolean> {
+    for (;;) {
+      const next = await this.#next();
+      if (next.done === true) return false;
+      if (next.value.length === 0) continue;
+      this.#received += next.value.length;
+      this.#onBytes(next.value.length);
+      this.#pending = next.value;
+      return true;
+    }
+  }
+
+  async #next(): Promise<IteratorResult<Uint8Array>> {
+    try {
+      return await this.#chunks.next();
+    } catch (error) {
+      if (error instanceof LancegateError) throw error;
+      throw invalidInput(`the upload was cut off after ${this.#received} bytes`, error);
+    }
+  }
+}

@@ -1,0 +1,232 @@
+/**
+ * The reader of a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
+ * it lies as soon as it is complete, and hands out IPC files around them. It decodes nothing and repairs nothing.
+ *
+ * What it holds: at most one piece (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
+ * so a header that promises gigabytes costs nothing. Every refusal names the message at fault; the schema is number 1.
+ */
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { Arena, ByteIntake } from './byte-intake.ts';
+import { checkBatch } from './check-batch.ts';
+import { DictionaryBook } from './dictionary-book.ts';
+import { describeForeignFormat } from './foreign-format.ts';
+import { continuation, type Message, magic, messageKindName, prefixBytes, readMessage } from './ipc-message.ts';
+import { PieceBuilder, Preamble } from './piece-builder.ts';
+import { readSchemaTable } from './read-schema.ts';
+import type { Schema } from './schema.ts';
+import { checkNames } from './schema-rules.ts';
+import type { ArrowSource, Block, IpcPiece } from './source.ts';
+
+export interface IpcLimits {
+  /** A piece ends with the batch that brings it to this size, encoded or decoded. */
+  readonly pieceBytes: number;
+  /** The body of one record batch; also all dictionaries of a stream together. */
+  readonly maxMessageBytes: number;
+  /** The metadata of one message. */
+  readonly maxMetadataBytes: number;
+  /** Everything, for `whole()`. */
+  readonly maxWholeBytes: number;
+  /**
+   * One record batch together with all dictionaries, after decompression; for `whole()` all of it. So a piece decodes
+   * to no more than this and `pieceBytes`.
+   */
+  readonly maxDecodedBytes: number;
+}
+
+interface ArrivedMessage extends Message {
+  readonly block: Block;
+  readonly body: Buffer;
+}
+
+interface Opening {
+  readonly preamble: Preamble;
+  readonly dictionaries: DictionaryBook;
+  readonly arena: Arena;
+}
+
+const firstArenaBytes = 64 << 10;
+
+const tooLarge = (what: string, maxBytes: number) =>
+  new LancegateError('BodyTooLarge', `${what} is larger than the ${maxBytes} bytes that this service accepts`);
+
+export class StreamSource implements ArrowSource {
+  readonly #limits: IpcLimits;
+  readonly #intake: ByteIntake;
+  #opening: Promise<Opening> | undefined;
+  #taken = false;
+  #messageNumber = 0;
+
+  /**
+   * `onBytes` is told of every chunk before it is kept; what it throws ends the reading. `body` is never closed, see
+   * `ByteIntake`.
+   */
+  constructor(body: AsyncIterable<Uint8Array>, limits: IpcLimits, onBytes: (count: number) => void = () => {}) {
+    this.#limits = limits;
+    this.#intake = new ByteIntake(body, onBytes);
+  }
+
+  /** Bytes received so far. */
+  get receivedBytes(): number {
+    return this.#intake.received;
+  }
+
+  async schema(): Promise<Schema> {
+    return (await this.#open()).preamble.schema;
+  }
+
+  /** `pieces` or `whole` may be called once, and not both: the bytes pass only once. */
+  async *pieces(): AsyncGenerator<IpcPiece, void, void> {
+    const { arena, preamble, dictionaries } = await this.#take();
+    let piece = new PieceBuilder(preamble, arena);
+    for (let first = true; ; first = false) {
+      const ended = await this.#fill(piece, preamble, dictionaries, this.#limits.pieceBytes);
+      const capacity = piece.arena.used;
+      if (first || piece.batches > 0) yield piece.finish();
+      if (ended) return;
+      piece = new PieceBuilder(preamble, new Arena(capacity + preamble.bytes));
+    }
+  }
+
+  async whole(): Promise<IpcPiece> {
+    const { arena, preamble, dictionaries } = await this.#take();
+    const piece = new PieceBuilder(preamble, arena);
+    await this.#fill(piece, preamble, dictionaries, undefined);
+    return piece.finish();
+  }
+
+  async #take(): Promise<Opening> {
+    if (this.#taken) throw new Error('the source was read before');
+    this.#taken = true;
+    return this.#open();
+  }
+
+  #open(): Promise<Opening> {
+    this.#opening ??= this.#readSchema();
+    return this.#opening;
+  }
+
+  async #readSchema(): Promise<Opening> {
+    const arena = new Arena(firstArenaBytes);
+    arena.append(magic);
+    await this.#requireStream(arena);
+    const message = await this.#message(arena, undefined);
+    if (message === undefined) throw invalidInput('the stream ends before its schema');
+    return this.#named(message, () => {
+      if (message.kind !== 'schema') throw invalidInput('the first message must be the schema');
+      if (message.bodyLength !== 0) throw invalidInput('a schema has no body');
+      const schema = readSchemaTable(message.header);
+      checkNames(schema);
+      const bytes = Buffer.from(arena.view(magic.length, arena.used));
+      return { arena, preamble: new Preamble(schema, bytes), dictionaries: new DictionaryBook(schema) };
+    });
+  }
+
+  /** The first bytes must be those of a message; anything else is told by what it looks like. */
+  async #requireStream(arena: Arena): Promise<void> {
+    const complete = await this.#intake.fill(arena, magic.length + prefixBytes);
+    const head = arena.view(magic.length, arena.used);
+    if (head.length === 0) throw invalidInput('the body is empty; an Arrow IPC stream has at least a schema message');
+    if (!complete || head.readInt32LE(0) !== continuation) {
+      throw invalidInput(`the body is not an Arrow IPC stream: ${describeForeignFormat(head)}`);
+    }
+  }
+
+  /** Adds messages to `piece` until it weighs `enough`; true where the stream has ended. */
+  async #fill(piece: PieceBuilder, preamble: Preamble, book: DictionaryBook, enough: number | undefined) {
+    while (enough === undefined || piece.weight < enough) {
+      const message = await this.#message(piece.arena, enough === undefined ? this.#limits.maxWholeBytes : undefined);
+      if (message === undefined) return true;
+      const fixedBytes = enough === undefined ? piece.decodedBytes : preamble.decodedBytes;
+      const maxDecodedBytes = this.#limits.maxDecodedBytes - fixedBytes;
+      this.#named(message, () => this.#add(message, piece, preamble, book, maxDecodedBytes));
+    }
+    return false;
+  }
+
+  #add(
+    message: ArrivedMessage,
+    piece: PieceBuilder,
+    preamble: Preamble,
+    book: DictionaryBook,
+    maxDecodedBytes: number,
+  ) {
+    const hasDictionary = book.has;
+    const { body, block } = message;
+    if (message.kind === 'schema') throw invalidInput('a second schema');
+    if (message.kind === 'batch') {
+      const { fields } = preamble.schema;
+      const batch = checkBatch({ header: message.header, body, fields, maxDecodedBytes, hasDictionary });
+      return piece.addBatch(block, batch.rows, batch.decodedBytes);
+    }
+    const { id, values, header } = book.open(message.header);
+    const { decodedBytes } = checkBatch({ header, body, fields: [values], maxDecodedBytes, hasDictionary });
+    const bytes = piece.arena.view(block.offset, piece.arena.used);
+    if (preamble.bytes + bytes.length > this.#limits.maxMessageBytes) {
+      throw tooLarge('the sum of the dictionaries', this.#limits.maxMessageBytes);
+    }
+    preamble.addDictionary(Buffer.from(bytes), block.metaLength, decodedBytes);
+    piece.addDictionary(block, decodedBytes);
+    book.close(id);
+  }
+
+  /** The next message at the end of `arena`, or undefined at the end of the stream, of which nothing is kept. */
+  async #message(arena: Arena, maxTotalBytes: number | undefined): Promise<ArrivedMessage | undefined> {
+    this.#messageNumber += 1;
+    const start = this.#messageNumber === 1 ? magic.length : arena.used;
+    const metaLength = await this.#metadataLength(arena, start);
+    if (metaLength === undefined) return undefined;
+    const bodyAt = start + prefixBytes + metaLength;
+    await this.#require(arena, bodyAt, 'its metadata');
+    const message = this.#named(undefined, () => readMessage(arena.view(start + prefixBytes, bodyAt)));
+    const { bodyLength } = message;
+    const end = bodyAt + bodyLength;
+    this.#named(message, () => {
+      if (bodyLength > this.#limits.maxMessageBytes) throw tooLarge('its body', this.#limits.maxMessageBytes);
+      if (maxTotalBytes !== undefined && end > maxTotalBytes) throw tooLarge('the stream up to here', maxTotalBytes);
+    });
+    await this.#require(arena, end, 'its body');
+    const block = { offset: start, metaLength: prefixBytes + metaLength, bodyLength };
+    return { ...message, block, body: arena.view(bodyAt, end) };
+  }
+
+  /** Reads the eight bytes in front of a message at `start`. */
+  async #metadataLength(arena: Arena, start: number): Promise<number | undefined> {
+    const complete = await this.#intake.fill(arena, start + prefixBytes);
+    if (arena.used === start) return undefined;
+    if (!complete) throw this.#cutOff('its prefix');
+    const prefix = arena.view(start, start + prefixBytes);
+    const length = prefix.readInt32LE(4);
+    return this.#named(undefined, () => {
+      if (prefix.readInt32LE(0) !== continuation) throw invalidInput('no message begins here');
+      if (length === 0) return this.#endMarker(arena, start);
+      if (length < 8 || length % 8 !== 0) throw invalidInput(`metadata of ${length} bytes`);
+      if (length > this.#limits.maxMetadataBytes) throw tooLarge('its metadata', this.#limits.maxMetadataBytes);
+      return length;
+    });
+  }
+
+  /** Each file gets an end marker of its own, so the stream's is dropped. */
+  async #endMarker(arena: Arena, start: number): Promise<undefined> {
+    arena.cut(start);
+    if (await this.#intake.hasMore()) throw invalidInput('bytes follow the end marker of the stream');
+  }
+
+  async #require(arena: Arena, end: number, part: string): Promise<void> {
+    if (!(await this.#intake.fill(arena, end))) throw this.#cutOff(part);
+  }
+
+  #cutOff(part: string): LancegateError {
+    return invalidInput(`the stream ends within ${part} (message ${this.#messageNumber})`);
+  }
+
+  /** Runs a check and puts the message's number and kind in front of what it refuses. */
+  #named<Result>(message: Message | undefined, check: () => Result): Result {
+    try {
+      return check();
+    } catch (error) {
+      if (!(error instanceof LancegateError) || error.kind === 'TableSchemaValidationError') throw error;
+      const kind = message === undefined ? '' : ` (${messageKindName[message.kind]})`;
+      throw new LancegateError(error.kind, `message ${this.#messageNumber}${kind}: ${error.message}`);
+    }
+  }
+}
