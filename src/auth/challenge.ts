@@ -1,0 +1,37 @@
+/**
+ * Why a caller is not let in, in the words of RFC 6750: what a 401 or 403 says in `WWW-Authenticate`.
+ */
+import { LancegateError } from '../kernel/errors.ts';
+
+/** `no_credentials` is ours: RFC 6750 3.1 wants no error code at all where no credential was sent. */
+export type Refusal = 'no_credentials' | 'invalid_request' | 'invalid_token';
+
+/** `message` reaches the caller and the challenge: it must not repeat anything out of the token. */
+export class UnauthenticatedError extends LancegateError {
+  readonly refusal: Refusal;
+
+  constructor(refusal: Refusal, message: string, internal?: Readonly<Record<string, unknown>>) {
+    super('Unauthenticated', message, internal === undefined ? {} : { internal });
+    this.refusal = refusal;
+  }
+}
+
+/** `internal` is for the log; it must hold no secret either. */
+export const invalidToken = (message: string, internal?: Readonly<Record<string, unknown>>): UnauthenticatedError =>
+  new UnauthenticatedError('invalid_token', message, internal);
+
+/** Value of `WWW-Authenticate` for an `Unauthenticated` (401) or `PermissionDenied` (403) error. */
+export function challengeFor(error: LancegateError): string {
+  const code = errorCode(error);
+  const realm = 'Bearer realm="lancegate"';
+  return code === undefined ? realm : `${realm}, error="${code}", error_description="${describable(error.message)}"`;
+}
+
+function errorCode(error: LancegateError): string | undefined {
+  if (error.kind === 'PermissionDenied') return 'insufficient_scope';
+  if (!(error instanceof UnauthenticatedError) || error.refusal === 'no_credentials') return undefined;
+  return error.refusal;
+}
+
+/** RFC 6750 section 3 allows printable ASCII without `"` and `\`; a table's name in a message can hold anything. */
+const describable = (text: string): string => text.replaceAll('"', "'").replaceAll(/[^\x20-\x5b\x5d-\x7e]/g, '?');

@@ -1,0 +1,75 @@
+/** Files that only the service's own user may read: keys and what lets people in. */
+import { randomUUID } from 'node:crypto';
+import { type FileHandle, link, mkdir, open, unlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { AccessSetupError } from './access-setup-error.ts';
+
+export const privateMode = 0o600;
+const othersBits = 0o077;
+
+/** The file's text, or undefined if there is no file. Refuses a file that others may read or write. */
+export async function readPrivateFile(path: string): Promise<string | undefined> {
+  const file = await openIfThere(path);
+  if (file === undefined) return undefined;
+  try {
+    requirePrivate(path, (await file.stat()).mode);
+    return await file.readFile('utf8');
+  } finally {
+    await file.close();
+  }
+}
+
+export function requirePrivate(path: string, mode: number): void {
+  if ((mode & othersBits) === 0) return;
+  const found = (mode & 0o777).toString(8).padStart(4, '0');
+  throw new AccessSetupError(`${path} has mode ${found}: other users can get at it. Set it to 0600.`);
+}
+
+/**
+ * Creates the file whole and durable, or leaves alone the one that another process created first: a link fails if its
+ * name is taken, and never shows half a file.
+ */
+export async function createPrivateFile(path: string, text: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const draft = `${path}.${randomUUID()}`;
+  await writeDurably(draft, text);
+  try {
+    await link(draft, path);
+  } catch (error) {
+    if (!hasCode(error, 'EEXIST')) throw error;
+  } finally {
+    await unlink(draft);
+  }
+  await syncFolder(dirname(path));
+}
+
+async function openIfThere(path: string): Promise<FileHandle | undefined> {
+  try {
+    return await open(path, 'r');
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return undefined;
+    throw error;
+  }
+}
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  const file = await open(path, 'wx', privateMode);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r');
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+const hasCode = (error: unknown, code: string): boolean =>
+  error instanceof Error && 'code' in error && error.code === code;

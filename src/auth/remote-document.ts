@@ -1,0 +1,90 @@
+/**
+ * Something an authorization server publishes and we hold on to: its metadata, its keys.
+ *
+ * One request at a time, however many callers wait. When the server does not answer, what is held goes on serving
+ * until `staleForMs`, and the next attempt waits for a back-off that doubles, so an issuer in trouble is not buried.
+ * Fails with `IssuerUnavailable`.
+ */
+import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
+
+export interface DocumentLifetime {
+  /** Younger than this, it is used without asking. */
+  readonly freshForMs: number;
+  /** Older than this, it is not used any more, even if the server does not answer. */
+  readonly staleForMs: number;
+  /** Pause between two loads that `newerThan` asks for, and so the rate at which made-up key ids can cause any. */
+  readonly cooldownMs: number;
+}
+
+const firstBackOffMs = 1_000;
+const maxBackOffMs = 30_000;
+
+export class RemoteDocument<Value extends object> {
+  readonly #load: () => Promise<Value>;
+  readonly #lifetime: DocumentLifetime;
+  readonly #clock: Clock;
+  #held: { readonly value: Value; readonly loadedAtMs: number } | undefined;
+  #loading: Promise<Value> | undefined;
+  #backOffMs = firstBackOffMs;
+  #retryAtMs = 0;
+
+  constructor(load: () => Promise<Value>, lifetime: DocumentLifetime, clock: Clock) {
+    this.#load = load;
+    this.#lifetime = lifetime;
+    this.#clock = clock;
+  }
+
+  async current(): Promise<Value> {
+    const held = this.#held;
+    const ageMs = held === undefined ? Number.POSITIVE_INFINITY : this.#clock.nowMs() - held.loadedAtMs;
+    if (held !== undefined && ageMs < this.#lifetime.freshForMs) return held.value;
+    try {
+      return await this.#reload();
+    } catch (error) {
+      if (held !== undefined && ageMs < this.#lifetime.staleForMs) return held.value;
+      throw error;
+    }
+  }
+
+  /** What was published after `seen`, or undefined when the last load is too recent to ask again. */
+  async newerThan(seen: Value): Promise<Value | undefined> {
+    const held = this.#held;
+    if (held !== undefined && held.value !== seen) return held.value;
+    if (held !== undefined && this.#clock.nowMs() < held.loadedAtMs + this.#lifetime.cooldownMs) return undefined;
+    return this.#reload();
+  }
+
+  #reload(): Promise<Value> {
+    this.#loading ??= this.#loadOnce().finally(() => {
+      this.#loading = undefined;
+    });
+    return this.#loading;
+  }
+
+  async #loadOnce(): Promise<Value> {
+    const waitMs = this.#retryAtMs - this.#clock.nowMs();
+    if (waitMs > 0) throw unavailable(waitMs, 'not asked again before the back-off has passed');
+    try {
+      const value = await this.#load();
+      this.#held = { value, loadedAtMs: this.#clock.nowMs() };
+      this.#backOffMs = firstBackOffMs;
+      return value;
+    } catch (error) {
+      throw this.#backOff(error);
+    }
+  }
+
+  #backOff(cause: unknown): LancegateError {
+    const waitMs = this.#backOffMs;
+    this.#retryAtMs = this.#clock.nowMs() + waitMs;
+    this.#backOffMs = Math.min(waitMs * 2, maxBackOffMs);
+    return unavailable(waitMs, cause);
+  }
+}
+
+const unavailable = (waitMs: number, cause: unknown): LancegateError =>
+  new LancegateError('IssuerUnavailable', 'The authorization server does not answer.', {
+    cause,
+    retryAfterSeconds: Math.ceil(waitMs / 1_000),
+  });
