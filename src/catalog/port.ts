@@ -3,7 +3,8 @@
  * It is the truth about existence: a folder on storage without a row here is not a table.
  *
  * Every method is one short transaction, durable when its promise resolves. No method is held open across engine or
- * object-store work (design, flow rule 6). Refusals are `LancegateError`s of the kind named at the method.
+ * object-store work (design, flow rule 6). Refusals are `LancegateError`s of the kind named at the method; a failing database is
+ * `Internal`.
  */
 import type {
   BranchName,
@@ -21,7 +22,7 @@ export interface NamespaceRecord {
   readonly properties: Properties;
 }
 
-/** `dropping` rows are invisible to `findTable` and the listings; only `unfinished` shows them. */
+/** `declared`: named and placed, without data. `created`: its files are at its location. */
 export type TableState = 'declared' | 'created';
 
 export interface TableRecord {
@@ -53,7 +54,7 @@ export interface TransactionRecord {
   readonly committedAtMs: number;
 }
 
-/** Names in ascending order of their code units; `after` is the last name of the page before. */
+/** Names in ascending order of their UTF-8 bytes (of code points); `after` is the last name of the page before. */
 export interface PageRequest {
   readonly after: string | undefined;
   readonly limit: number;
@@ -77,9 +78,15 @@ export interface Catalog {
   findNamespace(path: NamespacePath): Promise<NamespaceRecord | undefined>;
   /** Names of the direct children. `NamespaceNotFound`. */
   listNamespaces(parent: NamespacePath, page: PageRequest): Promise<readonly ObjectName[]>;
-  /** Removes an empty namespace. `NamespaceNotFound`, `NamespaceNotEmpty` (tables, reservations or children). */
+  /**
+   * Removes an empty namespace. `NamespaceNotFound`, `NamespaceNotEmpty` (tables, reservations or children),
+   * `InvalidInput` for the root.
+   */
   dropNamespace(path: NamespacePath): Promise<void>;
-  /** Everything below `path`, deepest first, `path` itself last: what a cascading drop has to go through. */
+  /**
+   * Everything below `path`, deepest first, `path` itself last: what a cascading drop has to go through. Empty if there
+   * is no such namespace.
+   */
   namespacesUnder(path: NamespacePath): Promise<readonly NamespacePath[]>;
 
   findTable(ref: TableRef): Promise<TableRecord | undefined>;
@@ -90,28 +97,42 @@ export interface Catalog {
    */
   listAllTables(page: TablePageRequest): Promise<readonly TableRecord[]>;
 
-  /** Makes a declared-only table. `NamespaceNotFound`, `TableAlreadyExists`; `ConcurrentCreate` while one is reserved. */
+  /**
+   * Makes a declared-only table. `NamespaceNotFound`, `TableAlreadyExists`; `ConcurrentCreate` while one is reserved,
+   * or if the location is not fresh any more.
+   */
   declareTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord>;
-  /** Adopts files that are there already. As `declareTable`; also `InvalidInput` if another table has the location. */
+  /**
+   * Adopts files that are there already, as a `created` table. As `declareTable`, but the location may be one that was
+   * deregistered before; `InvalidInput` if another table or a creation has it, or its files wait to be removed.
+   */
   registerTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord>;
 
   /**
    * Reserves the name until `publishCreation` or `abandonCreation`. `existing` says what the caller saw there
    * (a table's id to be materialised or replaced, or undefined), and must still be so: otherwise `ConcurrentCreate`.
-   * Also `ConcurrentCreate` while another reservation stands, and `NamespaceNotFound`.
+   * Also `ConcurrentCreate` while another reservation stands, and `NamespaceNotFound`. The location must be fresh, or
+   * that of the existing table if it is only declared; `ConcurrentCreate` if somebody took it meanwhile.
    */
   reserveCreation(ref: TableRef, existing: TableId | undefined, location: Location): Promise<Creation>;
   /**
    * Makes the reserved table visible as `created`, in one transaction with its transaction record; a replaced table's
    * location is marked discarded, and its transactions stay known. A declared table keeps its properties where the
    * publication has none. A replaced or materialised table gets a new id.
-   * `NamespaceNotFound` if the namespace was dropped meanwhile.
+   * `ConcurrentCreate` if the reservation was abandoned or published before; `NamespaceNotFound` if the namespace was
+   * dropped after that. A table that was dropped while its replacement was written does not hinder it.
    */
   publishCreation(creation: Creation, publication: Publication): Promise<TableRecord>;
-  /** Gives the name back and marks the location discarded. Harmless when repeated. */
+  /**
+   * Gives the name back and marks the location discarded. Harmless when repeated, or after the publication.
+   * If the location is that of a declared table, it stays with the table: remove what was written before calling.
+   */
   abandonCreation(creation: Creation): Promise<void>;
 
-  /** Makes the table invisible and its location discarded, in one step. `TableNotFound`. */
+  /**
+   * Makes the table invisible and its location discarded, in one step. `TableNotFound`. A create under way that writes
+   * to the same location keeps it.
+   */
   dropTable(ref: TableRef): Promise<TableRecord>;
   /** Forgets the table and leaves its files alone (its location stays used). `TableNotFound`. */
   deregisterTable(ref: TableRef): Promise<TableRecord>;
@@ -122,9 +143,13 @@ export interface Catalog {
   forgetDiscarded(location: Location): Promise<void>;
   unfinished(): Promise<Unfinished>;
 
-  recordTransaction(record: TransactionRecord): Promise<void>;
+  /** All or none. */
+  recordTransactions(records: readonly TransactionRecord[]): Promise<void>;
   findTransaction(id: TransactionId): Promise<TransactionRecord | undefined>;
+  /** Forgets what was committed before that time; the number of records that went. */
+  forgetTransactions(beforeMs: number): Promise<number>;
 
+  /** Waits for what is under way. The catalog is of no use afterwards. */
   close(): Promise<void>;
 }
 

@@ -1,0 +1,35 @@
+import type { Kysely } from 'kysely';
+import { type Migration, Migrator } from 'kysely/migration';
+import { CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
+
+const migrationTableName = 'catalog_migrations';
+
+/** Brings the schema up to date. `CatalogTooNew`, `CatalogUnusable`; a failed migration leaves the schema as it was. */
+export async function migrateCatalog<Schema>(
+  db: Kysely<Schema>,
+  migrations: Readonly<Record<string, Migration>>,
+): Promise<void> {
+  const unknown = (await appliedMigrations(db)).filter((name) => !Object.hasOwn(migrations, name));
+  if (unknown.length > 0) {
+    throw new CatalogTooNew(`The catalog was written by a newer lancegate: it holds ${unknown.join(', ')}.`);
+  }
+  const migrator = new Migrator({
+    db,
+    provider: { getMigrations: async () => ({ ...migrations }) },
+    migrationTableName,
+    migrationLockTableName: 'catalog_migration_lock',
+  });
+  const { error } = await migrator.migrateToLatest();
+  if (error !== undefined) throw new CatalogUnusable('The catalog could not be migrated.', { cause: error });
+}
+
+async function appliedMigrations<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
+  const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
+  if (!tables.some((table) => table.name === migrationTableName)) return [];
+  const rows = await (db as unknown as Kysely<{ [migrationTableName]: { name: string } }>)
+    .selectFrom(migrationTableName)
+    .select('name')
+    .orderBy('name')
+    .execute();
+  return rows.map((row) => row.name);
+}

@@ -1,0 +1,106 @@
+import { invalidInput } from '../../kernel/errors.ts';
+import type { NamespacePath, ObjectName, Properties } from '../../kernel/ids.ts';
+import type { NamespaceRecord, PageRequest } from '../port.ts';
+import { boundsBelow, type FullPath, namesOf, namespacePathOf } from './full-path.ts';
+import { namespaceAlreadyExists, namespaceNotEmpty, namespaceNotFound } from './refusals.ts';
+import { type CatalogDb, propertiesFromJson, propertiesToJson } from './schema.ts';
+
+export async function requireNamespace(db: CatalogDb, path: NamespacePath): Promise<void> {
+  if ((await findNamespace(db, path)) === undefined) throw namespaceNotFound(path);
+}
+
+export async function findNamespace(db: CatalogDb, path: NamespacePath): Promise<NamespaceRecord | undefined> {
+  const row = await db
+    .selectFrom('namespaces')
+    .select('properties')
+    .where('path', '=', namespacePathOf(path))
+    .executeTakeFirst();
+  return row && { path, properties: propertiesFromJson(row.properties) };
+}
+
+export async function createNamespace(
+  db: CatalogDb,
+  path: NamespacePath,
+  properties: Properties,
+): Promise<NamespaceRecord> {
+  const name = path.at(-1);
+  if (name === undefined) throw namespaceAlreadyExists(path);
+  const parent = path.slice(0, -1);
+  await requireNamespace(db, parent);
+  if ((await findNamespace(db, path)) !== undefined) throw namespaceAlreadyExists(path);
+  await db
+    .insertInto('namespaces')
+    .values({
+      path: namespacePathOf(path),
+      parent: namespacePathOf(parent),
+      name,
+      properties: propertiesToJson(properties),
+    })
+    .execute();
+  return { path, properties };
+}
+
+export async function updateNamespace(
+  db: CatalogDb,
+  path: NamespacePath,
+  properties: Properties,
+): Promise<NamespaceRecord> {
+  const { numUpdatedRows } = await db
+    .updateTable('namespaces')
+    .set({ properties: propertiesToJson(properties) })
+    .where('path', '=', namespacePathOf(path))
+    .executeTakeFirstOrThrow();
+  if (numUpdatedRows === 0n) throw namespaceNotFound(path);
+  return { path, properties };
+}
+
+export async function listNamespaces(
+  db: CatalogDb,
+  parent: NamespacePath,
+  page: PageRequest,
+): Promise<readonly ObjectName[]> {
+  await requireNamespace(db, parent);
+  const rows = await db
+    .selectFrom('namespaces')
+    .select('name')
+    .where('parent', '=', namespacePathOf(parent))
+    .$if(page.after !== undefined, (query) => query.where('name', '>', page.after!))
+    .orderBy('name')
+    .limit(page.limit)
+    .execute();
+  return rows.map((row) => row.name as ObjectName);
+}
+
+export async function dropNamespace(db: CatalogDb, path: NamespacePath): Promise<void> {
+  if (path.length === 0) throw invalidInput('The root namespace cannot be dropped.');
+  await requireNamespace(db, path);
+  const full = namespacePathOf(path);
+  if (await isOccupied(db, full)) throw namespaceNotEmpty(path);
+  await db.deleteFrom('namespaces').where('path', '=', full).execute();
+}
+
+async function isOccupied(db: CatalogDb, path: FullPath): Promise<boolean> {
+  const occupant = await db
+    .selectFrom('namespaces')
+    .select('path')
+    .where('parent', '=', path)
+    .unionAll(db.selectFrom('tables').select('path').where('namespace', '=', path))
+    .unionAll(db.selectFrom('creations').select('path').where('namespace', '=', path))
+    .limit(1)
+    .executeTakeFirst();
+  return occupant !== undefined;
+}
+
+export async function namespacesUnder(db: CatalogDb, path: NamespacePath): Promise<readonly NamespacePath[]> {
+  const full = namespacePathOf(path);
+  const { from, to } = boundsBelow(full);
+  const rows = await db
+    .selectFrom('namespaces')
+    .select('path')
+    .$if(path.length > 0, (query) =>
+      query.where((row) => row.or([row('path', '=', full), row.and([row('path', '>', from), row('path', '<', to)])])),
+    )
+    .orderBy('path')
+    .execute();
+  return rows.map((row) => namesOf(row.path)).sort((a, b) => b.length - a.length);
+}

@@ -1,0 +1,67 @@
+/** The rows as the database holds them. Objects of text to text are kept as JSON text: nothing ever queries inside. */
+import type { Kysely } from 'kysely';
+import type { BranchName, Location, ObjectName, Properties, TableId, TransactionId } from '../../kernel/ids.ts';
+import type { TableState, TransactionRecord } from '../port.ts';
+import type { FullPath } from './full-path.ts';
+
+export interface NamespaceRow {
+  readonly path: FullPath;
+  /** null for the root only. */
+  readonly parent: FullPath | null;
+  readonly name: string;
+  readonly properties: string;
+}
+
+export interface TableRow {
+  readonly id: TableId;
+  readonly path: FullPath;
+  readonly namespace: FullPath;
+  readonly name: ObjectName;
+  readonly location: Location;
+  readonly state: TableState;
+  readonly properties: string;
+  readonly storage_options: string;
+}
+
+/** Reservations stand beside the tables: an overwrite's old table stays visible while the new one is written. */
+export interface CreationRow {
+  readonly id: string;
+  readonly path: FullPath;
+  readonly namespace: FullPath;
+  readonly location: Location;
+}
+
+/**
+ * Every location ever given out, so that none is given out twice.
+ * `live`: a table or a creation holds it. `discarded`: its files wait to be removed. `retired`: neither; either the
+ * files are gone or they were deregistered and belong to somebody else.
+ */
+export interface LocationRow {
+  readonly location: Location;
+  readonly state: 'live' | 'discarded' | 'retired';
+}
+
+/** Stands on its own: a transaction stays known after its table is gone. */
+export interface TransactionRow {
+  readonly id: TransactionId;
+  readonly table_id: TableId;
+  readonly table_path: FullPath;
+  readonly operation: TransactionRecord['operation'];
+  readonly branch: BranchName | null;
+  readonly version: number;
+  readonly outcome: string;
+  readonly committed_at_ms: number;
+}
+
+export interface CatalogSchema {
+  readonly namespaces: NamespaceRow;
+  readonly tables: TableRow;
+  readonly creations: CreationRow;
+  readonly locations: LocationRow;
+  readonly transactions: TransactionRow;
+}
+
+export type CatalogDb = Kysely<CatalogSchema>;
+
+export const propertiesToJson = (properties: Properties): string => JSON.stringify(properties);
+export const propertiesFromJson = (json: string): Properties => JSON.parse(json) as Properties;

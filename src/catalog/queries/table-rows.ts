@@ -1,0 +1,67 @@
+import type { NamespacePath, ObjectName, TableId, TableRef } from '../../kernel/ids.ts';
+import type { TablePageRequest, TableRecord } from '../port.ts';
+import { type FullPath, namespacePathOf, tablePathOf, tableRefOf } from './full-path.ts';
+import { requireNamespace } from './namespaces.ts';
+import { type CatalogDb, propertiesFromJson, propertiesToJson, type TableRow } from './schema.ts';
+
+const recordOf = (row: TableRow): TableRecord => ({
+  id: row.id,
+  ref: tableRefOf(row.path),
+  location: row.location,
+  state: row.state,
+  properties: propertiesFromJson(row.properties),
+  storageOptions: propertiesFromJson(row.storage_options),
+});
+
+const rowOf = (record: TableRecord): TableRow => ({
+  id: record.id,
+  path: tablePathOf(record.ref),
+  namespace: namespacePathOf(record.ref.namespace),
+  name: record.ref.name,
+  location: record.location,
+  state: record.state,
+  properties: propertiesToJson(record.properties),
+  storage_options: propertiesToJson(record.storageOptions),
+});
+
+export async function findTable(db: CatalogDb, ref: TableRef): Promise<TableRecord | undefined> {
+  const row = await db.selectFrom('tables').selectAll().where('path', '=', tablePathOf(ref)).executeTakeFirst();
+  return row && recordOf(row);
+}
+
+const tablePage = (db: CatalogDb, page: TablePageRequest) =>
+  db
+    .selectFrom('tables')
+    .selectAll()
+    .$if(!page.includeDeclared, (query) => query.where('state', '=', 'created'))
+    .limit(page.limit);
+
+export async function listTables(
+  db: CatalogDb,
+  namespace: NamespacePath,
+  page: TablePageRequest,
+): Promise<readonly TableRecord[]> {
+  await requireNamespace(db, namespace);
+  const rows = await tablePage(db, page)
+    .where('namespace', '=', namespacePathOf(namespace))
+    .$if(page.after !== undefined, (query) => query.where('name', '>', page.after as ObjectName))
+    .orderBy('name')
+    .execute();
+  return rows.map(recordOf);
+}
+
+export async function listAllTables(db: CatalogDb, page: TablePageRequest): Promise<readonly TableRecord[]> {
+  const rows = await tablePage(db, page)
+    .$if(page.after !== undefined, (query) => query.where('path', '>', page.after as FullPath))
+    .orderBy('path')
+    .execute();
+  return rows.map(recordOf);
+}
+
+export async function insertTable(db: CatalogDb, record: TableRecord): Promise<void> {
+  await db.insertInto('tables').values(rowOf(record)).execute();
+}
+
+export async function deleteTable(db: CatalogDb, id: TableId): Promise<void> {
+  await db.deleteFrom('tables').where('id', '=', id).execute();
+}

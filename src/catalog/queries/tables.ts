@@ -1,0 +1,53 @@
+/** What changes which tables there are, creates apart: those are in `creations.ts`. */
+import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
+import type { TableRecord, TableState } from '../port.ts';
+import { findCreationId } from './creations.ts';
+import { claimForAdoption, claimFresh, releaseLocation } from './locations.ts';
+import { requireNamespace } from './namespaces.ts';
+import { concurrentCreate, tableAlreadyExists, tableNotFound } from './refusals.ts';
+import type { CatalogDb } from './schema.ts';
+import { deleteTable, findTable, insertTable } from './table-rows.ts';
+
+export interface NewTable {
+  readonly id: TableId;
+  readonly ref: TableRef;
+  readonly location: Location;
+  readonly properties: Properties;
+}
+
+export async function declareTable(db: CatalogDb, table: NewTable): Promise<TableRecord> {
+  await requireFreeName(db, table.ref);
+  await claimFresh(db, table.location, table.ref);
+  return await insertNew(db, table, 'declared');
+}
+
+export async function registerTable(db: CatalogDb, table: NewTable): Promise<TableRecord> {
+  await requireFreeName(db, table.ref);
+  await claimForAdoption(db, table.location);
+  return await insertNew(db, table, 'created');
+}
+
+async function requireFreeName(db: CatalogDb, ref: TableRef): Promise<void> {
+  await requireNamespace(db, ref.namespace);
+  if ((await findTable(db, ref)) !== undefined) throw tableAlreadyExists(ref);
+  if ((await findCreationId(db, ref)) !== undefined) throw concurrentCreate(ref);
+}
+
+async function insertNew(db: CatalogDb, table: NewTable, state: TableState): Promise<TableRecord> {
+  const record: TableRecord = { ...table, state, storageOptions: {} };
+  await insertTable(db, record);
+  return record;
+}
+
+/** `released` says what becomes of the files. */
+export async function removeTable(
+  db: CatalogDb,
+  ref: TableRef,
+  released: 'discarded' | 'retired',
+): Promise<TableRecord> {
+  const record = await findTable(db, ref);
+  if (record === undefined) throw tableNotFound(ref);
+  await deleteTable(db, record.id);
+  await releaseLocation(db, record.location, released);
+  return record;
+}

@@ -1,0 +1,49 @@
+import type { TransactionId } from '../../kernel/ids.ts';
+import type { TransactionRecord } from '../port.ts';
+import { tablePathOf, tableRefOf } from './full-path.ts';
+import { type CatalogDb, propertiesFromJson, propertiesToJson, type TransactionRow } from './schema.ts';
+
+/** 8 parameters each: stays below the 32766 that SQLite allows in one statement. */
+const rowsPerInsert = 1000;
+
+const rowOf = (record: TransactionRecord): TransactionRow => ({
+  id: record.id,
+  table_id: record.tableId,
+  table_path: tablePathOf(record.ref),
+  operation: record.operation,
+  branch: record.branch ?? null,
+  version: record.version,
+  outcome: propertiesToJson(record.outcome),
+  committed_at_ms: record.committedAtMs,
+});
+
+const recordOf = (row: TransactionRow): TransactionRecord => ({
+  id: row.id,
+  tableId: row.table_id,
+  ref: tableRefOf(row.table_path),
+  operation: row.operation,
+  branch: row.branch ?? undefined,
+  version: row.version,
+  outcome: propertiesFromJson(row.outcome),
+  committedAtMs: row.committed_at_ms,
+});
+
+export async function insertTransactions(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
+  for (let start = 0; start < records.length; start += rowsPerInsert) {
+    const rows = records.slice(start, start + rowsPerInsert).map(rowOf);
+    await db.insertInto('transactions').values(rows).execute();
+  }
+}
+
+export async function findTransaction(db: CatalogDb, id: TransactionId): Promise<TransactionRecord | undefined> {
+  const row = await db.selectFrom('transactions').selectAll().where('id', '=', id).executeTakeFirst();
+  return row && recordOf(row);
+}
+
+export async function forgetTransactions(db: CatalogDb, beforeMs: number): Promise<number> {
+  const { numDeletedRows } = await db
+    .deleteFrom('transactions')
+    .where('committed_at_ms', '<', beforeMs)
+    .executeTakeFirstOrThrow();
+  return Number(numDeletedRows);
+}

@@ -1,0 +1,40 @@
+/** The only reader of SQLite's error codes; the texts are never looked at. */
+import { LancegateError } from '../../kernel/errors.ts';
+
+/** https://www.sqlite.org/rescode.html; the low byte is the primary code. */
+const primaryCodes = { busy: 5, readOnly: 8, ioError: 10, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 };
+
+const meanings: ReadonlyMap<number, string> = new Map([
+  [primaryCodes.busy, 'another process holds the catalog'],
+  [primaryCodes.readOnly, 'the catalog is read-only'],
+  [primaryCodes.ioError, 'the disk failed'],
+  [primaryCodes.corrupt, 'the catalog is damaged'],
+  [primaryCodes.full, 'the disk is full'],
+  [primaryCodes.cannotOpen, 'a file of the catalog cannot be opened'],
+  [primaryCodes.notADatabase, 'the file is not a catalog'],
+]);
+
+/** The extended result code, or undefined for an error that is not SQLite's. */
+function resultCodeOf(error: unknown): number | undefined {
+  if (!(error instanceof Error) || !('errcode' in error)) return undefined;
+  return typeof error.errcode === 'number' ? error.errcode : undefined;
+}
+
+const primaryCodeOf = (code: number): number => code & 0xff;
+
+export function isHeldByAnother(error: unknown): boolean {
+  const code = resultCodeOf(error);
+  return code !== undefined && primaryCodeOf(code) === primaryCodes.busy;
+}
+
+/** What happened in words for the operator; undefined where only the cause can tell. */
+export function faultOf(error: unknown): string | undefined {
+  const code = resultCodeOf(error);
+  return code === undefined ? undefined : meanings.get(primaryCodeOf(code));
+}
+
+export const internalError = (error: unknown): LancegateError =>
+  new LancegateError('Internal', 'The catalog failed.', {
+    cause: error,
+    internal: { catalog: faultOf(error) ?? 'unexpected failure', sqliteCode: resultCodeOf(error) },
+  });

@@ -1,0 +1,83 @@
+/**
+ * The embedded catalog: one SQLite file that one process owns. The lock is exclusive and held until `close` or the end
+ * of the process, however it ends. Every commit is synced to disk before its promise resolves (P3).
+ *
+ * Each query blocks the event loop while it runs, and each commit for the length of one fsync: the queries are short,
+ * and whoever commits often records several transactions at once.
+ */
+import { randomUUID } from 'node:crypto';
+import { DatabaseSync } from 'node:sqlite';
+import { Kysely, sql } from 'kysely';
+import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
+import { migrateCatalog } from '../migrations/migrate.ts';
+import { catalogMigrations } from '../migrations/migrations.ts';
+import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
+import type { CatalogSchema } from '../queries/schema.ts';
+import { NodeSqliteDialect } from './dialect.ts';
+import { faultOf, isHeldByAnother } from './faults.ts';
+import { type Holder, removeHolder, showHolder, writeHolder } from './holder.ts';
+import { SqliteSession } from './session.ts';
+import { SqliteCatalog } from './sqlite-catalog.ts';
+
+export interface SqliteCatalogOptions {
+  /** How this process is named to another one that finds the catalog held. */
+  readonly holder: { readonly command: string; readonly url?: string };
+  readonly newId?: NewId;
+  readonly clock?: Clock;
+}
+
+/**
+ * Opens the catalog in the file `path`, making it if it is missing; its folder must be there. Fails with `CatalogHeld`,
+ * `CatalogTooNew` or `CatalogUnusable`.
+ */
+export async function openSqliteCatalog(path: string, options: SqliteCatalogOptions): Promise<SqliteCatalog> {
+  const { newId = randomUUID, clock = systemClock } = options;
+  const database = openExclusively(path);
+  const holder: Holder = {
+    pid: process.pid,
+    startedAt: new Date(clock.nowMs()).toISOString(),
+    command: options.holder.command,
+    url: options.holder.url,
+  };
+  try {
+    writeHolder(path, holder);
+    const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database) });
+    await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
+    return new SqliteCatalog(new SqliteSession(db), newId, path, holder);
+  } catch (error) {
+    removeHolder(path);
+    database.close();
+    throw openErrorOf(path, error);
+  }
+}
+
+/** The lock is taken by the first access after `locking_mode`, so an empty transaction follows at once. */
+const takeLock = `
+  pragma locking_mode = exclusive;
+  pragma journal_mode = wal;
+  pragma synchronous = full;
+  pragma foreign_keys = on;
+  begin immediate;
+  commit`;
+
+function openExclusively(path: string): DatabaseSync {
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(path, { timeout: 0 });
+    database.exec(takeLock);
+    return database;
+  } catch (error) {
+    database?.close();
+    throw openErrorOf(path, error);
+  }
+}
+
+function openErrorOf(path: string, error: unknown): Error {
+  if (error instanceof CatalogTooNew || error instanceof CatalogUnusable) return error;
+  if (isHeldByAnother(error)) {
+    return new CatalogHeld(`The catalog ${path} is held by ${showHolder(path)}.`, { cause: error });
+  }
+  return new CatalogUnusable(`The catalog ${path} cannot be opened: ${faultOf(error) ?? 'see the cause'}.`, {
+    cause: error,
+  });
+}

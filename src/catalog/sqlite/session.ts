@@ -1,0 +1,39 @@
+import type { Kysely } from 'kysely';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { CatalogDb, CatalogSchema } from '../queries/schema.ts';
+import type { SqlSession } from '../sql-session.ts';
+import { internalError } from './faults.ts';
+
+/** One connection; Kysely hands it to one query or transaction at a time, so transactions are serialisable. */
+export class SqliteSession implements SqlSession {
+  readonly #db: Kysely<CatalogSchema>;
+  readonly #underWay = new Set<Promise<unknown>>();
+
+  constructor(db: Kysely<CatalogSchema>) {
+    this.#db = db;
+  }
+
+  read<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
+    return this.#run(work(this.#db));
+  }
+
+  transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
+    return this.#run(this.#db.transaction().execute(work));
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled(this.#underWay);
+    await this.#db.destroy();
+  }
+
+  async #run<Result>(work: Promise<Result>): Promise<Result> {
+    this.#underWay.add(work);
+    try {
+      return await work;
+    } catch (error) {
+      throw error instanceof LancegateError ? error : internalError(error);
+    } finally {
+      this.#underWay.delete(work);
+    }
+  }
+}
