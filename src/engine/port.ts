@@ -9,6 +9,7 @@
  */
 import type { Schema } from '../arrow/schema.ts';
 import type { IpcFile } from '../arrow/source.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 
 export interface MergeSpec {
@@ -51,7 +52,10 @@ export interface Dataset {
   refresh(): Promise<void>;
   schema(): Promise<Schema>;
   countRows(filter?: string): Promise<number>;
-  /** Result batches, each a complete IPC file of its own. At least one, so that the schema is known. */
+  /**
+   * Result batches, each a complete IPC file of its own, as large as the engine makes them. At least one, so that the
+   * schema is known.
+   */
   select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile>;
   append(file: IpcFile): Promise<void>;
   /** Commits one version, or nothing: past `timeoutMs` it throws `TimedOut`. */
@@ -93,3 +97,8 @@ export interface Scratch {
   create(name: string, file: IpcFile): Promise<Dataset>;
   discard(): Promise<void>;
 }
+
+/** Marks the refusal of a merge in which several source rows match one target row. */
+export const ambiguousMerge = { refusal: 'ambiguous merge' } as const;
+export const isAmbiguousMerge = (error: unknown): boolean =>
+  error instanceof LancegateError && error.internal?.refusal === ambiguousMerge.refusal;

@@ -7,6 +7,9 @@ import type { BranchFacts, Dataset, MergeCounts, MergeSpec, Projection } from '.
 import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
 import { engineCall } from './translate-errors.ts';
 
+/** More than any batch holds: the engine's default of 1,024 rows makes a file of every handful of rows. */
+const maxBatchRows = 2 ** 30;
+
 /** One open native table, on one branch. */
 export class LanceDataset implements Dataset {
   readonly #table: NativeTable;
@@ -35,7 +38,7 @@ export class LanceDataset implements Dataset {
     const query = this.#table.query();
     query.select(columns.map(({ name, expression }) => [name, expression]));
     if (where !== undefined) query.onlyIf(where);
-    const batches = await engineCall('select', () => query.execute());
+    const batches = await engineCall('select', () => query.execute(maxBatchRows));
     let isEmpty = true;
     for (;;) {
       const batch = await engineCall('select', () => batches.next());

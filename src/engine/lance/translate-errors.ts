@@ -5,6 +5,7 @@
  * (engine-notes, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
 import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
+import { ambiguousMerge } from '../port.ts';
 
 type Rule = readonly [shape: RegExp, kind: ErrorName, text: (part: string) => string];
 
@@ -41,12 +42,10 @@ const filterRules: readonly Rule[] = [
   ],
 ];
 
+const ambiguousShape = /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s;
+
 const rowRules: readonly Rule[] = [
-  [
-    /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s,
-    'InvalidInput',
-    (key) => `several rows of the source have the same key (${key})`,
-  ],
+  [ambiguousShape, 'InvalidInput', (key) => `several rows of the source have the same key (${key})`],
   [
     /field `(.+?)` contained null values/,
     'TableSchemaValidationError',
@@ -77,6 +76,7 @@ const rowRules: readonly Rule[] = [
 ];
 
 const branchRules: readonly Rule[] = [
+  [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
   [/Ref is invalid: ([^/\n]+?)(?: {2}Caused|, \/|$)/, 'InvalidInput', (why) => `the branch name is not valid: ${why}`],
   [/Ref not found|\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
   [/Ref conflict error()/, 'InvalidTableState', () => 'the branch has other branches that start from it'],
@@ -85,12 +85,11 @@ const branchRules: readonly Rule[] = [
     'TableBranchAlreadyExists',
     () => 'a branch of this name exists',
   ],
-  [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
 ];
 
 const openRules: readonly Rule[] = [
-  [/\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
   [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
+  [/\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
   [/was not found|Not found()/, 'TableNotFound', () => 'nothing is stored where the table should be'],
 ];
 
@@ -114,7 +113,9 @@ export function translateEngineError(call: EngineCall, error: unknown): Lancegat
   const text = error instanceof Error ? error.message : String(error);
   for (const [shape, kind, say] of rulesFor[call]) {
     const match = shape.exec(text);
-    if (match !== null) return new LancegateError(kind, say(match[1] ?? ''), { cause: error });
+    if (match === null) continue;
+    const internal = shape === ambiguousShape ? ambiguousMerge : { engineCall: call };
+    return new LancegateError(kind, say(match[1] ?? ''), { cause: error, internal });
   }
   return new LancegateError('Internal', 'the storage engine failed', { cause: error, internal: { engineCall: call } });
 }

@@ -1,0 +1,63 @@
+import { LancegateError } from '../kernel/errors.ts';
+import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
+import type { TableGates } from '../table/gates.ts';
+import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { BranchDescription, Operations } from './commands.ts';
+import type { TableAccess } from './table-access.ts';
+import { visiblePage } from './visible-page.ts';
+
+interface Parts {
+  readonly access: TableAccess;
+  readonly gates: TableGates;
+  readonly datasets: OpenDatasets;
+}
+
+/** The wait ends by itself: every writer ahead has a deadline. */
+const untilItsTurn = new AbortController().signal;
+
+export const createBranch =
+  ({ access, gates }: Parts): Operations['createBranch'] =>
+  async ({ table, name, fromBranch, fromVersion }) => {
+    const record = await access.findCreated(table);
+    const leave = await gates.enterAlone(table, untilItsTurn);
+    try {
+      const dataset = await access.latest(record, undefined);
+      const branches = await dataset.listBranches();
+      if (branches.some((branch) => branch.name === name)) throw branchExists(table, name);
+      await dataset.createBranch(name, { branch: fromBranch, version: fromVersion });
+    } finally {
+      leave();
+    }
+  };
+
+export const listBranches =
+  ({ access }: Parts): Operations['listBranches'] =>
+  async ({ table, page }) => {
+    const dataset = await access.latest(await access.findCreated(table), undefined);
+    const branches = [...(await dataset.listBranches())].sort((a, b) => (a.name < b.name ? -1 : 1));
+    const { rows, next } = await visiblePage<BranchDescription>(
+      page,
+      ({ after, limit }) =>
+        Promise.resolve(branches.filter(({ name }) => after === undefined || name > after).slice(0, limit)),
+      ({ name }) => name,
+      () => true,
+    );
+    return { items: rows, next };
+  };
+
+export const deleteBranch =
+  ({ access, gates, datasets }: Parts): Operations['deleteBranch'] =>
+  async ({ table, name }) => {
+    const record = await access.findCreated(table);
+    const leave = await gates.enterAlone(table, untilItsTurn);
+    try {
+      const dataset = await access.latest(record, undefined);
+      datasets.forget(record.location);
+      await dataset.deleteBranch(name);
+    } finally {
+      leave();
+    }
+  };
+
+const branchExists = (table: TableRef, name: BranchName): LancegateError =>
+  new LancegateError('TableBranchAlreadyExists', `table '${showTable(table)}' has a branch '${name}' already`);

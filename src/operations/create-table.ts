@@ -1,0 +1,84 @@
+import { checkStorable } from '../arrow/schema-rules.ts';
+import type { Catalog, TableRecord } from '../catalog/port.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { showTable } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import type { TableGates } from '../table/gates.ts';
+import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { CreateTableCommand, CreateTableResult } from './commands.ts';
+import type { TableAccess } from './table-access.ts';
+import type { Made, TableMaker } from './table-maker.ts';
+
+/** Creates a table from a stream, in pieces; see `TableMaker` for how it stays atomic. */
+export class CreateTable {
+  readonly #catalog: Catalog;
+  readonly #access: TableAccess;
+  readonly #maker: TableMaker;
+  readonly #gates: TableGates;
+  readonly #datasets: OpenDatasets;
+
+  constructor(parts: {
+    catalog: Catalog;
+    access: TableAccess;
+    maker: TableMaker;
+    gates: TableGates;
+    datasets: OpenDatasets;
+  }) {
+    this.#catalog = parts.catalog;
+    this.#access = parts.access;
+    this.#maker = parts.maker;
+    this.#gates = parts.gates;
+    this.#datasets = parts.datasets;
+  }
+
+  async run(command: CreateTableCommand, scope: RequestScope): Promise<CreateTableResult> {
+    await this.#requireNamespace(command);
+    const existing = await this.#catalog.findTable(command.table);
+    if (existing?.state === 'created' && command.mode === 'exist_ok') return this.#answerExisting(existing);
+    if (existing?.state === 'created' && command.mode === 'create') throw alreadyExists(command);
+    checkStorable(await command.source.schema());
+    const made = await this.#make(command, existing, scope);
+    if (existing !== undefined) await this.#discardReplaced(existing, made);
+    return this.#answer(made);
+  }
+
+  /** Asked before the body is read, so that a hopeless upload ends early; publishing asks again. */
+  async #requireNamespace({ table }: CreateTableCommand): Promise<void> {
+    if ((await this.#catalog.findNamespace(table.namespace)) !== undefined) return;
+    throw new LancegateError('NamespaceNotFound', `the namespace of table '${showTable(table)}' does not exist`);
+  }
+
+  #make(command: CreateTableCommand, existing: TableRecord | undefined, scope: RequestScope): Promise<Made> {
+    return this.#maker.make({
+      table: command.table,
+      existing,
+      pieces: command.source.pieces(),
+      properties: command.properties,
+      storageOptions: command.storageOptions,
+      signal: scope.signal,
+      operation: 'create_table',
+      outcome: (rows) => ({ mode: command.mode, num_inserted_rows: String(rows) }),
+      beforePublish: () => this.#gates.enterAlone(command.table, scope.signal),
+    });
+  }
+
+  async #discardReplaced(existing: TableRecord, made: Made): Promise<void> {
+    if (existing.location === made.record.location) return;
+    this.#datasets.forget(existing.location);
+    await this.#maker.discard(existing.location);
+  }
+
+  async #answerExisting(record: TableRecord): Promise<CreateTableResult> {
+    const version = await this.#access.read(record, undefined, undefined, (dataset) => dataset.version());
+    const { location, properties, storageOptions } = this.#access.describe(record, undefined);
+    return { transactionId: undefined, location, version, properties, storageOptions };
+  }
+
+  #answer({ record, transactionId, version }: Made): CreateTableResult {
+    const { location, properties, storageOptions } = this.#access.describe(record, undefined);
+    return { transactionId, location, version, properties, storageOptions };
+  }
+}
+
+const alreadyExists = ({ table }: CreateTableCommand): LancegateError =>
+  new LancegateError('TableAlreadyExists', `table '${showTable(table)}' already exists`);

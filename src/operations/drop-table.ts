@@ -1,0 +1,51 @@
+import type { Catalog, TableRecord } from '../catalog/port.ts';
+import type { TableRef } from '../kernel/ids.ts';
+import type { TableGates } from '../table/gates.ts';
+import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { Operations } from './commands.ts';
+import type { TableAccess } from './table-access.ts';
+import type { TableMaker } from './table-maker.ts';
+
+interface Parts {
+  readonly catalog: Catalog;
+  readonly access: TableAccess;
+  readonly maker: TableMaker;
+  readonly gates: TableGates;
+  readonly datasets: OpenDatasets;
+}
+
+/** The wait ends by itself: every writer ahead has a deadline. */
+const untilItsTurn = new AbortController().signal;
+
+/** Waits for the writers ahead, then the table is gone for everyone at once; its files go afterwards. */
+export const dropTable =
+  (parts: Parts): Operations['dropTable'] =>
+  async ({ table }) => {
+    const record = await removeFromCatalog(parts, table, () => parts.catalog.dropTable(table));
+    await parts.maker.discard(record.location);
+    return parts.access.describe(record, undefined);
+  };
+
+/** Forgets the table and leaves its files where they are. */
+export const deregisterTable =
+  (parts: Parts): Operations['deregisterTable'] =>
+  async ({ table }) => {
+    const record = await removeFromCatalog(parts, table, () => parts.catalog.deregisterTable(table));
+    return parts.access.describe(record, undefined);
+  };
+
+async function removeFromCatalog(
+  { access, gates, datasets }: Parts,
+  table: TableRef,
+  remove: () => Promise<TableRecord>,
+): Promise<TableRecord> {
+  await access.find(table);
+  const leave = await gates.enterAlone(table, untilItsTurn);
+  try {
+    const record = await remove();
+    datasets.forget(record.location);
+    return record;
+  } finally {
+    leave();
+  }
+}

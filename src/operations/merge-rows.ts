@@ -1,0 +1,217 @@
+import { type FieldPath, formatFieldPath, resolveField } from '../arrow/field-path.ts';
+import { type Keys, readKeys } from '../arrow/key-columns.ts';
+import type { Schema } from '../arrow/schema.ts';
+import { checkSourceFits, checkStorable } from '../arrow/schema-rules.ts';
+import type { IpcPiece } from '../arrow/source.ts';
+import type { Catalog, TableRecord } from '../catalog/port.ts';
+import type { MergeCounts } from '../engine/port.ts';
+import type { Clock, NewId } from '../kernel/clock.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { type Location, showTable, type TransactionId } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import type { TableGates } from '../table/gates.ts';
+import type { TableWriter } from '../table/table-writer.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { MergeRowsCommand, MergeRowsResult } from './commands.ts';
+import { type TableAccess, visibleSchema } from './table-access.ts';
+import type { TableMaker } from './table-maker.ts';
+
+/** A source that was received, fits its table and holds no key twice. */
+interface ReadySource {
+  readonly piece: IpcPiece;
+  readonly keys: Keys;
+}
+
+/**
+ * Merge insert. The body is received and checked completely before the request waits for the table's turn: nobody waits on
+ * a client's network (design, flow rule 2).
+ */
+export class MergeRows {
+  readonly #catalog: Catalog;
+  readonly #access: TableAccess;
+  readonly #writer: TableWriter;
+  readonly #maker: TableMaker;
+  readonly #gates: TableGates;
+  readonly #clock: Clock;
+  readonly #newId: NewId;
+  readonly #logger: Logger;
+
+  constructor(parts: {
+    catalog: Catalog;
+    access: TableAccess;
+    writer: TableWriter;
+    maker: TableMaker;
+    gates: TableGates;
+    clock: Clock;
+    newId: NewId;
+    logger: Logger;
+  }) {
+    this.#catalog = parts.catalog;
+    this.#access = parts.access;
+    this.#writer = parts.writer;
+    this.#maker = parts.maker;
+    this.#gates = parts.gates;
+    this.#clock = parts.clock;
+    this.#newId = parts.newId;
+    this.#logger = parts.logger;
+  }
+
+  async run(command: MergeRowsCommand, scope: RequestScope): Promise<MergeRowsResult> {
+    const record = await this.#access.find(command.table);
+    if (record.state === 'declared') return this.#mergeIntoDeclared(record, command, scope);
+    const check = await this.#fitCheck(record, command);
+    return this.#mergeIntoCreated(record, command, await receive(command, check), scope);
+  }
+
+  /** What a source's schema must pass before it may be merged into this table. */
+  async #fitCheck(record: TableRecord, command: MergeRowsCommand): Promise<(source: Schema) => void> {
+    const target = await visibleSchema(await this.#access.latest(record, command.branch));
+    return (source) => {
+      for (const path of command.on) requireField(path, target, 'table');
+      checkSourceFits(source, target);
+    };
+  }
+
+  async #mergeIntoCreated(
+    record: TableRecord,
+    command: MergeRowsCommand,
+    ready: ReadySource,
+    scope: RequestScope,
+  ): Promise<MergeRowsResult> {
+    const changesNothing = ready.piece.rows === 0 && command.flags.whenNotMatchedBySourceDelete === false;
+    if (changesNothing) return this.#nothingToDo(record, command, scope);
+    return this.#recorded(record, command, await this.#commit(record, command, ready, scope));
+  }
+
+  #commit(
+    record: TableRecord,
+    command: MergeRowsCommand,
+    ready: ReadySource,
+    scope: RequestScope,
+  ): Promise<MergeCounts> {
+    const { table, branch, on, flags, useIndex } = command;
+    const request = { table, branch, on, spec: { ...flags, useIndex }, ...ready };
+    return this.#writer.merge(request, () => this.#stillThere(record), scope);
+  }
+
+  /** The source was checked against this very table; one that was dropped or replaced meanwhile must be asked anew. */
+  async #stillThere(record: TableRecord): Promise<Location> {
+    const now = await this.#access.findCreated(record.ref);
+    if (now.id === record.id) return now.location;
+    throw new LancegateError(
+      'ConcurrentModification',
+      `table '${showTable(record.ref)}' was replaced while the merge waited; nothing was written`,
+      { retryAfterSeconds: 1 },
+    );
+  }
+
+  /** Zero rows change nothing, so no version is made of them. */
+  async #nothingToDo(record: TableRecord, command: MergeRowsCommand, scope: RequestScope): Promise<MergeRowsResult> {
+    scope.signal.throwIfAborted();
+    const version = await this.#access.read(record, command.branch, undefined, (dataset) => dataset.version());
+    const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
+    return this.#recorded(record, command, counts);
+  }
+
+  /** If the table comes into being while this request receives its body, its rows are merged like any others. */
+  async #mergeIntoDeclared(
+    declared: TableRecord,
+    command: MergeRowsCommand,
+    scope: RequestScope,
+  ): Promise<MergeRowsResult> {
+    if (command.branch !== undefined) throw branchOfDeclared(declared);
+    const ready = await receive(command, checkStorable);
+    const leave = await this.#gates.enterAlone(command.table, scope.signal);
+    try {
+      const record = await this.#access.find(command.table);
+      if (record.state === 'declared') return await this.#materialise(record, command, ready, scope);
+    } finally {
+      leave();
+    }
+    const created = await this.#access.findCreated(command.table);
+    (await this.#fitCheck(created, command))(ready.piece.schema);
+    return this.#mergeIntoCreated(created, command, ready, scope);
+  }
+
+  /** With no rows to merge with, the table is created with the provided data (founding document, section 3). */
+  async #materialise(
+    declared: TableRecord,
+    command: MergeRowsCommand,
+    { piece }: ReadySource,
+    scope: RequestScope,
+  ): Promise<MergeRowsResult> {
+    const { transactionId, version, rows } = await this.#maker.make({
+      table: command.table,
+      existing: declared,
+      pieces: once(piece),
+      properties: undefined,
+      storageOptions: declared.storageOptions,
+      signal: scope.signal,
+      operation: 'merge_insert',
+      outcome: (inserted) => outcomeOf({ numInsertedRows: inserted, numUpdatedRows: 0, numDeletedRows: 0 }),
+      beforePublish: () => Promise.resolve(() => undefined),
+    });
+    return { transactionId, version, numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
+  }
+
+  /**
+   * The rows are committed, so the answer stands even if the record of it cannot be written: the caller gets their counts,
+   * and the log the failure.
+   */
+  async #recorded(record: TableRecord, command: MergeRowsCommand, counts: MergeCounts): Promise<MergeRowsResult> {
+    const transactionId = this.#newId() as TransactionId;
+    try {
+      await this.#catalog.recordTransactions([
+        {
+          id: transactionId,
+          tableId: record.id,
+          ref: record.ref,
+          operation: 'merge_insert',
+          branch: command.branch,
+          version: counts.version,
+          outcome: outcomeOf(counts),
+          committedAtMs: this.#clock.nowMs(),
+        },
+      ]);
+    } catch (error) {
+      this.#logger.error({ transactionId, error }, 'a committed merge could not be recorded');
+    }
+    return { transactionId, ...counts };
+  }
+}
+
+async function receive(command: MergeRowsCommand, check: (source: Schema) => void): Promise<ReadySource> {
+  const schema = await command.source.schema();
+  for (const path of command.on) requireField(path, schema, 'source');
+  check(schema);
+  const piece = await command.source.whole();
+  const keys = readKeys(piece, command.on);
+  const duplicate = keys.findDuplicate();
+  if (duplicate === undefined) return { piece, keys };
+  const on = command.on.map(formatFieldPath).join(', ');
+  throw invalidInput(
+    `the source holds a key twice: ${on} = ${duplicate.shown} in rows ${duplicate.firstRow} and ${duplicate.row}`,
+  );
+}
+
+function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {
+  if (resolveField(schema, path) !== undefined) return;
+  throw new LancegateError('TableColumnNotFound', `on: the ${where} has no column ${formatFieldPath(path)}`);
+}
+
+const outcomeOf = (counts: {
+  numInsertedRows: number;
+  numUpdatedRows: number;
+  numDeletedRows: number;
+}): Readonly<Record<string, string>> => ({
+  num_inserted_rows: String(counts.numInsertedRows),
+  num_updated_rows: String(counts.numUpdatedRows),
+  num_deleted_rows: String(counts.numDeletedRows),
+});
+
+const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
+  new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
+
+async function* once<Item>(item: Item): AsyncGenerator<Item> {
+  yield item;
+}

@@ -1,0 +1,69 @@
+import type { Catalog } from '../catalog/port.ts';
+import type { Engine } from '../engine/port.ts';
+import type { Clock, NewId } from '../kernel/clock.ts';
+import { TableGates } from '../table/gates.ts';
+import { OpenDatasets } from '../table/open-datasets.ts';
+import { TableWriter } from '../table/table-writer.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { createBranch, deleteBranch, listBranches } from './branches.ts';
+import type { Operations } from './commands.ts';
+import { countRows } from './count-rows.ts';
+import { CreateTable } from './create-table.ts';
+import { declareTable } from './declare-table.ts';
+import { describeTable, tableExists } from './describe-table.ts';
+import { describeTransaction } from './describe-transaction.ts';
+import { deregisterTable, dropTable } from './drop-table.ts';
+import { listAllTables, listTables } from './list-tables.ts';
+import { MergeRows } from './merge-rows.ts';
+import { createNamespace, describeNamespace, dropNamespace, listNamespaces, namespaceExists } from './namespaces.ts';
+import { registerTable } from './register-table.ts';
+import { TableAccess } from './table-access.ts';
+import { TableMaker } from './table-maker.ts';
+
+export interface OperationsParts {
+  readonly catalog: Catalog;
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly newId: NewId;
+  readonly logger: Logger;
+  readonly maxWaitingPerTable: number;
+  readonly maxOpenDatasets: number;
+}
+
+/** Wires the use cases; first undoes what a crash left half-made (P1), so it must end before requests are taken. */
+export async function startOperations(given: OperationsParts): Promise<Operations> {
+  const { catalog, engine, newId } = given;
+  const gates = new TableGates(given.maxWaitingPerTable);
+  const datasets = new OpenDatasets(engine, given.maxOpenDatasets);
+  const access = new TableAccess(catalog, engine, datasets);
+  const maker = new TableMaker(given);
+  await maker.sweep();
+  const writer = new TableWriter(engine, datasets, gates);
+  const parts = { ...given, gates, datasets, access, maker, writer };
+  const create = new CreateTable(parts);
+  const merge = new MergeRows(parts);
+  const drop = dropTable(parts);
+  const deregister = deregisterTable(parts);
+  return {
+    createTable: (command, scope) => create.run(command, scope),
+    mergeRows: (command, scope) => merge.run(command, scope),
+    declareTable: declareTable(catalog, engine, access, newId),
+    describeTable: describeTable(access),
+    tableExists: tableExists(access),
+    dropTable: drop,
+    deregisterTable: deregister,
+    registerTable: registerTable(catalog, engine, access, deregister),
+    countRows: countRows(access),
+    listTables: listTables(catalog),
+    listAllTables: listAllTables(catalog),
+    createBranch: createBranch(parts),
+    listBranches: listBranches(parts),
+    deleteBranch: deleteBranch(parts),
+    createNamespace: createNamespace(catalog),
+    describeNamespace: describeNamespace(catalog),
+    namespaceExists: namespaceExists(catalog),
+    listNamespaces: listNamespaces(catalog),
+    dropNamespace: dropNamespace(catalog, drop),
+    describeTransaction: describeTransaction(catalog),
+  };
+}

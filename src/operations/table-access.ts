@@ -1,0 +1,70 @@
+import type { Schema } from '../arrow/schema.ts';
+import type { Catalog, TableRecord } from '../catalog/port.ts';
+import type { Dataset, Engine } from '../engine/port.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
+import { nothingColumn } from '../table/nested-merge.ts';
+import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { TableDescription } from './commands.ts';
+
+/** How operations find tables and read what is on storage. */
+export class TableAccess {
+  readonly #catalog: Catalog;
+  readonly #engine: Engine;
+  readonly #datasets: OpenDatasets;
+
+  constructor(catalog: Catalog, engine: Engine, datasets: OpenDatasets) {
+    this.#catalog = catalog;
+    this.#engine = engine;
+    this.#datasets = datasets;
+  }
+
+  /** `TableNotFound`. */
+  async find(table: TableRef): Promise<TableRecord> {
+    const record = await this.#catalog.findTable(table);
+    if (record !== undefined) return record;
+    throw new LancegateError('TableNotFound', `table '${showTable(table)}' does not exist`);
+  }
+
+  /** `TableNotFound`; `InvalidTableState` for a table that is only declared. */
+  async findCreated(table: TableRef): Promise<TableRecord> {
+    const record = await this.find(table);
+    if (record.state === 'created') return record;
+    throw new LancegateError(
+      'InvalidTableState',
+      `table '${showTable(table)}' is declared but not yet created: create it, or merge rows into it, first`,
+    );
+  }
+
+  /** A branch at its newest version, shared with other requests. */
+  latest(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
+    return this.#datasets.latest(record.location, branch);
+  }
+
+  /** Runs `read` on a branch, at a version if one is given. */
+  async read<Result>(
+    record: TableRecord,
+    branch: BranchName | undefined,
+    version: number | undefined,
+    read: (dataset: Dataset) => Promise<Result>,
+  ): Promise<Result> {
+    if (version === undefined) return read(await this.latest(record, branch));
+    const dataset = await this.#engine.open({ location: record.location, branch, version });
+    try {
+      return await read(dataset);
+    } finally {
+      dataset.close();
+    }
+  }
+
+  describe(record: TableRecord, created: TableDescription['created']): TableDescription {
+    const { ref, location, properties, storageOptions } = record;
+    return { table: ref, location: this.#engine.uriOf(location), properties, storageOptions, created };
+  }
+}
+
+/** The schema as clients may see it: without the column that an interrupted nested merge can leave behind. */
+export async function visibleSchema(dataset: Dataset): Promise<Schema> {
+  const schema = await dataset.schema();
+  return { ...schema, fields: schema.fields.filter((field) => field.name !== nothingColumn) };
+}

@@ -1,0 +1,32 @@
+import type { Page } from './commands.ts';
+
+export interface VisiblePage<Row> {
+  readonly rows: readonly Row[];
+  /** The cursor of the last row, if more follow. */
+  readonly next: string | undefined;
+}
+
+/**
+ * One page of the rows that may be seen. What may not be seen is skipped without a trace: neither a gap, nor a short page,
+ * nor a token that goes nowhere tells that something is there (P9). Costs one policy decision per row looked at.
+ */
+export async function visiblePage<Row>(
+  page: Page,
+  fetch: (page: Page) => Promise<readonly Row[]>,
+  cursorOf: (row: Row) => string,
+  isVisible: (row: Row) => boolean,
+): Promise<VisiblePage<Row>> {
+  const wanted = page.limit + 1;
+  const rows: Row[] = [];
+  let after = page.after;
+  while (rows.length < wanted) {
+    const batch = await fetch({ after, limit: wanted });
+    rows.push(...batch.filter(isVisible));
+    const last = batch.at(-1);
+    if (last === undefined || batch.length < wanted) break;
+    after = cursorOf(last);
+  }
+  const shown = rows.slice(0, page.limit);
+  const last = shown.at(-1);
+  return { rows: shown, next: rows.length > page.limit && last !== undefined ? cursorOf(last) : undefined };
+}

@@ -1,0 +1,59 @@
+import type { FieldPath } from '../arrow/field-path.ts';
+import type { Keys } from '../arrow/key-columns.ts';
+import type { IpcPiece } from '../arrow/source.ts';
+import type { Dataset, Engine, MergeCounts, MergeSpec } from '../engine/port.ts';
+import type { BranchName, Location, TableRef } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import type { TableGates } from './gates.ts';
+import { dropLeftoverColumn, mergeNested } from './nested-merge.ts';
+import type { OpenDatasets } from './open-datasets.ts';
+
+export interface MergeRequest {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly on: readonly FieldPath[];
+  readonly spec: Omit<MergeSpec, 'on'>;
+  readonly piece: IpcPiece;
+  readonly keys: Keys;
+}
+
+/**
+ * The one way rows get into an existing table. From matching to commit a merge has the table branch to itself (P2): the
+ * engine matches against the version it has open and lets two concurrent merges insert one key twice.
+ */
+export class TableWriter {
+  readonly #engine: Engine;
+  readonly #datasets: OpenDatasets;
+  readonly #gates: TableGates;
+
+  constructor(engine: Engine, datasets: OpenDatasets, gates: TableGates) {
+    this.#engine = engine;
+    this.#datasets = datasets;
+    this.#gates = gates;
+  }
+
+  /**
+   * Merges under the branch's turn. `locate` runs once the turn has come and says where the table is now: it may have been
+   * replaced or dropped while this request waited. Throws what `locate` throws, `SlowDown`, `TimedOut`, and what
+   * `Dataset.merge` throws; whatever it throws, nothing was written.
+   */
+  async merge(request: MergeRequest, locate: () => Promise<Location>, scope: RequestScope): Promise<MergeCounts> {
+    const leave = await this.#gates.enterBranch(request.table, request.branch, scope.signal);
+    try {
+      const location = await locate();
+      const dataset = await this.#datasets.latest(location, request.branch);
+      await dropLeftoverColumn(dataset);
+      scope.signal.throwIfAborted();
+      return await this.#mergeInto(dataset, request, scope.remainingMs());
+    } finally {
+      leave();
+    }
+  }
+
+  #mergeInto(dataset: Dataset, request: MergeRequest, timeoutMs: number | undefined): Promise<MergeCounts> {
+    const { on, spec, piece, keys } = request;
+    const isNested = on.some((path) => path.segments.length > 1);
+    if (isNested) return mergeNested(this.#engine, dataset, { on, spec, piece, keys, timeoutMs });
+    return dataset.merge({ ...spec, on: on.map((path) => path.segments[0] ?? '') }, piece.file, timeoutMs);
+  }
+}
