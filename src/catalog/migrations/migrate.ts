@@ -11,7 +11,9 @@ export async function migrateCatalog<Schema>(
 ): Promise<void> {
   const unknown = (await appliedMigrations(db)).filter((name) => !Object.hasOwn(migrations, name));
   if (unknown.length > 0) {
-    throw new CatalogTooNew(`The catalog was written by a newer lancegate: it holds ${unknown.join(', ')}.`);
+    throw new CatalogTooNew(
+      `The catalog was written by a newer lancegate: its schema has ${unknown.join(', ')}, which this one does not know.`,
+    );
   }
   const migrator = new Migrator({
     db,

@@ -18,13 +18,13 @@ export interface NewTable {
 export async function declareTable(db: CatalogDb, table: NewTable): Promise<TableRecord> {
   await requireFreeName(db, table.ref);
   await claimFresh(db, table.location, table.ref);
-  return await insertNew(db, table, 'declared');
+  return insertNew(db, table, 'declared');
 }
 
 export async function registerTable(db: CatalogDb, table: NewTable): Promise<TableRecord> {
   await requireFreeName(db, table.ref);
   await claimForAdoption(db, table.location);
-  return await insertNew(db, table, 'created');
+  return insertNew(db, table, 'created');
 }
 
 async function requireFreeName(db: CatalogDb, ref: TableRef): Promise<void> {

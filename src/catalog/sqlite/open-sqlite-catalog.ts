@@ -6,7 +6,7 @@
  * and whoever commits often records several transactions at once.
  */
 import { randomUUID } from 'node:crypto';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { Kysely, sql } from 'kysely';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
 import { migrateCatalog } from '../migrations/migrate.ts';
@@ -14,6 +14,7 @@ import { catalogMigrations } from '../migrations/migrations.ts';
 import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
 import type { CatalogSchema } from '../queries/schema.ts';
 import { NodeSqliteDialect } from './dialect.ts';
+import { openExclusiveDatabase } from './exclusive-database.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
 import { type Holder, removeHolder, showHolder, writeHolder } from './holder.ts';
 import { SqliteSession } from './session.ts';
@@ -31,14 +32,20 @@ export interface SqliteCatalogOptions {
  * `CatalogTooNew` or `CatalogUnusable`.
  */
 export async function openSqliteCatalog(path: string, options: SqliteCatalogOptions): Promise<SqliteCatalog> {
-  const { newId = randomUUID, clock = systemClock } = options;
-  const database = openExclusively(path);
-  const holder: Holder = {
-    pid: process.pid,
-    startedAt: new Date(clock.nowMs()).toISOString(),
-    command: options.holder.command,
-    url: options.holder.url,
-  };
+  try {
+    return await prepareCatalog(openExclusiveDatabase(path), path, options);
+  } catch (error) {
+    throw openErrorOf(path, error);
+  }
+}
+
+/** From here on this process holds the lock: it says so first, and lets go of both if the rest fails. */
+async function prepareCatalog(
+  database: DatabaseSync,
+  path: string,
+  { holder: { command, url }, newId = randomUUID, clock = systemClock }: SqliteCatalogOptions,
+): Promise<SqliteCatalog> {
+  const holder: Holder = { pid: process.pid, startedAt: new Date(clock.nowMs()).toISOString(), command, url };
   try {
     writeHolder(path, holder);
     const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database) });
@@ -47,28 +54,7 @@ export async function openSqliteCatalog(path: string, options: SqliteCatalogOpti
   } catch (error) {
     removeHolder(path);
     database.close();
-    throw openErrorOf(path, error);
-  }
-}
-
-/** The lock is taken by the first access after `locking_mode`, so an empty transaction follows at once. */
-const takeLock = `
-  pragma locking_mode = exclusive;
-  pragma journal_mode = wal;
-  pragma synchronous = full;
-  pragma foreign_keys = on;
-  begin immediate;
-  commit`;
-
-function openExclusively(path: string): DatabaseSync {
-  let database: DatabaseSync | undefined;
-  try {
-    database = new DatabaseSync(path, { timeout: 0 });
-    database.exec(takeLock);
-    return database;
-  } catch (error) {
-    database?.close();
-    throw openErrorOf(path, error);
+    throw error;
   }
 }
 
