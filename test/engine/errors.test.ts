@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Field, Int32, Int64, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import type { Dataset, MergeSpec } from '#src/engine/port.ts';
+import { isAmbiguousMerge } from '#src/engine/port.ts';
+import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const rows = (...pairs: [number | null, string][]): Table =>
+  new Table({
+    id: vectorFromArray(
+      pairs.map(([id]) => id),
+      new Int32(),
+    ),
+    v: vectorFromArray(
+      pairs.map(([, v]) => v),
+      new Utf8(),
+    ),
+  });
+
+const upsert: MergeSpec = {
+  on: ['id'],
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+  useIndex: true,
+};
+const updateIf = (filter: string): MergeSpec => ({ ...upsert, whenMatchedUpdateAll: { filter } });
+const deleteIf = (filter: string): MergeSpec => ({ ...upsert, whenNotMatchedBySourceDelete: { filter } });
+
+/** What must never reach a caller: build paths, paths of this machine, names of crates. */
+const leak = /cargo|rustc|\.rs\b|\/tmp|lance-|_versions|_merge_source_sentinel|LanceError|GenericFailure/;
+
+async function refusal(run: () => Promise<unknown>): Promise<LancegateError> {
+  const error = await run().then(
+    () => assert.fail('expected a refusal'),
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(error instanceof LancegateError, String(error));
+  assert.doesNotMatch(error.message, leak);
+  return error;
+}
+
+describe("the engine's errors arrive in our words, with what the caller needs and nothing else (P9)", () => {
+  let engine: LanceEngine;
+  let dataset: Dataset;
+  const folder = temporaryFolder(after);
+  before(async () => {
+    engine = new LanceEngine({
+      root: join(folder, 'tables'),
+      rootOptions: {},
+      scratchFolder: join(folder, 'scratch'),
+      indexCacheBytes: 1 << 24,
+      metadataCacheBytes: 1 << 24,
+    });
+    dataset = await engine.create('t.lance' as Location, ipcFile(rows([1, 'a'], [2, 'b'])), {});
+  });
+
+  const merge = (spec: MergeSpec, table = rows([1, 'x'], [3, 'c'])) => dataset.merge(spec, ipcFile(table), undefined);
+  const cases: [what: string, run: () => Promise<unknown>, kind: ErrorName, message: RegExp][] = [
+    ['an update filter on a bare column', () => merge(updateIf("v = 'a'")), 'InvalidInput', /target\.v .*source\.v/],
+    [
+      'an update filter on an unknown column',
+      () => merge(updateIf('target.zz = 1')),
+      'TableColumnNotFound',
+      /target\.zz$/,
+    ],
+    [
+      'an update filter that is no SQL',
+      () => merge(updateIf('target.v = = 1')),
+      'InvalidInput',
+      /Expected: an expression/,
+    ],
+    ['an update filter that is no condition', () => merge(updateIf('target.id + 1')), 'InvalidInput', /Cannot infer/],
+    ['an unknown function', () => merge(updateIf('nofn(target.id)')), 'InvalidInput', /nofn/],
+    ['a division by zero', () => merge(updateIf('1/(target.id-1) > 0')), 'InvalidInput', /Divide by zero/],
+    ['a delete filter on an unknown column', () => merge(deleteIf('zz = 1')), 'TableColumnNotFound', /zz$/],
+    ['a delete filter that fails on a row', () => merge(deleteIf('cast(v as int) = 1')), 'InvalidInput', /Cannot cast/],
+    ['an empty delete filter', () => merge(deleteIf(' ')), 'InvalidInput', /not valid SQL/],
+    ['a subquery', () => merge(deleteIf('id in (select 1)')), 'InvalidInput', /subquery/],
+    ['a count filter on an unknown column', () => dataset.countRows('zz = 1'), 'TableColumnNotFound', /zz$/],
+    ['a count filter that is no condition', () => dataset.countRows('id + 1'), 'InvalidInput', /condition/],
+    [
+      'another column type',
+      () => merge(upsert, new Table({ id: vectorFromArray([1n], new Int64()) })),
+      'TableSchemaValidationError',
+      /column id/,
+    ],
+    ['a key twice', () => merge(upsert, rows([1, 'p'], [1, 'q'])), 'InvalidInput', /same key \(id = 1\)/],
+    ['a time limit', () => dataset.merge(upsert, ipcFile(rows([1, 'x'])), 0), 'TimedOut', /nothing was written/],
+    [
+      'bytes that are no Arrow',
+      () => dataset.merge(upsert, Buffer.from('ARROW1') as never, undefined),
+      'InvalidInput',
+      /cannot be read/,
+    ],
+    [
+      'an unknown branch',
+      () => engine.open({ location: 't.lance' as Location, branch: 'zz' as BranchName }),
+      'TableBranchNotFound',
+      /branch/,
+    ],
+    [
+      'an unknown version',
+      () => engine.open({ location: 't.lance' as Location, version: 99 }),
+      'TableVersionNotFound',
+      /version/,
+    ],
+    [
+      'nothing at the location',
+      () => engine.open({ location: 'x.lance' as Location }),
+      'TableNotFound',
+      /nothing is stored/,
+    ],
+    [
+      'a bad branch name',
+      () => dataset.createBranch('a..b' as BranchName, { branch: undefined, version: undefined }),
+      'InvalidInput',
+      /branch name/,
+    ],
+    [
+      'a branch of an unknown branch',
+      () => dataset.createBranch('b' as BranchName, { branch: 'zz' as BranchName, version: undefined }),
+      'TableBranchNotFound',
+      /branch/,
+    ],
+    [
+      'a branch of an unknown version',
+      () => dataset.createBranch('b' as BranchName, { branch: undefined, version: 99 }),
+      'TableVersionNotFound',
+      /version/,
+    ],
+    ['deleting an unknown branch', () => dataset.deleteBranch('zz' as BranchName), 'TableBranchNotFound', /branch/],
+  ];
+  for (const [what, run, kind, message] of cases) {
+    test(`${what}: ${kind}`, async () => {
+      const error = await refusal(run);
+      assert.equal(error.kind, kind, `${error.message} <- ${String((error.cause as Error)?.message)}`);
+      assert.match(error.message, message);
+    });
+  }
+
+  test('a source that matches one row twice is recognised as such, for the merge on nested keys', async () => {
+    assert.equal(isAmbiguousMerge(await refusal(() => merge(upsert, rows([1, 'p'], [1, 'q'])))), true);
+    assert.equal(isAmbiguousMerge(await refusal(() => merge(deleteIf('zz = 1')))), false);
+  });
+
+  test('NULL in a column that forbids it is a schema error that names the column', async () => {
+    const schema = new Schema([new Field('id', new Int32(), false)]);
+    const strict = await engine.create('strict.lance' as Location, ipcFile(new Table(schema, [])), {});
+    const nulls = new Table({ id: vectorFromArray([1, null], new Int32()) });
+    const error = await refusal(() => strict.merge(upsert, ipcFile(nulls), undefined));
+    assert.equal(error.kind, 'TableSchemaValidationError');
+    assert.match(error.message, /id/);
+  });
+
+  test('nothing of a refused merge stays behind (P1)', async () => {
+    assert.equal(await dataset.version(), 1);
+    assert.equal(await dataset.countRows(), 2);
+  });
+});
