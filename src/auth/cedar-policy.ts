@@ -7,6 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import type { Principal } from '../kernel/principal.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import { AccessSetupError } from './access-setup-error.ts';
 import type { AccessRequest, Policy } from './actions.ts';
 import { BoundedCache } from './bounded-cache.ts';
@@ -20,33 +21,32 @@ import {
 } from './cedar-schema.ts';
 import { checkPolicies, type PolicySource } from './policy-source.ts';
 
-export interface PolicyLog {
-  warn(fields: Readonly<Record<string, unknown>>, message: string): void;
-  error(fields: Readonly<Record<string, unknown>>, message: string): void;
-}
+/** What Cedar has to say to the operator goes there. */
+type PolicyLogger = Pick<Logger, 'warn' | 'error'>;
 
 const maxDecisions = 50_000;
 
 export class CedarPolicy implements Policy {
   readonly #id: string;
-  readonly #log: PolicyLog;
+  readonly #logger: PolicyLogger;
   readonly #decisions = new BoundedCache<boolean>(maxDecisions);
   readonly #serials = new WeakMap<Principal, number>();
   #nextSerial = 0;
 
-  private constructor(id: string, log: PolicyLog) {
+  private constructor(id: string, logger: PolicyLogger) {
     this.#id = id;
-    this.#log = log;
+    this.#logger = logger;
   }
 
   /** `source` replaces the default policies. `AccessSetupError` says where it is broken, as `name:line:column: why`. */
-  static load(options: { readonly source?: PolicySource | undefined; readonly log: PolicyLog }): CedarPolicy {
+  static load(options: { readonly source?: PolicySource | undefined; readonly logger: PolicyLogger }): CedarPolicy {
     const source = options.source ?? { name: 'default policies', text: defaultPolicies };
-    for (const remark of checkPolicies(source, cedarSchema)) options.log.warn({ remark }, 'A remark on the policies');
+    for (const remark of checkPolicies(source, cedarSchema))
+      options.logger.warn({ remark }, 'A remark on the policies');
     const id = randomUUID();
     requireParsed(cedar.preparseSchema(id, cedarSchema));
     requireParsed(cedar.preparsePolicySet(id, { staticPolicies: source.text }));
-    return new CedarPolicy(id, options.log);
+    return new CedarPolicy(id, options.logger);
   }
 
   allows(request: AccessRequest): boolean {
@@ -76,7 +76,7 @@ export class CedarPolicy implements Policy {
     const answer = this.#ask(request);
     const errors = answer.type === 'failure' ? answer.errors : answer.response.diagnostics.errors;
     if (errors.length > 0) {
-      this.#log.error({ action: request.action, errors }, 'The policy could not be evaluated; denied');
+      this.#logger.error({ action: request.action, errors }, 'The policy could not be evaluated; denied');
     }
     return errors.length === 0 && answer.type === 'success' && answer.response.decision === 'allow';
   }

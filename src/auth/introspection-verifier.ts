@@ -13,7 +13,7 @@ import type { Principal } from '../kernel/principal.ts';
 import { looksLikeApiKey } from './api-key.ts';
 import { ExpiringCache } from './bounded-cache.ts';
 import { invalidToken } from './challenge.ts';
-import { principalFrom } from './claims.ts';
+import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
 import {
   type IssuerLocation,
   type IssuerMetadata,
@@ -24,29 +24,29 @@ import {
 import { hashToken } from './token-hash.ts';
 import type { Credential, Verifier } from './verifier.ts';
 
-export interface IntrospectionSettings extends IssuerLocation {
+/** With an `endpoint` the `issuer` is never asked; it only says where principals come from. */
+export interface IntrospectionSettings extends IssuerLocation, ClaimNames {
   /** undefined: the one the issuer's metadata names. */
   readonly endpoint: string | undefined;
   readonly clientId: string;
   readonly clientSecret: string;
-  /** Must be among the answer's `aud`; see `audienceRequired` for answers without any. */
-  readonly audience: string;
-  /** false lets tokens in that the server says nothing about: only where it issues tokens for this service alone. */
+  /** One must be in the answer's `aud`. Empty lets every token in: only where the server issues for this service alone. */
+  readonly audiences: readonly string[];
+  /** false forgives an answer without `aud`, which RFC 7662 allows. */
   readonly audienceRequired: boolean;
   /** Also ask about JWTs, of issuers that no JWT verifier before this one knows. */
   readonly foreignJwts: boolean;
-  readonly groupClaims: readonly string[];
   readonly cacheForMs: number;
   readonly maxLookUpsAtOnce: number;
 }
 
 export const introspectionDefaults = {
+  ...defaultClaimNames,
   allowHttp: false,
   timeoutMs: 5_000,
   endpoint: undefined,
   audienceRequired: true,
   foreignJwts: false,
-  groupClaims: ['groups'],
   cacheForMs: 30_000,
   maxLookUpsAtOnce: 64,
 } as const satisfies Partial<IntrospectionSettings>;
@@ -134,12 +134,14 @@ export class IntrospectionVerifier implements Verifier {
     if (!response.active) return { refusal: 'The token is not active.' };
     if (!isAccessToken(response)) return { refusal: 'The token is not an access token.' };
     if (!this.#isForUs(response.aud)) return { refusal: 'The claim aud of the token does not fit.' };
-    return { principal: principalFrom(response, this.#settings.issuer, this.#settings.groupClaims) };
+    return { principal: principalFrom(response, this.#settings.issuer, this.#settings) };
   }
 
-  #isForUs(audience: string | readonly string[] | undefined): boolean {
-    if (audience === undefined) return !this.#settings.audienceRequired;
-    return [audience].flat().includes(this.#settings.audience);
+  #isForUs(stated: string | readonly string[] | undefined): boolean {
+    const { audiences, audienceRequired } = this.#settings;
+    if (audiences.length === 0) return true;
+    if (stated === undefined) return !audienceRequired;
+    return [stated].flat().some((audience) => audiences.includes(audience));
   }
 }
 

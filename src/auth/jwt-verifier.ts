@@ -13,7 +13,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { AccessSetupError } from './access-setup-error.ts';
 import { ExpiringCache } from './bounded-cache.ts';
-import { principalFrom } from './claims.ts';
+import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
 import { type IssuerLocation, type IssuerMetadata, issuerMetadata, requireSecure } from './issuer-metadata.ts';
 import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf, unknownKey } from './jwt.ts';
 import { RemoteDocument } from './remote-document.ts';
@@ -24,8 +24,7 @@ import type { Credential, Verifier } from './verifier.ts';
  * `audiences`: at least one, and a token must be made out to one of them. `algorithms`: asymmetric ones only.
  * `clockSkewMs`: at most 300,000.
  */
-export interface JwtIssuerSettings extends IssuerLocation, ExpectedToken {
-  readonly groupClaims: readonly string[];
+export interface JwtIssuerSettings extends IssuerLocation, ExpectedToken, ClaimNames {
   /** A key the issuer added is noticed at the latest this long after the last look. */
   readonly keyCooldownMs: number;
 }
@@ -37,12 +36,12 @@ const asymmetricAlgorithms: readonly string[] = [
 ];
 
 export const jwtIssuerDefaults = {
+  ...defaultClaimNames,
   allowHttp: false,
   timeoutMs: 5_000,
   algorithms: asymmetricAlgorithms,
   tokenTypes: ['at+jwt', 'JWT'],
   clockSkewMs: 30_000,
-  groupClaims: ['groups'],
   keyCooldownMs: 30_000,
 } as const satisfies Partial<JwtIssuerSettings>;
 
@@ -81,7 +80,7 @@ export class JwtVerifier implements Verifier {
     if (known !== undefined) return known;
 
     const { claims, endsAtMs } = await this.#checked(token);
-    const principal = principalFrom(claims, this.#settings.issuer, this.#settings.groupClaims);
+    const principal = principalFrom(claims, this.#settings.issuer, this.#settings);
     this.#principals.set(key, principal, Math.min(this.#clock.nowMs() + principalForMs, endsAtMs));
     return principal;
   }

@@ -12,7 +12,7 @@ import { invalidInput } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { AccessSetupError } from './access-setup-error.ts';
 import { ExpiringCache } from './bounded-cache.ts';
-import { principalFrom } from './claims.ts';
+import { defaultClaimNames, principalFrom } from './claims.ts';
 import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf } from './jwt.ts';
 import { createPrivateFile, readPrivateFile } from './private-file.ts';
 import { hashToken } from './token-hash.ts';
@@ -83,7 +83,7 @@ export class OwnIssuer {
     if (known !== undefined) return known;
 
     const { claims, endsAtMs } = await this.#checked(token);
-    const principal = principalFrom(claims, principalIssuer, ['groups']);
+    const principal = principalFrom(claims, principalIssuer, defaultClaimNames);
     this.#principals.set(key, principal, endsAtMs);
     return principal;
   }

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import {
+  type IntrospectionSettings,
+  IntrospectionVerifier,
+  introspectionDefaults,
+} from '#src/auth/introspection-verifier.ts';
+import { AuthorizationServer } from '#test/fixtures/authorization-server.ts';
+import { bearer, refusal } from './refusals.ts';
+import { StoppedClock } from './stopped-clock.ts';
+
+const endpointPath = '/token/introspection';
+
+describe('opaque tokens, by introspection (P9)', () => {
+  let server: AuthorizationServer;
+  let clock: StoppedClock;
+  let verifier: IntrospectionVerifier;
+  let askedBefore: number;
+
+  const verifierWith = (changes: Partial<IntrospectionSettings> = {}) =>
+    new IntrospectionVerifier(
+      {
+        ...introspectionDefaults,
+        ...server.introspection,
+        issuer: server.issuer,
+        audiences: [server.audience],
+        ...changes,
+      },
+      clock,
+    );
+  const asked = () => server.requestsTo(endpointPath) - askedBefore;
+
+  before(async () => {
+    server = await AuthorizationServer.start({ clients: { writer: { groups: ['crew'] } } });
+  });
+  after(() => server[Symbol.asyncDispose]());
+  beforeEach(() => {
+    server.goUp();
+    clock = new StoppedClock();
+    verifier = verifierWith();
+    askedBefore = server.requestsTo(endpointPath);
+  });
+
+  it('lets an active token in, called by its client where it has no subject', async () => {
+    const token = await server.opaque({ client: 'writer', scopes: ['lancegate:write'] });
+    assert.deepEqual(await verifier.verify(bearer(token)), {
+      subject: 'writer',
+      scopes: ['lancegate:write'],
+      groups: ['crew'],
+      issuer: server.issuer,
+    });
+  });
+
+  it('refuses an unknown token', async () => {
+    const message = await refusal(verifier.verify(bearer('made-up')), 'Unauthenticated', 'made-up');
+    assert.match(message, /not active/);
+  });
+
+  it('leaves to others: API keys, however they are sent, and JWTs', async () => {
+    const jwt = await server.jwt({ client: 'writer' });
+    assert.equal(await verifier.verify(bearer(jwt)), undefined);
+    assert.equal(await verifier.verify(bearer(`lgk_${'0'.repeat(16)}_${'0'.repeat(64)}`)), undefined);
+    assert.equal(await verifier.verify({ kind: 'api-key', secret: 'made-up' }), undefined);
+    assert.equal(asked(), 0);
+  });
+
+  it('asks about JWTs of unknown issuers where that is set', async () => {
+    const jwt = await server.jwt({ client: 'writer' });
+    verifier = verifierWith({ foreignJwts: true });
+    await refusal(verifier.verify(bearer(jwt)), 'Unauthenticated', jwt);
+    assert.equal(asked(), 1);
+  });
+
+  it('notices a revocation once the answer is no longer believed', async () => {
+    const token = await server.opaque({ client: 'writer' });
+    assert.ok(await verifier.verify(bearer(token)));
+    await server.revoke(token, 'writer');
+    clock.advance(introspectionDefaults.cacheForMs - 1);
+    assert.ok(await verifier.verify(bearer(token)));
+    clock.advance(1);
+    await refusal(verifier.verify(bearer(token)), 'Unauthenticated', token);
+  });
+
+  it('believes an answer no longer than the token is valid', async () => {
+    verifier = verifierWith({ cacheForMs: 3_600_000 });
+    const token = await server.opaque({ client: 'writer' });
+    assert.ok(await verifier.verify(bearer(token)));
+    clock.advance(299_000 - 5_000);
+    assert.ok(await verifier.verify(bearer(token)));
+    assert.equal(asked(), 1);
+    clock.advance(10_000);
+    assert.ok(await verifier.verify(bearer(token)), 'the server, by its own clock, still calls it active');
+    assert.equal(asked(), 2);
+  });
+
+  it('asks once for many requests with one token, good or bad (P7)', async () => {
+    const token = await server.opaque({ client: 'writer' });
+    await Promise.all(Array.from({ length: 8 }, () => verifier.verify(bearer(token))));
+    assert.equal(asked(), 1);
+    const bad = Array.from({ length: 8 }, () => refusal(verifier.verify(bearer('made-up')), 'Unauthenticated'));
+    await Promise.all(bad);
+    await refusal(verifier.verify(bearer('made-up')), 'Unauthenticated');
+    assert.equal(asked(), 2);
+    clock.advance(2_000);
+    await refusal(verifier.verify(bearer('made-up')), 'Unauthenticated');
+    assert.equal(asked(), 3);
+  });
+
+  it('looks up a bounded number of tokens at once (P7)', async () => {
+    verifier = verifierWith({ maxLookUpsAtOnce: 2 });
+    const tokens = ['made-up-1', 'made-up-2', 'made-up-3'].map((token) => verifier.verify(bearer(token)));
+    const kinds = ['Unauthenticated', 'Unauthenticated', 'SlowDown'] as const;
+    await Promise.all(tokens.map((token, index) => refusal(token, kinds[index] ?? 'Internal')));
+    await refusal(verifier.verify(bearer('made-up-3')), 'Unauthenticated');
+  });
+
+  it('refuses a token made out to another service', async () => {
+    verifier = verifierWith({ audiences: ['https://other.test'] });
+    const token = await server.opaque({ client: 'writer' });
+    assert.match(await refusal(verifier.verify(bearer(token)), 'Unauthenticated', token), /claim aud/);
+    verifier = verifierWith({ audiences: [] });
+    assert.ok(await verifier.verify(bearer(token)));
+  });
+
+  it('cannot tell while the server is down, and says so; an answer it has goes on serving', async () => {
+    const known = await server.opaque({ client: 'writer' });
+    const unknown = await server.opaque({ client: 'writer' });
+    assert.ok(await verifier.verify(bearer(known)));
+    server.goDown();
+    assert.ok(await verifier.verify(bearer(known)));
+    await refusal(verifier.verify(bearer(unknown)), 'IssuerUnavailable', unknown);
+    server.goUp();
+    assert.ok(await verifier.verify(bearer(unknown)));
+  });
+
+  it('cannot tell when the server does not accept the service as its client', async () => {
+    verifier = verifierWith({ clientSecret: 'wrong' });
+    const token = await server.opaque({ client: 'writer' });
+    await refusal(verifier.verify(bearer(token)), 'IssuerUnavailable', token);
+  });
+
+  it('needs no discovery where the endpoint is set', async () => {
+    const discoveries = server.requestsTo('/.well-known/openid-configuration');
+    verifier = verifierWith({ issuer: 'the company login', endpoint: `${server.issuer}${endpointPath}` });
+    const principal = await verifier.verify(bearer(await server.opaque({ client: 'writer' })));
+    assert.equal(principal?.issuer, 'the company login');
+    assert.equal(server.requestsTo('/.well-known/openid-configuration'), discoveries);
+  });
+});
