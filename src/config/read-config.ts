@@ -1,13 +1,6 @@
 import { findConflicts } from './conflicts.ts';
 import { type Found, type OptionReading, readOptions } from './options.ts';
-import {
-  type Config,
-  environmentFileName,
-  environmentName,
-  isOurVariable,
-  type Setting,
-  settings,
-} from './settings.ts';
+import { environmentFileName, environmentName, isOurVariable, type Setting, settings } from './settings.ts';
 import { didYouMean } from './suggest.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -57,7 +57,11 @@ const TiB = 2 ** 40;
 /** The engine takes a source as one Node buffer, which cannot be longer. */
 const largestBufferBytes = 2 * GiB;
 
-const algorithm = oneOf(['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA']);
+/** Asymmetric ones: with a symmetric algorithm, whoever verifies could also sign. */
+const algorithms = [
+  ...(['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'] as const),
+  ...(['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'] as const),
+] as const;
 
 export const settings = {
   dataFolder: setting(path, {
@@ -121,50 +125,60 @@ export const settings = {
     group: 'authentication',
     doc: 'A token must name one of these in `aud`. Required with `--oidc-issuer`.',
   }),
-  oidcAlgorithms: setting(listOf(algorithm), {
+  oidcAlgorithms: setting(listOf(oneOf(algorithms)), {
     flag: 'oidc-algorithms',
     group: 'authentication',
-    default: 'RS256,PS256,ES256,EdDSA',
+    default: algorithms.join(','),
     doc: 'Signature algorithms accepted from those servers.',
   }),
   allowInsecureIssuer: setting(boolean, {
     flag: 'allow-insecure-issuer',
     group: 'authentication',
     default: 'false',
-    doc: 'Allow `http://` authorization servers. For tests: whoever is on the wire can then forge tokens.',
+    doc: 'Allow `http://` authorization servers on other machines. For tests: whoever is in between can then forge tokens.',
   }),
-  clockSkewMs: setting(durationMs(0, 600_000), {
+  clockSkewMs: setting(durationMs(0, 300_000), {
     flag: 'clock-skew',
     group: 'authentication',
     default: '30s',
     doc: 'How far the clocks of issuer and service may differ when the times in a token are judged.',
   }),
-  scopeClaim: setting(text, {
-    flag: 'scope-claim',
-    group: 'authentication',
-    default: 'scope',
-    doc: 'Claim that holds the scopes: text separated by spaces, or a list.',
-  }),
-  groupsClaim: setting(text, {
-    flag: 'groups-claim',
+  groupClaims: setting(listOf(text), {
+    flag: 'group-claims',
     group: 'authentication',
     default: 'groups',
-    doc: 'Claim that holds the groups a policy can name.',
+    doc: 'Claims that hold the groups a policy can name; `realm_access.roles` reaches into a nested claim.',
+  }),
+  introspectionIssuer: optional(httpUrl, {
+    flag: 'introspection-issuer',
+    group: 'authentication',
+    doc: 'Authorization server that is asked about opaque tokens (RFC 7662).',
   }),
   introspectionEndpoint: optional(httpUrl, {
     flag: 'introspection-endpoint',
     group: 'authentication',
-    doc: 'RFC 7662 endpoint that vouches for opaque tokens.',
+    doc: 'Its introspection endpoint, if its metadata does not name it.',
   }),
   introspectionClientId: optional(text, {
     flag: 'introspection-client-id',
     group: 'authentication',
-    doc: 'Who this service is to the introspection endpoint.',
+    doc: 'Who this service is to it. Required with `--introspection-issuer`.',
   }),
   introspectionClientSecret: optional(secret, {
     flag: 'introspection-client-secret',
     group: 'authentication',
-    doc: 'The secret that belongs to `--introspection-client-id`.',
+    doc: 'The secret of that client. Required with `--introspection-issuer`.',
+  }),
+  introspectionAudience: optional(text, {
+    flag: 'introspection-audience',
+    group: 'authentication',
+    doc: 'What its answers must name in `aud`. Required with `--introspection-issuer`.',
+  }),
+  introspectionAudienceRequired: setting(boolean, {
+    flag: 'introspection-audience-required',
+    group: 'authentication',
+    default: 'true',
+    doc: 'Refuse answers that name no audience at all. Turn it off only where that server issues tokens for this service alone.',
   }),
   introspectionCacheMs: setting(durationMs(0, 3_600_000), {
     flag: 'introspection-cache',
@@ -175,7 +189,7 @@ export const settings = {
   policyFile: optional(path, {
     flag: 'policy-file',
     group: 'authentication',
-    doc: 'Cedar policies that decide who may do what. Without it, scopes decide: `read`, `write`, `admin`.',
+    doc: 'Cedar policies that decide who may do what. Without it, the scopes `lancegate:read`, `lancegate:write` and `lancegate:admin` decide.',
   }),
 
   maxMergeBytes: setting(bytes(KiB, largestBufferBytes), {

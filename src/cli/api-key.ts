@@ -1,0 +1,82 @@
+import { type ApiKey, ApiKeyStore } from '../auth/api-keys.ts';
+import { makeDataFolder } from '../config/data-folder.ts';
+import { type OptionTable, optionalOption } from '../config/options.ts';
+import { settings } from '../config/settings.ts';
+import { durationMs } from '../config/value-types.ts';
+import { accessOptions, splitScopes } from './access-options.ts';
+import { CliError, UsageError } from './cli-error.ts';
+import type { Command } from './command.ts';
+import { type CommandLine, readCommandLine } from './command-line.ts';
+import { type CliContext, write } from './context.ts';
+
+const dayMs = 86_400_000;
+
+const createOptions = {
+  ...accessOptions,
+  expires: optionalOption(durationMs(1_000, 36_600 * dayMs), {
+    flag: 'expires',
+    doc: 'How long the key is valid. Without it, until it is revoked.',
+  }),
+};
+
+type Action = (args: readonly string[], context: CliContext) => Promise<void>;
+
+const actions: Readonly<Record<string, Action>> = { create: createKey, list: listKeys, revoke: revokeKey };
+
+export const apiKeyCommand: Command = {
+  name: 'api-key',
+  usage: 'api-key create --subject S --scope "…" [--data DIR] | list | revoke ID',
+  summary: 'Makes, lists and revokes API keys. Takes effect at once, also while the service runs.',
+  options: [...Object.values(createOptions), settings.dataFolder],
+
+  async run([action = '', ...args], context) {
+    if (!Object.hasOwn(actions, action)) throw new UsageError(['api-key needs one of: create, list, revoke ID']);
+    await actions[action]!(args, context);
+  },
+};
+
+async function createKey(args: readonly string[], context: CliContext): Promise<void> {
+  const line = readLine(createOptions, [], args, context);
+  const { subject, scope, groups, expires } = line.options;
+  const expiresAtMs = expires === undefined ? undefined : context.clock.nowMs() + expires;
+  using store = openStore(line, context);
+  const { key, record } = store.create({ subject, scopes: splitScopes(scope), groups: groups ?? [], expiresAtMs });
+  await write(context.stderr, `API key ${record.id}; this is the only time its secret is shown:\n`);
+  await write(context.stdout, `${key}\n`);
+}
+
+async function listKeys(args: readonly string[], context: CliContext): Promise<void> {
+  using store = openStore(readLine({}, [], args, context), context);
+  const lines = store.list().map((key) => `${describeKey(key, context.clock.nowMs())}\n`);
+  await write(context.stdout, lines.join(''));
+}
+
+async function revokeKey(args: readonly string[], context: CliContext): Promise<void> {
+  const line = readLine({}, ['ID'], args, context);
+  const [id] = line.positionals;
+  using store = openStore(line, context);
+  if (!store.revoke(id!)) throw new CliError(`there is no API key ${JSON.stringify(id)}; api-key list shows their ids`);
+  await write(context.stdout, `revoked ${id}\n`);
+}
+
+const readLine = <Options extends OptionTable>(
+  options: Options,
+  positionals: readonly string[],
+  args: readonly string[],
+  context: CliContext,
+): CommandLine<Options> => readCommandLine({ options, settingNames: ['dataFolder'], positionals }, args, context);
+
+const openStore = ({ reading }: CommandLine<OptionTable>, { clock }: CliContext): ApiKeyStore =>
+  ApiKeyStore.open(makeDataFolder(reading.values.dataFolder).apiKeysFile, clock);
+
+/** One line, separated by tabs: id, state, subject, scopes, groups, when it was made. */
+function describeKey(key: ApiKey, nowMs: number): string {
+  const made = new Date(key.createdAtMs).toISOString();
+  return [key.id, stateOf(key, nowMs), key.subject, key.scopes.join(' '), key.groups.join(','), made].join('\t');
+}
+
+function stateOf({ revokedAtMs, expiresAtMs }: ApiKey, nowMs: number): string {
+  if (revokedAtMs !== undefined) return `revoked ${new Date(revokedAtMs).toISOString()}`;
+  if (expiresAtMs === undefined) return 'valid';
+  return `${expiresAtMs <= nowMs ? 'expired' : 'valid until'} ${new Date(expiresAtMs).toISOString()}`;
+}

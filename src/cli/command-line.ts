@@ -1,0 +1,60 @@
+import { parseArguments } from '../config/arguments.ts';
+import { type OptionTable, readOptions, type Values } from '../config/options.ts';
+import { type ConfigReading, readConfig } from '../config/read-config.ts';
+import { type SettingName, settings } from '../config/settings.ts';
+import { UsageError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+
+/** What a command takes on its command line. */
+export interface CommandSyntax<Options extends OptionTable> {
+  /** Its own, which are no settings. */
+  readonly options: Options;
+  /** Settings it takes as flags; all of them are read from the environment. */
+  readonly settingNames: readonly SettingName[];
+  /** Names of the positionals; a name that ends in `?` may be left out. */
+  readonly positionals: readonly string[];
+}
+
+export interface CommandLine<Options> {
+  readonly options: Values<Options>;
+  readonly reading: ConfigReading;
+  readonly positionals: readonly string[];
+}
+
+export const allSettingNames = Object.keys(settings) as readonly SettingName[];
+
+/** Reads arguments and environment; throws one `UsageError` with everything that is wrong in either. */
+export function readCommandLine<Options extends OptionTable>(
+  syntax: CommandSyntax<Options>,
+  args: readonly string[],
+  context: CliContext,
+): CommandLine<Options> {
+  const taken = [...syntax.settingNames.map((name) => settings[name]), ...Object.values(syntax.options)];
+  const { flags, positionals, problems } = parseArguments(args, taken);
+  const own = readOptions(
+    syntax.options,
+    (option) =>
+      flags.get(option.flag) ??
+      (option.default === undefined ? undefined : { text: option.default, source: 'default' }),
+    context.cwd,
+  );
+  const readTextFile = (path: string): string => context.readFile(path).toString('utf8');
+  const reading = readConfig({ flags, env: context.env, cwd: context.cwd, readTextFile });
+  const all = [
+    ...problems,
+    ...positionalProblems(syntax.positionals, positionals),
+    ...own.problems,
+    ...reading.problems,
+  ];
+  if (all.length > 0) throw new UsageError(all);
+  return { options: own.values, reading, positionals };
+}
+
+function positionalProblems(expected: readonly string[], given: readonly string[]): readonly string[] {
+  const missing = expected.slice(given.length).filter((name) => !name.endsWith('?'));
+  const surplus = given.slice(expected.length);
+  return [
+    ...missing.map((name) => `${name} is missing`),
+    ...surplus.map((argument) => `unexpected argument ${JSON.stringify(argument)}`),
+  ];
+}

@@ -1,0 +1,27 @@
+import { configurationMarkdown, showConfig } from '../config/describe-config.ts';
+import { defaultedOption } from '../config/options.ts';
+import { boolean } from '../config/value-types.ts';
+import type { Command } from './command.ts';
+import { allSettingNames, readCommandLine } from './command-line.ts';
+import { write } from './context.ts';
+
+const options = {
+  markdown: defaultedOption(boolean, {
+    flag: 'markdown',
+    default: 'false',
+    doc: 'Print docs/configuration.md instead: every setting, and nothing of this machine.',
+  }),
+};
+
+export const configCommand: Command = {
+  name: 'config',
+  usage: 'config [any flag of serve] [--markdown]',
+  summary: 'Prints the effective configuration and where each value comes from; secrets are masked.',
+  options: Object.values(options),
+
+  async run(args, context) {
+    const syntax = { options, settingNames: allSettingNames, positionals: [] };
+    const { options: given, reading } = readCommandLine(syntax, args, context);
+    await write(context.stdout, given.markdown ? configurationMarkdown() : showConfig(reading));
+  },
+};

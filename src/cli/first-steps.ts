@@ -1,0 +1,51 @@
+/** What `serve` prints for whoever sees the service for the first time: commands that work when pasted into bash. */
+import { existsSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
+import { type Config, settings } from '../config/settings.ts';
+import type { CliContext } from './context.ts';
+
+const sampleFile = 'node_modules/vega-datasets/data/us-state-capitals.json';
+/** One row that the sample has, changed, and one that it has not. */
+const changedRows = [
+  { lon: -134.42, lat: 58.3, state: 'Alaska', city: 'Juneau (capital since 1906)' },
+  { lon: -66.1057, lat: 18.4655, state: 'Puerto Rico', city: 'San Juan' },
+];
+
+export function firstSteps(config: Config, url: string, context: CliContext): string {
+  const upsert = `printf '%s\\n' ${changedRows.map((row) => quote(JSON.stringify(row))).join(' ')}`;
+  return [
+    '',
+    '# a token, kept in TOKEN:',
+    tokenStep(config, context),
+    '# a table, from a file:',
+    `${context.invocation} arrow ${quote(samplePath(context))} | ${post(config, url, 'create')}`,
+    '# an upsert into it: one row changed, one new:',
+    `${upsert} | ${context.invocation} arrow - | ${post(config, url, 'merge_insert?on=state')}`,
+    '',
+    '',
+  ].join('\n');
+}
+
+function tokenStep(config: Config, { invocation, cwd }: CliContext): string {
+  if (!config.ownIssuer) return 'TOKEN=… # from your authorization server';
+  const isDefault = config.dataFolder === resolve(cwd, settings.dataFolder.default!);
+  const data = isDefault ? '' : ` --data ${quote(config.dataFolder)}`;
+  return `TOKEN=$(${invocation} token --subject me --scope 'lancegate:write'${data})`;
+}
+
+/** An installation without development packages has no sample; the command then shows where a file of one's own goes. */
+function samplePath({ packageFolder, cwd }: CliContext): string {
+  const path = join(packageFolder, sampleFile);
+  return existsSync(path) ? relative(cwd, path) : 'your-rows.json';
+}
+
+const post = (config: Config, url: string, operation: string): string =>
+  [
+    `curl -sS --fail-with-body ${quote(`${url}${config.basePath}/v1/table/capitals/${operation}`)}`,
+    `-H "Authorization: Bearer $TOKEN"`,
+    `-H 'Content-Type: application/vnd.apache.arrow.stream'`,
+    '--data-binary @-',
+  ].join(' ');
+
+/** One word for a POSIX shell. */
+const quote = (word: string): string => (/^[\w./:@=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);

@@ -1,0 +1,14 @@
+import type { Config } from '../config/settings.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Logger } from '../telemetry/logger.ts';
+
+/** A service that listens. */
+export interface Service {
+  /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
+  readonly url: string;
+  /** Takes no new requests, gives those under way `drainMs` to finish, then closes everything. */
+  close(drainMs: number): Promise<void>;
+}
+
+/** Throws an error whose message is fit for the operator's terminal, such as who holds the data folder. */
+export type StartService = (config: Config, parts: { logger: Logger; clock: Clock }) => Promise<Service>;

@@ -1,0 +1,43 @@
+import { OwnIssuer } from '../auth/own-issuer.ts';
+import { makeDataFolder } from '../config/data-folder.ts';
+import { defaultedOption } from '../config/options.ts';
+import { settings } from '../config/settings.ts';
+import { durationMs } from '../config/value-types.ts';
+import { accessOptions, splitScopes } from './access-options.ts';
+import { CliError } from './cli-error.ts';
+import type { Command } from './command.ts';
+import { readCommandLine } from './command-line.ts';
+import { write } from './context.ts';
+
+const dayMs = 86_400_000;
+
+const options = {
+  ...accessOptions,
+  expires: defaultedOption(durationMs(1_000, 3_660 * dayMs), {
+    flag: 'expires',
+    default: '12h',
+    doc: 'How long the token is valid; it cannot be taken back before.',
+  }),
+};
+
+export const tokenCommand: Command = {
+  name: 'token',
+  usage: 'token --subject S --scope "…" [--expires 12h] [--data DIR]',
+  summary: 'Prints an access token of the own issuer; works while the service runs.',
+  options: [...Object.values(options), settings.dataFolder],
+
+  async run(args, context) {
+    const syntax = { options, settingNames: ['dataFolder'], positionals: [] } as const;
+    const { options: given, reading } = readCommandLine(syntax, args, context);
+    if (!reading.values.ownIssuer)
+      throw new CliError('the own issuer is turned off: the service would refuse the token');
+    const issuer = await OwnIssuer.open(makeDataFolder(reading.values.dataFolder).issuerKeyFile, context.clock);
+    const token = await issuer.mint({
+      subject: given.subject,
+      scopes: splitScopes(given.scope),
+      groups: given.groups ?? [],
+      expiresAfterMs: given.expires,
+    });
+    await write(context.stdout, `${token}\n`);
+  },
+};
