@@ -43,11 +43,12 @@ describe('the SQLite catalog', () => {
     await second.close();
   });
 
-  test('shows after a kill -9 the creates that were under way (P1, P3)', async () => {
+  test('shows after a kill -9 the creates that were under way (P1, P3)', async (context) => {
     const file = freshFile();
     const child = spawn(process.execPath, [join(import.meta.dirname, 'reserve-and-wait.ts'), file], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
+    context.after(() => child.kill('SIGKILL'));
     await once(child.stdout, 'data');
     await assert.rejects(open(file), new RegExp(`held by process ${child.pid} \\(a test, since `));
     child.kill('SIGKILL');

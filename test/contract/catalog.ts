@@ -547,11 +547,11 @@ export function catalogContract(name: string, open: () => Promise<Catalog>): voi
 
       test('of a group of transactions all are recorded or none', async () => {
         await catalog.recordTransactions([transactionOf('taken')]);
-        const many = Array.from({ length: 2500 }, (_, number) => transactionOf(`${number}`));
+        const many = Array.from({ length: 5000 }, (_, number) => transactionOf(`${number}`));
         await rejects(catalog.recordTransactions([...many, transactionOf('taken')]), 'Internal');
         assert.equal(await catalog.findTransaction('0' as TransactionId), undefined);
         await catalog.recordTransactions(many);
-        assert.deepEqual(await catalog.findTransaction('2499' as TransactionId), transactionOf('2499'));
+        assert.deepEqual(await catalog.findTransaction('4999' as TransactionId), transactionOf('4999'));
         await catalog.recordTransactions([]);
       });
 
