@@ -17,7 +17,8 @@ import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { SqliteSession } from '#src/catalog/sqlite/session.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
-import { catalogContract, path, place, table, transactionOf } from '#test/contract/catalog.ts';
+import { path, place, table, transactionOf } from '#test/contract/catalog/fixtures.ts';
+import { catalogContract } from '#test/contract/catalog.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'lancegate-catalog-'));
 after(() => rmSync(root, { recursive: true, force: true }));

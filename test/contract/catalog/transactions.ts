@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import type { Catalog } from '#src/catalog/port.ts';
+import type { BranchName, TransactionId } from '#src/kernel/ids.ts';
+import { createTable, place, rejects, table, transactionOf } from './fixtures.ts';
+
+export function transactionsContract(open: () => Promise<Catalog>): void {
+  describe('transactions', () => {
+    let catalog: Catalog;
+    beforeEach(async () => {
+      catalog = await open();
+    });
+    afterEach(() => catalog.close());
+
+    test('a transaction is found as it was recorded', async () => {
+      const onMain = transactionOf('1', { ref: table('t'), version: Number.MAX_SAFE_INTEGER, outcome: {} });
+      const onBranch = transactionOf('2', { ref: table('a', 'b', 't'), branch: 'exp/🦊' as BranchName });
+      await catalog.recordTransactions([onMain, onBranch]);
+      for (const record of [onMain, onBranch]) assert.deepEqual(await catalog.findTransaction(record.id), record);
+      assert.equal(await catalog.findTransaction('3' as TransactionId), undefined);
+    });
+
+    test('of a group of transactions all are recorded or none', async () => {
+      await catalog.recordTransactions([transactionOf('taken')]);
+      const many = Array.from({ length: 5000 }, (_, number) => transactionOf(`${number}`));
+      await rejects(catalog.recordTransactions([...many, transactionOf('taken')]), 'Internal');
+      assert.equal(await catalog.findTransaction('0' as TransactionId), undefined);
+      await catalog.recordTransactions(many);
+      assert.deepEqual(await catalog.findTransaction('4999' as TransactionId), transactionOf('4999'));
+      await catalog.recordTransactions([]);
+    });
+
+    test('a transaction outlives its table', async () => {
+      const made = await createTable(catalog, table('t'), place('1'));
+      await catalog.dropTable(table('t'));
+      assert.equal((await catalog.findTransaction('of-1' as TransactionId))?.tableId, made.id);
+    });
+
+    test('what was committed before a time can be forgotten', async () => {
+      await catalog.recordTransactions([1, 2, 3].map((time) => transactionOf(`${time}`, { committedAtMs: time })));
+      assert.equal(await catalog.forgetTransactions(3), 2);
+      assert.equal(await catalog.forgetTransactions(3), 0);
+      assert.equal(await catalog.findTransaction('2' as TransactionId), undefined);
+      assert.ok(await catalog.findTransaction('3' as TransactionId));
+    });
+  });
+}
