@@ -42,7 +42,7 @@ export class CedarPolicy implements Policy {
   static load(options: { readonly source?: PolicySource | undefined; readonly logger: PolicyLogger }): CedarPolicy {
     const source = options.source ?? { name: 'default policies', text: defaultPolicies };
     for (const remark of checkPolicies(source, cedarSchema))
-      options.logger.warn({ remark }, 'A remark on the policies');
+      options.logger.warn({ remark }, 'a remark on the policies');
     const id = randomUUID();
     requireParsed(cedar.preparseSchema(id, cedarSchema));
     requireParsed(cedar.preparsePolicySet(id, { staticPolicies: source.text }));
@@ -76,7 +76,7 @@ export class CedarPolicy implements Policy {
     const answer = this.#ask(request);
     const errors = answer.type === 'failure' ? answer.errors : answer.response.diagnostics.errors;
     if (errors.length > 0) {
-      this.#logger.error({ action: request.action, errors }, 'The policy could not be evaluated; denied');
+      this.#logger.error({ action: request.action, errors }, 'a policy could not be evaluated; denied');
     }
     return errors.length === 0 && answer.type === 'success' && answer.response.decision === 'allow';
   }

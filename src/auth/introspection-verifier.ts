@@ -10,6 +10,7 @@ import * as oauth from 'oauth4webapi';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import { looksLikeApiKey } from './api-key.ts';
 import { ExpiringCache } from './bounded-cache.ts';
 import { invalidToken } from './challenge.ts';
@@ -66,10 +67,11 @@ export class IntrospectionVerifier implements Verifier {
   readonly #answers: ExpiringCache<Answer>;
   readonly #lookUps = new Map<string, Promise<Answer>>();
 
-  constructor(settings: IntrospectionSettings, clock: Clock) {
+  /** `AccessSetupError` for an endpoint whose answers could be forged on the way. */
+  constructor(settings: IntrospectionSettings, clock: Clock, logger: Pick<Logger, 'warn'>) {
     this.#settings = settings;
     this.#clock = clock;
-    this.#metadata = introspectionMetadata(settings, clock);
+    this.#metadata = introspectionMetadata(settings, clock, logger);
     this.#client = { client_id: settings.clientId };
     this.#authentication = oauth.ClientSecretBasic(settings.clientSecret);
     this.#answers = new ExpiringCache(maxAnswers, clock);
@@ -150,13 +152,17 @@ function isAccessToken({ token_type: type = 'bearer', token_use: use }: oauth.In
   return use !== 'refresh_token' && ['bearer', 'access_token'].includes(String(type).toLowerCase());
 }
 
-function introspectionMetadata(settings: IntrospectionSettings, clock: Clock): () => Promise<IssuerMetadata> {
+function introspectionMetadata(
+  settings: IntrospectionSettings,
+  clock: Clock,
+  logger: Pick<Logger, 'warn'>,
+): () => Promise<IssuerMetadata> {
   const { issuer, endpoint, allowHttp } = settings;
   if (endpoint !== undefined) {
     requireSecure(endpoint, allowHttp, 'introspection endpoint');
     return async () => ({ issuer, introspection_endpoint: endpoint });
   }
-  const document = issuerMetadata(settings, clock);
+  const document = issuerMetadata(settings, clock, logger);
   return async () => {
     const metadata = await document.current();
     requireSecure(metadata.introspection_endpoint ?? '', allowHttp, `introspection_endpoint of ${issuer}`);

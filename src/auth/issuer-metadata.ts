@@ -1,6 +1,7 @@
 /** Where an issuer's endpoints are: OpenID Connect discovery, or RFC 8414. */
 import * as oauth from 'oauth4webapi';
 import type { Clock } from '../kernel/clock.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import { AccessSetupError } from './access-setup-error.ts';
 import { type DocumentLifetime, RemoteDocument } from './remote-document.ts';
 
@@ -17,10 +18,16 @@ export type IssuerMetadata = oauth.AuthorizationServer;
 /** Endpoints move rarely. A day of outage must not lock out holders of tokens that are still valid. */
 const lifetime: DocumentLifetime = { freshForMs: 3_600_000, staleForMs: 86_400_000, cooldownMs: 30_000 };
 
-export const issuerMetadata = (location: IssuerLocation, clock: Clock): RemoteDocument<IssuerMetadata> => {
+/** `AccessSetupError` for an issuer whose answers could be forged on the way. */
+export function issuerMetadata(
+  location: IssuerLocation,
+  clock: Clock,
+  logger: Pick<Logger, 'warn'>,
+): RemoteDocument<IssuerMetadata> {
   requireSecure(location.issuer, location.allowHttp, 'issuer');
-  return new RemoteDocument(() => discover(location), lifetime, clock);
-};
+  const title = `metadata of the issuer ${location.issuer}`;
+  return new RemoteDocument({ title, load: () => discover(location), lifetime, clock, logger });
+}
 
 /** Refuses a URL whose answers could be forged on the way: https, or http to this very machine. */
 export function requireSecure(text: string, allowHttp: boolean, what: string): URL {

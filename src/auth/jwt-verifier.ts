@@ -11,6 +11,7 @@
 import { createRemoteJWKSet, errors, type RemoteJWKSet } from 'jose';
 import type { Clock } from '../kernel/clock.ts';
 import type { Principal } from '../kernel/principal.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import { AccessSetupError } from './access-setup-error.ts';
 import { ExpiringCache } from './bounded-cache.ts';
 import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
@@ -59,17 +60,19 @@ export class JwtVerifier implements Verifier {
   readonly #keys: RemoteDocument<RemoteJWKSet>;
   readonly #principals: ExpiringCache<Principal>;
 
-  constructor(settings: JwtIssuerSettings, clock: Clock) {
+  /** `AccessSetupError` for settings that would let others in. Nothing is fetched before the first token. */
+  constructor(settings: JwtIssuerSettings, clock: Clock, logger: Pick<Logger, 'warn'>) {
     requireSound(settings);
     this.#settings = settings;
     this.#clock = clock;
-    this.#metadata = issuerMetadata(settings, clock);
-    const lifetime = {
-      freshForMs: keysFreshForMs,
-      staleForMs: keysStaleForMs,
-      cooldownMs: settings.keyCooldownMs,
-    };
-    this.#keys = new RemoteDocument(() => this.#fetchKeys(), lifetime, clock);
+    this.#metadata = issuerMetadata(settings, clock, logger);
+    this.#keys = new RemoteDocument({
+      title: `keys of the issuer ${settings.issuer}`,
+      load: () => this.#fetchKeys(),
+      lifetime: { freshForMs: keysFreshForMs, staleForMs: keysStaleForMs, cooldownMs: settings.keyCooldownMs },
+      clock,
+      logger,
+    });
     this.#principals = new ExpiringCache(maxPrincipals, clock);
   }
 

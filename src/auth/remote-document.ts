@@ -2,11 +2,13 @@
  * Something an authorization server publishes and we hold on to: its metadata, its keys.
  *
  * One request at a time, however many callers wait. When the server does not answer, what is held goes on serving
- * until `staleForMs`, and the next attempt waits for a back-off that doubles, so an issuer in trouble is not buried.
+ * until `staleForMs`, and the next attempt waits for a back-off that doubles, so an issuer in trouble is not buried; the
+ * log has one line per attempt, since callers may notice nothing.
  * Fails with `IssuerUnavailable`.
  */
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import type { Logger } from '../telemetry/logger.ts';
 
 export interface DocumentLifetime {
   /** Younger than this, it is used without asking. */
@@ -20,16 +22,29 @@ export interface DocumentLifetime {
 const firstBackOffMs = 1_000;
 const maxBackOffMs = 30_000;
 
+export interface RemoteDocumentParts<Value> {
+  /** For the log: what it is, and of which issuer. */
+  readonly title: string;
+  readonly load: () => Promise<Value>;
+  readonly lifetime: DocumentLifetime;
+  readonly clock: Clock;
+  readonly logger: Pick<Logger, 'warn'>;
+}
+
 export class RemoteDocument<Value extends object> {
+  readonly #title: string;
   readonly #load: () => Promise<Value>;
   readonly #lifetime: DocumentLifetime;
   readonly #clock: Clock;
+  readonly #logger: Pick<Logger, 'warn'>;
   #held: { readonly value: Value; readonly loadedAtMs: number } | undefined;
   #loading: Promise<Value> | undefined;
   #backOffMs = firstBackOffMs;
   #retryAtMs = 0;
 
-  constructor(load: () => Promise<Value>, lifetime: DocumentLifetime, clock: Clock) {
+  constructor({ title, load, lifetime, clock, logger }: RemoteDocumentParts<Value>) {
+    this.#title = title;
+    this.#logger = logger;
     this.#load = load;
     this.#lifetime = lifetime;
     this.#clock = clock;
@@ -75,11 +90,12 @@ export class RemoteDocument<Value extends object> {
     }
   }
 
-  #backOff(cause: unknown): LancegateError {
+  #backOff(error: unknown): LancegateError {
     const waitMs = this.#backOffMs;
+    this.#logger.warn({ error, retryAfterMs: waitMs }, `no answer: ${this.#title}`);
     this.#retryAtMs = this.#clock.nowMs() + waitMs;
     this.#backOffMs = Math.min(waitMs * 2, maxBackOffMs);
-    return unavailable(waitMs, cause);
+    return unavailable(waitMs, error);
   }
 }
 

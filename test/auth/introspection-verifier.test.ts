@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import {
   type IntrospectionSettings,
@@ -10,6 +12,8 @@ import { bearer, refusal } from './refusals.ts';
 import { StoppedClock } from './stopped-clock.ts';
 
 const endpointPath = '/token/introspection';
+
+const silent = { warn: () => {} };
 
 describe('opaque tokens, by introspection (P9)', () => {
   let server: AuthorizationServer;
@@ -27,6 +31,7 @@ describe('opaque tokens, by introspection (P9)', () => {
         ...changes,
       },
       clock,
+      silent,
     );
   const asked = () => server.requestsTo(endpointPath) - askedBefore;
 
@@ -145,5 +150,56 @@ describe('opaque tokens, by introspection (P9)', () => {
     const principal = await verifier.verify(bearer(await server.opaque({ client: 'writer' })));
     assert.equal(principal?.issuer, 'the company login');
     assert.equal(server.requestsTo('/.well-known/openid-configuration'), discoveries);
+  });
+});
+
+describe('what other servers answer to an introspection (P9)', () => {
+  const audience = 'https://tables.test';
+  const answered: unknown[] = [];
+  const server = createServer((_request, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify(answered.shift()));
+  });
+  let endpoint: string;
+
+  before(async () => {
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}/introspect`;
+  });
+  after(() => server.close());
+
+  const verify = (answer: unknown, changes: Partial<IntrospectionSettings> = {}) => {
+    const client = { clientId: 'lancegate', clientSecret: 'secret' };
+    const settings = { ...introspectionDefaults, ...client, issuer: 'login', endpoint, audiences: [audience] };
+    answered.push(answer);
+    return new IntrospectionVerifier({ ...settings, ...changes }, new StoppedClock(), silent).verify(bearer('token'));
+  };
+  const active = { active: true, sub: 'ann', aud: audience };
+
+  it('counts where it says active, and names one of several audiences', async () => {
+    assert.equal((await verify(active))?.subject, 'ann');
+    assert.equal((await verify({ ...active, aud: ['https://other.test', audience] }))?.subject, 'ann');
+  });
+
+  it('is refused without an audience, unless that is forgiven', async () => {
+    const answer = { active: true, sub: 'ann' };
+    await refusal(verify(answer), 'Unauthenticated');
+    assert.ok(await verify(answer, { audienceRequired: false }));
+    await refusal(verify({ ...answer, aud: 'https://other.test' }, { audienceRequired: false }), 'Unauthenticated');
+  });
+
+  it('is refused for a token that is not for presenting to a service', async () => {
+    for (const sort of [{ token_type: 'refresh_token' }, { token_type: 7 }, { token_use: 'refresh_token' }]) {
+      await refusal(verify({ ...active, ...sort }), 'Unauthenticated');
+    }
+    for (const sort of [{ token_type: 'Bearer' }, { token_type: 'access_token' }, { token_use: 'access_token' }]) {
+      assert.ok(await verify({ ...active, ...sort }));
+    }
+  });
+
+  it('is no answer at all in another form', async () => {
+    for (const answer of ['active', { active: 'true' }, { error: 'server_error' }, null]) {
+      await refusal(verify(answer), 'IssuerUnavailable');
+    }
   });
 });

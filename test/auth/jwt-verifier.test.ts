@@ -13,9 +13,15 @@ describe('JWT access tokens of an authorization server (P9)', () => {
   let server: AuthorizationServer;
   let clock: StoppedClock;
   let verifier: JwtVerifier;
+  let warnings: string[];
+  const logger = { warn: (_fields: unknown, message: string) => void warnings.push(message) };
 
   const verifierWith = (changes: Partial<JwtIssuerSettings> = {}) =>
-    new JwtVerifier({ ...jwtIssuerDefaults, issuer: server.issuer, audiences: [server.audience], ...changes }, clock);
+    new JwtVerifier(
+      { ...jwtIssuerDefaults, issuer: server.issuer, audiences: [server.audience], ...changes },
+      clock,
+      logger,
+    );
   const refused = (token: string) => refusal(verifier.verify(bearer(token)), 'Unauthenticated', token);
 
   before(async () => {
@@ -24,6 +30,7 @@ describe('JWT access tokens of an authorization server (P9)', () => {
   after(() => server[Symbol.asyncDispose]());
   beforeEach(() => {
     server.goUp();
+    warnings = [];
     clock = new StoppedClock();
     verifier = verifierWith();
   });
@@ -154,6 +161,10 @@ describe('JWT access tokens of an authorization server (P9)', () => {
     clock.advance(60 * minute);
     const inAnHour = { exp: nowSeconds() + 7_200 };
     assert.ok(await verifier.verify(bearer(await server.sign(inAnHour))));
+    assert.deepEqual(
+      warnings,
+      ['metadata', 'keys'].map((what) => `no answer: ${what} of the issuer ${server.issuer}`),
+    );
     const unknown = await server.sign(inAnHour, { kid: 'unknown' });
     await refusal(verifier.verify(bearer(unknown)), 'IssuerUnavailable', unknown);
   });
@@ -168,6 +179,13 @@ describe('JWT access tokens of an authorization server (P9)', () => {
     server.goUp();
     clock.advance(1_000);
     assert.ok(await verifier.verify(bearer(token)));
+  });
+
+  it('finds an issuer that publishes RFC 8414 metadata only', async () => {
+    await using oauthOnly = await AuthorizationServer.start({ clients: { writer: {} } });
+    oauthOnly.hide('/.well-known/openid-configuration');
+    verifier = verifierWith({ issuer: oauthOnly.issuer });
+    assert.ok(await verifier.verify(bearer(await oauthOnly.jwt({ client: 'writer' }))));
   });
 
   it('is not set up with what would let others in', () => {
