@@ -1,0 +1,53 @@
+import { join } from 'node:path';
+import { createBare } from './bare-engine.ts';
+import { median, type Row, timeMs } from './measure.ts';
+import type { ServiceProcess } from './service-process.ts';
+import { bodyOf, range, vectorTable } from './workloads.ts';
+
+export interface MergeCase {
+  readonly name: string;
+  readonly targetRows: number;
+  readonly sourceRows: number;
+  readonly floatsPerRow: number;
+  readonly repeats: number;
+}
+
+/**
+ * One client, one merge after the other, half of its keys new: turn about with the bare engine doing the same to a table
+ * of its own, so that both grow alike and share the noise of the machine.
+ */
+export async function compareMerges(service: ServiceProcess, folder: string, given: MergeCase): Promise<Row> {
+  const { floatsPerRow, targetRows, sourceRows } = given;
+  const first = bodyOf(vectorTable({ keys: range(0, targetRows), floatsPerRow }));
+  const table = `merge_${targetRows}_${sourceRows}`;
+  await service.post(`/v1/table/${table}/create`, first.stream);
+  const bare = await createBare(join(folder, 'bare'), table, first.file);
+  const ours: number[] = [];
+  const theirs: number[] = [];
+  for (let turn = 0; turn < given.repeats; turn++) {
+    const keys = range(targetRows + (turn - 1) * Math.ceil(sourceRows / 2), sourceRows);
+    const body = bodyOf(vectorTable({ keys, floatsPerRow }, turn));
+    const post = () => service.post(`/v1/table/${table}/merge_insert?on=id`, body.stream);
+    const upsert = () => bare.upsert(body.file);
+    if (turn % 2 === 0) {
+      ours.push(await timeMs(post));
+      theirs.push(await timeMs(upsert));
+    } else {
+      theirs.push(await timeMs(upsert));
+      ours.push(await timeMs(post));
+    }
+  }
+  return rowOf(given, median(ours), median(theirs));
+}
+
+function rowOf({ name, sourceRows }: MergeCase, oursMs: number, theirsMs: number): Row {
+  const shown = (ms: number) =>
+    `${ms.toFixed(1)} ms, ${Math.round((sourceRows / ms) * 1000).toLocaleString('en')} rows/s`;
+  return {
+    what: name,
+    lancegate: shown(oursMs),
+    bareEngine: shown(theirsMs),
+    ratio: `${(oursMs / theirsMs).toFixed(2)}x latency`,
+    goal: 'at most 1.3x',
+  };
+}

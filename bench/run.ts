@@ -1,0 +1,45 @@
+/**
+ * lancegate beside the bare engine, in one run: `npm run bench`. Every comparison takes turns, so both sides meet the same
+ * machine; read the ratios, not the milliseconds.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { compareCreates, measureMemory } from './create.ts';
+import { type Row, table } from './measure.ts';
+import { compareMerges } from './merge.ts';
+import { startServiceProcess } from './service-process.ts';
+
+const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
+const service = await startServiceProcess(join(folder, 'data'));
+try {
+  const rows: Row[] = [
+    {
+      what: 'start to ready',
+      lancegate: `${(service.startedAfterMs / 1000).toFixed(2)} s`,
+      bareEngine: '',
+      ratio: '',
+      goal: 'under 3 s',
+    },
+    await measureMemory(service, 2000),
+    await compareMerges(service, folder, {
+      name: 'merge, 100 rows into 100,000',
+      targetRows: 100_000,
+      sourceRows: 100,
+      floatsPerRow: 4,
+      repeats: 40,
+    }),
+    await compareMerges(service, folder, {
+      name: 'merge, 100,000 rows x 32 floats',
+      targetRows: 200_000,
+      sourceRows: 100_000,
+      floatsPerRow: 32,
+      repeats: 12,
+    }),
+    await compareCreates(service, folder, 500),
+  ];
+  process.stdout.write(`${table(rows)}\n`);
+} finally {
+  await service.stop();
+  await rm(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,154 @@
+/**
+ * The composition root: configuration in, running service out. The only file that knows every part.
+ */
+import { randomUUID } from 'node:crypto';
+import { readFile, rm } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { type IpcLimits, StreamSource } from './arrow/source-reader.ts';
+import { ApiKeyStore } from './auth/api-keys.ts';
+import { Authenticator } from './auth/authenticator.ts';
+import { CedarPolicy } from './auth/cedar-policy.ts';
+import { IntrospectionVerifier, introspectionDefaults } from './auth/introspection-verifier.ts';
+import { JwtVerifier, jwtIssuerDefaults } from './auth/jwt-verifier.ts';
+import { OwnIssuer } from './auth/own-issuer.ts';
+import type { PolicySource } from './auth/policy-source.ts';
+import type { Verifier } from './auth/verifier.ts';
+import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
+import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
+import type { Config } from './config/settings.ts';
+import { LanceEngine } from './engine/lance/lance-engine.ts';
+import { type HttpServer, startHttpServer } from './http/server.ts';
+import type { Clock } from './kernel/clock.ts';
+import { startOperations } from './operations/operations.ts';
+import type { Logger } from './telemetry/logger.ts';
+import { Metrics } from './telemetry/metrics.ts';
+
+export interface Service {
+  readonly url: string;
+  /** Takes no new requests, lets those under way finish for `drainMs`, then lets go of everything. */
+  close(drainMs: number): Promise<void>;
+}
+
+export interface ServiceParts {
+  readonly logger: Logger;
+  readonly clock: Clock;
+}
+
+/** Schema and batch headers; a table of ten thousand columns stays far below. */
+const maxMetadataBytes = 16 * 2 ** 20;
+const maxOpenDatasets = 512;
+
+/** Fails, with nothing left open, where a setting cannot work: a held data folder, a broken policy, a taken port. */
+export async function startService(config: Config, { logger, clock }: ServiceParts): Promise<Service> {
+  await using starting = new AsyncDisposableStack();
+  const folder = makeDataFolder(config.dataFolder);
+  const policy = CedarPolicy.load({ source: await readPolicy(config), logger });
+  const catalog = await openSqliteCatalog(folder.catalogFile, { holder: { command: 'lancegate serve' }, clock });
+  starting.defer(() => catalog.close());
+  const authenticator = new Authenticator(await verifiers(config, folder, clock, starting));
+  const operations = await startOperations({
+    catalog,
+    engine: await openEngine(config, folder),
+    clock,
+    newId: randomUUID,
+    logger,
+    maxWaitingPerTable: config.maxQueuedMerges,
+    maxOpenDatasets,
+  });
+  const server = await startHttpServer({
+    operations,
+    authenticator,
+    policy,
+    openSource: (body) => new StreamSource(body, ipcLimits(config)),
+    config,
+    logger,
+    metrics: new Metrics(),
+    clock,
+    newId: randomUUID,
+  });
+  catalog.announceUrl(server.url);
+  return running(server, starting.move());
+}
+
+function running(server: HttpServer, parts: AsyncDisposableStack): Service {
+  return {
+    url: server.url,
+    close: async (drainMs) => {
+      await server.close(drainMs);
+      await parts.disposeAsync();
+    },
+  };
+}
+
+async function openEngine(config: Config, folder: DataFolder): Promise<LanceEngine> {
+  await rm(folder.scratchFolder, { recursive: true, force: true });
+  return new LanceEngine({
+    root: config.storageRoot,
+    rootOptions: config.storageOptions,
+    scratchFolder: folder.scratchFolder,
+    indexCacheBytes: config.engineIndexCacheBytes,
+    metadataCacheBytes: config.engineMetadataCacheBytes,
+  });
+}
+
+async function readPolicy({ policyFile }: Config): Promise<PolicySource | undefined> {
+  if (policyFile === undefined) return undefined;
+  return { name: basename(policyFile), text: await readFile(policyFile, 'utf8') };
+}
+
+async function verifiers(
+  config: Config,
+  folder: DataFolder,
+  clock: Clock,
+  parts: AsyncDisposableStack,
+): Promise<readonly Verifier[]> {
+  const apiKeys = parts.use(ApiKeyStore.open(folder.apiKeysFile, clock));
+  const own = config.ownIssuer ? [(await OwnIssuer.open(folder.issuerKeyFile, clock)).verifier] : [];
+  return [apiKeys.verifier, ...own, ...jwtVerifiers(config, clock), ...introspectionVerifiers(config, clock)];
+}
+
+const jwtVerifiers = (config: Config, clock: Clock): readonly Verifier[] =>
+  (config.oidcIssuers ?? []).map(
+    (issuer) =>
+      new JwtVerifier(
+        {
+          ...jwtIssuerDefaults,
+          issuer,
+          audiences: config.oidcAudiences ?? [],
+          algorithms: config.oidcAlgorithms,
+          clockSkewMs: config.clockSkewMs,
+          groupClaims: config.groupClaims,
+          allowHttp: config.allowInsecureIssuer,
+        },
+        clock,
+      ),
+  );
+
+function introspectionVerifiers(config: Config, clock: Clock): readonly Verifier[] {
+  const { introspectionIssuer: issuer, introspectionClientId: clientId, introspectionClientSecret } = config;
+  if (issuer === undefined || clientId === undefined || introspectionClientSecret === undefined) return [];
+  const verifier = new IntrospectionVerifier(
+    {
+      ...introspectionDefaults,
+      issuer,
+      endpoint: config.introspectionEndpoint,
+      clientId,
+      clientSecret: introspectionClientSecret,
+      audiences: config.introspectionAudience === undefined ? [] : [config.introspectionAudience],
+      audienceRequired: config.introspectionAudienceRequired,
+      cacheForMs: config.introspectionCacheMs,
+      groupClaims: config.groupClaims,
+      allowHttp: config.allowInsecureIssuer,
+    },
+    clock,
+  );
+  return [verifier];
+}
+
+const ipcLimits = (config: Config): IpcLimits => ({
+  pieceBytes: config.pieceBytes,
+  maxMessageBytes: config.maxBatchBytes,
+  maxMetadataBytes,
+  maxWholeBytes: config.maxMergeBytes,
+  maxDecodedBytes: config.maxDecodedBytes,
+});
