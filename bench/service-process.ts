@@ -1,6 +1,7 @@
 import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import { Agent, request } from 'node:http';
+import { Agent, type IncomingMessage, request } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
@@ -68,17 +69,11 @@ async function post(
 ): Promise<Record<string, unknown>> {
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/vnd.apache.arrow.stream' };
   const sent = request(url, { method: 'POST', agent, headers });
-  const answered = new Promise<Record<string, unknown>>((resolve, reject) => {
-    sent.once('error', reject);
-    sent.once('response', async (response) => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of response) chunks.push(chunk as Buffer);
-      const text = Buffer.concat(chunks).toString();
-      if (response.statusCode === 200) resolve(JSON.parse(text) as Record<string, unknown>);
-      else reject(new Error(`${response.statusCode}: ${text}`));
-    });
-  });
+  const response = once(sent, 'response') as Promise<[IncomingMessage]>;
   if (body instanceof Uint8Array) sent.end(body);
   else await pipeline(Readable.from(body, { objectMode: true, highWaterMark: 1 }), sent);
-  return answered;
+  const [answer] = await response;
+  const text = Buffer.concat(await answer.toArray()).toString();
+  if (answer.statusCode !== 200) throw new Error(`${answer.statusCode}: ${text}`);
+  return JSON.parse(text) as Record<string, unknown>;
 }

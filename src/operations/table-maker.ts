@@ -50,7 +50,7 @@ export class TableMaker {
 
   /** `ConcurrentCreate`, `NamespaceNotFound`, and what reading the pieces and writing them throws. */
   async make(request: MakeRequest): Promise<Made> {
-    const creation = await this.#reserve(request.table, request.existing?.id);
+    const creation = await this.#reserve(request);
     try {
       const { version, rows } = await writeDataset(
         this.#engine,
@@ -87,15 +87,19 @@ export class TableMaker {
     const { creations } = await this.#catalog.unfinished();
     for (const creation of creations) {
       this.#logger.warn({ table: creation.ref, location: creation.location }, 'undoing a create that was interrupted');
-      await this.#catalog.abandonCreation(creation);
+      await this.#undo(creation);
     }
     const { discarded } = await this.#catalog.unfinished();
     for (const location of discarded) await this.discard(location);
   }
 
-  async #reserve(table: TableRef, existing: TableId | undefined): Promise<Creation> {
-    const location = await newLocation(table, this.#catalog, this.#engine, this.#newId);
-    return this.#catalog.reserveCreation(table, existing, location);
+  /** A declared table is made where it was declared: clients were told that place. */
+  async #reserve({ table, existing }: MakeRequest): Promise<Creation> {
+    const location =
+      existing?.state === 'declared'
+        ? existing.location
+        : await newLocation(table, this.#catalog, this.#engine, this.#newId);
+    return this.#catalog.reserveCreation(table, existing?.id, location);
   }
 
   async #publish(creation: Creation, request: MakeRequest, version: number, rows: number): Promise<Made> {
@@ -115,13 +119,17 @@ export class TableMaker {
     return { record, transactionId, version, rows };
   }
 
+  /**
+   * Files first: giving up a declared table's place means leaving it to that table, so it must be empty by then. If the
+   * files cannot be removed the reservation stands until the next start tries again.
+   */
   async #undo(creation: Creation): Promise<void> {
     try {
+      await this.#engine.remove(creation.location);
       await this.#catalog.abandonCreation(creation);
+      await this.#catalog.forgetDiscarded(creation.location);
     } catch (error) {
       this.#logger.error({ table: creation.ref, error }, 'a failed create could not be undone; the next start does it');
-      return;
     }
-    await this.discard(creation.location);
   }
 }

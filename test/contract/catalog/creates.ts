@@ -93,7 +93,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
     test('properties are inherited from a declared table only, and only if the publication has none', async () => {
       const publish = async (existing: TableId, location: string, more: Partial<Publication>) => {
         const creation = await catalog.reserveCreation(table('t'), existing, place(location));
-        return await catalog.publishCreation(creation, publicationOf(location, more));
+        return catalog.publishCreation(creation, publicationOf(location, more));
       };
       const declared = await catalog.declareTable(table('t'), place('1'), { declared: 'yes' });
       const materialised = await publish(declared.id, '2', {});
