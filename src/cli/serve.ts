@@ -2,7 +2,6 @@
  * `lancegate serve`: starts the service, says on stdout where it is and what to paste, and ends it in order. The first
  * stop signal drains; a second one ends at once.
  */
-import { makeDataFolder } from '../config/data-folder.ts';
 import type { Config } from '../config/settings.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
 import { CliError } from './cli-error.ts';
@@ -50,7 +49,6 @@ async function start(
   { clock }: CliContext,
 ): Promise<Service> {
   try {
-    makeDataFolder(config.dataFolder);
     return await startService(config, { logger, clock });
   } catch (error) {
     logger.debug({ error }, 'the start failed'); // the terminal gets the message without the stack

@@ -1,6 +1,6 @@
 /** The known word nearest to a mistyped one, if it is near enough to be meant. */
 export function nearest(word: string, known: Iterable<string>): string | undefined {
-  const furthest = Math.max(1, Math.floor(word.length / 3));
+  const furthest = word.length < 4 ? 1 : Math.max(2, Math.floor(word.length / 3));
   const ranked = [...known]
     .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
     .filter(({ distance }) => distance <= furthest)

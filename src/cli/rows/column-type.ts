@@ -59,32 +59,18 @@ class Evidence {
 
   /** Where there was never a value, utf8: the engine has little use for a column of the null type. */
   type(): ColumnType {
-    switch (this.#kind) {
-      case undefined:
-        return { kind: 'utf8' };
-      case 'list':
-        return { kind: 'list', item: this.#item?.type() ?? { kind: 'utf8' } };
-      case 'struct':
-        return { kind: 'struct', fields: new Map([...this.#fields].map(([name, field]) => [name, field.type()])) };
-      default:
-        return { kind: this.#kind };
-    }
+    if (this.#kind === 'list') return { kind: 'list', item: this.#item?.type() ?? { kind: 'utf8' } };
+    if (this.#kind !== 'struct') return { kind: this.#kind ?? 'utf8' };
+    return { kind: 'struct', fields: new Map([...this.#fields].map(([name, field]) => [name, field.type()])) };
   }
 }
 
 function kindOf(value: unknown): SeenKind {
-  switch (typeof value) {
-    case 'boolean':
-      return 'bool';
-    case 'bigint':
-      return 'int64';
-    case 'number':
-      return Number.isInteger(value) ? 'int64' : 'float64';
-    case 'string':
-      return 'utf8';
-    default:
-      return Array.isArray(value) ? 'list' : 'struct';
-  }
+  if (typeof value === 'boolean') return 'bool';
+  if (typeof value === 'string') return 'utf8';
+  if (typeof value === 'bigint') return 'int64';
+  if (typeof value === 'number') return Number.isInteger(value) ? 'int64' : 'float64';
+  return Array.isArray(value) ? 'list' : 'struct';
 }
 
 function commonKind(known: SeenKind | undefined, seen: SeenKind, place: Place): SeenKind {

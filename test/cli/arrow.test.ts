@@ -1,0 +1,164 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { type Table, tableFromArrays, tableFromIPC, tableToIPC } from 'apache-arrow';
+import { runInProcess } from './in-process.ts';
+
+const sample = (name: string): string => `node_modules/vega-datasets/data/${name}`;
+
+async function convert(input: string | Buffer, ...flags: readonly string[]): Promise<Table> {
+  const { code, stdout, stderr } = await runInProcess(['arrow', '-', ...flags], { stdin: input });
+  assert.equal(code, 0, stderr);
+  return tableFromIPC(stdout);
+}
+
+async function refusal(input: string | Buffer, ...flags: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await runInProcess(['arrow', '-', ...flags], { stdin: input });
+  assert.notEqual(code, 0);
+  assert.equal(stdout.length, 0);
+  return stderr;
+}
+
+const types = (table: Table): Readonly<Record<string, string>> =>
+  Object.fromEntries(table.schema.fields.map((field) => [field.name, String(field.type)]));
+const rows = (table: Table): readonly unknown[] =>
+  table
+    .toArray()
+    .map((row) => JSON.parse(JSON.stringify(row, (_, value) => (typeof value === 'bigint' ? `${value}n` : value))));
+
+test('JSON rows keep every value; whole numbers are int64, other numbers float64, text plain utf8', async () => {
+  const source = [
+    { id: 1, ratio: 1, name: 'a', ok: true, tags: ['x', null], at: { lat: 1.5, place: null } },
+    { id: 2, ratio: 0.5, name: null, tags: [], at: null },
+    { id: null, ratio: 2, name: 'ü\n', ok: false, tags: null, at: { lat: null, place: 'here' } },
+  ];
+  const table = await convert(JSON.stringify(source));
+  assert.deepEqual(types(table), {
+    id: 'Int64',
+    ratio: 'Float64',
+    name: 'Utf8',
+    ok: 'Bool',
+    tags: 'List<Utf8>',
+    at: 'Struct<{lat:Float64, place:Utf8}>',
+  });
+  assert.deepEqual(rows(table), [{ ...source[0], id: '1n' }, { ...source[1], id: '2n', ok: null }, source[2]]);
+  assert.ok(table.schema.fields.every((field) => field.nullable));
+});
+
+test('newline-delimited JSON reads like an array, blank lines aside', async () => {
+  const table = await convert('{"a":1}\n\n{"b":"x"}\r\n');
+  assert.deepEqual(rows(table), [
+    { a: '1n', b: null },
+    { a: null, b: 'x' },
+  ]);
+});
+
+test('an integer beyond 2^53 keeps all its digits', async () => {
+  const table = await convert('{"id":9007199254740993}\n{"id":-9223372036854775808}\n{"id":1}');
+  assert.deepEqual([...table.getChild('id')!], [9007199254740993n, -9223372036854775808n, 1n]);
+  assert.match(await refusal('{"id":9223372036854775808}'), /row 1, column "id": "9223372036854775808" is not int64/);
+});
+
+test('a column of mixed types is refused with its row and column, unless --types says what it is', async () => {
+  const source = '[{"a":{"b":["x"]}},{"a":{"b":[true]}}]';
+  assert.match(await refusal(source), /row 2, column "a\.b\[\]": bool here, utf8 in the rows before/);
+  const table = await convert('[{"a":"x"},{"a":5},{"a":[1]}]', '--types', 'a=utf8');
+  assert.deepEqual(rows(table), [{ a: 'x' }, { a: '5' }, { a: '[1]' }]);
+});
+
+test('--types makes narrow numbers and vectors, and refuses what does not fit', async () => {
+  const table = await convert('[{"v":[1,2.5],"n":7,"f":1}]', '--types', 'v=float32[2],n=int32', '--types=f=float64');
+  assert.deepEqual(types(table), { v: 'FixedSizeList[2]<Float32>', n: 'Int32', f: 'Float64' });
+  assert.deepEqual(rows(table), [{ v: [1, 2.5], n: 7, f: 1 }]);
+  assert.match(
+    await refusal('[{"v":[1,2]},{"v":[1]}]', '--types=v=float32[2]'),
+    /row 2, column "v": \[1\] is not float32\[2\]/,
+  );
+  assert.match(await refusal('[{"n":3000000000}]', '--types=n=int32'), /row 1, column "n": 3000000000 is not int32/);
+  assert.match(await refusal('[{"n":1}]', '--types=n=int9'), /--types: "n=int9" is not accepted/);
+});
+
+test('CSV: quotes, line ends, nulls and codes with leading zeros survive', async () => {
+  const table = await convert('\uFEFFid,zip,note,ok\r\n1,007,"a ""b"", c\nd",true\r\n2,123,,FALSE\n3,,"",\n');
+  assert.deepEqual(types(table), { id: 'Int64', zip: 'Utf8', note: 'Utf8', ok: 'Bool' });
+  assert.deepEqual(rows(table), [
+    { id: '1n', zip: '007', note: 'a "b", c\nd', ok: true },
+    { id: '2n', zip: '123', note: null, ok: false },
+    { id: '3n', zip: null, note: '', ok: null },
+  ]);
+});
+
+test('CSV: --types reads a column as it says, and refuses a cell that does not fit', async () => {
+  const table = await convert('a,b\n1,2\n', '--types', 'a=float64,b=utf8');
+  assert.deepEqual(rows(table), [{ a: 1, b: '2' }]);
+  assert.match(await refusal('a\nx\n', '--types', 'a=int64'), /row 1, column "a": "x" is not int64/);
+});
+
+test('CSV that cannot be read is refused with its row', async () => {
+  assert.match(await refusal('a,b\n1,2\n3\n'), /row 2 has 1 cells, the header 2/);
+  assert.match(await refusal('a,b\n1,"2\n'), /record 2: a quote is misplaced or not closed/);
+  assert.match(await refusal('a,a\n1,2\n'), /the header names "a" twice/);
+});
+
+test('input of no rows makes a schema where it has one, and is refused where it has none', async () => {
+  const table = await convert('a,b\n');
+  assert.deepEqual([table.numRows, types(table)], [0, { a: 'Utf8', b: 'Utf8' }]);
+  assert.match(await refusal('[]'), /no rows to see columns in/);
+  assert.match(await refusal(''), /no rows to see columns in/);
+});
+
+test('what is not rows is refused with its place', async () => {
+  assert.match(await refusal('[1]'), /row 1: a row must be a JSON object/);
+  assert.match(await refusal('{"a":1}\n{"a"'), /line 2 is not JSON/);
+  assert.match(await refusal('[{"a":{}}]'), /column "a": its objects have no fields/);
+  assert.match(await refusal(Buffer.from('ARROW1\0\0nonsense')), /the Arrow data cannot be read/);
+});
+
+test('an Arrow file becomes a stream of the same batches and types', async () => {
+  const { stdout } = await runInProcess(['arrow', sample('flights-200k.arrow')]);
+  const before = tableFromIPC(readFileSync(sample('flights-200k.arrow')));
+  const after = tableFromIPC(stdout);
+  assert.equal(after.numRows, 200_000);
+  assert.deepEqual(types(after), types(before));
+  assert.deepEqual(after.getChild('delay')!.toArray(), before.getChild('delay')!.toArray());
+  assert.equal(stdout.readInt32LE(0), -1);
+});
+
+test('an Arrow file with a dictionary keeps it, and --limit and --columns choose from it', async () => {
+  const source = tableFromArrays({ city: ['x', 'y', 'x'], n: Int32Array.of(1, 2, 3) });
+  const table = await convert(Buffer.from(tableToIPC(source, 'file')), '--columns', 'n,city', '--limit', '2');
+  assert.deepEqual(types(table), { n: 'Int32', city: 'Dictionary<Int32, Utf8>' });
+  assert.deepEqual(rows(table), [
+    { n: 1, city: 'x' },
+    { n: 2, city: 'y' },
+  ]);
+  assert.match(
+    await refusal(Buffer.from(tableToIPC(source)), '--columns', 'm'),
+    /no column "m"; the columns are city, n/,
+  );
+  assert.match(await refusal(Buffer.from(tableToIPC(source)), '--types', 'n=int64'), /does not apply to Arrow/);
+});
+
+test('rows beyond one batch are all there', async () => {
+  const count = 40_000;
+  const table = await convert(Array.from({ length: count }, (_, id) => `{"id":${id}}`).join('\n'));
+  assert.equal(table.batches.length, 3);
+  assert.deepEqual(table.getChild('id')!.get(count - 1), BigInt(count - 1));
+  assert.equal((await convert('{"a":1}\n{"a":2}', '--limit', '0')).numRows, 0);
+});
+
+test('real files: the rows of each are there', async () => {
+  const expected = { 'us-state-capitals.json': 50, 'airports.csv': 3376, 'countries.json': 620 };
+  for (const [name, count] of Object.entries(expected)) {
+    const { stdout, stderr } = await runInProcess(['arrow', sample(name)]);
+    assert.equal(tableFromIPC(stdout).numRows, count, stderr);
+  }
+  const movies = await runInProcess(['arrow', sample('movies.json')]);
+  assert.match(movies.stderr, /row 22, column "Title": int64 here, utf8 in the rows before/);
+});
+
+test('a file that is not there is named', async () => {
+  const { code, stderr } = await runInProcess(['arrow', 'nowhere.json']);
+  assert.equal(code, 1);
+  assert.match(stderr, /^lancegate: cannot read nowhere\.json: /);
+});

@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CliContext, Output } from '#src/cli/context.ts';
+import { runCli } from '#src/cli/run.ts';
+import type { StartService } from '#src/cli/service-port.ts';
+import type { Clock } from '#src/kernel/clock.ts';
+
+const packageFolder = join(import.meta.dirname, '../..');
+
+export interface Outcome {
+  readonly code: number;
+  readonly stdout: Buffer;
+  readonly stderr: string;
+}
+
+export class Collector implements Output {
+  readonly isTTY = false;
+  readonly #chunks: Buffer[] = [];
+
+  write(data: string | Uint8Array, done?: () => void): void {
+    this.#chunks.push(Buffer.from(data as Uint8Array));
+    done?.();
+  }
+
+  get bytes(): Buffer {
+    return Buffer.concat(this.#chunks);
+  }
+}
+
+export const fixedClock = (nowMs: number): Clock => ({ nowMs: () => nowMs, schedule: () => () => {} });
+
+const noService: StartService = () => Promise.reject(new Error('this test starts no service'));
+
+export interface Surroundings {
+  readonly stdin?: string | Buffer;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly clock?: Clock;
+  readonly startService?: StartService;
+  readonly onStopSignal?: CliContext['onStopSignal'];
+  readonly stdout?: Collector;
+  readonly stderr?: Collector;
+}
+
+/** Runs the command line without a process of its own. */
+export async function runInProcess(args: readonly string[], given: Surroundings = {}): Promise<Outcome> {
+  const { stdout = new Collector(), stderr = new Collector() } = given;
+  const context: CliContext = {
+    env: given.env ?? {},
+    cwd: packageFolder,
+    invocation: 'lancegate',
+    packageFolder,
+    stdin: bytesOf(given.stdin ?? ''),
+    stdout,
+    stderr,
+    clock: given.clock ?? fixedClock(Date.UTC(2026, 0, 1)),
+    readFile: (path) => readFileSync(path),
+    onStopSignal: given.onStopSignal ?? (() => {}),
+  };
+  const code = await runCli(args, context, given.startService ?? noService);
+  return { code, stdout: stdout.bytes, stderr: stderr.bytes.toString() };
+}
+
+async function* bytesOf(input: string | Buffer): AsyncIterable<Uint8Array> {
+  yield Buffer.from(input as Buffer);
+}

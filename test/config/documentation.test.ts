@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { configurationMarkdown, showSettings } from '#src/config/describe-config.ts';
+import { environmentName, groups, settings } from '#src/config/settings.ts';
+
+const committed = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+
+test('docs/configuration.md is what `lancegate config --markdown` prints', () => {
+  assert.equal(committed, configurationMarkdown());
+});
+
+test('every setting is documented with its flag, its variable and a sentence', () => {
+  const help = showSettings();
+  for (const setting of Object.values(settings)) {
+    assert.ok(committed.includes(`### \`--${setting.flag}\``), setting.flag);
+    assert.ok(committed.includes(`\`${environmentName(setting)}\``), setting.flag);
+    assert.ok(help.includes(setting.doc), setting.flag);
+    assert.match(setting.doc, /^[A-Z].*\.$/, setting.flag);
+  }
+});
+
+test('no two settings share a flag, and no group is empty', () => {
+  const flags = Object.values(settings).map(({ flag }) => flag);
+  assert.equal(new Set(flags).size, flags.length);
+  assert.deepEqual(new Set(Object.values(settings).map(({ group }) => group)), new Set(Object.keys(groups)));
+});

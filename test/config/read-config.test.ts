@@ -1,0 +1,221 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseArguments } from '#src/config/arguments.ts';
+import { showConfig } from '#src/config/describe-config.ts';
+import { type ConfigReading, readConfig } from '#src/config/read-config.ts';
+import { settings } from '#src/config/settings.ts';
+
+interface Given {
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly files?: Readonly<Record<string, string>>;
+}
+
+function read({ args = [], env = {}, files = {} }: Given): ConfigReading {
+  const parsed = parseArguments(args, Object.values(settings));
+  const readTextFile = (path: string): string => {
+    if (!Object.hasOwn(files, path)) throw new Error(`no such file ${path}`);
+    return files[path]!;
+  };
+  const reading = readConfig({ flags: parsed.flags, env, cwd: '/home/ada', readTextFile });
+  return { ...reading, problems: [...parsed.problems, ...reading.problems] };
+}
+
+function valuesOf(given: Given): ConfigReading['values'] {
+  const { values, problems } = read(given);
+  assert.deepEqual(problems, []);
+  return values;
+}
+
+test('without flags and variables the defaults are in effect, and they contradict nothing', () => {
+  const values = valuesOf({});
+  assert.equal(values.dataFolder, '/home/ada/lancegate-data');
+  assert.equal(values.storageRoot, '/home/ada/lancegate-data/tables');
+  assert.equal(values.host, '127.0.0.1');
+  assert.equal(values.port, 2333);
+  assert.equal(values.basePath, '');
+  assert.equal(values.ownIssuer, true);
+  assert.equal(values.oidcIssuers, undefined);
+  assert.equal(values.maxMergeBytes, 256 * 2 ** 20);
+  assert.equal(values.defaultTimeoutMs, 300_000);
+});
+
+test('every default is a text that its own type reads', () => {
+  for (const setting of Object.values(settings)) {
+    if (setting.default === undefined) continue;
+    assert.notEqual(setting.type.parse(setting.default, '/'), undefined, setting.flag);
+  }
+});
+
+test('a flag wins over the environment, and the environment over the default', () => {
+  const env = { LANCEGATE_PORT: '1111', LANCEGATE_HOST: '::1' };
+  const { values, sources } = read({ args: ['--port', '2222'], env });
+  assert.deepEqual([values.port, sources.port], [2222, '--port']);
+  assert.deepEqual([values.host, sources.host], ['::1', 'LANCEGATE_HOST']);
+  assert.deepEqual([values.logLevel, sources.logLevel], ['info', 'default']);
+});
+
+test('the storage root follows the data folder until it is set', () => {
+  assert.equal(valuesOf({ args: ['--data', 'd'] }).storageRoot, '/home/ada/d/tables');
+  assert.equal(valuesOf({ env: { LANCEGATE_DATA: '/srv/$&' } }).storageRoot, '/srv/$&/tables');
+  assert.equal(valuesOf({ args: ['--data=d', '--storage-root=s3://bucket/x/'] }).storageRoot, 's3://bucket/x');
+});
+
+test('an empty variable counts as absent', () => {
+  assert.equal(valuesOf({ env: { LANCEGATE_PORT: '' } }).port, 2333);
+});
+
+test('units, lists, switches and maps are read as the documentation says', () => {
+  const values = valuesOf({
+    args: [
+      ...['--max-merge-size=64KiB', '--piece-size', '2MB', '--body-memory=1073741824'],
+      ...['--drain-timeout=1h30m', '--default-timeout', '500ms', '--no-own-issuer'],
+      ...['--oidc-issuer', 'https://a.example/', '--oidc-issuer=https://b.example', '--oidc-audience=x, y'],
+      ...['--base-path', '/lance/', '--storage-options', '{"aws_region":"eu-west-1"}'],
+    ],
+  });
+  assert.equal(values.maxMergeBytes, 65_536);
+  assert.equal(values.pieceBytes, 2_000_000);
+  assert.equal(values.bodyMemoryBytes, 2 ** 30);
+  assert.equal(values.drainTimeoutMs, 5_400_000);
+  assert.equal(values.defaultTimeoutMs, 500);
+  assert.equal(values.ownIssuer, false);
+  assert.deepEqual(values.oidcIssuers, ['https://a.example/', 'https://b.example']);
+  assert.deepEqual(values.oidcAudiences, ['x', 'y']);
+  assert.equal(values.basePath, '/lance');
+  assert.deepEqual(values.storageOptions, { aws_region: 'eu-west-1' });
+});
+
+test('the configuration cannot be changed afterwards', () => {
+  const { values } = read({ args: ['--group-claims=a,b'] });
+  assert.ok(Object.isFrozen(values));
+  assert.ok(Object.isFrozen(values.groupClaims));
+  assert.ok(Object.isFrozen(values.storageOptions));
+});
+
+test('every mistake is reported at once, each with its place and what was expected', () => {
+  const { problems } = read({
+    args: ['--prot', '80', '--host', '--log-level=loud', '--port=1', '--port=2', '-x', '--no-port'],
+    env: { LANCEGATE_MAX_MERGE_SIZ: '1', LANCEGATE_KEEP_ALIVE_TIMEOUT: '72', LANCEGATE_PIECE_SIZE: '1EiB' },
+  });
+  const expected = [
+    /^unknown flag --prot; did you mean --port\?$/,
+    /^--host needs a value/,
+    /^--port is given more than once$/,
+    /^unknown flag -x$/,
+    /^unknown flag --no-port/,
+    /^unknown environment variable LANCEGATE_MAX_MERGE_SIZ; did you mean LANCEGATE_MAX_MERGE_SIZE\?$/,
+    /^LANCEGATE_PIECE_SIZE: "1EiB" is not accepted; expected a size such as 64KiB/,
+    /^LANCEGATE_KEEP_ALIVE_TIMEOUT: "72" is not accepted; expected a duration such as/,
+    /^--log-level: "loud" is not accepted; expected one of debug, info, warn, error$/,
+  ];
+  assert.equal(problems.length, expected.length, problems.join('\n'));
+  for (const [index, pattern] of expected.entries()) assert.match(problems[index]!, pattern);
+});
+
+const refused: readonly (readonly [flag: string, text: string])[] = [
+  ['port', '65536'],
+  ['port', '-1'],
+  ['port', '1e3'],
+  ['data', ''],
+  ['host', ' '],
+  ['base-path', 'lance'],
+  ['base-path', '/a//b'],
+  ['base-path', '/a/../b'],
+  ['base-path', '/a?b'],
+  ['max-merge-size', '3GiB'],
+  ['max-merge-size', '10 apples'],
+  ['drain-timeout', '5'],
+  ['drain-timeout', '25d'],
+  ['drain-timeout', '1m 30s'],
+  ['own-issuer', 'maybe'],
+  ['oidc-issuer', 'ftp://a.example'],
+  ['oidc-issuer', 'https://user:word@a.example'],
+  ['oidc-issuer', 'https://a.example,'],
+  ['oidc-algorithms', 'HS256'],
+  ['oidc-algorithms', 'none'],
+  ['storage-root', 'http://bucket/x'],
+  ['storage-root', 's3://key:word@bucket/x'],
+  ['storage-root', 's3://bucket/x?endpoint=elsewhere'],
+  ['storage-options', '["a"]'],
+  ['storage-options', '{"a":1}'],
+  ['storage-options', '{a}'],
+];
+for (const [flag, text] of refused) {
+  test(`--${flag}=${JSON.stringify(text)} is refused`, () => {
+    const { problems } = read({ args: [`--${flag}=${text}`, '--oidc-audience=x'] });
+    assert.equal(problems.length, 1, problems.join('\n'));
+    assert.match(problems[0]!, new RegExp(`^--${flag}: .* expected `));
+  });
+}
+
+const conflicting: readonly (readonly [args: readonly string[], problem: RegExp])[] = [
+  [['--oidc-issuer=https://a.example'], /^--oidc-issuer needs --oidc-audience/],
+  [['--oidc-audience=x'], /^--oidc-audience has no effect without --oidc-issuer/],
+  [
+    ['--oidc-issuer=http://a.example', '--oidc-audience=x'],
+    /http:\/\/a\.example is not https; --allow-insecure-issuer/,
+  ],
+  [['--introspection-client-id=x'], /^--introspection-client-id has no effect without --introspection-issuer/],
+  [
+    ['--introspection-issuer=https://a.example', '--introspection-client-id=x', '--introspection-audience=y'],
+    /^--introspection-issuer needs --introspection-client-secret/,
+  ],
+  [['--default-timeout=2h'], /^--default-timeout \(2h\) is more than --max-timeout \(1h\) allows/],
+  [['--body-memory=255MiB', '--max-batch-size=1MiB'], /^--max-merge-size \(256MiB\) is more than --body-memory/],
+];
+for (const [args, problem] of conflicting) {
+  test(`${args.join(' ')} contradicts itself`, () => {
+    const { problems } = read({ args });
+    assert.equal(problems.length, 1, problems.join('\n'));
+    assert.match(problems[0]!, problem);
+  });
+}
+
+test('an http issuer on this very machine is no conflict, and neither is one that was allowed', () => {
+  valuesOf({ args: ['--oidc-issuer=http://127.0.0.1:9/', '--oidc-audience=x'] });
+  valuesOf({ args: ['--oidc-issuer=http://a.example', '--oidc-audience=x', '--allow-insecure-issuer'] });
+});
+
+const introspection = ['--introspection-issuer=https://a', '--introspection-client-id=x', '--introspection-audience=y'];
+
+test('a secret can stand in a file, without the newline at its end', () => {
+  const env = { LANCEGATE_INTROSPECTION_CLIENT_SECRET_FILE: '/run/secret' };
+  const { values, sources } = read({ args: introspection, env, files: { '/run/secret': 'hush hush\n' } });
+  assert.equal(values.introspectionClientSecret, 'hush hush');
+  assert.equal(sources.introspectionClientSecret, 'LANCEGATE_INTROSPECTION_CLIENT_SECRET_FILE');
+});
+
+test('a secret both in a variable and in a file, or in a file that is not there, is a mistake', () => {
+  const both = read({
+    env: { LANCEGATE_STORAGE_OPTIONS: '{}', LANCEGATE_STORAGE_OPTIONS_FILE: '/a' },
+    files: { '/a': '{}' },
+  });
+  assert.match(both.problems.join(), /^LANCEGATE_STORAGE_OPTIONS and LANCEGATE_STORAGE_OPTIONS_FILE are both set/);
+  const missing = read({ env: { LANCEGATE_STORAGE_OPTIONS_FILE: '/a' } });
+  assert.deepEqual(missing.problems, ['LANCEGATE_STORAGE_OPTIONS_FILE: cannot read "/a"']);
+  const notASecret = read({ env: { LANCEGATE_PORT_FILE: '/a' } });
+  assert.match(notASecret.problems.join(), /^unknown environment variable LANCEGATE_PORT_FILE/);
+});
+
+test('no secret is shown, neither by the effective configuration nor by an error (P9)', () => {
+  const options = '{"aws_secret_access_key":"tell-nobody"}';
+  const good = read({ args: [...introspection, '--introspection-client-secret=hush', '--storage-options', options] });
+  assert.deepEqual(good.problems, []);
+  const shown = showConfig(good);
+  assert.doesNotMatch(shown, /hush|tell-nobody/);
+  assert.match(shown, /introspection-client-secret +\*{8} +--introspection-client-secret/);
+  assert.match(shown, /aws_secret_access_key/);
+
+  const bad = read({ args: ['--storage-options', `${options}}`] });
+  assert.deepEqual(bad.problems, [
+    '--storage-options: the value (not shown) is not accepted; expected a JSON object whose values are strings',
+  ]);
+});
+
+test('the effective configuration names every setting, its value and its source', () => {
+  const lines = showConfig(read({ env: { LANCEGATE_PIECE_SIZE: '16777216' } })).split('\n');
+  assert.equal(lines.length - 1, Object.keys(settings).length);
+  assert.ok(lines.some((line) => /^piece-size +16MiB +LANCEGATE_PIECE_SIZE$/.test(line)));
+  assert.ok(lines.some((line) => /^policy-file +\(not set\) +default$/.test(line)));
+});

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Metrics } from '#src/telemetry/metrics.ts';
+
+async function samples(metrics: Metrics): Promise<ReadonlyMap<string, number>> {
+  const { body } = await metrics.render();
+  const lines = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  return new Map(
+    lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))]),
+  );
+}
+
+test('every event shows in its instrument', async () => {
+  const metrics = new Metrics();
+  metrics.requestFinished({ method: 'POST', route: '/v1/table/:id/create', status: 200 }, 40);
+  metrics.bytesReceived(1_000);
+  metrics.requestRejected('SlowDown');
+  metrics.bodyMemoryReserved(4_096);
+  metrics.mergeFinished({ inserted: 3, updated: 2, deleted: 1 });
+  metrics.mergeStageFinished('engine', 9);
+  metrics.commitFinished(7);
+  metrics.createFinished();
+  metrics.pieceWritten();
+  metrics.engineFailed('ConcurrentModification');
+  const seen = await samples(metrics);
+  const expected: readonly (readonly [string, number])[] = [
+    ['http_request_duration_seconds_sum{method="POST",route="/v1/table/:id/create",status="200"}', 0.04],
+    ['received_bytes_total', 1_000],
+    ['rejected_requests_total{reason="SlowDown"}', 1],
+    ['body_memory_bytes', 4_096],
+    ['merges_total', 1],
+    ['merged_rows_total{change="inserted"}', 3],
+    ['merged_rows_total{change="updated"}', 2],
+    ['merged_rows_total{change="deleted"}', 1],
+    ['merge_stage_duration_seconds_sum{stage="engine"}', 0.009],
+    ['merges_per_commit_sum', 7],
+    ['creates_total', 1],
+    ['create_pieces_total', 1],
+    ['engine_errors_total{kind="ConcurrentModification"}', 1],
+  ];
+  for (const [name, value] of expected) assert.equal(seen.get(`lancegate_${name}`), value, name);
+});
+
+test('what is under way is counted once, however often its end is told', async () => {
+  const metrics = new Metrics();
+  const ends = [metrics.uploadStarted(), metrics.uploadStarted(), metrics.mergeQueued()];
+  assert.equal((await samples(metrics)).get('lancegate_uploads_in_flight'), 2);
+  assert.equal((await samples(metrics)).get('lancegate_queued_merges'), 1);
+  for (const end of [...ends, ...ends]) end();
+  assert.equal((await samples(metrics)).get('lancegate_uploads_in_flight'), 0);
+  assert.equal((await samples(metrics)).get('lancegate_queued_merges'), 0);
+});
+
+test('two instances do not see each other, and both know the process', async () => {
+  const [one, other] = [new Metrics(), new Metrics()];
+  one.createFinished();
+  assert.equal((await samples(other)).get('lancegate_creates_total'), 0);
+  const { contentType } = await other.render();
+  assert.match(contentType, /^text\/plain; version=0\.0\.4/);
+  assert.ok((await samples(other)).has('nodejs_eventloop_lag_seconds'));
+});
