@@ -21,16 +21,14 @@ export class DictionaryBook {
 
   readonly has = (id: bigint): boolean => this.#arrived.has(id);
 
-  /**
-   * A file cannot say that a dictionary is replaced, and the engine reads no deltas from one: a stream that changes a
-   * dictionary must send its values anew, under one dictionary or plain.
-   */
+  /** A delta extends its dictionary. A file cannot say that a dictionary is replaced: the last one would win for all. */
   open(header: FlatTable): DictionaryBatch {
     const id = header.int64(0);
+    const isDelta = header.uint8(2, 0) !== 0;
     const values = this.#values.get(id);
     if (values === undefined) throw invalidInput(`no column uses dictionary ${id}`);
-    if (this.#arrived.has(id)) throw invalidInput(`dictionary ${id} is replaced or extended within the stream`);
-    if (header.uint8(2, 0) !== 0) throw invalidInput(`dictionary ${id} begins with a delta`);
+    if (this.#arrived.has(id) && !isDelta) throw invalidInput(`dictionary ${id} is replaced within the stream`);
+    if (!this.#arrived.has(id) && isDelta) throw invalidInput(`dictionary ${id} begins with a delta`);
     const batch = header.table(1);
     if (batch === undefined) throw invalidInput(`dictionary ${id} has no values`);
     return { id, values, header: batch };

@@ -173,23 +173,11 @@ function readDictionary(table: FlatTable | undefined): Dictionary | undefined {
   return { id: table.int64(0), index, ordered: table.uint8(2, 0) !== 0 };
 }
 
-function childCount(type: DataType): number | undefined {
-  switch (type.kind) {
-    case 'struct':
-      return undefined;
-    case 'list':
-    case 'large_list':
-    case 'fixed_size_list':
-    case 'map':
-      return 1;
-    default:
-      return 0;
-  }
-}
+const withOneChild: ReadonlySet<string> = new Set(['list', 'large_list', 'fixed_size_list', 'map']);
 
 function requireChildren(type: DataType, children: readonly Field[], path: readonly string[]): void {
-  const wanted = childCount(type);
-  if (wanted !== undefined && children.length !== wanted) {
+  const wanted = withOneChild.has(type.kind) ? 1 : 0;
+  if (type.kind !== 'struct' && children.length !== wanted) {
     throw refuse(path, `a ${type.kind} with ${children.length} children`);
   }
   if (type.kind !== 'map') return;

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../kernel/errors.ts';
 import { formatFieldPath } from './field-path.ts';
-import type { Field, Schema } from './schema.ts';
+import type { DataType, Field, Schema } from './schema.ts';
 import { typeName } from './type-name.ts';
 
 export { typeName };
@@ -35,20 +35,112 @@ export function checkNames(schema: Schema): void {
   checkSiblings(schema.fields, []);
 }
 
-/** Equal values: nullability, metadata and dictionary ids aside. */
+/** Lance keeps the type as text whose parts a colon separates, and panics on a zone that holds one. */
+const storableZone = /^(?!-$)[\w+\-/ ]+$/;
+
+function unstorableType(field: Field): string | undefined {
+  const { type } = field;
+  if (type.kind === 'interval' || type.kind === 'map') return 'cannot be read back by clients';
+  if (type.kind === 'decimal' && type.bitWidth < 128) return 'cannot be stored; decimal128 and decimal256 can';
+  if (type.kind === 'timestamp' && type.timezone !== undefined && !storableZone.test(type.timezone)) {
+    return 'cannot be stored: its time zone must be a name such as UTC or Europe/Berlin';
+  }
+  if (field.dictionary !== undefined && !dictionaryValues.has(type.kind)) {
+    return 'cannot be stored: dictionaries hold texts, bytes, numbers or booleans';
+  }
+  if (type.kind === 'fixed_size_list' && !field.children.every(isListElement)) {
+    return 'cannot be stored: its elements must have a fixed width';
+  }
+  return undefined;
+}
+
+/** The engine panics on dictionaries of anything else. */
+const dictionaryValues: ReadonlySet<DataType['kind']> = new Set<DataType['kind']>([
+  'utf8',
+  'large_utf8',
+  'binary',
+  'large_binary',
+  'int',
+  'float',
+  'bool',
+]);
+
+/** The engine panics on fixed-size lists of texts and the like; of structs it stores them. */
+function isListElement({ type, dictionary, children }: Field): boolean {
+  if (dictionary !== undefined) return false;
+  switch (type.kind) {
+    case 'struct':
+    case 'bool':
+    case 'int':
+    case 'float':
+    case 'decimal':
+    case 'date':
+    case 'time':
+    case 'timestamp':
+    case 'duration':
+    case 'fixed_size_binary':
+      return true;
+    case 'fixed_size_list':
+      return children.every(isListElement);
+    default:
+      return false;
+  }
+}
+
+function checkStorableFields(fields: readonly Field[], parent: readonly string[]): void {
+  for (const field of fields) {
+    const path = [...parent, field.name];
+    const why = unstorableType(field);
+    if (why !== undefined) throw refuse(`column ${show(path)}: type ${typeName(field)} ${why}`);
+    checkStorableFields(field.children, path);
+  }
+}
+
+/** Refuses what the engine does not store, panics on, or stores so that LanceDB clients cannot read it back. */
+export function checkStorable(schema: Schema): void {
+  checkNames(schema);
+  const dotted = schema.fields.find(({ name }) => name.includes('.'));
+  if (dotted !== undefined) throw refuse(`column ${show([dotted.name])}: a top-level name cannot hold a dot`);
+  checkStorableFields(schema.fields, []);
+}
+
+/**
+ * Whether the engine takes `a` where the table has `b`. Nullability, metadata and dictionary ids do not matter; the
+ * names of a struct's fields and of a list's elements do. The engine would also take a struct with fields in another
+ * order or missing, and treat it as a partial update; this service wants it whole.
+ */
 export function sameType(a: Field, b: Field): boolean {
   return (
     isDeepStrictEqual(a.type, b.type) &&
     sameIndex(a, b) &&
     a.children.length === b.children.length &&
-    a.children.every((child, i) => {
-      const other = b.children[i]!;
-      return (a.type.kind !== 'struct' || child.name === other.name) && sameType(child, other);
-    })
+    a.children.every((child, i) => sameChild(child, b.children[i]!, a.type))
   );
 }
+
+const sameChild = (a: Field, b: Field, parent: DataType): boolean =>
+  (a.name === b.name || parent.kind === 'fixed_size_list') && sameType(a, b);
 
 function sameIndex(a: Field, b: Field): boolean {
   const [left, right] = [a.dictionary?.index, b.dictionary?.index];
   return left?.bitWidth === right?.bitWidth && left?.signed === right?.signed;
+}
+
+/** The source's columns must be among the table's, of equal type, and hold all that the table requires. */
+export function checkSourceFits(source: Schema, table: Schema): void {
+  const byName = new Map(table.fields.map((field) => [field.name, field]));
+  for (const field of source.fields) {
+    const target = byName.get(field.name);
+    if (target === undefined) throw refuse(`column ${show([field.name])} does not exist in the table`);
+    if (!sameType(field, target)) {
+      throw refuse(
+        `column ${show([field.name])} is ${typeName(target)} in the table and ${typeName(field)} in the source`,
+      );
+    }
+  }
+  const sent = new Set(source.fields.map(({ name }) => name));
+  const missing = table.fields.find(({ name, nullable }) => !nullable && !sent.has(name));
+  if (missing !== undefined) {
+    throw refuse(`column ${show([missing.name])} is missing in the source, and the table does not allow NULL in it`);
+  }
 }

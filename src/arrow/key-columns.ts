@@ -1,0 +1,104 @@
+/**
+ * The keys of a source: what a merge must know of its rows before it may queue. Only the key columns are decompressed
+ * and decoded. Equality is the engine's: NULL equals nothing, NaN equals NaN whatever its payload, -0.0 differs from 0.0.
+ */
+import { type FieldPath, quoteSegment } from './field-path.ts';
+import { findEqualRows } from './key-hash.ts';
+import { type CanonicalKey, canonicalValue, showValue, sqlLiteral } from './key-value.ts';
+import { normaliseNaNs } from './normalise-nan.ts';
+import { type KeyColumn, readKeyColumn } from './read-key-column.ts';
+import type { IpcPiece } from './source.ts';
+
+export type { CanonicalKey };
+
+export interface DuplicateKey {
+  readonly row: number;
+  readonly firstRow: number;
+  /** The key for people: cut where it is long. */
+  readonly shown: string;
+}
+
+export class Keys {
+  readonly rows: number;
+  readonly #columns: readonly KeyColumn[];
+
+  constructor(rows: number, columns: readonly KeyColumn[]) {
+    this.rows = rows;
+    this.#columns = columns;
+  }
+
+  /** Whether any row's key is NULL, in any of its columns. */
+  get hasNull(): boolean {
+    return this.#columns.some(({ nulls }) => nulls?.includes(1) ?? false);
+  }
+
+  isNull(row: number): boolean {
+    return this.#columns.some(({ nulls }) => nulls !== undefined && nulls[row] === 1);
+  }
+
+  /** The first row whose key an earlier row has. */
+  findDuplicate(): DuplicateKey | undefined {
+    const values = this.#columns.map((column) => column.values);
+    const isNull = this.#columns.some(({ nulls }) => nulls !== undefined)
+      ? (row: number) => this.isNull(row)
+      : () => false;
+    const equal = findEqualRows(values, this.rows, isNull);
+    return equal && { ...equal, shown: this.show(equal.row) };
+  }
+
+  /**
+   * A value that equals another row's exactly where the keys are equal, also across requests for one table; undefined
+   * for NULL.
+   */
+  canonical(row: number): CanonicalKey | undefined {
+    if (this.isNull(row)) return undefined;
+    const [only, ...others] = this.#columns;
+    if (only !== undefined && others.length === 0) return canonicalValue(only, row);
+    return this.#columns.map((column) => lengthPrefixed(canonicalValue(column, row))).join('');
+  }
+
+  /** The value of one key column as SQL, or undefined for NULL. */
+  sqlLiteral(row: number, column: number): string | undefined {
+    const of = this.#column(column);
+    return of.nulls !== undefined && of.nulls[row] === 1 ? undefined : sqlLiteral(of, row);
+  }
+
+  /** All values of one key column that are not NULL, each once, as SQL for `path IN (…)`. */
+  sqlLiterals(column: number): string[] {
+    const literals = new Set<string>();
+    for (let row = 0; row < this.rows; row++) {
+      const literal = this.sqlLiteral(row, column);
+      if (literal !== undefined) literals.add(literal);
+    }
+    return [...literals];
+  }
+
+  show(row: number): string {
+    return this.#columns.map((column) => (column.nulls?.[row] === 1 ? 'NULL' : showValue(column, row))).join(', ');
+  }
+
+  #column(index: number): KeyColumn {
+    const column = this.#columns[index];
+    if (column === undefined) throw new Error(`there is no key column ${index}`);
+    return column;
+  }
+}
+
+/** Parts of a composite key must not run into each other; a text and a number never stand in the same place. */
+function lengthPrefixed(value: CanonicalKey): string {
+  const text = String(value);
+  return `${text.length}:${text}`;
+}
+
+/**
+ * `paths` name key columns of the piece. Throws `TableColumnNotFound` for a path that names none, `InvalidInput` naming
+ * the path for a type that cannot be a key and for malformed values.
+ */
+export const readKeys = (piece: IpcPiece, paths: readonly FieldPath[]): Keys =>
+  new Keys(
+    piece.rows,
+    paths.map((path) => normaliseNaNs(readKeyColumn(piece, path))),
+  );
+
+/** A path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */
+export const sqlFieldPath = (path: FieldPath): string => path.segments.map(quoteSegment).join('.');
