@@ -56,6 +56,7 @@ export const introspectionDefaults = {
 const refusalForMs = 2_000;
 const maxAnswers = 10_000;
 const jwtForm = /^[\w-]+\.[\w-]+\.[\w-]*$/;
+
 type Answer = { readonly principal: Principal } | { readonly refusal: string };
 
 export class IntrospectionVerifier implements Verifier {

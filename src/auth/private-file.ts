@@ -1,6 +1,6 @@
 /** Files that only the service's own user may read: keys and what lets people in. */
 import { randomUUID } from 'node:crypto';
-import { type FileHandle, link, mkdir, open, unlink } from 'node:fs/promises';
+import { type FileHandle, link, mkdir, open, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { AccessSetupError } from './access-setup-error.ts';
 
@@ -32,13 +32,13 @@ export function requirePrivate(path: string, mode: number): void {
 export async function createPrivateFile(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const draft = `${path}.${randomUUID()}`;
-  await writeDurably(draft, text);
   try {
+    await writeDurably(draft, text);
     await link(draft, path);
   } catch (error) {
     if (!hasCode(error, 'EEXIST')) throw error;
   } finally {
-    await unlink(draft);
+    await rm(draft, { force: true });
   }
   await syncFolder(dirname(path));
 }

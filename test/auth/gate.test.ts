@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { Resource } from '#src/auth/actions.ts';
+import { ApiKeyStore } from '#src/auth/api-keys.ts';
+import { Authenticator } from '#src/auth/authenticator.ts';
+import { CedarPolicy } from '#src/auth/cedar-policy.ts';
+import { IntrospectionVerifier, introspectionDefaults } from '#src/auth/introspection-verifier.ts';
+import { JwtVerifier, jwtIssuerDefaults } from '#src/auth/jwt-verifier.ts';
+import { OwnIssuer } from '#src/auth/own-issuer.ts';
+import { systemClock } from '#src/kernel/clock.ts';
+import type { ObjectName } from '#src/kernel/ids.ts';
+import { AuthorizationServer } from '#test/fixtures/authorization-server.ts';
+import { refusal } from './refusals.ts';
+
+const silent = { warn: () => {}, error: () => {} };
+const table = (...names: string[]): Resource => ({
+  kind: 'table',
+  table: { namespace: names.slice(0, -1) as ObjectName[], name: names.at(-1) as ObjectName },
+});
+
+/** As `service.ts` puts it together, with every sort of credential at once. */
+describe('the whole gate (P9)', () => {
+  let folder: string;
+  let server: AuthorizationServer;
+  let ownIssuer: OwnIssuer;
+  let apiKeys: ApiKeyStore;
+  let authenticator: Authenticator;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'lancegate-gate-'));
+    server = await AuthorizationServer.start({ clients: { loader: { groups: ['crew'] }, stranger: {} } });
+    ownIssuer = await OwnIssuer.open(join(folder, 'issuer-key.json'), systemClock);
+    apiKeys = ApiKeyStore.open(join(folder, 'api-keys.sqlite'), systemClock);
+    const issuer = { issuer: server.issuer, audiences: [server.audience] };
+    authenticator = new Authenticator([
+      ownIssuer.verifier,
+      new JwtVerifier({ ...jwtIssuerDefaults, ...issuer }, systemClock, silent),
+      new IntrospectionVerifier({ ...introspectionDefaults, ...server.introspection, ...issuer }, systemClock, silent),
+      apiKeys.verifier,
+    ]);
+  });
+  after(async () => {
+    apiKeys.close();
+    await server[Symbol.asyncDispose]();
+    await rm(folder, { recursive: true });
+  });
+
+  const bearing = (token: string) => authenticator.authenticate({ authorization: `Bearer ${token}` });
+
+  it('knows the holder of every sort of credential', async () => {
+    const scopes = ['lancegate:read'];
+    const { key } = apiKeys.create({ subject: 'key holder', scopes });
+    const own = await ownIssuer.mint({ subject: 'own', scopes, expiresAfterMs: 60_000 });
+    assert.equal((await bearing(own)).subject, 'own');
+    assert.equal((await bearing(await server.jwt({ client: 'loader' }))).subject, 'loader');
+    assert.equal((await bearing(await server.opaque({ client: 'loader' }))).subject, 'loader');
+    assert.equal((await bearing(key)).subject, 'key holder');
+    assert.equal((await authenticator.authenticate({ 'x-api-key': key })).subject, 'key holder');
+  });
+
+  it('sends no API key to the authorization server', async () => {
+    const asked = server.requestsTo('/token/introspection');
+    const unknown = `lgk_${'0'.repeat(16)}_${'0'.repeat(64)}`;
+    await refusal(bearing(unknown), 'Unauthenticated', unknown);
+    assert.equal(server.requestsTo('/token/introspection'), asked);
+  });
+
+  it('refuses a JWT of an issuer nobody set up', async () => {
+    const token = await server.sign({ iss: 'https://elsewhere.test' });
+    assert.match(await refusal(bearing(token), 'Unauthenticated', token), /No issuer/);
+  });
+
+  it('lets a group write a table two namespaces away, and nothing beside it', async () => {
+    const text = 'permit (principal in Group::"crew", action in Action::"write", resource in Namespace::"eu$prod");';
+    const policy = CedarPolicy.load({ source: { name: 'policies.cedar', text }, logger: silent });
+    const writes = async (token: string, resource: Resource) =>
+      policy.allows({ principal: await bearing(token), action: 'MergeInsertIntoTable', resource, branch: undefined });
+
+    for (const token of [await server.jwt({ client: 'loader' }), await server.opaque({ client: 'loader' })]) {
+      assert.equal(await writes(token, table('eu', 'prod', 'users')), true);
+      assert.equal(await writes(token, table('eu', 'production', 'users')), false);
+      assert.equal(await writes(token, table('eu', 'users')), false);
+      assert.equal(await writes(token, table('eu$prod', 'users')), false);
+    }
+    const stranger = await server.jwt({ client: 'stranger' });
+    assert.equal(await writes(stranger, table('eu', 'prod', 'users')), false);
+  });
+});
