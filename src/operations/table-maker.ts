@@ -2,7 +2,7 @@ import type { IpcPiece } from '../arrow/source.ts';
 import type { Catalog, Creation, Publication, TableRecord } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
-import type { Location, Properties, TableId, TableRef, TransactionId } from '../kernel/ids.ts';
+import type { Location, Properties, TableRef, TransactionId } from '../kernel/ids.ts';
 import { writeDataset } from '../table/dataset-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { newLocation } from './locations.ts';
