@@ -1,8 +1,9 @@
 /**
  * The policy, decided by Cedar: default-deny, `forbid` wins over `permit`.
  *
- * One decision takes 100 to 200 us in Cedar, more with hundreds of policies. Policies never change while an instance lives, so a decision for the same
- * principal object never goes stale and is remembered. Fails closed: what cannot be evaluated is denied, and logged.
+ * One decision takes 100 to 200 us in Cedar, more with hundreds of policies. Policies never change while an instance
+ * lives, so a decision for the same principal object never goes stale and is remembered. Fails closed: what cannot be
+ * evaluated is denied, and logged.
  */
 import { randomUUID } from 'node:crypto';
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
