@@ -1,5 +1,5 @@
 /** The process edge: the only reader of arguments, environment and signals, and the only one to set the exit code. */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import type { CliContext } from './cli/context.ts';
 import { runCli } from './cli/run.ts';
@@ -10,7 +10,7 @@ const [, program = '', ...args] = process.argv;
 
 /** npm changes to the package's folder before it runs a script, and its PATH has the Node that this package pins. */
 function invocation(): string {
-  if (process.env.npm_lifecycle_event !== undefined) return 'npm run --silent lancegate --';
+  if (['start', 'lancegate'].includes(process.env.npm_lifecycle_event ?? '')) return 'npm run --silent lancegate --';
   return basename(program) === 'main.ts' ? `node ${relative(process.cwd(), program)}` : 'lancegate';
 }
 
@@ -24,6 +24,7 @@ const context: CliContext = {
   stderr: process.stderr,
   clock: systemClock,
   readFile: (path) => readFileSync(path),
+  fileExists: existsSync,
   onStopSignal(listener) {
     process.on('SIGTERM', listener);
     process.on('SIGINT', listener);

@@ -13,7 +13,7 @@ import { type CliContext, write } from './context.ts';
 import { isArrow, limitRows, readArrow, selectColumns } from './rows/arrow-input.ts';
 import { type ColumnType, parseColumnType } from './rows/column-type.ts';
 import { readCsv } from './rows/csv.ts';
-import { type EncodedRows, encodeColumns } from './rows/encode.ts';
+import { type EncodedRows, encodeColumns, type RowSource } from './rows/encode.ts';
 import { readJson } from './rows/json.ts';
 
 const typeAssignment: ValueType<readonly [string, ColumnType]> = {
@@ -51,7 +51,7 @@ export const arrowCommand: Command = {
   async run(args, context) {
     const line = readCommandLine({ options, settingNames: [], positionals: ['FILE'] }, args, context);
     const input = await readInput(line.positionals[0]!, context);
-    const rows = narrow(readRows(input, line.options), line.options);
+    const rows = readRows(input, line.options);
     for await (const chunk of encodeStream(rows)) await write(context.stdout, chunk);
   },
 };
@@ -73,25 +73,48 @@ async function readInput(file: string, context: CliContext): Promise<Buffer> {
   }
 }
 
-function readRows(input: Buffer, { format, types }: Values<typeof options>): EncodedRows {
-  const overrides = new Map(types);
-  switch (format ?? detectFormat(input)) {
+function readRows(input: Buffer, given: Values<typeof options>): EncodedRows {
+  const rows = readAllRows(input, given);
+  return given.limit === undefined ? rows : limitRows(rows, given.limit);
+}
+
+function readAllRows(input: Buffer, given: Values<typeof options>): EncodedRows {
+  switch (given.format ?? detectFormat(input)) {
     case 'arrow':
-      if (types) throw new UsageError(['--types does not apply to Arrow data, which has its own']);
-      return readArrow(input);
+      return readOwnTypes(input, given);
     case 'csv':
-      return encodeColumns(readCsv(input.toString('utf8'), overrides));
+      return inferTypes(readCsv(input.toString('utf8')), given);
     case 'json':
-      return encodeColumns(readJson(input.toString('utf8'), overrides));
+      return inferTypes(readJson(input.toString('utf8')), given);
   }
+}
+
+function readOwnTypes(input: Buffer, { columns, types }: Values<typeof options>): EncodedRows {
+  if (types) throw new UsageError(['--types does not apply to Arrow data, which has its own']);
+  const rows = readArrow(input);
+  if (columns === undefined) return rows;
+  requireColumns(
+    columns,
+    rows.schema.fields.map((field) => field.name),
+  );
+  return selectColumns(rows, columns);
+}
+
+function inferTypes(source: RowSource, given: Values<typeof options>): EncodedRows {
+  if (source.names.length === 0) throw new CliError('there are no rows to see columns in');
+  const types = new Map(given.types);
+  const columns = given.columns ?? source.names;
+  requireColumns([...columns, ...types.keys()], source.names);
+  return encodeColumns(columns.map((name) => source.column(name, types.get(name))));
+}
+
+function requireColumns(wanted: readonly string[], known: readonly string[]): void {
+  const missing = wanted.find((name) => !known.includes(name));
+  if (missing === undefined) return;
+  throw new CliError(`there is no column ${JSON.stringify(missing)}; the columns are ${known.join(', ')}`);
 }
 
 function detectFormat(input: Buffer): 'json' | 'csv' | 'arrow' {
   if (isArrow(input)) return 'arrow';
   return /^\s*[[{]/.test(input.toString('utf8', 0, 1024)) ? 'json' : 'csv';
-}
-
-function narrow(rows: EncodedRows, { columns, limit }: Values<typeof options>): EncodedRows {
-  const selected = columns === undefined ? rows : selectColumns(rows, columns);
-  return limit === undefined ? selected : limitRows(selected, limit);
 }

@@ -1,4 +1,4 @@
-import type { Environment } from '../config/read-config.ts';
+import type { Environment } from '../config/environment.ts';
 import type { Clock } from '../kernel/clock.ts';
 
 export interface Output {
@@ -19,6 +19,7 @@ export interface CliContext {
   readonly stderr: Output;
   readonly clock: Clock;
   readonly readFile: (path: string) => Buffer;
+  readonly fileExists: (path: string) => boolean;
   /** Calls `listener` for each SIGTERM and SIGINT from now on. */
   readonly onStopSignal: (listener: () => void) => void;
 }

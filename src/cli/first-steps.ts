@@ -1,5 +1,4 @@
 /** What `serve` prints for whoever sees the service for the first time: commands that work when pasted into bash. */
-import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { type Config, settings } from '../config/settings.ts';
 import type { CliContext } from './context.ts';
@@ -34,14 +33,14 @@ function tokenStep(config: Config, { invocation, cwd }: CliContext): string {
 }
 
 /** An installation without development packages has no sample; the command then shows where a file of one's own goes. */
-function samplePath({ packageFolder, cwd }: CliContext): string {
+function samplePath({ packageFolder, cwd, fileExists }: CliContext): string {
   const path = join(packageFolder, sampleFile);
-  return existsSync(path) ? relative(cwd, path) : 'your-rows.json';
+  return fileExists(path) ? relative(cwd, path) : 'your-rows.json';
 }
 
 const post = (config: Config, url: string, operation: string): string =>
   [
-    `curl -sS --fail-with-body ${quote(`${url}${config.basePath}/v1/table/capitals/${operation}`)}`,
+    `curl -sS -w '\\n' ${quote(`${url}${config.basePath}/v1/table/capitals/${operation}`)}`,
     `-H "Authorization: Bearer $TOKEN"`,
     `-H 'Content-Type: application/vnd.apache.arrow.stream'`,
     '--data-binary @-',

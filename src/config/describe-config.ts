@@ -1,14 +1,7 @@
+import { environmentFileName, environmentName } from './environment.ts';
 import type { Option } from './options.ts';
 import type { ConfigReading } from './read-config.ts';
-import {
-  environmentFileName,
-  environmentName,
-  type Group,
-  groups,
-  type Setting,
-  type SettingName,
-  settings,
-} from './settings.ts';
+import { type Group, groups, type Setting, type SettingName, settings } from './settings.ts';
 
 const groupNames = Object.keys(groups) as Group[];
 const settingEntries = Object.entries(settings) as [SettingName, Setting<unknown>][];

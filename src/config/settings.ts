@@ -295,14 +295,3 @@ export const settings = {
 /** Validated and frozen. Sizes are in bytes, times in milliseconds, paths absolute. */
 export type Config = Values<typeof settings>;
 export type SettingName = keyof typeof settings;
-
-const environmentPrefix = 'LANCEGATE_';
-
-export const environmentName = (option: Option<unknown>): string =>
-  environmentPrefix + option.flag.toUpperCase().replaceAll('-', '_');
-
-/** The variable that names a file with the value; only secrets have one. */
-export const environmentFileName = (option: Option<unknown>): string | undefined =>
-  option.type.secret ? `${environmentName(option)}_FILE` : undefined;
-
-export const isOurVariable = (name: string): boolean => name.startsWith(environmentPrefix);

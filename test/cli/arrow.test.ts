@@ -78,6 +78,13 @@ test('--types makes narrow numbers and vectors, and refuses what does not fit', 
   assert.match(await refusal('[{"n":1}]', '--types=n=int9'), /--types: "n=int9" is not accepted/);
 });
 
+test('a column that is not asked for is not looked at, and one that is not there is named', async () => {
+  const source = '[{"mixed":1,"good":"x"},{"mixed":"y","good":"z"}]';
+  assert.deepEqual(rows(await convert(source, '--columns', 'good')), [{ good: 'x' }, { good: 'z' }]);
+  assert.match(await refusal(source, '--columns', 'goods'), /no column "goods"; the columns are mixed, good/);
+  assert.match(await refusal(source, '--types', 'mixt=utf8'), /no column "mixt"; the columns are mixed, good/);
+});
+
 test('CSV: quotes, line ends, nulls and codes with leading zeros survive', async () => {
   const table = await convert('\uFEFFid,zip,note,ok\r\n1,007,"a ""b"", c\nd",true\r\n2,123,,FALSE\n3,,"",\n');
   assert.deepEqual(types(table), { id: 'Int64', zip: 'Utf8', note: 'Utf8', ok: 'Bool' });

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CliContext, Output } from '#src/cli/context.ts';
 import { runCli } from '#src/cli/run.ts';
@@ -54,6 +54,7 @@ export async function runInProcess(args: readonly string[], given: Surroundings 
     stderr,
     clock: given.clock ?? fixedClock(Date.UTC(2026, 0, 1)),
     readFile: (path) => readFileSync(path),
+    fileExists: existsSync,
     onStopSignal: given.onStopSignal ?? (() => {}),
   };
   const code = await runCli(args, context, given.startService ?? noService);

@@ -23,10 +23,6 @@ function* translatedBatches(batches: Iterator<RecordBatch>): Iterable<RecordBatc
 /** The columns in the order of `names`. */
 export function selectColumns({ schema, batches }: EncodedRows, names: readonly string[]): EncodedRows {
   const known = schema.fields.map((field) => field.name);
-  const missing = names.find((name) => !known.includes(name));
-  if (missing !== undefined) {
-    throw new CliError(`there is no column ${JSON.stringify(missing)}; the columns are ${known.join(', ')}`);
-  }
   const indices = names.map((name) => known.indexOf(name));
   // By index, because `RecordBatch.select` by name leaves holes among the columns (apache-arrow 18.1).
   return { schema: schema.selectAt(indices) as Schema, batches: selectEach(batches, indices) };

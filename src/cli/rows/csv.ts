@@ -1,7 +1,6 @@
 import { CliError } from '../cli-error.ts';
 import { at, type ColumnType, type Place } from './column-type.ts';
-import type { Column } from './encode.ts';
-import type { TypeOverrides } from './json.ts';
+import type { Column, RowSource } from './encode.ts';
 
 /** A cell that was quoted is text even if it is empty; one that was not is then null. */
 interface Cell {
@@ -10,17 +9,25 @@ interface Cell {
 }
 
 /** RFC 4180 with a header row; lines end in LF or CRLF. */
-export function readCsv(text: string, overrides: TypeOverrides): readonly Column[] {
+export function readCsv(text: string): RowSource {
   const [header, ...records] = splitRecords(text.replace(/^\uFEFF/, ''));
   const names = header?.map((cell) => cell.text) ?? [];
   refuseDuplicates(names);
   refuseRagged(names.length, records);
-  return names.map((name, index) => {
-    const cells = records.map((record) => record[index]!);
-    const type = overrides.get(name) ?? inferCsvType(cells);
-    return { name, type, values: cells.map((cell, row) => readCell(cell, type, { row: row + 1, column: name })) };
-  });
+  return {
+    names,
+    column(name, type) {
+      const cells = records.map((record) => record[names.indexOf(name)]!);
+      return readColumn(name, type ?? inferCsvType(cells), cells);
+    },
+  };
 }
+
+const readColumn = (name: string, type: ColumnType, cells: readonly Cell[]): Column => ({
+  name,
+  type,
+  values: cells.map((cell, index) => readCell(cell, type, { row: index + 1, column: name })),
+});
 
 /** One match for each cell: quoted or plain, and what ends it. */
 const cellPattern = /(?:"((?:[^"]|"")*)"|([^",\r\n][^,\r\n]*)?)(,|\r?\n|$)/y;

@@ -26,6 +26,13 @@ export interface Column {
   readonly values: readonly unknown[];
 }
 
+/** Rows that have been read, and whose columns have no types before somebody asks for them. */
+export interface RowSource {
+  readonly names: readonly string[];
+  /** One of `names`. Its type is inferred from its values where none is given. */
+  column(name: string, type: ColumnType | undefined): Column;
+}
+
 /** Small enough for any limit of the service with ordinary rows, large enough that headers do not count. */
 const rowsPerBatch = 16_384;
 
@@ -35,7 +42,6 @@ export interface EncodedRows {
 }
 
 export function encodeColumns(columns: readonly Column[]): EncodedRows {
-  if (columns.length === 0) throw new CliError('there are no rows to see columns in');
   const schema = new Schema(columns.map(({ name, type }) => nullableField(name, type)));
   return { schema, batches: encodeBatches(schema, columns) };
 }

@@ -1,18 +1,19 @@
 import { CliError } from '../cli-error.ts';
-import { type ColumnType, inferType } from './column-type.ts';
-import type { Column } from './encode.ts';
+import { inferType } from './column-type.ts';
+import type { RowSource } from './encode.ts';
 
-export type TypeOverrides = ReadonlyMap<string, ColumnType>;
 type Row = Readonly<Record<string, unknown>>;
 
 /** A JSON array of objects, or one object a line. Columns come in the order in which they are first seen. */
-export function readJson(text: string, overrides: TypeOverrides): readonly Column[] {
+export function readJson(text: string): RowSource {
   const rows = /^\s*\[/.test(text) ? readArray(text) : readLines(text);
-  const names = new Set(rows.flatMap((row) => Object.keys(row)));
-  return [...names].map((name) => {
-    const values = rows.map((row) => (Object.hasOwn(row, name) ? row[name] : null));
-    return { name, values, type: overrides.get(name) ?? inferType(name, values) };
-  });
+  return {
+    names: [...new Set(rows.flatMap((row) => Object.keys(row)))],
+    column(name, type) {
+      const values = rows.map((row) => (Object.hasOwn(row, name) ? row[name] : null));
+      return { name, values, type: type ?? inferType(name, values) };
+    },
+  };
 }
 
 function readArray(text: string): readonly Row[] {

@@ -1,0 +1,65 @@
+/** Settings in environment variables: what each is called, what is there, and what is there that nobody asked for. */
+import type { Found, Option } from './options.ts';
+import { type Setting, settings } from './settings.ts';
+import { didYouMean } from './suggest.ts';
+
+const prefix = 'LANCEGATE_';
+
+export const environmentName = (option: Option<unknown>): string =>
+  prefix + option.flag.toUpperCase().replaceAll('-', '_');
+
+/** The variable that names a file with the value; only secrets have one. */
+export const environmentFileName = (option: Option<unknown>): string | undefined =>
+  option.type.secret ? `${environmentName(option)}_FILE` : undefined;
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export interface EnvironmentSources {
+  readonly env: Environment;
+  readonly readTextFile: (path: string) => string;
+}
+
+export interface EnvironmentReading {
+  readonly found: ReadonlyMap<string, Found>;
+  readonly problems: readonly string[];
+}
+
+/** An empty variable counts as absent, because container tools cannot always leave one out. */
+export function readEnvironment({ env, readTextFile }: EnvironmentSources): EnvironmentReading {
+  const found = new Map<string, Found>();
+  const problems: string[] = [];
+  for (const setting of Object.values<Setting<unknown>>(settings)) {
+    const name = environmentName(setting);
+    const fileName = environmentFileName(setting);
+    const file = fileName && env[fileName];
+    if (env[name] && file) problems.push(`${name} and ${fileName} are both set; use one of them`);
+    else if (env[name]) found.set(setting.flag, { text: env[name], source: name });
+    else if (file) {
+      const text = readSecretFile(readTextFile, file);
+      if (text === undefined) problems.push(`${fileName}: cannot read ${JSON.stringify(file)}`);
+      else found.set(setting.flag, { text, source: fileName! });
+    }
+  }
+  return { found, problems: [...unknownVariables(env), ...problems] };
+}
+
+/** Files made by editors and secret stores often end in a newline that is not part of the secret. */
+function readSecretFile(readTextFile: (path: string) => string, path: string): string | undefined {
+  try {
+    return readTextFile(path).replace(/\r?\n$/, '');
+  } catch {
+    return undefined; // translated: the caller names the variable and the path
+  }
+}
+
+function unknownVariables(env: Environment): readonly string[] {
+  const known = new Set(
+    Object.values<Setting<unknown>>(settings).flatMap((setting) => [
+      environmentName(setting),
+      environmentFileName(setting) ?? environmentName(setting),
+    ]),
+  );
+  return Object.keys(env)
+    .filter((name) => name.startsWith(prefix) && !known.has(name))
+    .map((name) => `unknown environment variable ${name}${didYouMean(name, known)}`);
+}
