@@ -47,5 +47,6 @@ function redactError(error: Error, depth: number): Record<string, unknown> {
     message: redactText(error.message),
     stack: redactText(error.stack ?? ''),
     ...(cause === undefined ? {} : { cause: redact(cause, depth + 1) }),
+    ...(error instanceof AggregateError ? { errors: redact(error.errors, depth + 1) } : {}),
   };
 }

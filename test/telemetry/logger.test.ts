@@ -67,6 +67,16 @@ test('an error is logged with what it carries and with its causes', () => {
   assert.match(error.cause.stack, /disk full/);
 });
 
+test('an error made of several shows each of them', () => {
+  const { logger, lines } = capture('json');
+  logger.warn({ error: new AggregateError([new Error('first'), new Error('second')], 'both failed') }, 'no metadata');
+  const { error } = JSON.parse(lines[0]!);
+  assert.deepEqual(
+    error.errors.map(({ message }: Error) => message),
+    ['first', 'second'],
+  );
+});
+
 test('a cyclic field is cut off instead of ending the process', () => {
   const { logger, lines } = capture('json');
   const loop: Record<string, unknown> = {};
