@@ -14,6 +14,7 @@ const rooms = [
   'http',
   'telemetry',
   'config',
+  'cli',
 ];
 
 const mayImport = {
@@ -28,6 +29,7 @@ const mayImport = {
   auth: ['kernel', 'telemetry', 'wire'],
   http: ['kernel', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],
   config: ['kernel'],
+  cli: ['kernel', 'arrow', 'wire', 'auth', 'telemetry', 'config'],
 };
 
 const roomRules = rooms.map((room) => ({

@@ -45,7 +45,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   const policy = CedarPolicy.load({ source: await readPolicy(config), logger });
   const catalog = await openSqliteCatalog(folder.catalogFile, { holder: { command: 'lancegate serve' }, clock });
   starting.defer(() => catalog.close());
-  const authenticator = new Authenticator(await verifiers(config, folder, clock, starting));
+  const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
   const operations = await startOperations({
     catalog,
     engine: await openEngine(config, folder),
@@ -99,15 +99,20 @@ async function readPolicy({ policyFile }: Config): Promise<PolicySource | undefi
 async function verifiers(
   config: Config,
   folder: DataFolder,
-  clock: Clock,
+  { logger, clock }: ServiceParts,
   parts: AsyncDisposableStack,
 ): Promise<readonly Verifier[]> {
   const apiKeys = parts.use(ApiKeyStore.open(folder.apiKeysFile, clock));
   const own = config.ownIssuer ? [(await OwnIssuer.open(folder.issuerKeyFile, clock)).verifier] : [];
-  return [apiKeys.verifier, ...own, ...jwtVerifiers(config, clock), ...introspectionVerifiers(config, clock)];
+  return [
+    apiKeys.verifier,
+    ...own,
+    ...jwtVerifiers(config, clock, logger),
+    ...introspectionVerifiers(config, clock, logger),
+  ];
 }
 
-const jwtVerifiers = (config: Config, clock: Clock): readonly Verifier[] =>
+const jwtVerifiers = (config: Config, clock: Clock, logger: Logger): readonly Verifier[] =>
   (config.oidcIssuers ?? []).map(
     (issuer) =>
       new JwtVerifier(
@@ -121,10 +126,11 @@ const jwtVerifiers = (config: Config, clock: Clock): readonly Verifier[] =>
           allowHttp: config.allowInsecureIssuer,
         },
         clock,
+        logger,
       ),
   );
 
-function introspectionVerifiers(config: Config, clock: Clock): readonly Verifier[] {
+function introspectionVerifiers(config: Config, clock: Clock, logger: Logger): readonly Verifier[] {
   const { introspectionIssuer: issuer, introspectionClientId: clientId, introspectionClientSecret } = config;
   if (issuer === undefined || clientId === undefined || introspectionClientSecret === undefined) return [];
   const verifier = new IntrospectionVerifier(
@@ -141,6 +147,7 @@ function introspectionVerifiers(config: Config, clock: Clock): readonly Verifier
       allowHttp: config.allowInsecureIssuer,
     },
     clock,
+    logger,
   );
   return [verifier];
 }

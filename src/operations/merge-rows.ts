@@ -63,13 +63,18 @@ export class MergeRows {
     return this.#mergeIntoCreated(record, command, await receive(command, check), scope);
   }
 
-  /** What a source's schema must pass before it may be merged into this table. */
-  async #fitCheck(record: TableRecord, command: MergeRowsCommand): Promise<(source: Schema) => void> {
-    const target = await visibleSchema(await this.#access.latest(record, command.branch));
-    return (source) => {
-      for (const path of command.on) requireField(path, target, 'table');
-      checkSourceFits(source, target);
-    };
+  /**
+   * What a source's schema must pass before it may be merged into this table. The table's schema is taken as last seen;
+   * before it leads to a refusal it is looked up again, since a writer outside this service may have changed it.
+   */
+  async #fitCheck(record: TableRecord, command: MergeRowsCommand): Promise<SchemaCheck> {
+    const dataset = await this.#access.lastSeen(record, command.branch);
+    const check = async (source: Schema) => requireFit(source, await visibleSchema(dataset), command.on);
+    return (source) =>
+      check(source).catch(async () => {
+        await dataset.refresh();
+        await check(source);
+      });
   }
 
   async #mergeIntoCreated(
@@ -129,7 +134,8 @@ export class MergeRows {
       leave();
     }
     const created = await this.#access.findCreated(command.table);
-    (await this.#fitCheck(created, command))(ready.piece.schema);
+    const check = await this.#fitCheck(created, command);
+    await check(ready.piece.schema);
     return this.#mergeIntoCreated(created, command, ready, scope);
   }
 
@@ -180,10 +186,12 @@ export class MergeRows {
   }
 }
 
-async function receive(command: MergeRowsCommand, check: (source: Schema) => void): Promise<ReadySource> {
+type SchemaCheck = (source: Schema) => Promise<void> | void;
+
+async function receive(command: MergeRowsCommand, check: SchemaCheck): Promise<ReadySource> {
   const schema = await command.source.schema();
   for (const path of command.on) requireField(path, schema, 'source');
-  check(schema);
+  await check(schema);
   const piece = await command.source.whole();
   const keys = readKeys(piece, command.on);
   const duplicate = keys.findDuplicate();
@@ -192,6 +200,11 @@ async function receive(command: MergeRowsCommand, check: (source: Schema) => voi
   throw invalidInput(
     `the source holds a key twice: ${on} = ${duplicate.shown} in rows ${duplicate.firstRow} and ${duplicate.row}`,
   );
+}
+
+function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
+  for (const path of on) requireField(path, target, 'table');
+  checkSourceFits(source, target);
 }
 
 function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {

@@ -41,6 +41,11 @@ export class TableAccess {
     return this.#datasets.latest(record.location, branch);
   }
 
+  /** A branch as it was last seen, without asking the storage whether it has grown. */
+  lastSeen(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
+    return this.#datasets.lastSeen(record.location, branch);
+  }
+
   /** Runs `read` on a branch, at a version if one is given. */
   async read<Result>(
     record: TableRecord,

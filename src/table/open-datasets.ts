@@ -16,8 +16,24 @@ export class OpenDatasets {
     this.#maxOpen = maxOpen;
   }
 
-  /** At its newest version. Throws as `Engine.open` does, and what cannot be read any more is forgotten. */
+  /** At its newest version. Throws as `Engine.open` does. */
   async latest(location: Location, branch: BranchName | undefined): Promise<Dataset> {
+    const { dataset, isKept } = await this.#find(location, branch);
+    if (isKept) await dataset.refresh();
+    return dataset;
+  }
+
+  /** At the version it was last seen at, which is the newest unless somebody outside this process commits. */
+  async lastSeen(location: Location, branch: BranchName | undefined): Promise<Dataset> {
+    return (await this.#find(location, branch)).dataset;
+  }
+
+  /** To be called when the files at a location, or a branch of it, are about to go. */
+  forget(location: Location): void {
+    for (const [key, entry] of this.#open) if (entry.location === location) this.#open.delete(key);
+  }
+
+  async #find(location: Location, branch: BranchName | undefined): Promise<{ dataset: Dataset; isKept: boolean }> {
     const key = `${location}\n${branch ?? ''}`;
     const kept = this.#open.get(key);
     const entry = kept ?? { location, dataset: this.#engine.open({ location, branch }) };
@@ -25,18 +41,11 @@ export class OpenDatasets {
     this.#open.set(key, entry);
     this.#shrink();
     try {
-      const dataset = await entry.dataset;
-      if (kept !== undefined) await dataset.refresh();
-      return dataset;
+      return { dataset: await entry.dataset, isKept: kept !== undefined };
     } catch (error) {
       if (this.#open.get(key) === entry) this.#open.delete(key);
       throw error;
     }
-  }
-
-  /** To be called when the files at a location, or a branch of it, are about to go. */
-  forget(location: Location): void {
-    for (const [key, entry] of this.#open) if (entry.location === location) this.#open.delete(key);
   }
 
   #shrink(): void {

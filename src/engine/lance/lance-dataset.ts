@@ -13,6 +13,7 @@ const maxBatchRows = 2 ** 30;
 /** One open native table, on one branch. */
 export class LanceDataset implements Dataset {
   readonly #table: NativeTable;
+  #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
   constructor(table: NativeTable) {
     this.#table = table;
@@ -26,8 +27,15 @@ export class LanceDataset implements Dataset {
     return engineCall('open', () => this.#table.checkoutLatest());
   }
 
+  /** Read once per version: every merge asks for it, and it rarely changes. */
   schema(): Promise<Schema> {
-    return engineCall('open', async () => readSchemaOfIpcFile(await this.#table.schema()));
+    return engineCall('open', async () => {
+      const version = await this.#table.version();
+      if (this.#seen?.version === version) return this.#seen.schema;
+      const schema = readSchemaOfIpcFile(await this.#table.schema());
+      this.#seen = { version, schema };
+      return schema;
+    });
   }
 
   countRows(filter?: string): Promise<number> {
