@@ -1,5 +1,6 @@
 /** Single values of a key column: as what compares, as SQL, and as what people read. */
 import { invalidInput } from '../kernel/errors.ts';
+import { asBuffer } from './file-blocks.ts';
 import type { KeyColumn } from './read-key-column.ts';
 import type { DataType } from './schema.ts';
 
@@ -49,8 +50,6 @@ function rawValue({ field, values }: KeyColumn, row: number): RawValue {
   const bytes = values.bytes.subarray(values.starts[row], values.ends[row]);
   return isText(field.type) ? asBuffer(bytes).toString('utf8') : bytes;
 }
-
-const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
 /**
  * Equal exactly where the keys are, and the same in every request: NaN equals NaN, -0 and 0 differ, as in the engine.
@@ -140,6 +139,11 @@ function plainLiteral(type: DataType, value: RawValue): string {
 export function sqlLiteral(column: KeyColumn, row: number): string {
   const { type } = column.field;
   const literal = plainLiteral(type, rawValue(column, row));
+  // A decimal of negative scale cannot be cast from a text, but from another decimal.
+  if (type.kind === 'decimal' && type.scale < 0) {
+    const whole = `arrow_cast(${literal}, 'Decimal${type.bitWidth}(${type.bitWidth === 128 ? 38 : 76}, 0)')`;
+    return `arrow_cast(${whole}, '${castName(type)}')`;
+  }
   const cast = castName(type);
   return cast === undefined ? literal : `arrow_cast(${literal}, '${cast}')`;
 }

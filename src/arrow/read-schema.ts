@@ -5,7 +5,8 @@
  */
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { formatFieldPath } from './field-path.ts';
-import { FlatTable } from './flat-table.ts';
+import { readFooter } from './file-blocks.ts';
+import type { FlatTable } from './flat-table.ts';
 import type { DataType, Dictionary, Field, Schema, TimeUnit } from './schema.ts';
 
 /**
@@ -209,19 +210,8 @@ export function readSchemaTable(table: FlatTable): Schema {
   return { fields, metadata: readMetadata(table, 2, reading) };
 }
 
-const magic = Buffer.from('ARROW1');
-
 /**
  * The schema of an IPC file, such as the empty one in which the engine hands out a table's schema. No rule about names
  * is applied: the table exists.
  */
-export function readSchemaOfIpcFile(file: Uint8Array): Schema {
-  const bytes = Buffer.from(file.buffer, file.byteOffset, file.byteLength);
-  const end = bytes.length - magic.length - 4;
-  if (end < 8 || !bytes.subarray(end + 4).equals(magic)) throw invalidInput('not an Arrow IPC file');
-  const footerLength = bytes.readInt32LE(end);
-  if (footerLength < 8 || footerLength > end) throw invalidInput('the footer lies outside the Arrow IPC file');
-  const schema = FlatTable.root(bytes.subarray(end - footerLength, end)).table(1);
-  if (schema === undefined) throw invalidInput('the Arrow IPC file has no schema');
-  return readSchemaTable(schema);
-}
+export const readSchemaOfIpcFile = (file: Uint8Array): Schema => readSchemaTable(readFooter(file).schema);

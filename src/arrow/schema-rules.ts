@@ -96,11 +96,16 @@ function checkStorableFields(fields: readonly Field[], parent: readonly string[]
   }
 }
 
-/** Refuses what the engine does not store, panics on, or stores so that LanceDB clients cannot read it back. */
+/**
+ * Refuses what the engine does not store, panics on, or stores so that LanceDB clients cannot read it back. A top-level
+ * column whose name holds a backtick it stores, and then neither matches nor filters by it.
+ */
 export function checkStorable(schema: Schema): void {
   checkNames(schema);
-  const dotted = schema.fields.find(({ name }) => name.includes('.'));
-  if (dotted !== undefined) throw refuse(`column ${show([dotted.name])}: a top-level name cannot hold a dot`);
+  const unreachable = schema.fields.find(({ name }) => /[.`]/.test(name));
+  if (unreachable !== undefined) {
+    throw refuse(`column ${show([unreachable.name])}: a top-level name cannot hold a dot or a backtick`);
+  }
   checkStorableFields(schema.fields, []);
 }
 

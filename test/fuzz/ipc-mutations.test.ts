@@ -1,0 +1,83 @@
+/**
+ * Whatever a client sends, the check in front of the engine refuses it or the engine takes it: no abort, no panic, no
+ * hang, no rows lost (P1, P7). By hand: LANCEGATE_FUZZ_RUNS=100000 LANCEGATE_FUZZ_SEED=7 node --test test/fuzz/*.test.ts
+ */
+import assert from 'node:assert/strict';
+import { after, describe, it } from 'node:test';
+import { readKeys } from '#src/arrow/key-columns.ts';
+import { checkStorable } from '#src/arrow/schema-rules.ts';
+import type { IpcPiece } from '#src/arrow/source.ts';
+import type { IpcLimits } from '#src/arrow/source-reader.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
+import { emptyStream, polarsStreams, streamsByType, wholeOf, wideStream } from '#test/fixtures/streams.ts';
+import { EngineJudge } from '#test/fuzz/engine-judge.ts';
+import { mutate, randomOf } from '#test/fuzz/mutations.ts';
+
+const runs = Number(process.env.LANCEGATE_FUZZ_RUNS ?? 3000);
+const seed = Number(process.env.LANCEGATE_FUZZ_SEED ?? 1);
+const limits: IpcLimits = {
+  pieceBytes: 1 << 20,
+  maxMessageBytes: 1 << 20,
+  maxMetadataBytes: 1 << 18,
+  maxWholeBytes: 1 << 20,
+  maxDecodedBytes: 1 << 22,
+};
+
+const codecs = ['none', 'lz4', 'zstd'] as const;
+const corpus = [
+  ...codecs.flatMap((codec) => [...streamsByType(codec), wideStream(codec)]),
+  ...polarsStreams().filter(({ bytes }) => bytes.length < 10_000),
+  emptyStream(),
+];
+
+/** What the service does with a source before it gives it to the engine; undefined where it refuses. */
+async function admit(bytes: Buffer): Promise<IpcPiece | undefined> {
+  try {
+    const piece = await wholeOf(bytes, limits);
+    checkStorable(piece.schema);
+    for (const { name } of piece.schema.fields) tryKeys(piece, name);
+    return piece;
+  } catch (error) {
+    if (error instanceof LancegateError) return undefined;
+    throw error;
+  }
+}
+
+/** Values that lie are refused only where they are keys, so a refusal here does not spare the engine. */
+function tryKeys(piece: IpcPiece, name: string): void {
+  try {
+    const keys = readKeys(piece, [{ segments: [name] }]);
+    keys.findDuplicate();
+    if (keys.rows > 0 && keys.rows < 1000) keys.sqlLiterals(0);
+  } catch (error) {
+    if (!(error instanceof LancegateError)) throw error;
+  }
+}
+
+describe(`${runs} damaged streams, seed ${seed}`, () => {
+  const judge = new EngineJudge();
+  after(() => judge.stop());
+
+  it('are refused, or stored whole (P1, P7)', async (t) => {
+    const tally = { refusedByUs: 0, refusedByEngine: 0, stored: 0 };
+    for (let run = 0; run < runs; run++) {
+      const random = randomOf(seed, run);
+      const base = corpus[random(corpus.length)]!;
+      const { bytes, how } = mutate(base.bytes, random);
+      const label = `seed ${seed}, run ${run}: ${base.title}; ${how}`;
+      const piece = await admit(bytes).catch((cause: unknown) =>
+        assert.fail(`${label}: ${String(cause)} ${(cause as Error).stack}`),
+      );
+      if (piece === undefined) {
+        tally.refusedByUs += 1;
+        continue;
+      }
+      const verdict = await judge.judge(piece.file);
+      if ('refused' in verdict && !/panic/i.test(verdict.refused)) tally.refusedByEngine += 1;
+      else if ('stored' in verdict && verdict.stored === piece.rows) tally.stored += 1;
+      else assert.fail(`${label}: ${piece.rows} rows sent, ${JSON.stringify(verdict)}`);
+    }
+    t.diagnostic(`seed ${seed}: ${JSON.stringify(tally)}`);
+    assert.ok(runs < 1000 || (tally.refusedByUs > 0 && tally.stored > 0), 'the fuzzer reaches both sides of the check');
+  });
+});
