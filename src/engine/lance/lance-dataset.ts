@@ -6,6 +6,7 @@ import type { BranchName } from '../../kernel/ids.ts';
 import type { BranchFacts, Dataset, MergeCounts, MergeSpec, Projection } from '../port.ts';
 import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
 import { engineCall } from './translate-errors.ts';
+import type { VersionsFolder } from './versions-folder.ts';
 
 /** More than any batch holds: the engine's default of 1,024 rows makes a file of every handful of rows. */
 const maxBatchRows = 2 ** 30;
@@ -13,10 +14,13 @@ const maxBatchRows = 2 ** 30;
 /** One open native table, on one branch. */
 export class LanceDataset implements Dataset {
   readonly #table: NativeTable;
+  readonly #versions: VersionsFolder | undefined;
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
-  constructor(table: NativeTable) {
+  /** `versions` only for a branch at its newest version on a file system; without it every refresh asks the engine. */
+  constructor(table: NativeTable, versions?: VersionsFolder) {
     this.#table = table;
+    this.#versions = versions;
   }
 
   version(): Promise<number> {
@@ -24,7 +28,12 @@ export class LanceDataset implements Dataset {
   }
 
   refresh(): Promise<void> {
-    return engineCall('open', () => this.#table.checkoutLatest());
+    return engineCall('open', async () => {
+      if (this.#versions === undefined) return this.#table.checkoutLatest();
+      if (!(await this.#versions.mayHaveMoreThan(await this.#table.version()))) return;
+      await this.#versions.remember();
+      await this.#table.checkoutLatest();
+    });
   }
 
   /** Read once per version: every merge asks for it, and it rarely changes. */
@@ -66,6 +75,7 @@ export class LanceDataset implements Dataset {
       const builder = configured(this.#table.mergeInsert(spec.on), spec);
       if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
       const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
+      await this.#versions?.remember();
       return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
     });
   }

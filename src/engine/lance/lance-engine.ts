@@ -3,12 +3,13 @@ import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Session } from '@lancedb/lancedb';
 import type { IpcFile } from '../../arrow/source.ts';
-import type { Location, Properties } from '../../kernel/ids.ts';
+import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Dataset, Engine, OpenRequest, Scratch } from '../port.ts';
 import { LanceDataset } from './lance-dataset.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
 import { StorageRoot } from './storage-root.ts';
 import { engineCall } from './translate-errors.ts';
+import { VersionsFolder } from './versions-folder.ts';
 
 export interface LanceEngineOptions {
   /** Absolute path or object-store URI. */
@@ -38,7 +39,8 @@ export class LanceEngine implements Engine {
     if (this.#root.isLocal) await mkdir(folderUri, { recursive: true });
     return engineCall('create', async () => {
       const connection = await this.#connect(folderUri);
-      return new LanceDataset(await connection.createTable(tableName, file, 'create', [], { ...storageOptions }));
+      const table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
+      return new LanceDataset(table, this.#versionsOf(location, undefined));
     });
   }
 
@@ -48,7 +50,8 @@ export class LanceEngine implements Engine {
       const connection = await this.#connect(folderUri);
       const main = await connection.openTable(tableName, []);
       const table = branch === undefined ? main : await checkoutBranch(main, branch);
-      if (version !== undefined) await table.checkout(version);
+      if (version === undefined) return new LanceDataset(table, this.#versionsOf(location, branch));
+      await table.checkout(version);
       return new LanceDataset(table);
     });
   }
@@ -91,6 +94,10 @@ export class LanceEngine implements Engine {
 
   locationOf(pathOrUri: string): Promise<Location> {
     return this.#root.locationOf(pathOrUri);
+  }
+
+  #versionsOf(location: Location, branch: BranchName | undefined): VersionsFolder | undefined {
+    return this.#root.isLocal ? new VersionsFolder(this.#root.pathOf(location), branch) : undefined;
   }
 
   /** A connection is a URI and the shared session: opening one costs under a millisecond and nothing stays open. */

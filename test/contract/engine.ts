@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import type { Dataset, Engine, MergeSpec } from '#src/engine/port.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+
+export interface EngineUnderTest {
+  readonly engine: Engine;
+  /** Changes a table the way another program would, which has opened the storage itself. */
+  readonly outsider: (
+    location: Location,
+  ) => Promise<{ add(table: Table): Promise<void>; pruneOldVersions(): Promise<void> }>;
+}
+
+const main = undefined;
+const dev = 'dev' as BranchName;
+const upsert: MergeSpec = {
+  on: ['id'],
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+  useIndex: true,
+};
+
+const table = (...ids: number[]): Table =>
+  new Table({
+    id: vectorFromArray(ids, new Int32()),
+    name: vectorFromArray(
+      ids.map((id) => `n${id}`),
+      new Utf8(),
+    ),
+  });
+
+async function idsOf(dataset: Dataset, where?: string): Promise<unknown[]> {
+  const found: unknown[] = [];
+  for await (const file of dataset.select([{ name: 'id', expression: 'id' }], where)) {
+    found.push(...rowsOf(file).map((row) => row.id));
+  }
+  return found.sort((a, b) => Number(a) - Number(b));
+}
+
+/** What every engine must do; `open` gives a fresh one on empty storage. */
+export function engineContract(name: string, open: (t: { after(clean: () => void): void }) => EngineUnderTest): void {
+  let places = 0;
+  const place = (): Location => `folder/t${++places}.lance` as Location;
+
+  describe(`engine: ${name}`, () => {
+    test('a created dataset has its rows, is at version 1, and is there for the next who opens it', async (t) => {
+      const { engine } = open(t);
+      const at = place();
+      assert.equal(await engine.isVacant(at), true);
+      const created = await engine.create(at, ipcFile(table(1, 2)), {});
+      assert.equal(await created.version(), 1);
+      assert.equal(await engine.isVacant(at), false);
+      assert.deepEqual(await idsOf(await engine.open({ location: at })), [1, 2]);
+      await engine.remove(at);
+      await engine.remove(at);
+      assert.equal(await engine.isVacant(at), true);
+    });
+
+    test('appended rows join, and an earlier version still shows what it had', async (t) => {
+      const { engine } = open(t);
+      const at = place();
+      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      await dataset.append(ipcFile(table(2)));
+      assert.deepEqual(await idsOf(dataset), [1, 2]);
+      assert.deepEqual(await idsOf(await engine.open({ location: at, version: 1 })), [1]);
+    });
+
+    test('a merge reports what it did and makes one version (P4)', async (t) => {
+      const { engine } = open(t);
+      const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
+      const counts = await dataset.merge(upsert, ipcFile(table(2, 3, 4)), 60_000);
+      assert.deepEqual(counts, {
+        version: 2,
+        numInsertedRows: 2,
+        numUpdatedRows: 1,
+        numDeletedRows: 0,
+        numAttempts: 1,
+      });
+      assert.equal(await dataset.version(), 2);
+      assert.equal(await dataset.countRows('id > 1'), 3);
+    });
+
+    test('commits of others are seen after a refresh, and only then', async (t) => {
+      const { engine, outsider } = open(t);
+      const at = place();
+      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      await dataset.refresh();
+      const other = await outsider(at);
+      await other.add(table(2));
+      assert.equal(await dataset.version(), 1);
+      await dataset.refresh();
+      assert.deepEqual(await idsOf(dataset), [1, 2]);
+      await dataset.merge(upsert, ipcFile(table(3)), undefined);
+      await other.add(table(4));
+      await dataset.refresh();
+      assert.deepEqual(await idsOf(dataset), [1, 2, 3, 4]);
+    });
+
+    test('commits of others are seen even if the manifest that came next was pruned again', async (t) => {
+      const { engine, outsider } = open(t);
+      const at = place();
+      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      await dataset.refresh();
+      const other = await outsider(at);
+      await other.add(table(2));
+      await other.add(table(3));
+      await other.pruneOldVersions();
+      await dataset.refresh();
+      assert.deepEqual(await idsOf(dataset), [1, 2, 3]);
+    });
+
+    test('a selection promotes nested fields, filters, and has a schema even without rows', async (t) => {
+      const { engine } = open(t);
+      const meta = new Struct([new Field('k', new Int32(), true)]);
+      const nested = new Table({ meta: vectorFromArray([{ k: 1 }, { k: 2 }, null], meta) });
+      const dataset = await engine.create(place(), ipcFile(nested), {});
+      const keys = async (where: string) => {
+        const files = await Array.fromAsync(dataset.select([{ name: 'key', expression: 'meta.k' }], where));
+        assert.ok(files.length > 0);
+        return files.flatMap((file) => rowsOf(file));
+      };
+      assert.deepEqual(await keys('meta.k > 1'), [{ key: 2 }]);
+      assert.deepEqual(await keys('meta.k > 9'), []);
+    });
+
+    test('a branch has a version chain of its own, and lists where it came from', async (t) => {
+      const { engine } = open(t);
+      const at = place();
+      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      await dataset.createBranch(dev, { branch: main, version: undefined });
+      const branch = await engine.open({ location: at, branch: dev });
+      await branch.merge(upsert, ipcFile(table(2)), undefined);
+      assert.deepEqual(await idsOf(branch), [1, 2]);
+      await dataset.refresh();
+      assert.deepEqual(await idsOf(dataset), [1]);
+      const [listed] = await dataset.listBranches();
+      assert.deepEqual(
+        { name: listed?.name, parentBranch: listed?.parentBranch, parentVersion: listed?.parentVersion },
+        { name: 'dev', parentBranch: undefined, parentVersion: 1 },
+      );
+      assert.ok(Math.abs((listed?.createdAtSeconds ?? 0) - Date.now() / 1000) < 3600);
+      await dataset.deleteBranch(dev);
+      assert.deepEqual(await dataset.listBranches(), []);
+    });
+
+    test('a column of NULL comes and goes without touching the rows', async (t) => {
+      const { engine } = open(t);
+      const dataset = await engine.create(place(), ipcFile(table(1)), {});
+      await dataset.addNullColumn('nothing');
+      assert.deepEqual(
+        (await dataset.schema()).fields.map((field) => field.name),
+        ['id', 'name', 'nothing'],
+      );
+      assert.equal(await dataset.countRows('nothing IS NULL'), 1);
+      await dataset.dropColumn('nothing');
+      assert.deepEqual(
+        (await dataset.schema()).fields.map((field) => field.name),
+        ['id', 'name'],
+      );
+    });
+
+    test('scratch datasets live until they are discarded', async (t) => {
+      const { engine } = open(t);
+      const scratch = await engine.scratch();
+      const dataset = await scratch.create('a', ipcFile(table(1, 2)));
+      assert.equal(await dataset.countRows(), 2);
+      await scratch.discard();
+    });
+
+    test('no path or URI leads outside the root (P9)', async (t) => {
+      const { engine } = open(t);
+      const inside = await engine.locationOf('folder/x.lance');
+      assert.equal(inside, 'folder/x.lance');
+      assert.equal(await engine.locationOf(engine.uriOf(inside)), inside);
+      const outside = ['../x.lance', 'a/../../x.lance', '/etc/x.lance', 'file:///etc/x.lance', 's3://other/x.lance'];
+      const misshapen = ['', 'x', 'x.txt', 'a//x.lance', './x.lance', 'a/.lance', 'x\0.lance', 'file://host/x.lance'];
+      for (const path of [...outside, ...misshapen]) {
+        await assert.rejects(engine.locationOf(path), { kind: 'InvalidInput' }, path);
+      }
+    });
+  });
+}
