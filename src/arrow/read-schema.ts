@@ -167,10 +167,9 @@ function readDictionary(table: FlatTable | undefined): Dictionary | undefined {
   if (table === undefined) return undefined;
   if (table.int16(3, 0) !== 0) throw invalidInput('malformed metadata: the dictionary kind is unknown');
   const indexType = table.table(1);
-  const index =
-    indexType === undefined
-      ? { bitWidth: 32 as const, signed: true }
-      : { bitWidth: intWidth(indexType), signed: indexType.uint8(1, 0) !== 0 };
+  // The format lets it be absent for int32; the engine panics on that, and no known writer leaves it out.
+  if (indexType === undefined) throw invalidInput('malformed metadata: a dictionary without the type of its indices');
+  const index = { bitWidth: intWidth(indexType), signed: indexType.uint8(1, 0) !== 0 };
   return { id: table.int64(0), index, ordered: table.uint8(2, 0) !== 0 };
 }
 

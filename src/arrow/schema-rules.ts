@@ -13,16 +13,20 @@ export const reservedPrefix = '__lancegate_';
 const refuse = (why: string) => new LancegateError('TableSchemaValidationError', why);
 const show = (path: readonly string[]): string => formatFieldPath({ segments: path });
 
-/** The engine accepts a column with an empty name at create, and then fails every read of the table. */
-function checkSiblings(fields: readonly Field[], parent: readonly string[]): void {
+/**
+ * The engine accepts a column with an empty name at create, and then fails every read of the table. The element of a
+ * list may have none: it is never asked for by name, and apache-arrow writes it so.
+ */
+function checkSiblings(fields: readonly Field[], parent: readonly string[], mayBeNameless: boolean): void {
   const seen = new Set<string>();
-  for (const { name, children } of fields) {
+  for (const { name, type, children } of fields) {
     const path = [...parent, name];
-    if (name === '')
+    if (name === '' && !mayBeNameless) {
       throw refuse(`${parent.length === 0 ? 'a column' : `a field of ${show(parent)}`} has an empty name`);
+    }
     if (seen.has(name)) throw refuse(`column ${show(path)} appears twice`);
     seen.add(name);
-    checkSiblings(children, path);
+    checkSiblings(children, path, type.kind !== 'struct');
   }
 }
 
@@ -32,7 +36,7 @@ export function checkNames(schema: Schema): void {
   const reserved = schema.fields.find(({ name }) => name.startsWith(reservedPrefix));
   if (reserved !== undefined)
     throw refuse(`column ${reserved.name}: names beginning with ${reservedPrefix} are reserved`);
-  checkSiblings(schema.fields, []);
+  checkSiblings(schema.fields, [], false);
 }
 
 /** Lance keeps the type as text whose parts a colon separates, and panics on a zone that holds one. */

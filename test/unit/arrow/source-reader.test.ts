@@ -1,0 +1,313 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { IpcPiece } from '#src/arrow/source.ts';
+import { type IpcLimits, StreamSource } from '#src/arrow/source-reader.ts';
+import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
+import { decodeFile } from '#test/fixtures/column-decoder.ts';
+import { encodeColumn } from '#test/fixtures/column-encoder.ts';
+import {
+  encodeDictionary,
+  encodeMessage,
+  encodeMessages,
+  encodeSchema,
+  encodeStream,
+  endOfStream,
+  field,
+  schemaOf,
+} from '#test/fixtures/ipc-writer.ts';
+import { inChunks, roomyLimits, wholeOf } from '#test/fixtures/streams.ts';
+
+const utf8 = { kind: 'utf8' } as const;
+const word = field('w', utf8, { dictionary: { id: 1n, index: { bitWidth: 8, signed: true }, ordered: false } });
+const schema = schemaOf([field('k', utf8)]);
+const rows = (from: number, count = 100) => ({ k: Array.from({ length: count }, (_, i) => `row ${from + i}`) });
+const stream = encodeStream(schema, [rows(0), rows(100), rows(200)]);
+const [schemaMessage, firstBatch] = encodeMessages(schema, [rows(0)]) as [Buffer, Buffer];
+
+const refusal = (kind: ErrorName, message: RegExp) => (error: unknown) => {
+  assert.ok(error instanceof LancegateError, String(error));
+  assert.equal(error.kind, kind);
+  assert.match(error.message, message);
+  return true;
+};
+
+const sourceOf = (bytes: Uint8Array, limits: Partial<IpcLimits> = {}, chunkBytes?: number): StreamSource =>
+  new StreamSource(inChunks(bytes, chunkBytes), { ...roomyLimits, ...limits });
+
+async function piecesOf(source: StreamSource): Promise<IpcPiece[]> {
+  const pieces: IpcPiece[] = [];
+  for await (const piece of source.pieces()) pieces.push(piece);
+  return pieces;
+}
+
+describe('a source', () => {
+  for (const chunkBytes of [1, 7, 4096, 1 << 20]) {
+    it(`is the same whether it comes in chunks of ${chunkBytes} bytes or at once`, async () => {
+      const piece = await sourceOf(stream, {}, chunkBytes).whole();
+      assert.deepEqual(piece.file, (await wholeOf(stream)).file);
+      assert.equal(piece.rows, 300);
+    });
+  }
+
+  it('tells its schema before its batches have come, as often as asked', async () => {
+    async function* body() {
+      yield schemaMessage;
+      assert.fail('nobody asked for a batch');
+    }
+    const source = new StreamSource(body(), roomyLimits);
+    assert.deepEqual((await source.schema()).fields, schema.fields);
+    assert.deepEqual((await source.schema()).fields, schema.fields);
+  });
+
+  it('reads nothing before it is asked, and no more than a piece ahead (P7)', async () => {
+    let sent = 0;
+    async function* body() {
+      for (const message of encodeMessages(
+        schema,
+        Array.from({ length: 50 }, (_, i) => rows(i)),
+      )) {
+        sent += 1;
+        yield message;
+      }
+    }
+    const source = new StreamSource(body(), { ...roomyLimits, pieceBytes: 1 });
+    assert.equal(sent, 0);
+    const pieces = source.pieces();
+    await pieces.next();
+    assert.equal(sent, 2);
+    await pieces.next();
+    assert.equal(sent, 3);
+  });
+
+  it('comes in pieces that are files of their own and hold all rows in order', async () => {
+    const pieces = await piecesOf(sourceOf(stream, { pieceBytes: 1 }));
+    assert.deepEqual(
+      pieces.map((piece) => piece.rows),
+      [100, 100, 100],
+    );
+    assert.deepEqual(
+      pieces.flatMap((piece) => decodeFile(piece.file).k),
+      [rows(0), rows(100), rows(200)].flatMap(({ k }) => k),
+    );
+  });
+
+  it('keeps a piece as it was while the next one is read', async () => {
+    const pieces = sourceOf(stream, { pieceBytes: 1 }).pieces();
+    const first = (await pieces.next()).value as IpcPiece;
+    const before = Buffer.from(first.file);
+    for await (const _ of pieces) {
+      // Only to read on.
+    }
+    assert.ok(first.file.equals(before));
+  });
+
+  it('ends a piece by decoded size too, so that compression does not make pieces large (P7)', async () => {
+    const same = { k: Array.from({ length: 1000 }, () => 'x'.repeat(100)) };
+    const bytes = encodeStream(schema, [same, same, same], 'zstd');
+    assert.equal((await piecesOf(sourceOf(bytes, { pieceBytes: 50_000 }))).length, 3);
+  });
+
+  it('of no batches is one piece of no rows', async () => {
+    for (const bytes of [encodeStream(schema, []), schemaMessage]) {
+      const pieces = await piecesOf(sourceOf(bytes));
+      assert.deepEqual(
+        pieces.map((piece) => piece.rows),
+        [0],
+      );
+      assert.equal((await sourceOf(bytes).whole()).rows, 0);
+    }
+  });
+
+  it('without an end marker is accepted', async () => {
+    assert.equal((await wholeOf(Buffer.concat([schemaMessage, firstBatch]))).rows, 100);
+  });
+
+  it('repeats the dictionaries in every piece, with the deltas so far', async () => {
+    const of = schemaOf([word]);
+    const [start, dictionary, one] = encodeMessages(of, [{ w: ['a', 'b'] }]) as [Buffer, Buffer, Buffer];
+    const three = encodeMessages(of, [{ w: ['a', 'b', 'c'] }])[2]!;
+    const delta = encodeDictionary(1n, encodeColumn(field('w', utf8), ['c'], new Map()), 'none', true);
+    const pieces = await piecesOf(sourceOf(Buffer.concat([start, dictionary, one, delta, three]), { pieceBytes: 1 }));
+    assert.deepEqual(
+      pieces.map((piece) => decodeFile(piece.file).w),
+      [
+        ['a', 'b'],
+        ['a', 'b', 'c'],
+      ],
+    );
+    assert.deepEqual(
+      pieces.map((piece) => piece.dictionaries.length),
+      [1, 2],
+    );
+  });
+
+  it('tells of its bytes before it keeps them, and stops where that is refused (P7)', async () => {
+    const full = new LancegateError('SlowDown', 'no memory left');
+    let told = 0;
+    const account = (count: number): void => {
+      told += count;
+      if (told > 1000) throw full;
+    };
+    await assert.rejects(
+      new StreamSource(inChunks(stream, 300), roomyLimits, account).whole(),
+      (error) => error === full,
+    );
+    assert.equal(told, 1200);
+  });
+
+  it('cannot be read twice', async () => {
+    const source = sourceOf(stream);
+    await source.whole();
+    await assert.rejects(source.whole(), /read before/);
+  });
+});
+
+describe('an upload that breaks off', () => {
+  it('is refused with the bytes that came', async () => {
+    async function* body() {
+      yield stream.subarray(0, 500);
+      throw new Error('ECONNRESET');
+    }
+    await assert.rejects(
+      new StreamSource(body(), roomyLimits).whole(),
+      refusal('InvalidInput', /cut off after 500 bytes/),
+    );
+  });
+
+  it('by an abort of ours fails with its reason', async () => {
+    const reason = new LancegateError('TimedOut', 'too late');
+    async function* body() {
+      yield stream.subarray(0, 500);
+      throw reason;
+    }
+    await assert.rejects(new StreamSource(body(), roomyLimits).whole(), (error) => error === reason);
+  });
+
+  it('is not closed by a refusal: whoever serves the request answers and drains', async () => {
+    let closed = false;
+    const chunks = inChunks(Buffer.from('no stream at all'));
+    const body = {
+      [Symbol.asyncIterator]: () => ({
+        next: () => chunks.next(),
+        return: () => {
+          closed = true;
+          return chunks.return();
+        },
+      }),
+    };
+    await assert.rejects(new StreamSource(body, roomyLimits).schema());
+    assert.equal(closed, false);
+  });
+
+  it('anywhere within a message is refused, naming the message', async () => {
+    const ends = [schemaMessage.length, schemaMessage.length + firstBatch.length];
+    const bytes = Buffer.concat([schemaMessage, firstBatch]);
+    for (let length = 8; length < bytes.length; length += 3) {
+      if (ends.includes(length)) continue;
+      const number = length < schemaMessage.length ? 1 : 2;
+      await assert.rejects(
+        wholeOf(bytes.subarray(0, length)),
+        refusal('InvalidInput', new RegExp(`message ${number}\\b`)),
+      );
+    }
+  });
+});
+
+describe('a body that is no stream is refused, saying what it looks like', () => {
+  const legacy = encodeSchema(schema).subarray(4);
+  const bodies: readonly (readonly [string, Buffer, RegExp])[] = [
+    ['nothing', Buffer.alloc(0), /the body is empty/],
+    ['an end marker', endOfStream, /ends before its schema/],
+    ['an IPC file', Buffer.from('ARROW1\0\0\xff\xff\xff\xff', 'latin1'), /it is an Arrow IPC file/],
+    ['Parquet', Buffer.from('PAR1\x15\x04\x15\x10'), /Parquet/],
+    ['gzip', Buffer.from('1f8b0800000000000003', 'hex'), /gzip.*Content-Encoding/],
+    ['zstd', Buffer.from('28b52ffd0458000000', 'hex'), /zstd.*Content-Encoding/],
+    ['JSON', Buffer.from('{"id": 1}'), /JSON/],
+    ['short JSON', Buffer.from(' []'), /JSON/],
+    ['the framing before Arrow 0.15', legacy, /before Arrow 0\.15/],
+    ['noise', Buffer.from('hello, world'), /does not begin with a schema/],
+    ['a few bytes', Buffer.from([255, 255, 255]), /does not begin with a schema/],
+  ];
+  for (const [title, body, why] of bodies) {
+    it(title, () => assert.rejects(sourceOf(body).schema(), refusal('InvalidInput', why)));
+  }
+});
+
+describe('a stream that is not well-formed is refused, naming the message', () => {
+  const of = schemaOf([word]);
+  const [start, dictionary, batch] = encodeMessages(of, [{ w: ['a', 'b'] }]) as [Buffer, Buffer, Buffer];
+  const cases: readonly (readonly [string, readonly Buffer[], RegExp])[] = [
+    ['bytes after its end', [schemaMessage, endOfStream, Buffer.from([0])], /bytes follow the end marker/],
+    ['a batch before the schema', [firstBatch, schemaMessage], /message 1 \(record batch\): the first message must be/],
+    ['a second schema', [schemaMessage, firstBatch, schemaMessage], /message 3 \(schema\): a second schema/],
+    ['noise between messages', [schemaMessage, Buffer.alloc(64, 7)], /message 2: no message begins here/],
+    [
+      'a dictionary that comes too late',
+      [start, batch, dictionary],
+      /message 2 \(record batch\): dictionary 1 is used/,
+    ],
+    [
+      'a dictionary that is replaced',
+      [start, dictionary, batch, dictionary],
+      /message 4 \(dictionary batch\).*replaced/,
+    ],
+    ['a dictionary of no column', [schemaMessage, dictionary], /message 2 \(dictionary batch\): no column uses/],
+    ['a tensor', [schemaMessage, encodeMessage({ kind: 'tensor', header: [] })], /message 2: tensors/],
+    ['old metadata', [encodeMessage({ kind: 'schema', header: [], version: 3 })], /message 1: metadata version V4/],
+  ];
+  for (const [title, messages, why] of cases) {
+    it(title, () => assert.rejects(wholeOf(Buffer.concat(messages)), refusal('InvalidInput', why)));
+  }
+});
+
+describe('a source that is too large (P7)', () => {
+  it('is refused by the declared size of a message, before its body comes', async () => {
+    async function* body() {
+      yield schemaMessage;
+      yield encodeMessage({ kind: 'batch', header: [], bodyLength: 2 ** 40 });
+      assert.fail('the body was asked for');
+    }
+    await assert.rejects(
+      new StreamSource(body(), roomyLimits).whole(),
+      refusal('BodyTooLarge', /message 2 \(record batch\): its body/),
+    );
+  });
+
+  it('does not cost memory that it only promises', async () => {
+    const promise = encodeMessage({ kind: 'batch', header: [], bodyLength: 200 << 20 });
+    const before = process.memoryUsage().arrayBuffers;
+    await assert.rejects(wholeOf(Buffer.concat([schemaMessage, promise])), refusal('InvalidInput', /within its body/));
+    assert.ok(process.memoryUsage().arrayBuffers - before < 16 << 20);
+  });
+
+  it('is refused as a whole, and taken in pieces', async () => {
+    const limits = { maxWholeBytes: 3000, pieceBytes: 1000 };
+    await assert.rejects(sourceOf(stream, limits).whole(), refusal('BodyTooLarge', /3000 bytes/));
+    assert.equal((await piecesOf(sourceOf(stream, limits))).length, 3);
+  });
+
+  it('is refused by what it decodes to', async () => {
+    const same = { k: Array.from({ length: 1000 }, () => 'x'.repeat(100)) };
+    const bytes = encodeStream(schema, [same, same], 'zstd');
+    assert.ok(bytes.length < 30_000);
+    await assert.rejects(
+      sourceOf(bytes, { maxDecodedBytes: 50_000 }).whole(),
+      refusal('BodyTooLarge', /message 2 .*decodes to more/),
+    );
+    await assert.rejects(
+      sourceOf(bytes, { maxDecodedBytes: 150_000 }).whole(),
+      refusal('BodyTooLarge', /message 3 .*decodes to more/),
+    );
+    assert.equal((await piecesOf(sourceOf(bytes, { maxDecodedBytes: 150_000 })))[0]?.rows, 2000);
+  });
+
+  it('is refused by its metadata and by the sum of its dictionaries', async () => {
+    await assert.rejects(sourceOf(stream, { maxMetadataBytes: 64 }).schema(), refusal('BodyTooLarge', /its metadata/));
+    const words = { w: Array.from({ length: 100 }, (_, i) => `word ${i}`) };
+    const bytes = encodeStream(schemaOf([word]), [words]);
+    await assert.rejects(
+      sourceOf(bytes, { maxMessageBytes: 1300 }).whole(),
+      refusal('BodyTooLarge', /sum of the dictionaries/),
+    );
+  });
+});
