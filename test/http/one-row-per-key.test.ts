@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
 import { Float64, Int32, Int64, Table, tableToIPC, Utf8, type Vector, vectorFromArray } from 'apache-arrow';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -81,9 +82,10 @@ const distinctKeys = async (folder: string, table: string, { on }: KeyKind) => {
 };
 
 describe('one row per key, whatever clients do at once (P2)', () => {
+  const later = afterSuite();
   let service: TestService;
   before(async () => {
-    service = await startTestService(after);
+    service = await startTestService(later);
   });
 
   for (const kind of kinds) {
@@ -118,7 +120,7 @@ describe('one row per key, whatever clients do at once (P2)', () => {
 
   test('the same clients on the bare engine leave duplicates: this is what the gate is for', async () => {
     const kind = kinds[0] as KeyKind;
-    const folder = join(temporaryFolder(after), 'bare');
+    const folder = join(temporaryFolder(later), 'bare');
     const database = await connect(folder);
     await database.createTable('bare', batch(kind, [-1], 0));
     await Promise.all(
