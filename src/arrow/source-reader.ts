@@ -109,7 +109,7 @@ export class StreamSource implements ArrowSource {
     const arena = new Arena(firstArenaBytes);
     arena.append(magic);
     await this.#requireStream(arena);
-    const message = await this.#message(arena, undefined);
+    const message = await this.#message(arena, Number.POSITIVE_INFINITY);
     if (message === undefined) throw invalidInput('the stream ends before its schema');
     return this.#named(message, () => {
       if (message.kind !== 'schema') throw invalidInput('the first message must be the schema');
@@ -133,8 +133,9 @@ export class StreamSource implements ArrowSource {
 
   /** Adds messages to `piece` until it weighs `enough`; true where the stream has ended. */
   async #fill(piece: PieceBuilder, preamble: Preamble, book: DictionaryBook, enough: number | undefined) {
+    const maxTotalBytes = enough === undefined ? this.#limits.maxWholeBytes : Number.POSITIVE_INFINITY;
     while (enough === undefined || piece.weight < enough) {
-      const message = await this.#message(piece.arena, enough === undefined ? this.#limits.maxWholeBytes : undefined);
+      const message = await this.#message(piece.arena, maxTotalBytes);
       if (message === undefined) return true;
       const fixedBytes = enough === undefined ? piece.decodedBytes : preamble.decodedBytes;
       const maxDecodedBytes = this.#limits.maxDecodedBytes - fixedBytes;
@@ -170,7 +171,7 @@ export class StreamSource implements ArrowSource {
   }
 
   /** The next message at the end of `arena`, or undefined at the end of the stream, of which nothing is kept. */
-  async #message(arena: Arena, maxTotalBytes: number | undefined): Promise<ArrivedMessage | undefined> {
+  async #message(arena: Arena, maxTotalBytes: number): Promise<ArrivedMessage | undefined> {
     this.#messageNumber += 1;
     const start = this.#messageNumber === 1 ? magic.length : arena.used;
     const metaLength = await this.#metadataLength(arena, start);
@@ -182,7 +183,7 @@ export class StreamSource implements ArrowSource {
     const end = bodyAt + bodyLength;
     this.#named(message, () => {
       if (bodyLength > this.#limits.maxMessageBytes) throw tooLarge('its body', this.#limits.maxMessageBytes);
-      if (maxTotalBytes !== undefined && end > maxTotalBytes) throw tooLarge('the stream up to here', maxTotalBytes);
+      if (end - magic.length > maxTotalBytes) throw tooLarge('the stream up to here', maxTotalBytes);
     });
     await this.#require(arena, end, 'its body');
     const block = { offset: start, metaLength: prefixBytes + metaLength, bodyLength };

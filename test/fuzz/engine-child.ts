@@ -1,16 +1,21 @@
 /** Hands files to the engine in a process of its own, which may die of them. */
 import { openNativeLance } from '#test/fixtures/native-lance.ts';
+import type { Verdict } from '#test/fuzz/engine-judge.ts';
 
 const lance = await openNativeLance();
-process.on('exit', () => lance.remove());
-process.on('disconnect', () => process.exit(0));
-process.on('message', async (file: Uint8Array) => {
+async function store(file: Uint8Array): Promise<Verdict> {
   try {
     const table = await lance.create(Buffer.from(file));
-    const files = await table.files();
-    process.send?.({ stored: await table.countRows(), read: files.length });
+    await table.files();
+    return { stored: await table.countRows() };
   } catch (error) {
-    process.send?.({ refused: String(error) });
+    return { refused: String(error) };
   }
+}
+
+process.on('exit', () => lance.remove());
+process.on('disconnect', () => process.exit(0));
+process.on('message', (file: Uint8Array) => {
+  void store(file).then((verdict) => process.send?.(verdict));
 });
 process.send?.('ready');
