@@ -150,7 +150,6 @@ class BatchWalk {
     if (length < 8) throw invalidInput('a compressed buffer does not declare its size');
     const declared = this.#body.readBigInt64LE(offset);
     if (declared === -1n) return length - 8;
-    if (declared > BigInt(this.#maxDecodedBytes)) throw tooLarge(this.#maxDecodedBytes);
     return exactLength(declared, 'the declared size of a compressed buffer');
   }
 
