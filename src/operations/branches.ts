@@ -24,6 +24,10 @@ export const createBranch =
       const dataset = await access.latest(record, undefined);
       const branches = await dataset.listBranches();
       if (branches.some((branch) => branch.name === name)) throw branchExists(table, name);
+      // Asked for a version of a branch that is not there, the engine misses the version only.
+      if (fromBranch !== undefined && !branches.some((branch) => branch.name === fromBranch)) {
+        throw branchMissing(table, fromBranch);
+      }
       await dataset.createBranch(name, { branch: fromBranch, version: fromVersion });
     } finally {
       leave();
@@ -61,3 +65,6 @@ export const deleteBranch =
 
 const branchExists = (table: TableRef, name: BranchName): LancegateError =>
   new LancegateError('TableBranchAlreadyExists', `table '${showTable(table)}' has a branch '${name}' already`);
+
+const branchMissing = (table: TableRef, name: BranchName): LancegateError =>
+  new LancegateError('TableBranchNotFound', `table '${showTable(table)}' has no branch '${name}'`);
