@@ -54,6 +54,8 @@ export class TableWriter {
     const { on, spec, piece, keys } = request;
     const isNested = on.some((path) => path.segments.length > 1);
     if (isNested) return mergeNested(this.#engine, dataset, { on, spec, piece, keys, timeoutMs });
-    return dataset.merge({ ...spec, on: on.map((path) => path.segments[0] ?? '') }, piece.file, timeoutMs);
+    // Through an index the engine loses source rows whose key is NULL: neither inserted nor refused.
+    const useIndex = spec.useIndex && !keys.hasNull;
+    return dataset.merge({ ...spec, useIndex, on: on.map((path) => path.segments[0] ?? '') }, piece.file, timeoutMs);
   }
 }
