@@ -80,6 +80,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     ['a division by zero', () => merge(updateIf('1/(target.id-1) > 0')), 'InvalidInput', /Divide by zero/],
     ['a delete filter on an unknown column', () => merge(deleteIf('zz = 1')), 'TableColumnNotFound', /zz$/],
     ['a delete filter that fails on a row', () => merge(deleteIf('cast(v as int) = 1')), 'InvalidInput', /Cannot cast/],
+    ['a literal of another type', () => merge(deleteIf('id <> 1e300')), 'InvalidInput', /of type Int32 with a literal/],
     ['an empty delete filter', () => merge(deleteIf(' ')), 'InvalidInput', /not valid SQL/],
     ['a subquery', () => merge(deleteIf('id in (select 1)')), 'InvalidInput', /subquery/],
     ['a count filter on an unknown column', () => dataset.countRows('zz = 1'), 'TableColumnNotFound', /zz$/],

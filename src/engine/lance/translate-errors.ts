@@ -24,6 +24,11 @@ const filterRules: readonly Rule[] = [
   [/sql parser error: (.+?)\)(?:, |$)/s, 'InvalidInput', (why) => `the filter is not valid SQL: ${why}`],
   [/Invalid function '([^']*)'/, 'InvalidInput', (name) => `the filter calls an unknown function: ${name}`],
   [
+    /Received literal .+? and could not convert to literal of type '(\w+)'/,
+    'InvalidInput',
+    (type) => `the filter compares a column of type ${type} with a literal that does not convert to it`,
+  ],
+  [
     /is not supported SQL in lance()/,
     'InvalidInput',
     () => 'the filter uses SQL that filters do not support, such as a subquery',
