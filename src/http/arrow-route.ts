@@ -1,0 +1,65 @@
+import type { ArrowSource } from '../arrow/source.ts';
+import type { Action } from '../auth/actions.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import type { BranchName, TableRef } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import { readDelimiter } from '../wire/identifiers.ts';
+import type { QueryParameters } from '../wire/query-parameters.ts';
+import { authorize, queryBranch } from './authorize.ts';
+import { contentDecoder } from './content-coding.ts';
+import { jsonAnswer, type Route } from './route.ts';
+import { tableTarget } from './targets.ts';
+
+export interface ArrowCall<Parameters> {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly parameters: Parameters;
+  readonly source: ArrowSource;
+  readonly scope: RequestScope;
+}
+
+export interface ArrowRoute<Parameters> {
+  readonly path: string;
+  readonly action: Action;
+  readonly body: 'arrow-whole' | 'arrow-pieces';
+  /** What the query says; read, and refused, before the body. */
+  parameters(query: QueryParameters, branch: BranchName | undefined): Parameters;
+  /** The fields of the answer, without the `context` that every answer of these routes has. */
+  answer(call: ArrowCall<Parameters>): Promise<Readonly<Record<string, unknown>>>;
+}
+
+/** A route whose body is an Arrow IPC stream. */
+export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
+  return {
+    methods: ['POST'],
+    path: route.path,
+    admit(arrival) {
+      const { query, headers, scope } = arrival;
+      const table = tableTarget.parse(arrival.id, readDelimiter(query));
+      const branch = queryBranch(arrival);
+      authorize(arrival, route.action, { kind: 'table', table }, branch);
+      const parameters = route.parameters(query, branch);
+      refuseOtherTypes(headers['content-type']);
+      contentDecoder(headers['content-encoding']);
+      return {
+        body: route.body,
+        answer: async (upload) => {
+          const answer = await route.answer({ table, branch, parameters, source: upload.source(), scope });
+          return jsonAnswer({ ...answer, context: contextOf(arrival.headersSet()) });
+        },
+      };
+    },
+  };
+}
+
+/** The founding document's 2.4, rule 2. */
+const contextOf = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [`header.${name}`, value]));
+
+/** Half of the clients send no type at all, so only a type that says the body is something else is refused. */
+function refuseOtherTypes(contentType: string | undefined): void {
+  const mediaType = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+  const isOther = /^(application\/(.*\+)?json|multipart\/.*|application\/x-www-form-urlencoded|text\/(html|csv))$/;
+  if (!isOther.test(mediaType)) return;
+  throw invalidInput('content-type: the body must be an Arrow IPC stream, application/vnd.apache.arrow.stream');
+}

@@ -1,0 +1,23 @@
+import type { Action, Resource } from '../auth/actions.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { type BranchName, showNamespace, showTable } from '../kernel/ids.ts';
+import { parseBranch } from '../wire/branch-name.ts';
+import type { Arrival } from './route.ts';
+
+/** `PermissionDenied`, in words that tell nothing the caller did not say. */
+export function authorize(arrival: Arrival, action: Action, resource: Resource, branch: BranchName | undefined): void {
+  if (arrival.allows({ action, resource, branch })) return;
+  const place = branch === undefined ? showResource(resource) : `branch '${branch}' of ${showResource(resource)}`;
+  throw new LancegateError('PermissionDenied', `${action} on ${place} is not allowed`);
+}
+
+const showResource = (resource: Resource): string =>
+  resource.kind === 'table' ? `table '${showTable(resource.table)}'` : `namespace '${showNamespace(resource.path)}'`;
+
+export const queryBranch = ({ query }: Arrival): BranchName | undefined =>
+  query.one('branch', (text) => parseBranch(text));
+
+/** A branch is honoured or refused, never ignored: the rows would end up in another place than was meant. */
+export function refuseBranch(branch: BranchName | undefined): void {
+  if (branch !== undefined) throw invalidInput('branch: this operation works on main only');
+}

@@ -1,0 +1,44 @@
+/** `Content-Encoding` of a body: none, gzip or zstd. The limits of whoever reads count the bytes that come out. */
+import { Readable, type Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { constants, createGunzip, createZstdDecompress } from 'node:zlib';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+
+const chunkSize = 64 * 1024;
+
+/** RFC 9659: a zstd content coding needs a window of at most 8 MiB, so that no body makes us reserve more. */
+const zstdWindowLog = 23;
+
+const decoders: Readonly<Record<string, () => Transform>> = {
+  gzip: () => createGunzip({ chunkSize }),
+  'x-gzip': () => createGunzip({ chunkSize }),
+  zstd: () => createZstdDecompress({ chunkSize, params: { [constants.ZSTD_d_windowLogMax]: zstdWindowLog } }),
+};
+
+/** When `end` aborts, the decoder's memory is given back; nobody reads it then. */
+export type Decode = (body: AsyncIterable<Uint8Array>, end: AbortSignal) => AsyncIterable<Uint8Array>;
+
+/** `InvalidInput` for any other encoding, before a byte is read. */
+export function contentDecoder(header: string | undefined): Decode {
+  const coding = header?.trim().toLowerCase() ?? '';
+  if (coding === '' || coding === 'identity') return (body) => body;
+  const create = Object.hasOwn(decoders, coding) ? decoders[coding] : undefined;
+  if (create === undefined) throw invalidInput('content-encoding: only gzip and zstd are understood, one at a time');
+  return (body, end) => decoded(pipe(body, create(), end), coding);
+}
+
+/** Pulls no more of `body` than the decoder has room for. */
+function pipe(body: AsyncIterable<Uint8Array>, decoder: Transform, end: AbortSignal): Transform {
+  const feeding = pipeline(Readable.from(body, { objectMode: false }), decoder, { signal: end });
+  feeding.catch(() => undefined); // compensated: the decoder is destroyed with the same error, and throws it
+  return decoder;
+}
+
+async function* decoded(decoder: Transform, coding: string): AsyncGenerator<Uint8Array, void, void> {
+  try {
+    for await (const chunk of decoder) yield chunk as Uint8Array;
+  } catch (error) {
+    if (error instanceof LancegateError) throw error;
+    throw invalidInput(`the body is not valid ${coding}`, error);
+  }
+}

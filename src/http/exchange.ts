@@ -1,0 +1,145 @@
+/** One request and its answer, from the first header to the end of the connection's part in it. */
+import { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { LancegateError } from '../kernel/errors.ts';
+import type { Principal } from '../kernel/principal.ts';
+import { QueryParameters } from '../wire/query-parameters.ts';
+import { hasTrailingSlash, splitTarget } from '../wire/request-path.ts';
+import type { ClientScope } from './client-scope.ts';
+import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
+import type { HttpParts } from './http-parts.ts';
+import { RequestBody } from './request-body.ts';
+import type { Answer } from './route.ts';
+import { createTablePath } from './routes/create-table.ts';
+
+export interface ExchangeParts extends Pick<HttpParts, 'logger' | 'metrics' | 'clock' | 'config'> {
+  readonly isStopping: () => boolean;
+  /** Lets a client that waits for `100 Continue` begin. */
+  readonly continueUpload: (request: FastifyRequest, reply: FastifyReply) => void;
+}
+
+export class Exchange {
+  readonly request: FastifyRequest;
+  readonly query: QueryParameters;
+  readonly hasTrailingSlash: boolean;
+  readonly body: RequestBody;
+  readonly #parts: ExchangeParts;
+  readonly #reply: FastifyReply;
+  readonly #startMs: number;
+  readonly #end = new AbortController();
+  readonly #path: string;
+  #principal: Principal | undefined;
+  #scope: ClientScope | undefined;
+  #refusal: LancegateError | undefined;
+  #isAnswered = false;
+
+  constructor(parts: ExchangeParts, request: FastifyRequest, reply: FastifyReply) {
+    const { path, queryString } = splitTarget(request.originalUrl);
+    this.#parts = parts;
+    this.request = request;
+    this.#reply = reply;
+    this.#startMs = parts.clock.nowMs();
+    this.#path = path;
+    this.query = new QueryParameters(queryString);
+    this.hasTrailingSlash = hasTrailingSlash(request.originalUrl);
+    this.body = new RequestBody({
+      raw: request.raw,
+      onFirstRead: () => parts.continueUpload(request, reply),
+      onBytes: (count) => parts.metrics.bytesReceived(count),
+      clock: parts.clock,
+      idleTimeoutMs: parts.config.uploadIdleTimeoutMs,
+    });
+    void reply.headers({ 'x-request-id': request.id, 'cache-control': 'no-store' });
+    reply.raw.once('close', () => this.#finish());
+  }
+
+  /** Aborts when nothing can be sent or received any more, in whatever way it ended. */
+  get end(): AbortSignal {
+    return this.#end.signal;
+  }
+
+  get response(): FastifyReply['raw'] {
+    return this.#reply.raw;
+  }
+
+  /** Ours only: Fastify adds its own when it sends. */
+  headersSet(): Readonly<Record<string, string>> {
+    return Object.fromEntries(Object.entries(this.#reply.getHeaders()).map(([name, value]) => [name, String(value)]));
+  }
+
+  identify(principal: Principal): void {
+    this.#principal = principal;
+  }
+
+  /** Closed as soon as the answer is decided. */
+  hold(scope: ClientScope): void {
+    this.#scope = scope;
+  }
+
+  answer({ contentType, text }: Answer): FastifyReply {
+    if (contentType !== undefined) void this.#reply.type(contentType);
+    return this.#send(text);
+  }
+
+  refuse(error: unknown): FastifyReply {
+    const refusal = asLancegateError(error);
+    this.#refusal = refusal;
+    this.#parts.metrics.requestRejected(refusal.kind);
+    this.#logRefusal(refusal);
+    const { status, headers, body } = this.#render(refusal);
+    void this.#reply.code(status).headers(headers).type('application/json');
+    return this.#send(JSON.stringify(body));
+  }
+
+  #render(refusal: LancegateError): RenderedError {
+    const { id: requestId, routeOptions, headers } = this.request;
+    const isLanceDb = this.hasTrailingSlash || /^LanceDB-/i.test(headers['user-agent'] ?? '');
+    const isLanceDbCreate = isLanceDb && routeOptions.url?.endsWith(createTablePath) === true;
+    return renderError(refusal, { requestId, instance: this.#path, isLanceDbCreate });
+  }
+
+  /** An answer to a body that is still coming is sent whole, and the end of the connection put off: see `discard`. */
+  #send(text: string): FastifyReply {
+    this.#isAnswered = true;
+    this.#scope?.close();
+    const isUnfinished = this.body.isUnfinished;
+    if (isUnfinished || this.#parts.isStopping()) void this.#reply.header('connection', 'close');
+    if (!isUnfinished) return this.#reply.send(text === '' ? undefined : text);
+    void this.#reply.header('content-length', Buffer.byteLength(text));
+    return this.#reply.send(Readable.from(thenDiscard(text, this.body)));
+  }
+
+  #finish(): void {
+    this.#scope?.close();
+    this.#end.abort();
+    const { method, routeOptions, id: requestId } = this.request;
+    const request = { method, route: routeOptions.url ?? 'none', status: this.#reply.statusCode };
+    const durationMs = this.#parts.clock.nowMs() - this.#startMs;
+    this.#parts.metrics.requestFinished(request, durationMs);
+    const outcome = {
+      ...(this.#refusal === undefined ? {} : { refusal: this.#refusal.kind }),
+      ...(this.#isAnswered ? {} : { clientLeft: true }),
+    };
+    const subject = this.#principal?.subject;
+    const receivedBytes = this.body.received;
+    this.#parts.logger.info({ requestId, ...request, durationMs, receivedBytes, subject, ...outcome }, 'request');
+  }
+
+  #logRefusal(refusal: LancegateError): void {
+    const { kind, message, internal, cause } = refusal;
+    const fields = {
+      requestId: this.request.id,
+      kind,
+      internal,
+      error: kind === 'Internal' ? (cause ?? refusal) : cause,
+    };
+    if (kind === 'Internal') this.#parts.logger.error(fields, 'a request failed unexpectedly');
+    else if (kind === 'IssuerUnavailable') this.#parts.logger.warn(fields, message);
+    else this.#parts.logger.debug(fields, message);
+  }
+}
+
+async function* thenDiscard(text: string, body: RequestBody): AsyncGenerator<string, void, void> {
+  yield text;
+  await body.discard();
+}

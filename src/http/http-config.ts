@@ -1,0 +1,15 @@
+/** What of the configuration is about HTTP; names and units are those of `config/settings.ts`. */
+export interface HttpConfig {
+  readonly host: string;
+  readonly port: number;
+  /** Empty, or segments that each begin with a slash. */
+  readonly basePath: string;
+  readonly maxMergeBytes: number;
+  readonly maxJsonBytes: number;
+  readonly maxConcurrentUploads: number;
+  readonly uploadIdleTimeoutMs: number;
+  readonly requestHeaderTimeoutMs: number;
+  readonly keepAliveTimeoutMs: number;
+  readonly defaultTimeoutMs: number;
+  readonly maxTimeoutMs: number;
+}

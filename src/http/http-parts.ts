@@ -1,0 +1,21 @@
+import type { ArrowSource } from '../arrow/source.ts';
+import type { Policy } from '../auth/actions.ts';
+import type { Authenticator } from '../auth/authenticator.ts';
+import type { Clock, NewId } from '../kernel/clock.ts';
+import type { Operations } from '../operations/commands.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { HttpConfig } from './http-config.ts';
+
+export interface HttpParts {
+  readonly operations: Operations;
+  readonly authenticator: Pick<Authenticator, 'authenticate'>;
+  readonly policy: Policy;
+  /** Must not close `body`: the connection outlives a refused upload. */
+  readonly openSource: (body: AsyncIterable<Uint8Array>) => ArrowSource;
+  readonly config: HttpConfig;
+  readonly logger: Logger;
+  readonly metrics: Pick<Metrics, 'requestFinished' | 'requestRejected' | 'bytesReceived' | 'uploadStarted' | 'render'>;
+  readonly clock: Clock;
+  readonly newId: NewId;
+}

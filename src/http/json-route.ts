@@ -1,0 +1,99 @@
+import type { Static, TObject } from 'typebox';
+import type { Action } from '../auth/actions.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import type { BranchName } from '../kernel/ids.ts';
+import { parseBranch } from '../wire/branch-name.ts';
+import { readDelimiter } from '../wire/identifiers.ts';
+import { parseJsonBody } from '../wire/json-body.ts';
+import type { QueryParameters } from '../wire/query-parameters.ts';
+import { authorize, queryBranch, refuseBranch } from './authorize.ts';
+import { type Allows, type Answer, type Arrival, jsonAnswer, type Method, type Route, type Upload } from './route.ts';
+import type { TargetKind } from './targets.ts';
+
+export interface JsonCall<Target, Body> {
+  readonly target: Target;
+  readonly body: Body;
+  /** From the body or the query; undefined is main. */
+  readonly branch: BranchName | undefined;
+  readonly query: QueryParameters;
+  readonly delimiter: string;
+  readonly hasTrailingSlash: boolean;
+  readonly allows: Allows;
+}
+
+export interface JsonRoute<Target, Body extends TObject> {
+  readonly methods: readonly Method[];
+  readonly path: string;
+  readonly target: TargetKind<Target>;
+  readonly action: Action;
+  readonly body: Body;
+  /** Every branch that the request touches; without it the route knows main only. */
+  readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
+  answer(call: JsonCall<Target, Static<Body>>): Promise<unknown>;
+  /** Without it the value is sent as JSON. */
+  readonly render?: (value: unknown) => Answer;
+}
+
+/**
+ * A route whose request and answer are JSON.
+ *
+ * The policy is asked before the body is read, but for routes that know branches: there the branch stands in the body,
+ * and asking about main first would lock out who may work on a branch only. Those read the body (bounded) of anybody with a valid credential, and ask before anything is looked up; so whoever is refused has
+ * learned nothing but whether the own JSON was well-formed.
+ */
+export function jsonRoute<Target, Body extends TObject>(route: JsonRoute<Target, Body>): Route {
+  return {
+    methods: route.methods,
+    path: route.path,
+    admit(arrival) {
+      const delimiter = readDelimiter(arrival.query);
+      const target = route.target.parse(arrival.id, delimiter);
+      const asked = queryBranch(arrival);
+      if (route.branches === undefined) {
+        refuseBranch(asked);
+        authorizeTarget(route, arrival, target, [undefined]);
+      }
+      return {
+        body: 'json',
+        answer: async (upload) => {
+          const call = await readCall(route, arrival, target, delimiter, upload);
+          return (route.render ?? jsonAnswer)(await route.answer(call));
+        },
+      };
+    },
+  };
+}
+
+async function readCall<Target, Body extends TObject>(
+  route: JsonRoute<Target, Body>,
+  arrival: Arrival,
+  target: Target,
+  delimiter: string,
+  upload: Upload,
+): Promise<JsonCall<Target, Static<Body>>> {
+  const text = arrival.method === 'GET' ? '' : await upload.text();
+  const body = parseJsonBody(text, route.body, route.target.parts(target));
+  const branch = oneBranch(queryBranch(arrival), parseBranch(body.branch));
+  if (route.branches === undefined) refuseBranch(branch);
+  else authorizeTarget(route, arrival, target, route.branches(body, branch));
+  const { query, hasTrailingSlash } = arrival;
+  const allows: Allows = (action, resource) => arrival.allows({ action, resource, branch: undefined });
+  return { target, body, branch, query, delimiter, hasTrailingSlash, allows };
+}
+
+/** All of the branches must be allowed. */
+function authorizeTarget<Target, Body extends TObject>(
+  route: JsonRoute<Target, Body>,
+  arrival: Arrival,
+  target: Target,
+  branches: readonly (BranchName | undefined)[],
+): void {
+  const resource = route.target.resource(target);
+  if (resource === undefined) return;
+  for (const branch of branches) authorize(arrival, route.action, resource, branch);
+}
+
+function oneBranch(inQuery: BranchName | undefined, inBody: BranchName | undefined): BranchName | undefined {
+  if (inQuery === undefined || inBody === undefined || inQuery === inBody) return inQuery ?? inBody;
+  throw invalidInput('branch: the query and the body name different ones');
+}

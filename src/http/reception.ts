@@ -1,0 +1,127 @@
+/**
+ * The way of every request to its route, as a list of steps. The order is the point: who asks, for what, whether they
+ * may, whether there is room; and only then the body.
+ */
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { LancegateError } from '../kernel/errors.ts';
+import type { Principal } from '../kernel/principal.ts';
+import { readTimeoutMs, timeoutHeader } from '../wire/deadline.ts';
+import { ClientScope } from './client-scope.ts';
+import { contentDecoder } from './content-coding.ts';
+import type { Exchange } from './exchange.ts';
+import type { HttpParts } from './http-parts.ts';
+import { bodyTooLarge, readText } from './read-text.ts';
+import { announcesBody } from './request-body.ts';
+import type { Answer, Arrival, BodyKind, Method, Route, Upload } from './route.ts';
+import { UploadSlots } from './upload-slots.ts';
+
+/** Answers an admitted request; reads its body. */
+export type Proceed = () => Promise<Answer>;
+
+export class Reception {
+  readonly #parts: HttpParts;
+  readonly #slots: UploadSlots;
+  #isStopping = false;
+
+  constructor(parts: HttpParts) {
+    this.#parts = parts;
+    this.#slots = new UploadSlots(parts.config.maxConcurrentUploads);
+  }
+
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  /** From now on new requests are refused; those under way are not touched. */
+  stop(): void {
+    this.#isStopping = true;
+  }
+
+  /** Not one byte of the body is read here. */
+  async admit(route: Route, exchange: Exchange): Promise<Proceed> {
+    if (this.#isStopping) throw new LancegateError('SlowDown', 'the service is stopping', { retryAfterSeconds: 5 });
+    const { raw } = exchange.request;
+    const principal = await this.#parts.authenticator.authenticate(credentialsIn(raw.headers));
+    exchange.identify(principal);
+    const scope = this.#openScope(exchange, principal);
+    const admitted = route.admit(this.#arrival(exchange, scope));
+    requireLength(raw, this.#maxBytesOf(admitted.body));
+    if (announcesBody(raw)) this.#takeSlot(exchange);
+    return () => admitted.answer(this.#upload(exchange, scope.signal));
+  }
+
+  #openScope(exchange: Exchange, principal: Principal): ClientScope {
+    const { request, query, response } = exchange;
+    const scope = new ClientScope({
+      requestId: request.id,
+      principal,
+      timeoutMs: readTimeoutMs(query, headerText(request.headers[timeoutHeader]), this.#parts.config),
+      clock: this.#parts.clock,
+      response,
+    });
+    exchange.hold(scope);
+    return scope;
+  }
+
+  #arrival(exchange: Exchange, scope: ClientScope): Arrival {
+    const { request, query, hasTrailingSlash } = exchange;
+    const { id = '' } = request.params as { readonly id?: string };
+    const { principal } = scope;
+    return {
+      method: request.method as Method,
+      id,
+      query,
+      headers: request.headers,
+      hasTrailingSlash,
+      scope,
+      allows: (asked) => this.#parts.policy.allows({ principal, ...asked }),
+      headersSet: () => exchange.headersSet(),
+    };
+  }
+
+  #maxBytesOf(body: BodyKind): number | undefined {
+    switch (body) {
+      case 'json':
+        return this.#parts.config.maxJsonBytes;
+      case 'arrow-whole':
+        return this.#parts.config.maxMergeBytes;
+      case 'arrow-pieces':
+        return undefined;
+    }
+  }
+
+  /** Held until the body is read, or the exchange is over without. */
+  #takeSlot({ body, end }: Exchange): void {
+    const leave = this.#slots.take();
+    const endUpload = this.#parts.metrics.uploadStarted();
+    const release = (): void => {
+      leave();
+      endUpload();
+    };
+    body.onEnd(release);
+    end.addEventListener('abort', release, { once: true });
+  }
+
+  #upload({ request, body, end }: Exchange, signal: AbortSignal): Upload {
+    const decoded = (): AsyncIterable<Uint8Array> =>
+      contentDecoder(request.headers['content-encoding'])(body.read(signal), end);
+    return {
+      text: () => readText(decoded(), this.#parts.config.maxJsonBytes),
+      source: () => this.#parts.openSource(decoded()),
+    };
+  }
+}
+
+/** Node joins repeated headers of these names, or drops all but the first; the type does not say so. */
+const headerText = (value: string | string[] | undefined): string | undefined =>
+  Array.isArray(value) ? value.join(', ') : value;
+
+const credentialsIn = (headers: IncomingHttpHeaders) => ({
+  authorization: headers.authorization,
+  'x-api-key': headerText(headers['x-api-key']),
+});
+
+/** A body of unknown length is counted as it comes. */
+function requireLength({ headers }: IncomingMessage, maxBytes: number | undefined): void {
+  if (maxBytes !== undefined && Number(headers['content-length'] ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
+}

@@ -1,0 +1,63 @@
+/**
+ * What a route is. It is asked twice: `admit` when the headers are there and who asks is known, before one byte of the
+ * body is read; what it returns answers then, with the body. Everything Fastify stops here.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import type { ArrowSource } from '../arrow/source.ts';
+import type { AccessRequest, Action, Resource } from '../auth/actions.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import type { QueryParameters } from '../wire/query-parameters.ts';
+
+export type Method = 'GET' | 'POST';
+
+/** A request whose sender is known, and nothing else yet. */
+export interface Arrival {
+  readonly method: Method;
+  /** The decoded `id` of the path; empty on paths without. */
+  readonly id: string;
+  readonly query: QueryParameters;
+  readonly headers: IncomingHttpHeaders;
+  /** The LanceDB SDKs end their paths in a slash, the Lance namespace clients do not. */
+  readonly hasTrailingSlash: boolean;
+  readonly scope: RequestScope;
+  readonly allows: (request: Omit<AccessRequest, 'principal'>) => boolean;
+  /** The headers that this service has put into the answer so far. */
+  readonly headersSet: () => Readonly<Record<string, string>>;
+}
+
+/** The body, once it is wanted. One of the two, once. */
+export interface Upload {
+  /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
+  text(): Promise<string>;
+  source(): ArrowSource;
+}
+
+export interface Answer {
+  readonly contentType: string | undefined;
+  readonly text: string;
+}
+
+/** Decides how large the body may be: pieces are written as they come, the others are held in memory as a whole. */
+export type BodyKind = 'json' | 'arrow-whole' | 'arrow-pieces';
+
+export interface Admitted {
+  readonly body: BodyKind;
+  answer(upload: Upload): Promise<Answer>;
+}
+
+export interface Route {
+  readonly methods: readonly Method[];
+  /** Below the base path, with `:id` for the identifier. */
+  readonly path: string;
+  /** `InvalidInput`, `PermissionDenied`, `Unsupported`. */
+  admit(arrival: Arrival): Admitted;
+}
+
+/** What the policy is asked for objects that a request names beside its own. */
+export type Allows = (action: Action, resource: Resource) => boolean;
+
+export const jsonAnswer = (value: unknown): Answer => ({
+  contentType: 'application/json',
+  text: JSON.stringify(value),
+});
+export const emptyAnswer: Answer = { contentType: undefined, text: '' };

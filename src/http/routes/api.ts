@@ -1,0 +1,24 @@
+import type { Operations } from '../../operations/commands.ts';
+import type { Route } from '../route.ts';
+import { branchRoutes } from './branches.ts';
+import { countRowsRoute } from './count-rows.ts';
+import { createTableRoute } from './create-table.ts';
+import { describeTableRoute } from './describe-table.ts';
+import { mergeRowsRoute } from './merge-rows.ts';
+import { namespaceRoutes } from './namespaces.ts';
+import { notOfferedRoutes } from './not-offered.ts';
+import { tableRoutes } from './tables.ts';
+import { describeTransactionRoute } from './transactions.ts';
+
+/** Everything below the base path. */
+export const apiRoutes = (operations: Operations): readonly Route[] => [
+  createTableRoute(operations),
+  mergeRowsRoute(operations),
+  describeTableRoute(operations),
+  countRowsRoute(operations),
+  describeTransactionRoute(operations),
+  ...tableRoutes(operations),
+  ...branchRoutes(operations),
+  ...namespaceRoutes(operations),
+  ...notOfferedRoutes,
+];

@@ -1,0 +1,80 @@
+import Type from 'typebox';
+import type { BranchDescription, Operations } from '../../operations/commands.ts';
+import { parseBranch, parseBranchName } from '../../wire/branch-name.ts';
+import { Version } from '../../wire/json-body.ts';
+import { readPage } from '../../wire/paging.ts';
+import { refuseBranch } from '../authorize.ts';
+import { jsonRoute } from '../json-route.ts';
+import type { Route } from '../route.ts';
+import { tableTarget } from '../targets.ts';
+
+const Nothing = Type.Object({});
+const CreateBody = Type.Object({
+  name: Type.String(),
+  from_branch: Type.Optional(Type.String()),
+  from_version: Type.Optional(Version),
+});
+const DeleteBody = Type.Object({ name: Type.String() });
+
+/** The parent must be allowed too: what it holds can be read in the new branch. */
+const createBranch = (operations: Operations): Route =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/table/:id/branches/create',
+    target: tableTarget,
+    action: 'CreateTableBranch',
+    body: CreateBody,
+    branches: (body, branch) => {
+      refuseBranch(branch);
+      return [parseBranchName(body.name, 'name'), parseBranch(body.from_branch, 'from_branch')];
+    },
+    answer: async ({ target: table, body }) => {
+      await operations.createBranch({
+        table,
+        name: parseBranchName(body.name, 'name'),
+        fromBranch: parseBranch(body.from_branch, 'from_branch'),
+        fromVersion: body.from_version,
+      });
+      return {};
+    },
+  });
+
+const listBranches = (operations: Operations): Route =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/table/:id/branches/list',
+    target: tableTarget,
+    action: 'ListTableBranches',
+    body: Nothing,
+    answer: async ({ target: table, query }) => {
+      const { items, next } = await operations.listBranches({ table, page: readPage(query) });
+      return { branches: Object.fromEntries(items.map((item) => [item.name, branchContents(item)])), page_token: next };
+    },
+  });
+
+const branchContents = (branch: BranchDescription) => ({
+  parentBranch: branch.parentBranch,
+  parentVersion: branch.parentVersion,
+  createAt: branch.createdAtSeconds,
+  manifestSize: branch.manifestBytes,
+});
+
+const deleteBranch = (operations: Operations): Route =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/table/:id/branches/delete',
+    target: tableTarget,
+    action: 'DeleteTableBranch',
+    body: DeleteBody,
+    branches: (body, branch) => {
+      refuseBranch(branch);
+      return [parseBranchName(body.name, 'name')];
+    },
+    answer: async ({ target: table, body }) => {
+      await operations.deleteBranch({ table, name: parseBranchName(body.name, 'name') });
+      return {};
+    },
+  });
+
+export const branchRoutes = (operations: Operations): readonly Route[] =>
+  [createBranch, listBranches, deleteBranch].map((make) => make(operations));

@@ -1,0 +1,21 @@
+import Type from 'typebox';
+import type { Operations } from '../../operations/commands.ts';
+import { Version } from '../../wire/json-body.ts';
+import { jsonRoute } from '../json-route.ts';
+import type { Route } from '../route.ts';
+import { tableTarget } from '../targets.ts';
+
+const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });
+
+/** The answer is the bare number, which is what every client parses. The Lance REST client asks with GET. */
+export const countRowsRoute = (operations: Operations): Route =>
+  jsonRoute({
+    methods: ['GET', 'POST'],
+    path: '/v1/table/:id/count_rows',
+    target: tableTarget,
+    action: 'CountTableRows',
+    body: CountBody,
+    branches: (_, branch) => [branch],
+    answer: ({ target: table, branch, body: { version, predicate } }) =>
+      operations.countRows({ table, branch, version, predicate }),
+  });

@@ -1,0 +1,28 @@
+import type { Operations } from '../../operations/commands.ts';
+import { readCreateParameters } from '../../wire/create-parameters.ts';
+import { arrowRoute } from '../arrow-route.ts';
+import { refuseBranch } from '../authorize.ts';
+import type { Route } from '../route.ts';
+
+export const createTablePath = '/v1/table/:id/create';
+
+export const createTableRoute = (operations: Operations): Route =>
+  arrowRoute({
+    path: createTablePath,
+    action: 'CreateTable',
+    body: 'arrow-pieces',
+    parameters: (query, branch) => {
+      refuseBranch(branch);
+      return readCreateParameters(query);
+    },
+    async answer({ table, parameters, source, scope }) {
+      const result = await operations.createTable({ table, ...parameters, source }, scope);
+      return {
+        location: result.location,
+        version: result.version,
+        storage_options: result.storageOptions,
+        properties: result.properties,
+        ...(result.transactionId === undefined ? {} : { transaction_id: result.transactionId }),
+      };
+    },
+  });

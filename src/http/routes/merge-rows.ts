@@ -1,0 +1,24 @@
+import type { Operations } from '../../operations/commands.ts';
+import { readMergeParameters } from '../../wire/merge-parameters.ts';
+import { arrowRoute } from '../arrow-route.ts';
+import type { Route } from '../route.ts';
+
+export const mergeRowsRoute = (operations: Operations): Route =>
+  arrowRoute({
+    path: '/v1/table/:id/merge_insert',
+    action: 'MergeInsertIntoTable',
+    body: 'arrow-whole',
+    parameters: readMergeParameters,
+    async answer({ table, branch, parameters, source, scope }) {
+      const result = await operations.mergeRows({ table, branch, ...parameters, source }, scope);
+      return {
+        version: result.version,
+        num_updated_rows: result.numUpdatedRows,
+        num_inserted_rows: result.numInsertedRows,
+        num_deleted_rows: result.numDeletedRows,
+        num_attempts: result.numAttempts,
+        num_rows: result.numUpdatedRows + result.numInsertedRows,
+        transaction_id: result.transactionId,
+      };
+    },
+  });

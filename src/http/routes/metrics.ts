@@ -1,0 +1,19 @@
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { authorize } from '../authorize.ts';
+import type { Route } from '../route.ts';
+
+/** Outside the base path, beside the health checks. */
+export const metricsRoute = (metrics: Pick<Metrics, 'render'>): Route => ({
+  methods: ['GET'],
+  path: '/metrics',
+  admit(arrival) {
+    authorize(arrival, 'ReadMetrics', { kind: 'namespace', path: [] }, undefined);
+    return {
+      body: 'json',
+      answer: async () => {
+        const { contentType, body } = await metrics.render();
+        return { contentType, text: body };
+      },
+    };
+  },
+});

@@ -1,0 +1,90 @@
+import Type from 'typebox';
+import type { Operations } from '../../operations/commands.ts';
+import { StringMap } from '../../wire/json-body.ts';
+import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/mode.ts';
+import { readPage } from '../../wire/paging.ts';
+import { jsonRoute } from '../json-route.ts';
+import { emptyAnswer, type Route } from '../route.ts';
+import { namespaceTarget } from '../targets.ts';
+
+const Nothing = Type.Object({});
+const CreateBody = Type.Object({ mode: Type.Optional(Type.String()), properties: Type.Optional(StringMap) });
+const DropBody = Type.Object({ mode: Type.Optional(Type.String()), behavior: Type.Optional(Type.String()) });
+
+type Make = (operations: Operations) => Route;
+
+const createNamespace: Make = (operations) =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/namespace/:id/create',
+    target: namespaceTarget,
+    action: 'CreateNamespace',
+    body: CreateBody,
+    answer: async ({ target: namespace, body }) => {
+      const mode = parseChoice(body.mode, 'mode', createModes);
+      return { properties: await operations.createNamespace({ namespace, mode, properties: body.properties ?? {} }) };
+    },
+  });
+
+const listNamespaces: Make = (operations) =>
+  jsonRoute({
+    methods: ['GET'],
+    path: '/v1/namespace/:id/list',
+    target: namespaceTarget,
+    action: 'ListNamespaces',
+    body: Nothing,
+    answer: async ({ target: parent, query, allows }) => {
+      const { items, next } = await operations.listNamespaces({
+        parent,
+        page: readPage(query),
+        visible: (path) => allows('DescribeNamespace', { kind: 'namespace', path }),
+      });
+      return { namespaces: items, page_token: next };
+    },
+  });
+
+const describeNamespace: Make = (operations) =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/namespace/:id/describe',
+    target: namespaceTarget,
+    action: 'DescribeNamespace',
+    body: Nothing,
+    answer: async ({ target: namespace }) => ({ properties: await operations.describeNamespace({ namespace }) }),
+  });
+
+const namespaceExists: Make = (operations) =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/namespace/:id/exists',
+    target: namespaceTarget,
+    action: 'NamespaceExists',
+    body: Nothing,
+    answer: ({ target: namespace }) => operations.namespaceExists({ namespace }),
+    render: () => emptyAnswer,
+  });
+
+/** Clients parse the body also where nothing was there to drop, so it is never 204. */
+const dropNamespace: Make = (operations) =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/namespace/:id/drop',
+    target: namespaceTarget,
+    action: 'DropNamespace',
+    body: DropBody,
+    answer: async ({ target: namespace, body, allows }) => {
+      await operations.dropNamespace({
+        namespace,
+        mode: parseChoice(body.mode, 'mode', dropModes),
+        behavior: parseChoice(body.behavior, 'behavior', dropBehaviors),
+        mayDrop: (item) =>
+          'table' in item
+            ? allows('DropTable', { kind: 'table', table: item.table })
+            : allows('DropNamespace', { kind: 'namespace', path: item.namespace }),
+      });
+      return {};
+    },
+  });
+
+export const namespaceRoutes = (operations: Operations): readonly Route[] =>
+  [createNamespace, listNamespaces, describeNamespace, namespaceExists, dropNamespace].map((make) => make(operations));

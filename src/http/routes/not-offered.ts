@@ -1,0 +1,79 @@
+/**
+ * Routes that clients know and this service does not offer. They answer `Unsupported` (406): from a 404 the LanceDB
+ * SDKs would conclude that the table is missing, and a 501 they may not tell from a crash.
+ */
+import { LancegateError } from '../../kernel/errors.ts';
+import type { Route } from '../route.ts';
+
+const inSpecification = [
+  '/v1/table/:id/restore',
+  '/v1/table/:id/rename',
+  '/v1/table/:id/schema_metadata/update',
+  '/v1/table/:id/version/list',
+  '/v1/table/:id/version/create',
+  '/v1/table/:id/version/describe',
+  '/v1/table/:id/version/delete',
+  '/v1/table/version/batch-create',
+  '/v1/table/batch-commit',
+  '/v1/table/:id/alter_columns',
+  '/v1/table/:id/update_field_metadata',
+  '/v1/table/:id/drop_columns',
+  '/v1/table/:id/stats',
+  '/v1/table/:id/insert',
+  '/v1/table/:id/update',
+  '/v1/table/:id/delete',
+  '/v1/table/:id/query',
+  '/v1/table/:id/explain_plan',
+  '/v1/table/:id/analyze_plan',
+  '/v1/table/:id/add_columns',
+  '/v1/table/:id/backfill_column',
+  '/v1/materialized_view/:id/refresh',
+  '/v1/materialized_view/:id/create',
+  '/v1/table/:id/create_index',
+  '/v1/table/:id/create_scalar_index',
+  '/v1/table/:id/index/list',
+  '/v1/table/:id/index/:index/stats',
+  '/v1/table/:id/index/:index/drop',
+  '/v1/table/:id/tags/list',
+  '/v1/table/:id/tags/version',
+  '/v1/table/:id/tags/create',
+  '/v1/table/:id/tags/delete',
+  '/v1/table/:id/tags/update',
+  '/v1/transaction/:id/alter',
+];
+
+/** Of the LanceDB SDKs, and `refresh` of older Lance REST clients. */
+const besideSpecification = [
+  '/v1/table/:id/multipart_write/create',
+  '/v1/table/:id/multipart_write/complete',
+  '/v1/table/:id/multipart_write/abort',
+  '/v1/table/:id/clone',
+  '/v1/table/:id/refresh',
+  '/v1/table/:id/branches/diff',
+  '/v1/table/:id/branches/cherry_pick',
+  '/v1/table/:id/index/:index/prewarm',
+  '/v1/table/:id/page_cache/prewarm',
+  '/v1/table/:id/fetch_blobs',
+  '/v1/table/:id/blob/:column/:row/bytes',
+  '/v1/table/:id/set_lsm_write_spec',
+  '/v1/table/:id/unset_lsm_write_spec',
+  '/v1/table/:id/get_lsm_write_spec',
+  '/v1/table/:id/flush_lsm',
+  '/v1/table/:id/compact_lsm',
+  '/v1/table/:id/get_lsm_stats',
+  '/v1/jobs/list',
+  '/v1/jobs/describe',
+  '/v1/jobs/cancel',
+  '/v1/jobs/query_events',
+  '/v1/functions/*',
+];
+
+export const notOfferedPaths: readonly string[] = [...inSpecification, ...besideSpecification];
+
+export const notOfferedRoutes: readonly Route[] = notOfferedPaths.map((path) => ({
+  methods: ['GET', 'POST'],
+  path,
+  admit() {
+    throw new LancegateError('Unsupported', 'this service does not offer the operation');
+  },
+}));

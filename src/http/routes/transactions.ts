@@ -1,0 +1,22 @@
+import Type from 'typebox';
+import type { Operations } from '../../operations/commands.ts';
+import { jsonRoute } from '../json-route.ts';
+import type { Route } from '../route.ts';
+import { transactionTarget } from '../targets.ts';
+
+/** Which table a transaction belongs to only its record says: the policy is asked from inside the operation. */
+export const describeTransactionRoute = (operations: Operations): Route =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/transaction/:id/describe',
+    target: transactionTarget,
+    action: 'DescribeTransaction',
+    body: Type.Object({}),
+    answer: async ({ target: id, allows }) => {
+      const { status, properties } = await operations.describeTransaction({
+        id,
+        visible: (table) => allows('DescribeTransaction', { kind: 'table', table }),
+      });
+      return { status, properties };
+    },
+  });

@@ -1,0 +1,148 @@
+/**
+ * The HTTP/1.1 server: Fastify as the router, and nothing more. It parses no body, applies no schema and renders no
+ * error. HTTP/2 is left to a proxy: in Node a cancelled HTTP/2 upload looks like one that ended well.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { routedTarget } from '../wire/request-path.ts';
+import { renderError } from './error-renderer.ts';
+import { Exchange, type ExchangeParts } from './exchange.ts';
+import type { HttpParts } from './http-parts.ts';
+import { type Proceed, Reception } from './reception.ts';
+import { requestIdFrom } from './request-id.ts';
+import type { Route } from './route.ts';
+import { apiRoutes } from './routes/api.ts';
+import { metricsRoute } from './routes/metrics.ts';
+
+export interface HttpServer {
+  /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
+  readonly url: string;
+  /** Refuses new requests, lets those under way finish for `drainMs`, then cuts them off. */
+  close(drainMs: number): Promise<void>;
+}
+
+/** The routes decide how long an identifier may be; here only a header's size is the limit. */
+const maxParamLength = 16 * 1024;
+
+/** The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up. */
+const hangUpAfterDeadlineMs = 60_000;
+
+export async function startHttpServer(parts: HttpParts): Promise<HttpServer> {
+  const { host, port } = parts.config;
+  const app = createHttpServer(parts);
+  await app.listen({ host, port });
+  const { port: takenPort } = app.server.address() as AddressInfo;
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
+    close: async (drainMs) => {
+      const cancel = parts.clock.schedule(drainMs, () => app.server.closeAllConnections());
+      await app.close();
+      cancel();
+    },
+  };
+}
+
+/** Not listening yet. */
+export function createHttpServer(parts: HttpParts): FastifyInstance {
+  const reception = new Reception(parts);
+  const waiting = new WeakSet<IncomingMessage>();
+  const exchangeParts: ExchangeParts = {
+    ...parts,
+    isStopping: () => reception.isStopping,
+    continueUpload: ({ raw }, reply) => {
+      if (waiting.delete(raw)) reply.raw.writeContinue();
+    },
+  };
+  const app = fastify(serverOptions(parts, exchangeParts));
+  leaveBodiesAlone(app);
+  answerExpectations(app, waiting);
+  openExchanges(app, exchangeParts);
+  app.addHook('preClose', async () => reception.stop());
+  app.setNotFoundHandler((request) => exchangeOf(request).refuse(new LancegateError('NoSuchRoute', 'no such route')));
+  app.setErrorHandler((error, request) => exchangeOf(request).refuse(error));
+  addHealthRoutes(app, reception);
+  addRoute(app, reception, '', metricsRoute(parts.metrics));
+  for (const route of apiRoutes(parts.operations)) addRoute(app, reception, parts.config.basePath, route);
+  return app;
+}
+
+function serverOptions({ config, newId }: HttpParts, exchangeParts: ExchangeParts) {
+  return {
+    logger: false,
+    http: { headersTimeout: config.requestHeaderTimeoutMs },
+    requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
+    keepAliveTimeout: config.keepAliveTimeoutMs,
+    return503OnClosing: false, // the reception refuses, in the same words as ever
+    exposeHeadRoutes: false,
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength },
+    genReqId: (raw: IncomingMessage) => requestIdFrom(raw.headers['x-request-id']) ?? newId(),
+    rewriteUrl: (raw: IncomingMessage) => routedTarget(raw.url ?? '/'),
+    frameworkErrors: (error: Error, request: FastifyRequest, reply: FastifyReply) => {
+      new Exchange(exchangeParts, request, reply).refuse(error);
+    },
+    clientErrorHandler: refuseBrokenHttp,
+  } as const;
+}
+
+/** Any Content-Type, or none, reaches the handler with the body untouched; `RequestBody` reads it. */
+function leaveBodiesAlone(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+}
+
+/** Node would answer `100 Continue` by itself, before anybody is known to be welcome. Other expectations are ignored. */
+function answerExpectations(app: FastifyInstance, waiting: WeakSet<IncomingMessage>): void {
+  app.server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
+    waiting.add(request);
+    app.routing(request, response);
+  });
+  app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    app.routing(request, response);
+  });
+}
+
+function openExchanges(app: FastifyInstance, parts: ExchangeParts): void {
+  app.decorateRequest('exchange');
+  app.addHook('onRequest', async (request, reply) => {
+    request.setDecorator('exchange', new Exchange(parts, request, reply));
+  });
+}
+
+const exchangeOf = (request: FastifyRequest): Exchange => request.getDecorator<Exchange>('exchange');
+
+function addRoute(app: FastifyInstance, reception: Reception, basePath: string, route: Route): void {
+  const proceedings = new WeakMap<FastifyRequest, Proceed>();
+  app.route({
+    method: [...route.methods],
+    url: `${basePath}${route.path}`,
+    onRequest: async (request) => {
+      proceedings.set(request, await reception.admit(route, exchangeOf(request)));
+    },
+    handler: async (request) => exchangeOf(request).answer(await proceedings.get(request)!()),
+  });
+}
+
+/** For probes, which have no credentials: they learn one word. */
+function addHealthRoutes(app: FastifyInstance, reception: Reception): void {
+  const word = (text: string) => ({ contentType: 'application/json', text: JSON.stringify({ status: text }) });
+  app.get('/healthz', (request) => exchangeOf(request).answer(word('alive')));
+  app.get('/readyz', (request) => {
+    if (reception.isStopping)
+      return exchangeOf(request).refuse(new LancegateError('SlowDown', 'the service is stopping'));
+    return exchangeOf(request).answer(word('ready'));
+  });
+}
+
+/** What Node's parser refuses has no request to answer; whoever still listens gets the same body as ever. */
+function refuseBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const place = { requestId: '', instance: '', isLanceDbCreate: false };
+  const body = JSON.stringify(renderError(invalidInput('the request is not valid HTTP/1.1'), place).body);
+  const head = ['HTTP/1.1 400 Bad Request', 'content-type: application/json', 'connection: close'];
+  socket.end([...head, `content-length: ${Buffer.byteLength(body)}`, '', body].join('\r\n'));
+}

@@ -1,0 +1,68 @@
+/**
+ * JSON bodies. Lenient as the clients need it: no body, `null` and `{}` are the same, a field that is null is absent,
+ * and unknown fields are ignored; strict about the type of every field that is known.
+ */
+import Type, { type Static, type TObject } from 'typebox';
+import { Check, Errors } from 'typebox/value';
+import { invalidInput } from '../kernel/errors.ts';
+
+/** Not `Type.Record`, whose pattern does not match a key that holds a line break. */
+export const StringMap = Type.Unsafe<Readonly<Record<string, string>>>({
+  type: 'object',
+  additionalProperties: { type: 'string' },
+});
+
+/** Versions count commits; what does not fit a JavaScript number cannot be one. */
+export const Version = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+
+/** What every body may hold: the identifier again, as its parts, and a branch. */
+const Common = Type.Object({ id: Type.Optional(Type.Array(Type.String())), branch: Type.Optional(Type.String()) });
+
+/** `InvalidInput` names the field at fault. `id` is the identifier that the path holds, as its parts. */
+export function parseJsonBody<Schema extends TObject>(
+  text: string,
+  schema: Schema,
+  id: readonly string[],
+): Static<Schema> & Static<typeof Common> {
+  const fields = withoutNulls(parseObject(text));
+  requireShape(Common, fields);
+  requireSameId(fields.id, id);
+  requireShape(schema, fields);
+  return fields;
+}
+
+function parseObject(text: string): object {
+  const value = text.trim() === '' ? null : parseJson(text);
+  if (value === null) return {};
+  if (typeof value === 'object' && !Array.isArray(value)) return value;
+  throw invalidInput('the body must be a JSON object');
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw invalidInput('the body is not JSON', error);
+  }
+}
+
+const withoutNulls = (fields: object): object =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+
+function requireShape<Schema extends TObject>(schema: Schema, fields: object): asserts fields is Static<Schema> {
+  if (Check(schema, fields)) return;
+  const [first] = Errors(schema, fields);
+  throw invalidInput(first === undefined ? 'the body is malformed' : describe(first));
+}
+
+function describe({ instancePath, message, params }: ReturnType<typeof Errors>[number]): string {
+  const missing = 'requiredProperties' in params ? params.requiredProperties.join(', ') : undefined;
+  if (missing !== undefined) return `the body lacks ${missing}`;
+  return `${instancePath.slice(1).replaceAll('/', '.')} ${message}`;
+}
+
+/** The table comes from the path only; a body that says otherwise was meant for another request. */
+function requireSameId(given: readonly string[] | undefined, id: readonly string[]): void {
+  const same = given === undefined || (given.length === id.length && given.every((part, index) => part === id[index]));
+  if (!same) throw invalidInput('id: the body names another object than the path');
+}

@@ -1,0 +1,63 @@
+/** What a merge insert says in its query string; the rules are the founding document's 4.1 and the design's section 2. */
+import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/field-path.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import type { MergeFlags, MergeRowsCommand } from '../operations/commands.ts';
+import { readFlag } from './flags.ts';
+import type { QueryParameters } from './query-parameters.ts';
+
+export type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
+
+/** `InvalidInput` names the parameter. */
+export function readMergeParameters(query: QueryParameters): MergeParameters {
+  refuseLsm(query);
+  return { on: readOn(query), flags: readMergeFlags(query), useIndex: readFlag(query, 'use_index') ?? true };
+}
+
+/** Repeated for a composite key. Commas do not separate: they may stand in a column's name. */
+function readOn(query: QueryParameters): readonly FieldPath[] {
+  const paths = query.all('on').map(parseFieldPath);
+  if (paths.length === 0) throw invalidInput('on: the field path to match rows by is required');
+  const twice = paths.find((path, index) => paths.findIndex((other) => sameFieldPath(other, path)) < index);
+  if (twice !== undefined) throw invalidInput(`on: ${formatFieldPath(twice)} is given twice`);
+  return paths;
+}
+
+const actions = {
+  update: 'when_matched_update_all',
+  updateFilter: 'when_matched_update_all_filt',
+  insert: 'when_not_matched_insert_all',
+  delete: 'when_not_matched_by_source_delete',
+  deleteFilter: 'when_not_matched_by_source_delete_filt',
+} as const;
+
+/**
+ * Nothing said is an upsert. Once anything is said, what is left out is off, and a filter turns its action on, also
+ * beside a flag that is false: so do the reference server and the LanceDB SDKs.
+ */
+function readMergeFlags(query: QueryParameters): MergeFlags {
+  const saysNothing = Object.values(actions).every((name) => !query.has(name));
+  if (saysNothing)
+    return { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
+  const flags: MergeFlags = {
+    whenMatchedUpdateAll: readFiltered(query, actions.update, actions.updateFilter),
+    whenNotMatchedInsertAll: readFlag(query, actions.insert) ?? false,
+    whenNotMatchedBySourceDelete: readFiltered(query, actions.delete, actions.deleteFilter),
+  };
+  if (Object.values(flags).every((flag) => flag === false)) {
+    throw invalidInput(`the merge would do nothing: set ${actions.update}, ${actions.insert} or ${actions.delete}`);
+  }
+  return flags;
+}
+
+function readFiltered(query: QueryParameters, flagName: string, filterName: string): boolean | { filter: string } {
+  const flag = readFlag(query, flagName) ?? false;
+  const filter = query.text(filterName);
+  if (filter === undefined) return flag;
+  if (filter.trim() === '') throw invalidInput(`${filterName}: the expression is empty`);
+  return { filter };
+}
+
+/** LanceDB's log-structured write path, which this service has not; saying so is better than ignoring it. */
+function refuseLsm(query: QueryParameters): void {
+  if (readFlag(query, 'use_lsm') === true) throw invalidInput('use_lsm: this service has no LSM write path');
+}

@@ -1,0 +1,73 @@
+/**
+ * The query string as clients send it. Spaces come as `+` or `%20` and a plus as `%2B` (form rules), a parameter may
+ * stand bare, and one may be repeated. Nothing is decoded before it is asked for, so parameters that nobody knows
+ * cannot hurt.
+ */
+import { invalidInput } from '../kernel/errors.ts';
+
+interface RawParameter {
+  readonly name: string;
+  /** Still encoded; undefined for a bare name. */
+  readonly value: string | undefined;
+}
+
+export class QueryParameters {
+  readonly #raw: readonly RawParameter[];
+
+  /** `queryString` is what follows the first `?`, without it. */
+  constructor(queryString: string) {
+    this.#raw = queryString.split('&').filter(Boolean).map(readParameter);
+  }
+
+  has(name: string): boolean {
+    return this.#raw.some((parameter) => parameter.name === name);
+  }
+
+  /** Every value of a repeated parameter, in order; a bare one is the empty text. `InvalidInput` for a bad escape. */
+  all(name: string): readonly string[] {
+    return this.#valuesOf(name).map((value) => value ?? '');
+  }
+
+  /**
+   * The one value of a parameter, or undefined where it is absent; `parse` gets undefined for a bare one. Repeating it
+   * with the same meaning is harmless; with another, `InvalidInput`.
+   */
+  one<Value>(name: string, parse: (text: string | undefined) => Value): Value | undefined {
+    const [first, ...others] = this.#valuesOf(name).map(parse);
+    const meaning = JSON.stringify(first);
+    if (others.every((other) => JSON.stringify(other) === meaning)) return first;
+    throw invalidInput(`${name}: given more than once, with different values`);
+  }
+
+  /** The text of a parameter; a bare one is the empty text. */
+  text(name: string): string | undefined {
+    return this.one(name, (text) => text ?? '');
+  }
+
+  #valuesOf(name: string): readonly (string | undefined)[] {
+    return this.#raw
+      .filter((parameter) => parameter.name === name)
+      .map(({ value }) => (value === undefined ? undefined : decodeValue(name, value)));
+  }
+}
+
+function readParameter(text: string): RawParameter {
+  const equals = text.indexOf('=');
+  const rawName = equals === -1 ? text : text.slice(0, equals);
+  return { name: decodeForm(rawName) ?? rawName, value: equals === -1 ? undefined : text.slice(equals + 1) };
+}
+
+function decodeValue(name: string, raw: string): string {
+  const value = decodeForm(raw);
+  if (value === undefined) throw invalidInput(`${name}: its percent-encoding is broken`);
+  return value;
+}
+
+/** Undefined where an escape is cut off, or the bytes are not UTF-8. */
+function decodeForm(raw: string): string | undefined {
+  try {
+    return decodeURIComponent(raw.replaceAll('+', ' '));
+  } catch {
+    return undefined; // translated: the caller knows whether it matters
+  }
+}

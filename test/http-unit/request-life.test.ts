@@ -1,0 +1,195 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Clock } from '#src/kernel/clock.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
+import type { RequestScope } from '#src/kernel/request-scope.ts';
+import { ask, upload, usersStream } from './client.ts';
+import { RawClient } from './raw-client.ts';
+import { startTestService } from './service.ts';
+
+const chunked = ['content-type: application/vnd.apache.arrow.stream', 'transfer-encoding: chunked'];
+const aborted = (signal: AbortSignal): Promise<LancegateError> =>
+  new Promise((resolve) => signal.addEventListener('abort', () => resolve(signal.reason as LancegateError)));
+
+/** Time that moves when the test says so. */
+class ManualClock implements Clock {
+  #nowMs = 0;
+  readonly #timers = new Set<{ atMs: number; run: () => void }>();
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  schedule(afterMs: number, run: () => void): () => void {
+    const timer = { atMs: this.#nowMs + afterMs, run };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  }
+
+  get waiting(): readonly number[] {
+    return [...this.#timers].map(({ atMs }) => atMs - this.#nowMs).sort((a, b) => a - b);
+  }
+
+  advance(byMs: number): void {
+    this.#nowMs += byMs;
+    for (const timer of [...this.#timers]) {
+      if (timer.atMs > this.#nowMs) continue;
+      this.#timers.delete(timer);
+      timer.run();
+    }
+  }
+}
+
+/** A merge that waits until its scope aborts, as one in a queue does. */
+function waitingMerge() {
+  const started = Promise.withResolvers<RequestScope>();
+  const mergeRows = async (_: unknown, scope: RequestScope) => {
+    const reason = aborted(scope.signal);
+    started.resolve(scope);
+    throw await reason;
+  };
+  return { started: started.promise, mergeRows };
+}
+
+test('a client that leaves while its merge waits aborts it, though its body was read (flow rule 7)', async () => {
+  const { started, mergeRows } = waitingMerge();
+  const reading = async (command: { source: { whole(): Promise<unknown> } }, scope: RequestScope) => {
+    await command.source.whole();
+    return mergeRows(command, scope);
+  };
+  await using service = await startTestService({ script: { mergeRows: reading } });
+  using client = await RawClient.connect(service);
+  await client.head('POST /v1/table/users/merge_insert?on=id', chunked);
+  await client.chunk(usersStream);
+  await client.write('0\r\n\r\n');
+  const scope = await started;
+  assert.equal(scope.signal.aborted, false);
+  const reason = aborted(scope.signal);
+  client.leave();
+  assert.ok((await reason) instanceof LancegateError);
+});
+
+test('a deadline that passes aborts the work with TimedOut, and the answer is 503 with Retry-After', async () => {
+  const clock = new ManualClock();
+  const { started, mergeRows } = waitingMerge();
+  await using service = await startTestService({ script: { mergeRows }, clock });
+  const headers = { 'x-request-timeout-ms': '5000' };
+  const answer = upload(service, '/v1/table/users/merge_insert?on=id&timeout=1m', { headers });
+  const scope = await started;
+  clock.advance(1_000);
+  assert.equal(scope.remainingMs(), 4_000);
+  clock.advance(4_000);
+  const { status, headers: got, json } = await answer;
+  assert.equal(status, 503);
+  assert.equal(got.get('retry-after'), '1');
+  assert.equal((json as { code: number }).code, 17);
+});
+
+test('no timer outlives its request', async () => {
+  const clock = new ManualClock();
+  await using service = await startTestService({ clock });
+  await upload(service, '/v1/table/users/merge_insert?on=id');
+  await ask(service, '/v1/table/users/describe');
+  assert.deepEqual(clock.waiting, []);
+});
+
+test('no request can ask for more time than the service allows', async () => {
+  const clock = new ManualClock();
+  const { started, mergeRows } = waitingMerge();
+  await using service = await startTestService({ script: { mergeRows }, clock });
+  const answer = upload(service, '/v1/table/users/merge_insert?on=id&timeout=100h');
+  assert.equal((await started).remainingMs(), 600_000);
+  clock.advance(600_000);
+  assert.equal((await answer).status, 503);
+});
+
+test('a body that stops arriving is given up with 503, and its slot is free again (P7, P10)', async () => {
+  const clock = new ManualClock();
+  await using service = await startTestService({
+    clock,
+    config: { maxConcurrentUploads: 1, uploadIdleTimeoutMs: 300 },
+  });
+  using client = await RawClient.connect(service);
+  await client.head('POST /v1/table/users/merge_insert?on=id', chunked);
+  await client.chunk(usersStream.subarray(0, 100));
+  await until(() => clock.waiting.includes(300));
+  clock.advance(300);
+  assert.match(await client.until('"code":17}'), /^HTTP\/1.1 503 .*stopped arriving/s);
+  client.leave();
+  await until(() => service.log.some((line) => line.message === 'request'));
+  assert.equal((await upload(service, '/v1/table/users/create')).status, 200);
+});
+
+test('a body that trickles is given up, however steadily it does (P10)', async () => {
+  const clock = new ManualClock();
+  await using service = await startTestService({ clock, config: { uploadIdleTimeoutMs: 300 } });
+  using client = await RawClient.connect(service);
+  await client.head('POST /v1/table/users/merge_insert?on=id', chunked);
+  for (let at = 0; at < 5 && !client.received.includes('HTTP'); at += 1) {
+    await until(() => clock.waiting.includes(300) || client.received.includes('HTTP'));
+    clock.advance(200);
+    await client.chunk(usersStream.subarray(at, at + 1));
+    await until(() => service.log.length > 0 || !clock.waiting.includes(100));
+  }
+  assert.match(await client.until('"code":17}'), /too slowly/);
+});
+
+test('beyond the configured number of uploads the answer is 503, before the body is read (P7)', async () => {
+  const entered = Promise.withResolvers<void>();
+  const script = {
+    createTable: async ({ source }: { source: { schema(): Promise<unknown> } }) => {
+      entered.resolve();
+      await source.schema();
+      throw new LancegateError('NamespaceNotFound', 'script');
+    },
+  };
+  await using service = await startTestService({ script, config: { maxConcurrentUploads: 1 } });
+  using slow = await RawClient.connect(service);
+  await slow.head('POST /v1/table/users/create', chunked);
+  await entered.promise;
+  const second = await upload(service, '/v1/table/users/merge_insert?on=id');
+  assert.equal(second.status, 503);
+  assert.equal(second.headers.get('retry-after'), '1');
+  assert.equal((await ask(service, '/v1/table/users/describe')).status, 200, 'bodyless requests need no slot');
+  slow.leave();
+  await until(() => service.log.some((line) => line.message === 'request' && line.route === '/v1/table/:id/create'));
+  assert.equal((await upload(service, '/v1/table/users/merge_insert?on=id')).status, 200);
+});
+
+test('an upload that breaks off is a 400 to the operation, so that nothing is committed (P1)', async () => {
+  const failed = Promise.withResolvers<unknown>();
+  const script = {
+    createTable: async ({ source }: { source: { whole(): Promise<unknown> } }) => {
+      failed.resolve(await source.whole().catch((error: unknown) => error));
+      throw new LancegateError('InvalidInput', 'script');
+    },
+  };
+  await using service = await startTestService({ script });
+  using client = await RawClient.connect(service);
+  await client.head('POST /v1/table/users/create', chunked);
+  await client.chunk(usersStream.subarray(0, 100));
+  client.leave();
+  const error = await failed.promise;
+  assert.ok(error instanceof LancegateError);
+  assert.equal(error.kind, 'InvalidInput');
+});
+
+test('a service that stops finishes what it began, and lets idle connections go', async () => {
+  const { started, mergeRows } = waitingMerge();
+  const service = await startTestService({ script: { mergeRows }, config: { defaultTimeoutMs: 300 } });
+  const under = upload(service, '/v1/table/users/merge_insert?on=id');
+  await started;
+  using kept = await RawClient.connect(service);
+  await kept.head('GET /readyz', []);
+  await kept.until('"ready"');
+  const closing = service.close(5_000);
+  assert.equal(await kept.closed, 'end');
+  const { status, headers } = await under;
+  assert.deepEqual([status, headers.get('connection')], [503, 'close']);
+  await closing;
+});
+
+/** Yields to the event loop until it holds. */
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise<void>((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,92 @@
+import type { Schema } from '#src/arrow/schema.ts';
+import type { ObjectName, Properties, TableRef, TransactionId } from '#src/kernel/ids.ts';
+import type { Operations, TableDescription } from '#src/operations/commands.ts';
+
+export interface Asked {
+  readonly operation: keyof Operations;
+  readonly command: Record<string, unknown>;
+}
+
+export const usersSchema: Schema = {
+  fields: [
+    {
+      name: 'id',
+      nullable: false,
+      type: { kind: 'int', bitWidth: 64, signed: true },
+      dictionary: undefined,
+      children: [],
+      metadata: new Map(),
+    },
+  ],
+  metadata: new Map(),
+};
+
+export const describedTable = (table: TableRef, properties: Properties = { owner: 'ann' }): TableDescription => ({
+  table,
+  location: 'file:///data/users.lance',
+  properties,
+  storageOptions: {},
+  created: { version: 7, schema: usersSchema },
+});
+
+type Listed = { table: TableRef };
+const names = (texts: readonly string[]): readonly ObjectName[] => texts as readonly ObjectName[];
+
+/** A port of ours, played from a script: every operation answers something fixed, and remembers what it was asked. */
+export function scriptedOperations(script: Partial<Operations> = {}): { operations: Operations; asked: Asked[] } {
+  const asked: Asked[] = [];
+  const played: Operations = { ...defaults, ...script };
+  const remembering = Object.entries(played).map(([operation, run]) => [
+    operation,
+    (command: Record<string, unknown>, scope: unknown) => {
+      asked.push({ operation: operation as keyof Operations, command });
+      return (run as (command: unknown, scope: unknown) => unknown)(command, scope);
+    },
+  ]);
+  return { operations: Object.fromEntries(remembering) as Operations, asked };
+}
+
+const defaults: Operations = {
+  createTable: async ({ source, properties }) => {
+    await source.schema();
+    return {
+      transactionId: 'tx-1' as TransactionId,
+      location: 'file:///data/users.lance',
+      version: 1,
+      storageOptions: {},
+      properties: properties ?? {},
+    };
+  },
+  mergeRows: async ({ source }) => {
+    await source.whole();
+    return {
+      transactionId: 'tx-2' as TransactionId,
+      version: 8,
+      numUpdatedRows: 2,
+      numInsertedRows: 3,
+      numDeletedRows: 0,
+      numAttempts: 1,
+    };
+  },
+  declareTable: async ({ table, properties }) => ({ ...describedTable(table, properties), created: undefined }),
+  describeTable: async ({ table }) => describedTable(table),
+  tableExists: async () => {},
+  dropTable: async ({ table }: Listed) => describedTable(table),
+  deregisterTable: async ({ table }: Listed) => describedTable(table),
+  registerTable: async ({ table, properties }) => describedTable(table, properties),
+  countRows: async () => 42,
+  listTables: async () => ({ items: names(['orders', 'users']), next: 'users' }),
+  listAllTables: async () => ({
+    items: [{ namespace: names(['prod']), name: names(['users'])[0]! }],
+    next: undefined,
+  }),
+  createBranch: async () => {},
+  listBranches: async () => ({ items: [], next: undefined }),
+  deleteBranch: async () => {},
+  createNamespace: async ({ properties }) => properties,
+  describeNamespace: async () => ({ owner: 'ann' }),
+  namespaceExists: async () => {},
+  listNamespaces: async () => ({ items: names(['dev', 'prod']), next: undefined }),
+  dropNamespace: async () => {},
+  describeTransaction: async ({ id }) => ({ id, status: 'SUCCEEDED', properties: { operation: 'create_table' } }),
+};

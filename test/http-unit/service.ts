@@ -1,0 +1,99 @@
+import { StreamSource } from '#src/arrow/source-reader.ts';
+import type { AccessRequest } from '#src/auth/actions.ts';
+import { UnauthenticatedError } from '#src/auth/challenge.ts';
+import type { HttpConfig } from '#src/http/http-config.ts';
+import type { HttpParts } from '#src/http/http-parts.ts';
+import { startHttpServer } from '#src/http/server.ts';
+import { type Clock, systemClock } from '#src/kernel/clock.ts';
+import type { Operations } from '#src/operations/commands.ts';
+import { createLogger } from '#src/telemetry/logger.ts';
+import { Metrics } from '#src/telemetry/metrics.ts';
+import { type Asked, scriptedOperations } from './scripted-operations.ts';
+
+export const token = 'good-token';
+
+const config: HttpConfig = {
+  host: '127.0.0.1',
+  port: 0,
+  basePath: '',
+  maxMergeBytes: 1 << 20,
+  maxJsonBytes: 4096,
+  maxConcurrentUploads: 2,
+  uploadIdleTimeoutMs: 30_000,
+  requestHeaderTimeoutMs: 15_000,
+  keepAliveTimeoutMs: 72_000,
+  defaultTimeoutMs: 60_000,
+  maxTimeoutMs: 600_000,
+};
+
+export interface TestService extends AsyncDisposable {
+  readonly url: string;
+  readonly port: number;
+  readonly asked: readonly Asked[];
+  /** Every question the policy was asked. */
+  readonly decisions: readonly Omit<AccessRequest, 'principal'>[];
+  readonly log: readonly Record<string, unknown>[];
+  close(drainMs: number): Promise<void>;
+}
+
+export interface TestOptions {
+  readonly script?: Partial<Operations>;
+  readonly config?: Partial<HttpConfig>;
+  readonly allows?: (request: AccessRequest) => boolean;
+  readonly openSource?: HttpParts['openSource'];
+  readonly clock?: Clock;
+}
+
+/** The real server on a real socket, over operations that are played from a script. */
+export async function startTestService(options: TestOptions = {}): Promise<TestService> {
+  const { operations, asked } = scriptedOperations(options.script);
+  const decisions: Omit<AccessRequest, 'principal'>[] = [];
+  const log: Record<string, unknown>[] = [];
+  const clock = options.clock ?? systemClock;
+  const ids = Array.from({ length: 100 }, (_, index) => `id-${index + 1}`);
+  const server = await startHttpServer({
+    operations,
+    authenticator: { authenticate: async (headers) => authenticate(headers) },
+    policy: {
+      allows: (request) => {
+        const { principal: _, ...question } = request;
+        decisions.push(question);
+        return options.allows?.(request) ?? true;
+      },
+    },
+    openSource: options.openSource ?? ((body) => new StreamSource(body, ipcLimits)),
+    config: { ...config, ...options.config },
+    logger: createLogger({
+      level: 'debug',
+      format: 'json',
+      destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
+    }),
+    metrics: new Metrics(),
+    clock,
+    newId: () => ids.shift()!,
+  });
+  return {
+    url: server.url,
+    port: Number(new URL(server.url).port),
+    asked,
+    decisions,
+    log,
+    close: (drainMs) => server.close(drainMs),
+    [Symbol.asyncDispose]: () => server.close(0),
+  };
+}
+
+function authenticate(headers: { authorization?: string | undefined; 'x-api-key'?: string | undefined }) {
+  if (headers.authorization !== `Bearer ${token}` && headers['x-api-key'] !== token) {
+    throw new UnauthenticatedError('no_credentials', 'The request carries no credential.');
+  }
+  return { subject: 'ann', scopes: [], groups: [], issuer: 'test' };
+}
+
+const ipcLimits = {
+  pieceBytes: 1 << 20,
+  maxMessageBytes: 1 << 20,
+  maxMetadataBytes: 1 << 20,
+  maxWholeBytes: 1 << 20,
+  maxDecodedBytes: 1 << 22,
+};
