@@ -36,7 +36,16 @@ export class Arena {
   #grow(capacity: number): void {
     const larger = Buffer.allocUnsafeSlow(capacity);
     this.#bytes.copy(larger, 0, 0, this.#used);
+    this.release();
     this.#bytes = larger;
+  }
+
+  /**
+   * Gives the memory back at once, where the collector would see to it at its leisure: a stream makes a piece many times
+   * a second. Every view of this arena is empty from now on.
+   */
+  release(): void {
+    (this.#bytes.buffer as ArrayBuffer).transfer(0);
   }
 }
 

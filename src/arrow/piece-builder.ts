@@ -107,6 +107,7 @@ export class PieceBuilder {
       batches: this.#batches,
       rows: this.#rows,
       decodedBytes: this.#decodedBytes,
+      release: () => this.arena.release(),
     };
   }
 }

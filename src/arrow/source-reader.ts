@@ -178,7 +178,9 @@ export class StreamSource implements ArrowSource {
     if (metaLength === undefined) return undefined;
     const bodyAt = start + prefixBytes + metaLength;
     await this.#require(arena, bodyAt, 'its metadata');
-    const message = this.#named(undefined, () => readMessage(arena.view(start + prefixBytes, bodyAt)));
+    // A copy: the arena may move while the body arrives, and with it everything that looks into it.
+    const metadata = Buffer.from(arena.view(start + prefixBytes, bodyAt));
+    const message = this.#named(undefined, () => readMessage(metadata));
     const { bodyLength } = message;
     const end = bodyAt + bodyLength;
     this.#named(message, () => {

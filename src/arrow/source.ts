@@ -23,6 +23,8 @@ export interface IpcPiece {
   readonly rows: number;
   /** Bytes of all buffers after decompression. */
   readonly decodedBytes: number;
+  /** Frees the memory of `file` at once. Nothing of the piece may be used afterwards, nor keys read from it. */
+  release(): void;
 }
 
 /**

@@ -201,8 +201,8 @@ export const settings = {
   pieceBytes: setting(bytes(KiB, GiB), {
     flag: 'piece-size',
     group: 'limits',
-    default: '32MiB',
-    doc: 'A create writes its stream in pieces of about this size.',
+    default: '16MiB',
+    doc: 'A create writes its stream in pieces of about this size; it holds about twenty times as much while it runs.',
   }),
   maxBatchBytes: setting(bytes(KiB, largestBufferBytes), {
     flag: 'max-batch-size',

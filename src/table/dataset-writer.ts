@@ -25,6 +25,7 @@ export async function writeDataset(
       if (dataset === undefined) dataset = await engine.create(location, piece.file, storageOptions);
       else if (piece.rows > 0) await dataset.append(piece.file);
       rows += piece.rows;
+      piece.release();
       await expectRows(dataset, rows);
     }
     if (dataset === undefined) throw new LancegateError('Internal', 'a source without pieces');
