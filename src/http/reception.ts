@@ -20,12 +20,14 @@ export type Proceed = () => Promise<Answer>;
 
 export class Reception {
   readonly #parts: HttpParts;
-  readonly #slots: UploadSlots;
+  /** Apart, so that uploads which fill their slots do not keep out the short requests about names (P10). */
+  readonly #slots: Readonly<Record<'json' | 'arrow', UploadSlots>>;
   #isStopping = false;
 
   constructor(parts: HttpParts) {
     this.#parts = parts;
-    this.#slots = new UploadSlots(parts.config.maxConcurrentUploads);
+    const { maxConcurrentUploads } = parts.config;
+    this.#slots = { json: new UploadSlots(maxConcurrentUploads), arrow: new UploadSlots(maxConcurrentUploads) };
   }
 
   get isStopping(): boolean {
@@ -46,7 +48,7 @@ export class Reception {
     const scope = this.#openScope(exchange, principal);
     const admitted = route.admit(this.#arrival(exchange, scope));
     requireLength(raw, this.#maxBytesOf(admitted.body));
-    if (announcesBody(raw)) this.#takeSlot(exchange);
+    if (announcesBody(raw)) this.#takeSlot(exchange, admitted.body);
     return () => admitted.answer(this.#upload(exchange, scope.signal));
   }
 
@@ -91,8 +93,8 @@ export class Reception {
   }
 
   /** Held until the body is read, or the exchange is over without. */
-  #takeSlot({ body, end }: Exchange): void {
-    const leave = this.#slots.take();
+  #takeSlot({ body, end }: Exchange, kind: BodyKind): void {
+    const leave = this.#slots[kind === 'json' ? 'json' : 'arrow'].take();
     const endUpload = this.#parts.metrics.uploadStarted();
     const release = (): void => {
       leave();

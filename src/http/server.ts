@@ -135,14 +135,21 @@ function addHealthRoutes(app: FastifyInstance, reception: Reception): void {
   });
 }
 
-/** What Node's parser refuses has no request to answer; whoever still listens gets the same body as ever. */
+/** What Node's parser refuses, by its code; the rest is not HTTP/1.1 at all. */
+const brokenHttpTexts: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: 'the request line and headers are too large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'the request did not arrive in time',
+};
+
+/** There is no request to answer; whoever still listens gets the same body as ever. */
 function refuseBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
   }
-  const place = { requestId: '', instance: '', isLanceDbCreate: false };
-  const body = JSON.stringify(renderError(invalidInput('the request is not valid HTTP/1.1'), place).body);
+  const refusal = invalidInput(brokenHttpTexts[error.code ?? ''] ?? 'the request is not valid HTTP/1.1', error);
+  const { body } = renderError(refusal, { requestId: '', instance: '', isLanceDbCreate: false });
+  const text = JSON.stringify(body);
   const head = ['HTTP/1.1 400 Bad Request', 'content-type: application/json', 'connection: close'];
-  socket.end([...head, `content-length: ${Buffer.byteLength(body)}`, '', body].join('\r\n'));
+  socket.end([...head, `content-length: ${Buffer.byteLength(text)}`, '', text].join('\r\n'));
 }

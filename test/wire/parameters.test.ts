@@ -66,9 +66,7 @@ test('durations add their units up, each once and from large to small', () => {
   };
   for (const [text, durationMs] of Object.entries(durations))
     assert.equal(parseDurationMs(text, 'timeout'), durationMs, text);
-  for (const text of ['', '0', '0s', '-1s', '5', '5x', '1m1h', '1s1s', 's', '1 s', '1e3s', '.5s', 'Infinity'].filter(
-    (t) => t !== '5',
-  )) {
+  for (const text of ['', '0', '0s', '-1s', '5x', '1m1h', '1s1s', 's', '1 s', '1e3s', '.5s', 'Infinity']) {
     assert.throws(
       () => parseDurationMs(text, 'timeout'),
       { ...refused, message: /^timeout: expected a duration/ },
