@@ -50,12 +50,21 @@ export class TableWriter {
     }
   }
 
-  #mergeInto(dataset: Dataset, request: MergeRequest, timeoutMs: number | undefined): Promise<MergeCounts> {
+  async #mergeInto(dataset: Dataset, request: MergeRequest, timeoutMs: number | undefined): Promise<MergeCounts> {
     const { on, spec, piece, keys } = request;
     const isNested = on.some((path) => path.segments.length > 1);
     if (isNested) return mergeNested(this.#engine, dataset, { on, spec, piece, keys, timeoutMs });
-    // Through an index the engine loses source rows whose key is NULL: neither inserted nor refused.
-    const useIndex = spec.useIndex && !keys.hasNull;
+    const useIndex = spec.useIndex && (await isIndexSafe(dataset, request));
     return dataset.merge({ ...spec, useIndex, on: on.map((path) => path.segments[0] ?? '') }, piece.file, timeoutMs);
   }
+}
+
+/**
+ * Through an index the engine loses source rows whose key is NULL (neither inserted nor refused), and panics on a filtered
+ * update of some of the columns. Without the index it reads the key column of the whole table instead.
+ */
+async function isIndexSafe(dataset: Dataset, { spec, piece, keys }: MergeRequest): Promise<boolean> {
+  if (keys.hasNull) return false;
+  if (typeof spec.whenMatchedUpdateAll === 'boolean') return true;
+  return piece.schema.fields.length === (await dataset.schema()).fields.length;
 }
