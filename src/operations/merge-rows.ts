@@ -96,7 +96,7 @@ export class MergeRows {
   ): Promise<MergeCounts> {
     const { table, branch, on, flags, useIndex } = command;
     const request = { table, branch, on, spec: { ...flags, useIndex }, ...ready };
-    return this.#writer.merge(request, () => this.#stillThere(record), scope);
+    return this.#access.onFilesOf(record, () => this.#writer.merge(request, () => this.#stillThere(record), scope));
   }
 
   /** The source was checked against this very table; one that was dropped or replaced meanwhile must be asked anew. */

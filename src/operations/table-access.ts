@@ -38,27 +38,50 @@ export class TableAccess {
 
   /** A branch at its newest version, shared with other requests. */
   latest(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
-    return this.#datasets.latest(record.location, branch);
+    return this.onFilesOf(record, () => this.#datasets.latest(record.location, branch));
   }
 
   /** A branch as it was last seen, without asking the storage whether it has grown. */
   lastSeen(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
-    return this.#datasets.lastSeen(record.location, branch);
+    return this.onFilesOf(record, () => this.#datasets.lastSeen(record.location, branch));
   }
 
   /** Runs `read` on a branch, at a version if one is given. */
-  async read<Result>(
+  read<Result>(
     record: TableRecord,
     branch: BranchName | undefined,
     version: number | undefined,
     read: (dataset: Dataset) => Promise<Result>,
   ): Promise<Result> {
-    if (version === undefined) return read(await this.latest(record, branch));
-    const dataset = await this.#engine.open({ location: record.location, branch, version });
+    return this.onFilesOf(record, async () => {
+      if (version === undefined) return read(await this.#datasets.latest(record.location, branch));
+      const dataset = await this.#engine.open({ location: record.location, branch, version });
+      try {
+        return await read(dataset);
+      } finally {
+        dataset.close();
+      }
+    });
+  }
+
+  /**
+   * For all work on a table's files. Readers take no turn, so the table may be dropped or replaced under them: then they
+   * hear so. Files that are missing although the catalog points at them are lost, which is ours to answer for and never
+   * "no such table".
+   */
+  async onFilesOf<Result>(record: TableRecord, work: () => Promise<Result>): Promise<Result> {
     try {
-      return await read(dataset);
-    } finally {
-      dataset.close();
+      return await work();
+    } catch (error) {
+      const kind = error instanceof LancegateError ? error.kind : undefined;
+      if (kind !== 'TableNotFound' && kind !== 'Internal') throw error;
+      const now = await this.find(record.ref);
+      if (now.location !== record.location) throw replaced(record, error);
+      if (kind === 'Internal') throw error;
+      throw new LancegateError('Internal', 'the files of the table are missing', {
+        cause: error,
+        internal: { location: record.location },
+      });
     }
   }
 
@@ -67,6 +90,12 @@ export class TableAccess {
     return { table: ref, location: this.#engine.uriOf(location), properties, storageOptions, created };
   }
 }
+
+const replaced = ({ ref }: TableRecord, cause: unknown): LancegateError =>
+  new LancegateError('ConcurrentModification', `table '${showTable(ref)}' was replaced meanwhile`, {
+    cause,
+    retryAfterSeconds: 1,
+  });
 
 /** The schema as clients may see it: without the column that an interrupted nested merge can leave behind. */
 export async function visibleSchema(dataset: Dataset): Promise<Schema> {
