@@ -2,7 +2,8 @@ import type { IpcPiece } from '../arrow/source.ts';
 import type { Catalog, Creation, Publication, TableRecord } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
-import type { Location, Properties, TableRef, TransactionId } from '../kernel/ids.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { type Location, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import { writeDataset } from '../table/dataset-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { newLocation } from './locations.ts';
@@ -97,9 +98,28 @@ export class TableMaker {
   async #reserve({ table, existing }: MakeRequest): Promise<Creation> {
     const location =
       existing?.state === 'declared'
-        ? existing.location
+        ? await this.#declaredPlace(existing)
         : await newLocation(table, this.#catalog, this.#engine, this.#newId);
     return this.#catalog.reserveCreation(table, existing?.id, location);
+  }
+
+  /**
+   * Some clients write to a place they were told by themselves (LanceDB's `connectNamespace`, Spark). What they wrote is
+   * not ours: a create would fail on it, and undoing that create would remove it. Asked before the reservation, which
+   * `sweep` would undo as well; a place that another create is filling is left to `reserveCreation` to refuse.
+   */
+  async #declaredPlace({ ref, location }: TableRecord): Promise<Location> {
+    if ((await this.#engine.isVacant(location)) || (await this.#isReserved(location))) return location;
+    throw new LancegateError(
+      'InvalidTableState',
+      `table '${showTable(ref)}' is only declared, but a writer outside this service has stored something in its place; ` +
+        'deregister the table and register that location to adopt it, or drop the table',
+    );
+  }
+
+  async #isReserved(location: Location): Promise<boolean> {
+    const { creations } = await this.#catalog.unfinished();
+    return creations.some((creation) => creation.location === location);
   }
 
   async #publish(creation: Creation, request: MakeRequest, version: number, rows: number): Promise<Made> {
