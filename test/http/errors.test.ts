@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { readdirSync, readFileSync, renameSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { before, describe, test } from 'node:test';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import type { TestService } from '#test/fixtures/service.ts';
+import { checkErrorBody, refused, startCheckedService, succeeded } from './checked-service.ts';
+import { people, storedRows } from './rows.ts';
+import { stallReads } from './stalled-reads.ts';
+
+/** Every refusal in here is also checked for its seven fields and for leaks, by `startCheckedService`. */
+describe('each kind of error that the founding document names comes with its status, type and title', () => {
+  const later = afterSuite();
+  let service: TestService;
+  before(async () => {
+    service = await startCheckedService(later, { MAX_QUEUED_MERGES: '1' });
+    succeeded(await service.post('/v1/table/t/create', people([1, 2], 'first')));
+  });
+
+  test('400 for a request that cannot be meant', async () => {
+    refused(await service.post('/v1/table/t/merge_insert', people([1], 'x')), 400, 13, /^on: .*required/);
+    refused(await service.post('/v1/table/other/create?mode=maybe', people([1], 'x')), 400, 13, /^mode: /);
+  });
+
+  test('401 for a request without a valid credential, with the challenge', async () => {
+    for (const operation of ['merge_insert?on=id', 'create']) {
+      const answer = await service.post(`/v1/table/t/${operation}`, people([1], 'x'), { authorization: 'Bearer no' });
+      refused(answer, 401, 16);
+      assert.match(answer.headers.get('www-authenticate') ?? '', /^Bearer realm="lancegate", error="invalid_token"/);
+    }
+  });
+
+  test('403 for a principal without the right', async () => {
+    const authorization = `Bearer ${await service.mint('lancegate:read')}`;
+    for (const operation of ['merge_insert?on=id', 'create']) {
+      const answer = await service.post(`/v1/table/t/${operation}`, people([1], 'x'), { authorization });
+      refused(answer, 403, 15, /on table 't' is not allowed/);
+      assert.match(answer.headers.get('www-authenticate') ?? '', /error="insufficient_scope"/);
+    }
+  });
+
+  test('404 for a table, a branch and a namespace that are not there', async () => {
+    refused(await service.post('/v1/table/none/merge_insert?on=id', people([1], 'x')), 404, 4, /'none'/);
+    refused(await service.post('/v1/table/t/merge_insert?on=id&branch=dev', people([1], 'x')), 404, 22);
+    refused(await service.post('/v1/table/no$t/create', people([1], 'x')), 404, 1);
+  });
+
+  test('409 for a table that is there already', async () => {
+    refused(await service.post('/v1/table/t/create', people([1], 'x')), 409, 5, /'t' already exists/);
+  });
+
+  test('503 with a time to come back when as many merges wait as may (P7)', async (t) => {
+    const stalled = stallReads(service, 't', (clean) => t.after(clean));
+    const merges = [1, 2, 3].map(() => service.post('/v1/table/t/merge_insert?on=id', people([1], 'crowd')));
+    const first = await Promise.race(merges);
+    refused(first, 503, 17, /too many writers/);
+    assert.equal(first.headers.get('retry-after'), '1');
+    stalled.release();
+    const others = (await Promise.all(merges)).filter((answer) => answer !== first);
+    for (const { status } of others)
+      assert.ok(status === 200 || status === 500, `who had the turn or waited: ${status}`);
+    assert.ok(others.some(({ status }) => status === 200));
+  });
+
+  test('500 where the disk fails; the caller gets the id under which the log has the cause (P6)', async () => {
+    succeeded(await service.post('/v1/table/torn/create', people([1, 2], 'first')));
+    const folder = join(service.tablesFolder, 'torn.lance', 'data');
+    const file = join(folder, readdirSync(folder)[0] ?? '');
+    const bytes = readFileSync(file);
+    truncateSync(file, 10);
+    const requestId = randomUUID();
+    const headers = { 'x-request-id': requestId };
+    refused(
+      await service.post('/v1/table/torn/merge_insert?on=id', people([1], 'x'), headers),
+      500,
+      18,
+      RegExp(requestId),
+    );
+    const logged = service.log.find((line) => line.includes(requestId) && line.includes('"level":"error"'));
+    assert.match(logged ?? '', /Failed to execute merge insert/);
+    writeFileSync(file, bytes);
+    assert.equal((await storedRows(service, 'torn')).filter(({ name }) => name === 'first').length, 2);
+    succeeded(await service.post('/v1/table/torn/merge_insert?on=id', people([1], 'y')));
+  });
+
+  for (const isOpen of [true, false]) {
+    test(`500 where the files of a table are gone, ${isOpen ? 'while it is open' : 'before it was opened'}`, async () => {
+      const table = `gone_${isOpen}`;
+      succeeded(await service.post(`/v1/table/${table}/create`, people([1], 'first')));
+      if (isOpen) succeeded(await service.post(`/v1/table/${table}/describe`));
+      const folder = join(service.tablesFolder, `${table}.lance`);
+      renameSync(folder, `${folder}.aside`);
+      for (const path of ['merge_insert?on=id', 'create?mode=exist_ok', 'describe', 'count_rows', 'branches/list']) {
+        const body = path.includes('?') ? people([1], 'x') : {};
+        refused(await service.post(`/v1/table/${table}/${path}`, body), 500, 18);
+      }
+      renameSync(`${folder}.aside`, folder);
+      succeeded(await service.post(`/v1/table/${table}/merge_insert?on=id`, people([9], 'back')));
+    });
+  }
+
+  test('what is wrong with the request line itself has the same body', async () => {
+    const answer = await fetch(`${service.url}/v1/table/%E0%A4/create`, { method: 'POST' });
+    assert.ok([400, 401].includes(answer.status), `${answer.status}`);
+    checkErrorBody(answer.status, await answer.json(), '/v1/table/%E0%A4/create');
+  });
+});

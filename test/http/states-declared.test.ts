@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { Field, Int32, Struct, Utf8, vectorFromArray } from 'apache-arrow';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import type { TestService } from '#test/fixtures/service.ts';
+import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { people, storedRows, stream } from './rows.ts';
+
+const inner = new Struct([new Field('id', new Int32()), new Field('name', new Utf8())]);
+
+describe('a table that is only declared', () => {
+  const later = afterSuite();
+  let service: TestService;
+  before(async () => {
+    service = await startCheckedService(later);
+  });
+  const declare = async (table: string, properties: Record<string, string> = {}) =>
+    succeeded(await service.post(`/v1/table/${table}/declare`, { properties }));
+  const isOnlyDeclared = async (table: string) =>
+    succeeded(await service.post(`/v1/table/${table}/describe`)).is_only_declared;
+
+  test('comes into being with the first merge, at the place and with the properties it was declared with', async () => {
+    const { location } = await declare('first', { owner: 'ann' });
+    assert.equal(existsSync(fileURLToPath(String(location))), false);
+    assert.equal(await isOnlyDeclared('first'), true);
+    const merged = succeeded(await service.post('/v1/table/first/merge_insert?on=id', people([1, 2], 'a')));
+    assert.deepEqual(
+      [merged.num_inserted_rows, merged.num_updated_rows, merged.num_deleted_rows, merged.version],
+      [2, 0, 0, 1],
+    );
+    const described = succeeded(await service.post('/v1/table/first/describe'));
+    assert.deepEqual(
+      [described.location, described.properties, described.is_only_declared, described.version],
+      [location, { owner: 'ann' }, false, 1],
+    );
+    assert.equal((await storedRows(service, 'first')).length, 2);
+  });
+
+  test('is created also by a merge that only updates, with all rows: there is nothing to match yet', async () => {
+    await declare('update_only');
+    const merged = await service.post(
+      '/v1/table/update_only/merge_insert?on=id&when_matched_update_all',
+      people([1, 2], 'a'),
+    );
+    assert.equal(succeeded(merged).num_inserted_rows, 2);
+  });
+
+  test('is not created by a source that holds a key twice, whose field is missing, or that names a branch (P2)', async () => {
+    await declare('strict');
+    const merge = (query: string, ids: readonly number[]) =>
+      service.post(`/v1/table/strict/merge_insert?${query}`, people(ids, 'a'));
+    refused(await merge('on=id', [1, 2, 1]), 400, 13, /a key twice: id = 1/);
+    refused(await merge('on=none', [1]), 400, 12, /the source has no column none/);
+    refused(await merge('on=id&branch=dev', [1]), 404, 22);
+    assert.equal(await isOnlyDeclared('strict'), true);
+    succeeded(await merge('on=id', [1, 2]));
+  });
+
+  test('is created by a merge on a nested field, and holds one row per key then and later (P2)', async () => {
+    await declare('nested');
+    const source = (ids: readonly number[], name: string) =>
+      stream({
+        person: vectorFromArray(
+          ids.map((id) => ({ id, name })),
+          inner,
+        ),
+      });
+    const merge = (body: Buffer) => service.post('/v1/table/nested/merge_insert?on=person.id', body);
+    refused(await merge(source([5, 5], 'twice')), 400, 13, /person\.id = 5/);
+    assert.equal(succeeded(await merge(source([1, 2], 'a'))).num_inserted_rows, 2);
+    const again = succeeded(await merge(source([2, 3], 'b')));
+    assert.deepEqual([again.num_inserted_rows, again.num_updated_rows], [1, 1]);
+    assert.deepEqual(await storedRows(service, 'nested'), [
+      { person: { id: 1, name: 'a' } },
+      { person: { id: 2, name: 'b' } },
+      { person: { id: 3, name: 'b' } },
+    ]);
+  });
+
+  test('takes two merges at once: one creates it, the other merges, every key has one row (P2, P4)', async () => {
+    for (const round of [1, 2, 3]) {
+      const table = `race_${round}`;
+      await declare(table);
+      const merges = await Promise.all(
+        ['a', 'b', 'c'].map((name) => service.post(`/v1/table/${table}/merge_insert?on=id`, people([1, 2, 3], name))),
+      );
+      const answers = merges.map(succeeded);
+      assert.deepEqual(answers.map((answer) => Number(answer.num_inserted_rows)).sort(), [0, 0, 3]);
+      assert.deepEqual(answers.map((answer) => Number(answer.num_updated_rows)).sort(), [0, 3, 3]);
+      const rows = await storedRows(service, table);
+      assert.deepEqual(
+        rows.map(({ id }) => id),
+        [1, 2, 3],
+      );
+      assert.equal(new Set(rows.map(({ name }) => name)).size, 1, 'the last one wrote all of them');
+    }
+  });
+
+  test('takes the schema of the merge that made it, and refuses the other if it does not fit', async () => {
+    await declare('schemas');
+    const [narrow, wide] = await Promise.all([
+      service.post('/v1/table/schemas/merge_insert?on=id', stream({ id: [1], a: ['x'] })),
+      service.post('/v1/table/schemas/merge_insert?on=id', stream({ id: [1], b: ['x'] })),
+    ]);
+    const [won, lost] = narrow.status === 200 ? [narrow, wide] : [wide, narrow];
+    succeeded(won);
+    refused(lost, 400, 20);
+    assert.equal((await storedRows(service, 'schemas')).length, 1);
+  });
+
+  test('is filled by a create in any mode, and is there before', async () => {
+    for (const mode of ['create', 'exist_ok', 'overwrite']) {
+      const { location } = await declare(`by_${mode}`);
+      const created = succeeded(await service.post(`/v1/table/by_${mode}/create?mode=${mode}`, people([1], 'a')));
+      assert.deepEqual([created.location, created.version], [location, 1]);
+      assert.equal((await storedRows(service, `by_${mode}`)).length, 1);
+    }
+  });
+
+  test('can be told from one that is there: its rows cannot be counted, it has no branches, and it is listed', async () => {
+    await declare('told');
+    refused(await service.post('/v1/table/told/count_rows'), 400, 19, /declared but not yet created/);
+    refused(await service.post('/v1/table/told/branches/list'), 400, 19);
+    refused(await service.post('/v1/table/told/describe', { version: 1 }), 404, 11);
+    refused(await service.post('/v1/table/told/describe', { branch: 'dev' }), 404, 22);
+    refused(await service.post('/v1/table/told/declare'), 409, 5);
+    succeeded(await service.post('/v1/table/told/exists'));
+    const listed = async (query: string) => succeeded(await service.get(`/v1/table?${query}`)).tables as string[];
+    assert.ok((await listed('')).includes('told'));
+    assert.ok(!(await listed('include_declared=false')).includes('told'));
+  });
+
+  test('is dropped as any other, and lets go of its name', async () => {
+    await declare('dropped');
+    succeeded(await service.post('/v1/table/dropped/drop'));
+    refused(await service.post('/v1/table/dropped/merge_insert?on=id', people([1], 'a')), 404, 4);
+    succeeded(await service.post('/v1/table/dropped/create', people([1], 'a')));
+  });
+});
