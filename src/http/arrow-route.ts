@@ -44,8 +44,13 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
       return {
         body: route.body,
         answer: async (upload) => {
-          const answer = await route.answer({ table, branch, parameters, source: upload.source(), scope });
-          return jsonAnswer({ ...answer, context: contextOf(arrival.headersSet()) });
+          const source = upload.source();
+          try {
+            const answer = await route.answer({ table, branch, parameters, source, scope });
+            return jsonAnswer({ ...answer, context: contextOf(arrival.headersSet()) });
+          } finally {
+            source.close();
+          }
         },
       };
     },

@@ -11,8 +11,8 @@ export interface HttpParts {
   readonly operations: Operations;
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
-  /** Must not close `body`: the connection outlives a refused upload. */
-  readonly openSource: (body: AsyncIterable<Uint8Array>) => ArrowSource;
+  /** Must not close `body`: the connection outlives a refused upload. `expectedBytes` is what the client declared. */
+  readonly openSource: (body: AsyncIterable<Uint8Array>, expectedBytes: number | undefined) => ArrowSource;
   readonly config: HttpConfig;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'requestFinished' | 'requestRejected' | 'bytesReceived' | 'uploadStarted' | 'render'>;

@@ -109,7 +109,7 @@ export class Reception {
       contentDecoder(request.headers['content-encoding'])(body.read(signal), end);
     return {
       text: () => readText(decoded(), this.#parts.config.maxJsonBytes),
-      source: () => this.#parts.openSource(decoded()),
+      source: () => this.#parts.openSource(decoded(), declaredBytes(request.headers)),
     };
   }
 }
@@ -122,6 +122,12 @@ const credentialsIn = (headers: IncomingHttpHeaders) => ({
   authorization: headers.authorization,
   'x-api-key': headerText(headers['x-api-key']),
 });
+
+/** Unknown for chunked bodies, and for coded ones, whose length says nothing of what comes out. */
+function declaredBytes(headers: IncomingHttpHeaders): number | undefined {
+  if (headers['content-length'] === undefined || headers['content-encoding'] !== undefined) return undefined;
+  return Number(headers['content-length']);
+}
 
 /** A body of unknown length is counted as it comes. */
 function requireLength({ headers }: IncomingMessage, maxBytes: number | undefined): void {

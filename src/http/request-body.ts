@@ -96,9 +96,13 @@ export class RequestBody {
     const startMs = this.#parts.clock.nowMs();
     const next = await this.#nextOrTimeout(signal);
     this.#waitedMs += this.#parts.clock.nowMs() - startMs;
-    const hasStarted = this.#waitedMs > this.#parts.idleTimeoutMs;
-    if (hasStarted && this.#received < this.#waitedMs * slowestBytesPerMs) throw tooSlow('arrives too slowly');
+    if (next.done !== true && this.#isTrickle) throw tooSlow('arrives too slowly');
     return next;
+  }
+
+  get #isTrickle(): boolean {
+    const hadTimeToStart = this.#waitedMs > this.#parts.idleTimeoutMs;
+    return hadTimeToStart && this.#received < this.#waitedMs * slowestBytesPerMs;
   }
 
   #nextOrTimeout(signal: AbortSignal): Promise<IteratorResult<Buffer>> {

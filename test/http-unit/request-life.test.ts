@@ -189,7 +189,27 @@ test('a service that stops finishes what it began, and lets idle connections go'
   await closing;
 });
 
-/** Yields to the event loop until it holds. */
+test('a service that stops refuses a request that was only beginning, with 503', async () => {
+  const { started, mergeRows } = waitingMerge();
+  const service = await startTestService({ script: { mergeRows }, config: { defaultTimeoutMs: 300 } });
+  const under = upload(service, '/v1/table/users/merge_insert?on=id');
+  await started;
+  const paths = ['GET /readyz', 'POST /v1/table/users/describe'];
+  const clients = await Promise.all(paths.map(() => RawClient.connect(service)));
+  for (const [index, client] of clients.entries()) await client.write(`${paths[index]} HTTP/1.1\r\nhost: x\r\n`);
+  await ask(service, '/healthz', { method: 'GET' }); // by now the beginnings have arrived too
+  const closing = service.close(5_000);
+  for (const client of clients) await client.write('\r\n');
+  for (const client of clients) assert.match(await client.until('"code":17}'), /^HTTP\/1.1 503 .*is stopping/s);
+  await under;
+  await closing;
+});
+
+/** Yields to the event loop until it holds; gives up after what only a failure can take. */
 async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise<void>((resolve) => setImmediate(resolve));
+  const giveUpAtMs = performance.now() + 5_000;
+  while (!holds()) {
+    assert.ok(performance.now() < giveUpAtMs, `never came true: ${holds}`);
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
 }

@@ -1,3 +1,4 @@
+import { BodyMemory } from '#src/arrow/body-memory.ts';
 import { StreamSource } from '#src/arrow/source-reader.ts';
 import type { AccessRequest } from '#src/auth/actions.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
@@ -61,7 +62,10 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
         return options.allows?.(request) ?? true;
       },
     },
-    openSource: options.openSource ?? ((body) => new StreamSource(body, ipcLimits)),
+    openSource:
+      options.openSource ??
+      ((body) =>
+        new StreamSource(body, { limits: ipcLimits, memory: new BodyMemory({ maxBytes: 2 ** 30, maxIdleBytes: 0 }) })),
     config: { ...config, ...options.config },
     logger: createLogger({
       level: 'debug',
