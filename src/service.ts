@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { basename } from 'node:path';
+import { BodyMemory } from './arrow/body-memory.ts';
 import { type IpcLimits, StreamSource } from './arrow/source-reader.ts';
 import { ApiKeyStore } from './auth/api-keys.ts';
 import { Authenticator } from './auth/authenticator.ts';
@@ -37,6 +38,8 @@ export interface ServiceParts {
 /** Schema and batch headers; a table of ten thousand columns stays far below. */
 const maxMetadataBytes = 16 * 2 ** 20;
 const maxOpenDatasets = 512;
+/** Enough for the pieces of one create, or a few large merges. */
+const maxIdleBodyBytes = 64 * 2 ** 20;
 
 /** Fails, with nothing left open, where a setting cannot work: a held data folder, a broken policy, a taken port. */
 export async function startService(config: Config, { logger, clock }: ServiceParts): Promise<Service> {
@@ -55,11 +58,13 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     maxWaitingPerTable: config.maxQueuedMerges,
     maxOpenDatasets,
   });
+  const limits = ipcLimits(config);
+  const memory = new BodyMemory({ maxBytes: config.bodyMemoryBytes, maxIdleBytes: maxIdleBodyBytes });
   const server = await startHttpServer({
     operations,
     authenticator,
     policy,
-    openSource: (body) => new StreamSource(body, ipcLimits(config)),
+    openSource: (body, expectedBytes) => new StreamSource(body, { limits, memory, expectedBytes }),
     config,
     logger,
     metrics: new Metrics(),

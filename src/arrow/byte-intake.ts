@@ -1,16 +1,20 @@
 /** A client's body as it comes, and the growing buffer into which exactly the wanted bytes of it are moved. */
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import type { BodyMemory } from './body-memory.ts';
 
 /**
  * Bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
- * moved once more on average; a piece that follows another starts at that one's size and is not moved at all.
+ * moved once more on average; a body of known length, and a piece that follows another, start at the right size.
  */
 export class Arena {
+  readonly #memory: BodyMemory;
   #bytes: Buffer;
   #used = 0;
+  #isReleased = false;
 
-  constructor(capacity: number) {
-    this.#bytes = Buffer.allocUnsafeSlow(capacity);
+  constructor(memory: BodyMemory, capacity: number) {
+    this.#memory = memory;
+    this.#bytes = memory.take(capacity);
   }
 
   get used(): number {
@@ -19,7 +23,7 @@ export class Arena {
 
   append(chunk: Uint8Array): void {
     const needed = this.#used + chunk.length;
-    if (needed > this.#bytes.length) this.#grow(Math.max(needed, 2 * this.#bytes.length));
+    if (needed > this.#bytes.length) this.#grow(needed);
     this.#bytes.set(chunk, this.#used);
     this.#used = needed;
   }
@@ -33,19 +37,18 @@ export class Arena {
     return this.#bytes.subarray(start, end);
   }
 
-  #grow(capacity: number): void {
-    const larger = Buffer.allocUnsafeSlow(capacity);
-    this.#bytes.copy(larger, 0, 0, this.#used);
-    this.release();
-    this.#bytes = larger;
+  /** Gives the memory back; views of it must not be used any more. Harmless when repeated. */
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#memory.giveBack(this.#bytes);
   }
 
-  /**
-   * Gives the memory back at once, where the collector would see to it at its leisure: a stream makes a piece many times
-   * a second. Every view of this arena is empty from now on.
-   */
-  release(): void {
-    (this.#bytes.buffer as ArrayBuffer).transfer(0);
+  #grow(capacity: number): void {
+    const larger = this.#memory.take(capacity);
+    this.#bytes.copy(larger, 0, 0, this.#used);
+    this.#memory.giveBack(this.#bytes);
+    this.#bytes = larger;
   }
 }
 
@@ -56,13 +59,11 @@ export class Arena {
  */
 export class ByteIntake {
   readonly #chunks: AsyncIterator<Uint8Array>;
-  readonly #onBytes: (count: number) => void;
   #pending: Uint8Array = new Uint8Array(0);
   #received = 0;
 
-  constructor(body: AsyncIterable<Uint8Array>, onBytes: (count: number) => void) {
+  constructor(body: AsyncIterable<Uint8Array>) {
     this.#chunks = body[Symbol.asyncIterator]();
-    this.#onBytes = onBytes;
   }
 
   get received(): number {
@@ -91,7 +92,6 @@ export class ByteIntake {
       if (next.done === true) return false;
       if (next.value.length === 0) continue;
       this.#received += next.value.length;
-      this.#onBytes(next.value.length);
       this.#pending = next.value;
       return true;
     }

@@ -6,6 +6,7 @@
  * so a header that promises gigabytes costs nothing. Every refusal names the message at fault; the schema is number 1.
  */
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import type { BodyMemory } from './body-memory.ts';
 import { Arena, ByteIntake } from './byte-intake.ts';
 import { checkBatch } from './check-batch.ts';
 import { DictionaryBook } from './dictionary-book.ts';
@@ -45,6 +46,17 @@ interface Opening {
 }
 
 const firstArenaBytes = 64 << 10;
+/** Magic, end marker and footer. */
+const bytesAround = 4 << 10;
+/** A declared length is believed this far: more is taken when bytes have come. */
+const mostExpectedBytes = 16 << 20;
+
+export interface SourceParts {
+  readonly limits: IpcLimits;
+  readonly memory: BodyMemory;
+  /** The length of the body, where the client declared one. */
+  readonly expectedBytes?: number | undefined;
+}
 
 const tooLarge = (what: string, maxBytes: number) =>
   new LancegateError('BodyTooLarge', `${what} is larger than the ${maxBytes} bytes that this service accepts`);
@@ -52,17 +64,20 @@ const tooLarge = (what: string, maxBytes: number) =>
 export class StreamSource implements ArrowSource {
   readonly #limits: IpcLimits;
   readonly #intake: ByteIntake;
+  readonly #memory: BodyMemory;
+  readonly #arenas = new Set<Arena>();
+  #isClosed = false;
+  readonly #expectedBytes: number;
   #opening: Promise<Opening> | undefined;
   #taken = false;
   #messageNumber = 0;
 
-  /**
-   * `onBytes` is told of every chunk before it is kept; what it throws ends the reading. `body` is never closed, see
-   * `ByteIntake`.
-   */
-  constructor(body: AsyncIterable<Uint8Array>, limits: IpcLimits, onBytes: (count: number) => void = () => {}) {
-    this.#limits = limits;
-    this.#intake = new ByteIntake(body, onBytes);
+  /** `body` is never closed, see `ByteIntake`. */
+  constructor(body: AsyncIterable<Uint8Array>, parts: SourceParts) {
+    this.#limits = parts.limits;
+    this.#memory = parts.memory;
+    this.#expectedBytes = Math.min(parts.expectedBytes ?? 0, mostExpectedBytes);
+    this.#intake = new ByteIntake(body);
   }
 
   /** Bytes received so far. */
@@ -83,7 +98,7 @@ export class StreamSource implements ArrowSource {
       const capacity = piece.arena.used;
       if (first || piece.batches > 0) yield piece.finish();
       if (ended) return;
-      piece = new PieceBuilder(preamble, new Arena(capacity + preamble.bytes));
+      piece = new PieceBuilder(preamble, this.#newArena(capacity + preamble.bytes));
     }
   }
 
@@ -92,6 +107,19 @@ export class StreamSource implements ArrowSource {
     const piece = new PieceBuilder(preamble, arena);
     await this.#fill(piece, preamble, dictionaries, undefined);
     return piece.finish();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const arena of this.#arenas) arena.release();
+    this.#arenas.clear();
+  }
+
+  #newArena(capacity: number): Arena {
+    if (this.#isClosed) throw new Error('the source was closed');
+    const arena = new Arena(this.#memory, capacity);
+    this.#arenas.add(arena);
+    return arena;
   }
 
   async #take(): Promise<Opening> {
@@ -106,7 +134,7 @@ export class StreamSource implements ArrowSource {
   }
 
   async #readSchema(): Promise<Opening> {
-    const arena = new Arena(firstArenaBytes);
+    const arena = this.#newArena(Math.max(firstArenaBytes, this.#expectedBytes + bytesAround));
     arena.append(magic);
     await this.#requireStream(arena);
     const message = await this.#message(arena, Number.POSITIVE_INFINITY);

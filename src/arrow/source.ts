@@ -23,7 +23,7 @@ export interface IpcPiece {
   readonly rows: number;
   /** Bytes of all buffers after decompression. */
   readonly decodedBytes: number;
-  /** Frees the memory of `file` at once. Nothing of the piece may be used afterwards, nor keys read from it. */
+  /** Gives the memory of `file` to the next body. Nothing of the piece may be used afterwards, nor keys read from it. */
   release(): void;
 }
 
@@ -38,4 +38,6 @@ export interface ArrowSource {
   pieces(): AsyncIterable<IpcPiece>;
   /** Everything as one piece, or `BodyTooLarge` beyond the configured maximum. */
   whole(): Promise<IpcPiece>;
+  /** Releases every piece that was not released, and ends the source. To be called when the request is over. */
+  close(): void;
 }

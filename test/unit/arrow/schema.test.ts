@@ -3,17 +3,16 @@ import { describe, it } from 'node:test';
 import { lanceSchemaJson } from '#src/arrow/lance-schema-json.ts';
 import type { DataType, Field } from '#src/arrow/schema.ts';
 import { checkSourceFits, checkStorable } from '#src/arrow/schema-rules.ts';
-import { StreamSource } from '#src/arrow/source-reader.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { encodeMessage, encodeSchema, field, fieldFields, schemaOf } from '#test/fixtures/ipc-writer.ts';
-import { inChunks, roomyLimits, typeCases } from '#test/fixtures/streams.ts';
+import { inChunks, sourceFrom, typeCases } from '#test/fixtures/streams.ts';
 
 const int32: DataType = { kind: 'int', bitWidth: 32, signed: true };
 const utf8: DataType = { kind: 'utf8' };
 const struct = (name: string, children: readonly Field[]): Field => field(name, { kind: 'struct' }, { children });
 const dictionary = { id: 0n, index: { bitWidth: 8, signed: true }, ordered: false } as const;
 
-const schemaFrom = (message: Buffer) => new StreamSource(inChunks(message), roomyLimits).schema();
+const schemaFrom = (message: Buffer) => sourceFrom(inChunks(message)).schema();
 const read = (fields: readonly Field[]) => schemaFrom(encodeSchema(schemaOf(fields)));
 
 const refusal = (why: RegExp) => (error: unknown) => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { BodyMemory } from '#src/arrow/body-memory.ts';
 import type { IpcPiece } from '#src/arrow/source.ts';
 import { type IpcLimits, StreamSource } from '#src/arrow/source-reader.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
@@ -15,7 +16,7 @@ import {
   field,
   schemaOf,
 } from '#test/fixtures/ipc-writer.ts';
-import { inChunks, roomyLimits, wholeOf } from '#test/fixtures/streams.ts';
+import { inChunks, roomyLimits, sourceFrom, wholeOf } from '#test/fixtures/streams.ts';
 
 const utf8 = { kind: 'utf8' } as const;
 const word = field('w', utf8, { dictionary: { id: 1n, index: { bitWidth: 8, signed: true }, ordered: false } });
@@ -32,7 +33,7 @@ const refusal = (kind: ErrorName, message: RegExp) => (error: unknown) => {
 };
 
 const sourceOf = (bytes: Uint8Array, limits: Partial<IpcLimits> = {}, chunkBytes?: number): StreamSource =>
-  new StreamSource(inChunks(bytes, chunkBytes), { ...roomyLimits, ...limits });
+  sourceFrom(inChunks(bytes, chunkBytes), { ...roomyLimits, ...limits });
 
 async function piecesOf(source: StreamSource): Promise<IpcPiece[]> {
   const pieces: IpcPiece[] = [];
@@ -54,7 +55,7 @@ describe('a source', () => {
       yield schemaMessage;
       assert.fail('nobody asked for a batch');
     }
-    const source = new StreamSource(body(), roomyLimits);
+    const source = sourceFrom(body(), roomyLimits);
     assert.deepEqual((await source.schema()).fields, schema.fields);
     assert.deepEqual((await source.schema()).fields, schema.fields);
   });
@@ -70,7 +71,7 @@ describe('a source', () => {
         yield message;
       }
     }
-    const source = new StreamSource(body(), { ...roomyLimits, pieceBytes: 1 });
+    const source = sourceFrom(body(), { ...roomyLimits, pieceBytes: 1 });
     assert.equal(sent, 0);
     const pieces = source.pieces();
     await pieces.next();
@@ -141,18 +142,19 @@ describe('a source', () => {
     );
   });
 
-  it('tells of its bytes before it keeps them, and stops where that is refused (P7)', async () => {
-    const full = new LancegateError('SlowDown', 'no memory left');
-    let told = 0;
-    const account = (count: number): void => {
-      told += count;
-      if (told > 1000) throw full;
-    };
-    await assert.rejects(
-      new StreamSource(inChunks(stream, 300), roomyLimits, account).whole(),
-      (error) => error === full,
-    );
-    assert.equal(told, 1200);
+  it('is refused where the memory for bodies is full, and gives back what it held (P7)', async () => {
+    const memory = new BodyMemory({ maxBytes: 128 << 10, maxIdleBytes: 1 << 20 });
+    const [header, batch] = [
+      schemaMessage,
+      Buffer.concat(Array.from({ length: 40 }, () => encodeMessages(schema, [rows(0)])[1] as Buffer)),
+    ];
+    const source = new StreamSource(inChunks(Buffer.concat([header, ...Array.from({ length: 30 }, () => batch)])), {
+      limits: roomyLimits,
+      memory,
+    });
+    await assert.rejects(source.whole(), { kind: 'SlowDown' });
+    source.close();
+    assert.equal(memory.heldBytes, 0);
   });
 
   it('cannot be read twice', async () => {
@@ -168,10 +170,7 @@ describe('an upload that breaks off', () => {
       yield stream.subarray(0, 500);
       throw new Error('ECONNRESET');
     }
-    await assert.rejects(
-      new StreamSource(body(), roomyLimits).whole(),
-      refusal('InvalidInput', /cut off after 500 bytes/),
-    );
+    await assert.rejects(sourceFrom(body(), roomyLimits).whole(), refusal('InvalidInput', /cut off after 500 bytes/));
   });
 
   it('by an abort of ours fails with its reason', async () => {
@@ -180,7 +179,7 @@ describe('an upload that breaks off', () => {
       yield stream.subarray(0, 500);
       throw reason;
     }
-    await assert.rejects(new StreamSource(body(), roomyLimits).whole(), (error) => error === reason);
+    await assert.rejects(sourceFrom(body(), roomyLimits).whole(), (error) => error === reason);
   });
 
   it('is not closed by a refusal: whoever serves the request answers and drains', async () => {
@@ -195,7 +194,7 @@ describe('an upload that breaks off', () => {
         },
       }),
     };
-    await assert.rejects(new StreamSource(body, roomyLimits).schema());
+    await assert.rejects(sourceFrom(body, roomyLimits).schema());
     assert.equal(closed, false);
   });
 
@@ -268,7 +267,7 @@ describe('a source that is too large (P7)', () => {
       assert.fail('the body was asked for');
     }
     await assert.rejects(
-      new StreamSource(body(), roomyLimits).whole(),
+      sourceFrom(body(), roomyLimits).whole(),
       refusal('BodyTooLarge', /message 2 \(record batch\): its body/),
     );
   });
