@@ -1,0 +1,14 @@
+import assert from 'node:assert/strict';
+import { setTimeout as pause } from 'node:timers/promises';
+
+const patienceMs = 10_000;
+const pauseMs = 5;
+
+/** For what the service does after its answer, or without one: asks again until it is so. */
+export async function eventually(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+  const endMs = Date.now() + patienceMs;
+  while (!(await isSo())) {
+    assert.ok(Date.now() < endMs, `after ${patienceMs} ms still not: ${what}`);
+    await pause(pauseMs);
+  }
+}
