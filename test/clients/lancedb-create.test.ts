@@ -91,6 +91,15 @@ describe('the LanceDB SDK creates, opens, lists and drops tables', () => {
     await assert.rejects(database.dropTable('nowhere'), refusal(/404/, /nowhere/));
   });
 
+  test('a table that is only declared can be created by the SDK, but not merged into: it wants its schema first', async () => {
+    await service.post('/v1/table/declared/declare', {});
+    const merge = (await database.openTable('declared')).mergeInsert('id').whenNotMatchedInsertAll();
+    await assert.rejects(merge.execute([ann]), refusal(/missing field `version`/));
+    const created = await database.createTable('declared', peopleTable([ann]), { existOk: true });
+    await created.mergeInsert('id').whenNotMatchedInsertAll().execute([bob]);
+    assert.deepEqual(await stored('declared'), [ann, bob]);
+  });
+
   test('a schema that cannot be stored is refused, and the column is named', async () => {
     const { Field, IntervalYearMonth, Schema } = await import('apache-arrow');
     const unstorable = new Schema([new Field('every', new IntervalYearMonth())]);
@@ -136,4 +145,12 @@ describe('the LanceDB SDK lists tables page by page', () => {
     } while (pageToken !== undefined && pages <= names.length);
     assert.deepEqual(seen, names);
   });
+});
+
+test('the LanceDB SDK finds the service behind a base path', async (t) => {
+  const service = await startTestService((clean) => t.after(clean), { BASE_PATH: '/lance' });
+  const database = await connectByApiKey({ ...service, url: `${service.url}/lance` });
+  const table = await database.createTable('based', peopleTable([ann]));
+  await table.mergeInsert('id').whenNotMatchedInsertAll().execute([bob]);
+  assert.deepEqual(await rowsInOrder(await openDirectly(service, 'based'), 'id'), [ann, bob]);
 });

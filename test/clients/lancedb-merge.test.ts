@@ -4,7 +4,16 @@ import type { Connection, Table } from '@lancedb/lancedb';
 import { Table as ArrowTable, Field, Int32, List, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
-import { connectByApiKey, openDirectly, type Row, refusal, rowsInOrder } from './connections.ts';
+import {
+  allRights,
+  connectByApiKey,
+  connectOver,
+  makeApiKey,
+  openDirectly,
+  type Row,
+  refusal,
+  rowsInOrder,
+} from './connections.ts';
 import { peopleTable, person } from './people.ts';
 
 const [ann, bob, cid] = [person(1, 'ann', 1), person(2, 'bob', 2), person(3, 'cid', 3)];
@@ -105,6 +114,16 @@ describe('the LanceDB SDK merges rows', () => {
     const merge = people.mergeInsert('id').whenNotMatchedInsertAll();
     await merge.execute([person(4, 'dan', 40)], { timeoutMs: 30_000 });
     assert.deepEqual(await stored(people), [...everybody, person(4, 'dan', 40)]);
+  });
+
+  test('a timeout that does not suffice is answered 503, and nothing is written (P6)', async () => {
+    const people = await makePeople();
+    const apiKey = makeApiKey(service, allRights);
+    const impatient = await connectOver(service, { apiKey, clientConfig: { retryConfig: { retries: 0 } } });
+    const merge = (await impatient.openTable(people.name)).mergeInsert('id').whenNotMatchedInsertAll();
+    const rows = Array.from({ length: 50_000 }, (_, i) => person(100 + i, 'late', i));
+    await assert.rejects(merge.execute(peopleTable(rows), { timeoutMs: 1 }), refusal(/503/, /nothing was written/));
+    assert.deepEqual(await stored(people), everybody);
   });
 
   test('the index can be forbidden', async () => {
