@@ -22,7 +22,14 @@ const toVector = (values: readonly unknown[] | Vector): Vector => {
 };
 
 /** Keys 1, 2, … of `ids`, each with the same text. */
-export const people = (ids: readonly number[], name: string): Buffer => stream({ id: ids, name: ids.map(() => name) });
+export const people = (ids: readonly number[], name: string): Buffer =>
+  stream({
+    id: ids,
+    name: vectorFromArray(
+      ids.map(() => name),
+      new Utf8(),
+    ),
+  });
 
 /** What plain LanceDB finds on the storage root, ordered by the JSON of the rows. */
 export async function storedRows(service: TestService, path: string): Promise<Row[]> {
