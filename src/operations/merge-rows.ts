@@ -3,7 +3,7 @@ import { type Keys, readKeys } from '../arrow/key-columns.ts';
 import type { Schema } from '../arrow/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema-rules.ts';
 import type { IpcPiece } from '../arrow/source.ts';
-import type { Catalog, TableRecord } from '../catalog/port.ts';
+import type { Catalog, TableRecord, TransactionRecord } from '../catalog/port.ts';
 import type { MergeCounts } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
@@ -12,7 +12,9 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { TableWriter } from '../table/table-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './commands.ts';
+import { checkPartialSource } from './partial-source.ts';
 import { type TableAccess, visibleSchema } from './table-access.ts';
 import type { TableMaker } from './table-maker.ts';
 
@@ -35,6 +37,7 @@ export class MergeRows {
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #logger: Logger;
+  readonly #metrics: Metrics;
 
   constructor(parts: {
     catalog: Catalog;
@@ -45,6 +48,7 @@ export class MergeRows {
     clock: Clock;
     newId: NewId;
     logger: Logger;
+    metrics: Metrics;
   }) {
     this.#catalog = parts.catalog;
     this.#access = parts.access;
@@ -54,13 +58,14 @@ export class MergeRows {
     this.#clock = parts.clock;
     this.#newId = parts.newId;
     this.#logger = parts.logger;
+    this.#metrics = parts.metrics;
   }
 
   async run(command: MergeRowsCommand, scope: RequestScope): Promise<MergeRowsResult> {
     const record = await this.#access.find(command.table);
     if (record.state === 'declared') return this.#mergeIntoDeclared(record, command, scope);
     const check = await this.#fitCheck(record, command);
-    return this.#mergeIntoCreated(record, command, await receive(command, check), scope);
+    return this.#mergeIntoCreated(record, command, await this.#receive(command, check), scope);
   }
 
   /**
@@ -75,6 +80,20 @@ export class MergeRows {
         await dataset.refresh();
         await check(source);
       });
+  }
+
+  async #receive({ source, on }: MergeRowsCommand, check: SchemaCheck): Promise<ReadySource> {
+    const piece = await this.#metrics.mergeStage('receive', async () => {
+      const schema = await source.schema();
+      for (const path of on) requireField(path, schema, 'source');
+      await check(schema);
+      return source.whole();
+    });
+    return this.#metrics.mergeStage('check', async () => {
+      const keys = readKeys(piece, on);
+      requireDistinct(keys, on);
+      return { piece, keys };
+    });
   }
 
   async #mergeIntoCreated(
@@ -125,7 +144,7 @@ export class MergeRows {
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
-    const ready = await receive(command, checkStorable);
+    const ready = await this.#receive(command, checkStorable);
     const leave = await this.#gates.enterAlone(command.table, scope.signal);
     try {
       const record = await this.#access.find(command.table);
@@ -166,19 +185,20 @@ export class MergeRows {
    */
   async #recorded(record: TableRecord, command: MergeRowsCommand, counts: MergeCounts): Promise<MergeRowsResult> {
     const transactionId = this.#newId() as TransactionId;
+    const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
+    this.#metrics.mergeFinished({ inserted, updated, deleted });
+    const transaction: TransactionRecord = {
+      id: transactionId,
+      tableId: record.id,
+      ref: record.ref,
+      operation: 'merge_insert',
+      branch: command.branch,
+      version: counts.version,
+      outcome: outcomeOf(counts),
+      committedAtMs: this.#clock.nowMs(),
+    };
     try {
-      await this.#catalog.recordTransactions([
-        {
-          id: transactionId,
-          tableId: record.id,
-          ref: record.ref,
-          operation: 'merge_insert',
-          branch: command.branch,
-          version: counts.version,
-          outcome: outcomeOf(counts),
-          committedAtMs: this.#clock.nowMs(),
-        },
-      ]);
+      await this.#metrics.mergeStage('record', () => this.#catalog.recordTransactions([transaction]));
     } catch (error) {
       this.#logger.error({ transactionId, error }, 'a committed merge could not be recorded');
     }
@@ -188,23 +208,19 @@ export class MergeRows {
 
 type SchemaCheck = (source: Schema) => Promise<void> | void;
 
-async function receive(command: MergeRowsCommand, check: SchemaCheck): Promise<ReadySource> {
-  const schema = await command.source.schema();
-  for (const path of command.on) requireField(path, schema, 'source');
-  await check(schema);
-  const piece = await command.source.whole();
-  const keys = readKeys(piece, command.on);
+function requireDistinct(keys: Keys, on: readonly FieldPath[]): void {
   const duplicate = keys.findDuplicate();
-  if (duplicate === undefined) return { piece, keys };
-  const on = command.on.map(formatFieldPath).join(', ');
+  if (duplicate === undefined) return;
+  const columns = on.map(formatFieldPath).join(', ');
   throw invalidInput(
-    `the source holds a key twice: ${on} = ${duplicate.shown} in rows ${duplicate.firstRow} and ${duplicate.row}`,
+    `the source holds a key twice: ${columns} = ${duplicate.shown} in rows ${duplicate.firstRow} and ${duplicate.row}`,
   );
 }
 
 function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
   for (const path of on) requireField(path, target, 'table');
   checkSourceFits(source, target);
+  checkPartialSource(source, target);
 }
 
 function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {
