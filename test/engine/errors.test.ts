@@ -159,6 +159,14 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     assert.match(error.message, /id/);
   });
 
+  test('an unknown column in a filter is told alike where the key has an index', async () => {
+    const indexed = await engine.create('indexed.lance' as Location, ipcFile(rows([1, 'a'])), {});
+    await indexed.createScalarIndex('id');
+    const error = await refusal(() => indexed.merge(updateIf('target.zz = 1'), ipcFile(rows([1, 'x'])), undefined));
+    assert.equal(error.kind, 'TableColumnNotFound');
+    assert.match(error.message, /zz$/);
+  });
+
   test('nothing of a refused merge stays behind (P1)', async () => {
     assert.equal(await dataset.version(), 1);
     assert.equal(await dataset.countRows(), 2);

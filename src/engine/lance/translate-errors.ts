@@ -16,6 +16,11 @@ const filterRules: readonly Rule[] = [
     (field) => `the filter names a column that does not exist: ${field}`,
   ],
   [
+    /Field (\S+) not found in struct/,
+    'TableColumnNotFound',
+    (field) => `the filter names a column that does not exist: ${field}`,
+  ],
+  [
     /Ambiguous reference to unqualified field (\S+)/,
     'InvalidInput',
     (field) =>
