@@ -1,11 +1,11 @@
 /** The next step of a random sequence: mostly one that fits the tables as they are, sometimes one that must be refused. */
-import { type Column, columnAt, randomRow, randomValue, scalarPaths } from './columns.ts';
-import { quoted } from './conditions.ts';
+import { type Column, randomRow, randomValue, scalarPaths } from './columns.ts';
 import type { Random } from './random.ts';
 import { randomColumns } from './random-columns.ts';
 import { randomCondition } from './random-condition.ts';
 import { type Branch, type Created, main, rowsOf, type Table, type World } from './reference.ts';
-import type { Flags, MergeStep, OnPath, Source, Step } from './steps.ts';
+import { onPath, spoiled } from './spoiled-merge.ts';
+import type { Flags, MergeStep, Source, Step } from './steps.ts';
 import { isStruct, keyOf, type Row, type Value, valueAt } from './values.ts';
 
 const tableNames = ['a', 'b'];
@@ -97,7 +97,7 @@ function mergeStep(random: Random, name: string, table: Table | undefined): Merg
   );
   const sent = random.chance(65) ? columns : partOf(random, columns, on);
   const target = table?.state === 'created' ? rowsOf(table.branches.get(branch ?? main) ?? mainOf(table)) : [];
-  const rows = random.sample([...keyedRows(random, sent, on, target, random.int(9))], 9);
+  const rows = [...keyedRows(random, sent, on, target, random.int(9))];
   const step: MergeStep = {
     kind: 'merge',
     table: name,
@@ -105,10 +105,13 @@ function mergeStep(random: Random, name: string, table: Table | undefined): Merg
     on: on.map((segments) => onPath(random, segments)),
     flags: randomFlags(random, columns, sent),
     useIndex: random.chance(15) ? random.chance(50) : undefined,
-    source: { ...envelope(random), columns: sent, rows },
+    source: { ...envelope(random), columns: random.chance(30) ? sent.map(allNullable) : sent, rows },
   };
-  return random.chance(8) ? spoiled(random, step) : step;
+  return random.chance(8) ? spoiled(step, random) : step;
 }
+
+/** Many clients declare every column nullable, whatever the table says; only values count. */
+const allNullable = (column: Column): Column => ({ ...column, nullable: true, fields: column.fields.map(allNullable) });
 
 const mainOf = (table: Created): Branch => table.branches.get(main) as Branch;
 
@@ -181,12 +184,6 @@ function withValue(
   return { ...row, [name]: withValue(random, column.fields, struct, rest, value) };
 }
 
-/** Backticks are needed around dots and backticks, and allowed around anything. */
-const onPath = (random: Random, segments: readonly string[]): OnPath => ({
-  segments,
-  text: segments.map((name) => (/[.`]/.test(name) || random.chance(25) ? quoted(name) : name)).join('.'),
-});
-
 function randomFlags(random: Random, target: readonly Column[], source: readonly Column[]): Flags {
   if (random.chance(30)) return {};
   const updateIf = random.chance(35) ? randomCondition(random, { target, source }) : undefined;
@@ -198,57 +195,4 @@ function randomFlags(random: Random, target: readonly Column[], source: readonly
     delete: deleteIf === undefined && random.chance(12) ? true : undefined,
     deleteIf,
   };
-}
-
-/** One thing wrong with it. */
-function spoiled(random: Random, step: MergeStep): MergeStep {
-  const { source, on } = step;
-  const { columns, rows } = source;
-  const fault = random.pick([
-    'key twice',
-    'unknown column',
-    'other type',
-    'bad path',
-    'leaf alone',
-    'other case',
-    'struct as key',
-  ] as const);
-  switch (fault) {
-    case 'key twice':
-      return { ...step, source: { ...source, rows: [...rows, ...rows.slice(0, 1)] } };
-    case 'unknown column': {
-      const extra: Column = { name: 'unknown', type: 'int32', nullable: true, fields: [] };
-      return {
-        ...step,
-        source: { ...source, columns: [...columns, extra], rows: rows.map((row) => ({ ...row, unknown: 1n })) },
-      };
-    }
-    case 'other type': {
-      const name = random.pick(columns).name;
-      const other = (column: Column): Column =>
-        column.name === name ? { ...column, type: 'float32', fields: [] } : column;
-      return {
-        ...step,
-        source: { ...source, columns: columns.map(other), rows: rows.map((row) => ({ ...row, [name]: 1.5 })) },
-      };
-    }
-    case 'bad path':
-      return { ...step, on: [...on, onPath(random, ['id', 'nothing', 'here'])] };
-    case 'leaf alone':
-      return { ...step, on: on.map(({ segments }) => onPath(random, segments.slice(-1))) };
-    case 'other case':
-      return {
-        ...step,
-        on: on.map(({ segments }) =>
-          onPath(
-            random,
-            segments.map((name) => name.toUpperCase()),
-          ),
-        ),
-      };
-    case 'struct as key': {
-      const first = on[0]?.segments.slice(0, 1) ?? [];
-      return columnAt(columns, first)?.type === 'struct' ? { ...step, on: [onPath(random, first)] } : step;
-    }
-  }
 }

@@ -114,6 +114,7 @@ function expectMergeInto(world: World, table: Created, step: MergeStep): Expecte
   const branchName = step.branch ?? main;
   const branch = table.branches.get(branchName) as Branch;
   const { rows, counts } = mergeRows(rowsOf(branch), table.columns, step);
+  if (rows.some((row) => lacksRequired(row, table.columns))) return { refused: [code.schema] };
   return {
     counts,
     versions: versionsAfter(branch.version, counts, step),
@@ -126,12 +127,18 @@ function expectMergeInto(world: World, table: Created, step: MergeStep): Expecte
  * more that touch the schema alone. What changes no row may commit all the same.
  */
 function versionsAfter(version: number, { inserted, updated, deleted }: Counts, step: MergeStep): readonly number[] {
-  const deletes = step.flags.delete === true || step.flags.deleteIf !== undefined;
-  if (step.source.rows.length === 0 && !deletes) return [version];
+  if (!reachesRows(step)) return [version];
   const isNested = step.on.some(({ segments }) => segments.length > 1);
   const grown = isNested ? [version + 1, version + 3] : [version + 1];
   return inserted + updated + deleted === 0 ? [version, ...grown] : grown;
 }
+
+const lacksRequired = (row: Row, columns: readonly Column[]): boolean =>
+  columns.some(({ name, nullable }) => !nullable && row[name] === null);
+
+/** Without rows to merge and without deleting, no row is looked at, and no filter. */
+const reachesRows = ({ source, flags }: MergeStep): boolean =>
+  source.rows.length > 0 || flags.delete === true || flags.deleteIf !== undefined;
 
 function faultsOfSource({ on, source, flags }: MergeStep): number[] {
   const faults: number[] = [];
@@ -157,7 +164,8 @@ function faultsOfSource({ on, source, flags }: MergeStep): number[] {
 
 const faultsOfDeclared = ({ branch }: MergeStep): number[] => (branch === undefined ? [] : [code.branchNotFound]);
 
-function faultsOf(table: Created, { branch, on, source, flags }: MergeStep): number[] {
+function faultsOf(table: Created, step: MergeStep): number[] {
+  const { branch, on, source, flags } = step;
   const faults: number[] = [];
   if (!table.branches.has(branch ?? main)) faults.push(code.branchNotFound);
   if (on.some(({ segments }) => columnAt(table.columns, segments) === undefined)) faults.push(code.columnNotFound);
@@ -165,13 +173,26 @@ function faultsOf(table: Created, { branch, on, source, flags }: MergeStep): num
     const known = table.columns.find(({ name }) => name === column.name);
     if (known === undefined || !sameColumnType(known, column)) faults.push(code.schema);
   }
+  const isPartial = source.columns.length < table.columns.length;
+  if (isPartial && !source.columns.every((column) => agreesInside(column, table.columns))) faults.push(code.schema);
   const sent = new Set(source.columns.map(({ name }) => name));
   if (table.columns.some(({ name, nullable }) => !nullable && !sent.has(name))) faults.push(code.schema);
   const isUnknown = (condition: Condition | undefined) =>
     condition !== undefined &&
-    references(condition).some(({ segments }) => columnAt(table.columns, segments) === undefined);
-  if (isUnknown(flags.updateIf) || isUnknown(flags.deleteIf)) faults.push(code.columnNotFound);
+    references(condition).some(({ side, segments }) => {
+      const columns = side === 'source' ? source.columns : table.columns;
+      return columnAt(columns, segments) === undefined;
+    });
+  if (reachesRows(step) && (isUnknown(flags.updateIf) || isUnknown(flags.deleteIf))) faults.push(code.columnNotFound);
   return faults;
+}
+
+/** In a source of some columns, what lies inside them must be nullable where it is in the table. */
+function agreesInside({ name, fields }: Column, columns: readonly Column[]): boolean {
+  const known = columns.find((column) => column.name === name)?.fields ?? [];
+  return fields.every(
+    (of) => known.find((other) => other.name === of.name)?.nullable === of.nullable && agreesInside(of, known),
+  );
 }
 
 function expectCreateBranch(world: World, table: Table | undefined, step: CreateBranchStep): Expected {
