@@ -49,17 +49,20 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   const catalog = await openSqliteCatalog(folder.catalogFile, { holder: { command: 'lancegate serve' }, clock });
   starting.defer(() => catalog.close());
   const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
+  const metrics = new Metrics();
   const operations = await startOperations({
     catalog,
     engine: await openEngine(config, folder),
     clock,
     newId: randomUUID,
     logger,
+    metrics,
     maxWaitingPerTable: config.maxQueuedMerges,
     maxOpenDatasets,
   });
   const limits = ipcLimits(config);
   const memory = new BodyMemory({ maxBytes: config.bodyMemoryBytes, maxIdleBytes: maxIdleBodyBytes });
+  metrics.watchBodyMemory(() => memory.heldBytes);
   const server = await startHttpServer({
     operations,
     authenticator,
@@ -67,7 +70,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     openSource: (body, expectedBytes) => new StreamSource(body, { limits, memory, expectedBytes }),
     config,
     logger,
-    metrics: new Metrics(),
+    metrics,
     clock,
     newId: randomUUID,
   });

@@ -5,6 +5,7 @@ import { TableGates } from '../table/gates.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { TableWriter } from '../table/table-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import { createBranch, deleteBranch, listBranches } from './branches.ts';
 import type { Operations } from './commands.ts';
 import { countRows } from './count-rows.ts';
@@ -26,6 +27,7 @@ export interface OperationsParts {
   readonly clock: Clock;
   readonly newId: NewId;
   readonly logger: Logger;
+  readonly metrics: Metrics;
   readonly maxWaitingPerTable: number;
   readonly maxOpenDatasets: number;
 }
@@ -38,7 +40,7 @@ export async function startOperations(given: OperationsParts): Promise<Operation
   const access = new TableAccess(catalog, engine, datasets);
   const maker = new TableMaker(given);
   await maker.sweep();
-  const writer = new TableWriter(engine, datasets, gates);
+  const writer = new TableWriter({ engine, datasets, gates, metrics: given.metrics });
   const parts = { ...given, gates, datasets, access, maker, writer };
   const create = new CreateTable(parts);
   const merge = new MergeRows(parts);

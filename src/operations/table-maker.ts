@@ -6,6 +6,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import { type Location, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import { writeDataset } from '../table/dataset-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import { newLocation } from './locations.ts';
 
 export interface MakeRequest {
@@ -40,13 +41,22 @@ export class TableMaker {
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #logger: Logger;
+  readonly #metrics: Metrics;
 
-  constructor(parts: { catalog: Catalog; engine: Engine; clock: Clock; newId: NewId; logger: Logger }) {
+  constructor(parts: {
+    catalog: Catalog;
+    engine: Engine;
+    clock: Clock;
+    newId: NewId;
+    logger: Logger;
+    metrics: Metrics;
+  }) {
     this.#catalog = parts.catalog;
     this.#engine = parts.engine;
     this.#clock = parts.clock;
     this.#newId = parts.newId;
     this.#logger = parts.logger;
+    this.#metrics = parts.metrics;
   }
 
   /** `ConcurrentCreate`, `NamespaceNotFound`, and what reading the pieces and writing them throws. */
@@ -59,6 +69,7 @@ export class TableMaker {
         request.pieces,
         request.storageOptions,
         request.signal,
+        () => this.#metrics.pieceWritten(),
       );
       const done = await request.beforePublish();
       try {
@@ -136,6 +147,7 @@ export class TableMaker {
         committedAtMs: this.#clock.nowMs(),
       },
     });
+    this.#metrics.createFinished();
     return { record, transactionId, version, rows };
   }
 

@@ -16,6 +16,7 @@ export async function writeDataset(
   pieces: AsyncIterable<IpcPiece>,
   storageOptions: Properties,
   signal: AbortSignal,
+  onPiece: () => void,
 ): Promise<{ readonly version: number; readonly rows: number }> {
   let dataset: Dataset | undefined;
   let rows = 0;
@@ -26,6 +27,7 @@ export async function writeDataset(
       else if (piece.rows > 0) await dataset.append(piece.file);
       rows += piece.rows;
       piece.release();
+      onPiece();
       await expectRows(dataset, rows);
     }
     if (dataset === undefined) throw new LancegateError('Internal', 'a source without pieces');

@@ -4,7 +4,8 @@ import type { IpcPiece } from '../arrow/source.ts';
 import type { Dataset, Engine, MergeCounts, MergeSpec } from '../engine/port.ts';
 import type { BranchName, Location, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import type { TableGates } from './gates.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { Release, TableGates } from './gates.ts';
 import { dropLeftoverColumn, mergeNested } from './nested-merge.ts';
 import type { OpenDatasets } from './open-datasets.ts';
 
@@ -25,11 +26,13 @@ export class TableWriter {
   readonly #engine: Engine;
   readonly #datasets: OpenDatasets;
   readonly #gates: TableGates;
+  readonly #metrics: Metrics;
 
-  constructor(engine: Engine, datasets: OpenDatasets, gates: TableGates) {
-    this.#engine = engine;
-    this.#datasets = datasets;
-    this.#gates = gates;
+  constructor(parts: { engine: Engine; datasets: OpenDatasets; gates: TableGates; metrics: Metrics }) {
+    this.#engine = parts.engine;
+    this.#datasets = parts.datasets;
+    this.#gates = parts.gates;
+    this.#metrics = parts.metrics;
   }
 
   /**
@@ -38,15 +41,27 @@ export class TableWriter {
    * `Dataset.merge` throws; whatever it throws, nothing was written.
    */
   async merge(request: MergeRequest, locate: () => Promise<Location>, scope: RequestScope): Promise<MergeCounts> {
-    const leave = await this.#gates.enterBranch(request.table, request.branch, scope.signal);
+    const leave = await this.#turn(request, scope.signal);
     try {
       const location = await locate();
       const dataset = await this.#datasets.latest(location, request.branch);
       await dropLeftoverColumn(dataset);
       scope.signal.throwIfAborted();
-      return await this.#mergeInto(dataset, request, scope.remainingMs());
+      const merge = () => this.#mergeInto(dataset, request, scope.remainingMs());
+      const counts = await this.#metrics.mergeStage('engine', merge);
+      this.#metrics.commitFinished(1);
+      return counts;
     } finally {
       leave();
+    }
+  }
+
+  async #turn({ table, branch }: MergeRequest, signal: AbortSignal): Promise<Release> {
+    const leaveQueue = this.#metrics.mergeQueued();
+    try {
+      return await this.#metrics.mergeStage('wait', () => this.#gates.enterBranch(table, branch, signal));
+    } finally {
+      leaveQueue();
     }
   }
 

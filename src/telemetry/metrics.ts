@@ -47,11 +47,6 @@ export class Metrics {
     name: 'lancegate_uploads_in_flight',
     help: 'Bodies being received.',
   });
-  readonly #bodyMemory = new Gauge({
-    ...this.#on,
-    name: 'lancegate_body_memory_bytes',
-    help: 'Memory reserved for bodies.',
-  });
   readonly #queuedMerges = new Gauge({
     ...this.#on,
     name: 'lancegate_queued_merges',
@@ -91,13 +86,6 @@ export class Metrics {
     name: 'lancegate_create_pieces_total',
     help: 'Pieces that creates have written.',
   });
-  readonly #engineErrors = new Counter({
-    ...this.#on,
-    name: 'lancegate_engine_errors_total',
-    help: 'Refusals and failures of the engine, by the name of the error they became.',
-    labelNames: ['kind'],
-  });
-
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
   }
@@ -125,8 +113,16 @@ export class Metrics {
     return hold(this.#queuedMerges);
   }
 
-  bodyMemoryReserved(bytes: number): void {
-    this.#bodyMemory.set(bytes);
+  /** `read` is asked whenever the metrics are rendered. */
+  watchBodyMemory(read: () => number): void {
+    new Gauge({
+      ...this.#on,
+      name: 'lancegate_body_memory_bytes',
+      help: 'Memory that bodies under way hold.',
+      collect() {
+        this.set(read());
+      },
+    });
   }
 
   mergeFinished(rows: MergedRows): void {
@@ -134,8 +130,14 @@ export class Metrics {
     for (const change of ['inserted', 'updated', 'deleted'] as const) this.#mergedRows.inc({ change }, rows[change]);
   }
 
-  mergeStageFinished(stage: MergeStage, durationMs: number): void {
-    this.#mergeStage.observe({ stage }, durationMs / 1000);
+  /** Runs one stage of a merge and notes how long it took, also when it fails. */
+  async mergeStage<Result>(stage: MergeStage, run: () => Promise<Result>): Promise<Result> {
+    const end = this.#mergeStage.startTimer({ stage });
+    try {
+      return await run();
+    } finally {
+      end();
+    }
   }
 
   commitFinished(merges: number): void {
@@ -148,10 +150,6 @@ export class Metrics {
 
   pieceWritten(): void {
     this.#pieces.inc();
-  }
-
-  engineFailed(kind: string): void {
-    this.#engineErrors.inc({ kind });
   }
 
   /** The Prometheus text format. */
