@@ -105,11 +105,12 @@ export class Reception {
   }
 
   #upload({ request, body, end }: Exchange, signal: AbortSignal): Upload {
-    const decoded = (): AsyncIterable<Uint8Array> =>
-      contentDecoder(request.headers['content-encoding'])(body.read(signal), end);
+    const coding = request.headers['content-encoding'];
+    const decoded = (isUsedAtOnce: boolean): AsyncIterable<Uint8Array> =>
+      contentDecoder(coding)(body.read(signal, isUsedAtOnce), end);
     return {
-      text: () => readText(decoded(), this.#parts.config.maxJsonBytes),
-      source: () => this.#parts.openSource(decoded(), declaredBytes(request.headers)),
+      text: () => readText(decoded(false), this.#parts.config.maxJsonBytes),
+      source: () => this.#parts.openSource(decoded(coding === undefined), declaredBytes(request.headers)),
     };
   }
 }
