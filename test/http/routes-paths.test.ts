@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { before, describe, test } from 'node:test';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { startTestService, type TestService } from '#test/fixtures/service.ts';
+import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { people, storedRows } from './rows.ts';
+
+describe('identifiers in paths, and paths themselves', () => {
+  const later = afterSuite();
+  let service: TestService;
+  before(async () => {
+    service = await startCheckedService(later);
+    for (const namespace of ['prod', 'prod$eu', 'a.b'])
+      succeeded(await service.post(`/v1/namespace/${namespace}/create`));
+  });
+  const create = (id: string, query = '') => service.post(`/v1/table/${id}/create${query}`, people([1], 'x'));
+  const exists = async (id: string, query = '') =>
+    (await service.post(`/v1/table/${id}/exists${query}`)).status === 200;
+
+  const delimiters: readonly (readonly [string, string, string])[] = [
+    ['the default', 'prod$eu$d1', ''],
+    ['the default, encoded', 'prod%24eu%24d2', ''],
+    ['a dot', 'prod.eu.d3', '?delimiter=.'],
+    ['a slash, encoded', 'prod%2Feu%2Fd4', '?delimiter=%2F'],
+    ['two characters', 'prod::eu::d5', '?delimiter=::'],
+    ['several characters, encoded', 'prod%20%2B%20eu%20%2B%20d6', '?delimiter=%20%2B%20'],
+    ['characters that regular expressions know', 'prod.*eu.*d7', '?delimiter=.*'],
+    ['one beyond ASCII', 'prod%C2%A7eu%C2%A7d8', '?delimiter=%C2%A7'],
+  ];
+  for (const [index, [what, id, query]] of delimiters.entries()) {
+    test(`${what} as delimiter reaches the table two namespaces down`, async () => {
+      succeeded(await create(id, query));
+      assert.ok(await exists(`prod$eu$d${index + 1}`));
+      assert.equal((await storedRows(service, `prod/eu/d${index + 1}`)).length, 1);
+    });
+  }
+
+  test('with another delimiter, the default one is a character like others', async () => {
+    succeeded(await create('prod$eu', '?delimiter=.'));
+    assert.ok(await exists('prod%24eu', '?delimiter=.'));
+    assert.ok(!(await exists('prod$eu')), 'and does not reach into the namespace');
+  });
+
+  test('the delimiter alone is the root namespace, which is no table', async () => {
+    for (const [id, query] of [
+      ['$', ''],
+      ['%24', ''],
+      ['::', '?delimiter=::'],
+    ] as const) {
+      succeeded(await service.post(`/v1/namespace/${id}/exists${query}`));
+      refused(
+        await service.post(`/v1/table/${id}/merge_insert${query}${query === '' ? '?' : '&'}on=id`),
+        400,
+        13,
+        /root namespace/,
+      );
+    }
+  });
+
+  for (const id of [
+    'prod$',
+    '$prod',
+    'prod$$eu',
+    'prod$..',
+    'prod$.',
+    '..$t',
+    'a%00b',
+    'x%0Ay',
+    'n'.repeat(256),
+    '%ff',
+  ]) {
+    test(`the identifier ${id.slice(0, 20)} is refused, and names no file (P9)`, async () => {
+      const before = readdirSync(service.tablesFolder, { recursive: true });
+      refused(await create(id), 400, 13);
+      assert.deepEqual(readdirSync(service.tablesFolder, { recursive: true }), before);
+    });
+  }
+
+  test('names of any letters are tables, each in a folder of its own inside the root (P9)', async () => {
+    const names = ['Größe', '表', 'a b', '../../etc/passwd', 'a/b', 'x.lance', 'CON', '-rf', "it's", 'n'.repeat(255)];
+    for (const name of names) {
+      succeeded(await create(encodeURIComponent(name)));
+      assert.equal((await service.post<unknown>(`/v1/table/${encodeURIComponent(name)}/count_rows`)).body, 1, name);
+    }
+    const listed = succeeded(await service.get('/v1/namespace/$/table/list')).tables as string[];
+    for (const name of names) assert.ok(listed.includes(name), name);
+    for (const folder of readdirSync(service.tablesFolder)) assert.match(folder, /^[A-Za-z0-9_.-]{1,120}$/);
+  });
+
+  for (const path of [
+    '/v1/table/there/merge_insert/',
+    '//v1/table/there/merge_insert',
+    '/v1//table///there//merge_insert//',
+  ]) {
+    test(`${path} is the route, slashes or not`, async () => {
+      succeeded(await create('there', '?mode=exist_ok'));
+      assert.equal(succeeded(await service.post(`${path}?on=id`, people([1], 'y'))).num_updated_rows, 1);
+    });
+  }
+
+  test('parameters that nobody knows are ignored, also broken ones', async () => {
+    succeeded(await create('there', '?mode=exist_ok'));
+    const query = 'on=id&shoe=1&shoe=2&%ZZ&=&&use_lsm=false&mode=what&properties=%7B&timeout2=x';
+    succeeded(await service.post(`/v1/table/there/merge_insert?${query}`, people([1], 'y')));
+  });
+
+  test('what is no route is 404 with code 0, to everybody and by every method', async () => {
+    for (const path of [
+      '/',
+      '/v1',
+      '/v2/table/t/create',
+      '/v1/table/t/creates',
+      '/v1/table/t/create/now',
+      '/v1/tables',
+    ]) {
+      refused(await service.post(path), 404, 0, /no such route/);
+      refused(await service.get(path, { authorization: '' }), 404, 0, /no such route/);
+    }
+    refused(await service.get('/v1/table/t/create'), 404, 0);
+  });
+});
+
+describe('a base path', () => {
+  const later = afterSuite();
+  test('stands before every route, and only there', async () => {
+    const service = await startTestService(later, { BASE_PATH: '/lake/house' });
+    const path = '/lake/house/v1/table/t';
+    succeeded(await service.post(`${path}/create`, people([1], 'x')));
+    succeeded(await service.post(`/lake//house//v1/table/t/merge_insert/?on=id`, people([1], 'y')));
+    const missing = await service.post('/v1/table/t/describe');
+    assert.equal(missing.status, 404);
+    const answer = await service.post(`${path}/merge_insert`, people([1], 'x'));
+    assert.equal(answer.body.instance, `${path}/merge_insert`);
+    assert.equal((await service.get('/healthz')).status, 200);
+  });
+});
