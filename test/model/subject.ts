@@ -1,4 +1,5 @@
 /** The service as the model drives it: steps become requests, and what was stored is read beside it, with LanceDB. */
+import assert from 'node:assert/strict';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { connect, Index, type Table as LanceTable } from '@lancedb/lancedb';
@@ -40,7 +41,8 @@ export class Subject {
 
   /** Each sequence has a namespace for itself. */
   static async open(service: Pick<TestService, 'post' | 'restart'>, namespace: string): Promise<Subject> {
-    await service.post(`/v1/namespace/${namespace}/create`, {});
+    const { status, body } = await service.post(`/v1/namespace/${namespace}/create`, {});
+    assert.equal(status, 200, JSON.stringify(body));
     return new Subject(service, namespace);
   }
 
