@@ -77,7 +77,7 @@ export interface OpenRequest {
 }
 
 export interface Engine {
-  /** Makes a dataset of the file's schema and rows where none is. */
+  /** Makes a dataset of the file's schema and rows where none is; refuses with `place taken` where one is. */
   create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
   open(request: OpenRequest): Promise<Dataset>;
@@ -98,7 +98,10 @@ export interface Scratch {
   discard(): Promise<void>;
 }
 
-/** Marks the refusal of a merge in which several source rows match one target row. */
-export const ambiguousMerge = { refusal: 'ambiguous merge' } as const;
-export const isAmbiguousMerge = (error: unknown): boolean =>
-  error instanceof LancegateError && error.internal?.refusal === ambiguousMerge.refusal;
+/**
+ * Refusals that a caller of this port acts upon: several source rows match one target row; something is stored already
+ * where a dataset was to be created.
+ */
+export type Refusal = 'ambiguous merge' | 'place taken';
+export const isRefusal = (error: unknown, refusal: Refusal): boolean =>
+  error instanceof LancegateError && error.internal?.refusal === refusal;

@@ -1,6 +1,6 @@
 import type { IpcPiece } from '../arrow/source.ts';
 import type { Catalog, Creation, Publication, TableRecord } from '../catalog/port.ts';
-import type { Engine } from '../engine/port.ts';
+import { type Engine, isRefusal } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type Location, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
@@ -79,7 +79,7 @@ export class TableMaker {
         done();
       }
     } catch (error) {
-      await this.#undo(creation);
+      await this.#undo(creation, { leaveFiles: isRefusal(error, 'place taken') });
       throw error;
     }
   }
@@ -99,7 +99,7 @@ export class TableMaker {
     const { creations } = await this.#catalog.unfinished();
     for (const creation of creations) {
       this.#logger.warn({ table: creation.ref, location: creation.location }, 'undoing a create that was interrupted');
-      await this.#undo(creation);
+      await this.#undo(creation, { leaveFiles: false });
     }
     const { discarded } = await this.#catalog.unfinished();
     for (const location of discarded) await this.discard(location);
@@ -153,11 +153,12 @@ export class TableMaker {
 
   /**
    * Files first: giving up a declared table's place means leaving it to that table, so it must be empty by then. If the
-   * files cannot be removed the reservation stands until the next start tries again.
+   * files cannot be removed the reservation stands until the next start tries again. Files that somebody else put there
+   * are left alone.
    */
-  async #undo(creation: Creation): Promise<void> {
+  async #undo(creation: Creation, { leaveFiles }: { leaveFiles: boolean }): Promise<void> {
     try {
-      await this.#engine.remove(creation.location);
+      if (!leaveFiles) await this.#engine.remove(creation.location);
       await this.#catalog.abandonCreation(creation);
       await this.#catalog.forgetDiscarded(creation.location);
     } catch (error) {

@@ -21,7 +21,7 @@ import type { IpcFile, IpcPiece } from '../arrow/source.ts';
 import {
   type Dataset,
   type Engine,
-  isAmbiguousMerge,
+  isRefusal,
   type MergeCounts,
   type MergeSpec,
   type Projection,
@@ -135,7 +135,7 @@ async function commit(
   try {
     await target.merge(commitSpec(on, replacement), rows, merge.timeoutMs);
   } catch (error) {
-    if (!isAmbiguousMerge(error)) throw error;
+    if (!isRefusal(error, 'ambiguous merge')) throw error;
     await commitOverNothing(target, columns, merge, replacement);
   }
 }

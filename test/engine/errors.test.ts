@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 import { Field, Int32, Int64, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import type { Dataset, MergeSpec } from '#src/engine/port.ts';
-import { isAmbiguousMerge } from '#src/engine/port.ts';
+import { isRefusal } from '#src/engine/port.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -146,8 +146,8 @@ describe("the engine's errors arrive in our words, with what the caller needs an
   }
 
   test('a source that matches one row twice is recognised as such, for the merge on nested keys', async () => {
-    assert.equal(isAmbiguousMerge(await refusal(() => merge(upsert, rows([1, 'p'], [1, 'q'])))), true);
-    assert.equal(isAmbiguousMerge(await refusal(() => merge(deleteIf('zz = 1')))), false);
+    assert.equal(isRefusal(await refusal(() => merge(upsert, rows([1, 'p'], [1, 'q']))), 'ambiguous merge'), true);
+    assert.equal(isRefusal(await refusal(() => merge(deleteIf('zz = 1'))), 'ambiguous merge'), false);
   });
 
   test('NULL in a column that forbids it is a schema error that names the column', async () => {

@@ -71,13 +71,14 @@ export class LanceDataset implements Dataset {
   }
 
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts> {
-    return engineCall('merge', async () => {
+    const run = async (): Promise<MergeCounts> => {
       const builder = configured(this.#table.mergeInsert(spec.on), spec);
       if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
       const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
       await this.#versions?.remember();
       return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
-    });
+    };
+    return engineCall('merge', run, filterName(spec));
   }
 
   async addNullColumn(name: string): Promise<void> {
@@ -135,6 +136,14 @@ function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBu
     next = next.whenNotMatchedBySourceDelete(filterOf(spec.whenNotMatchedBySourceDelete));
   }
   return spec.useIndex ? next : next.useIndex(false);
+}
+
+/** The engine does not say which of two filters it means. */
+function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {
+  if (typeof update === 'object' && typeof remove === 'object') return 'a filter';
+  return typeof update === 'object'
+    ? 'the filter of when_matched_update_all'
+    : 'the filter of when_not_matched_by_source_delete';
 }
 
 const filterOf = (action: true | { readonly filter: string }): string | undefined =>

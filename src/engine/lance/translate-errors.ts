@@ -5,57 +5,79 @@
  * (engine-notes, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
 import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
-import { ambiguousMerge } from '../port.ts';
+import type { Refusal } from '../port.ts';
 
-type Rule = readonly [shape: RegExp, kind: ErrorName, text: (part: string) => string];
+/** `refusal` marks what callers of the port tell apart. */
+type Rule = readonly [
+  shape: RegExp,
+  kind: ErrorName,
+  text: (part: string, filter: string) => string,
+  refusal?: Refusal,
+];
 
 const filterRules: readonly Rule[] = [
   [
     /No field named (.+?)\. /s,
     'TableColumnNotFound',
-    (field) => `the filter names a column that does not exist: ${field}`,
+    (field, filter) => `${filter} names a column that does not exist: ${field}`,
   ],
   [
     /Field (\S+) not found in struct/,
     'TableColumnNotFound',
-    (field) => `the filter names a column that does not exist: ${field}`,
+    (field, filter) => `${filter} names a column that does not exist: ${field}`,
   ],
   [
     /Ambiguous reference to unqualified field (\S+)/,
     'InvalidInput',
-    (field) =>
-      `the filter must say which row it means: write target.${field} for the old row or source.${field} for the new one`,
+    (field, filter) =>
+      `${filter} must say which row it means: write target.${field} for the old row or source.${field} for the new one`,
   ],
-  [/sql parser error: (.+?)\)(?:, |$)/s, 'InvalidInput', (why) => `the filter is not valid SQL: ${why}`],
-  [/Invalid function '([^']*)'/, 'InvalidInput', (name) => `the filter calls an unknown function: ${name}`],
+  [/sql parser error: (.+?)\)(?:, |$)/s, 'InvalidInput', (why, filter) => `${filter} is not valid SQL: ${why}`],
+  [/Invalid function '([^']*)'/, 'InvalidInput', (name, filter) => `${filter} calls an unknown function: ${name}`],
   [
     /Received literal .+? and could not convert to literal of type '(\w+)'/,
     'InvalidInput',
-    (type) => `the filter compares a column of type ${type} with a literal that does not convert to it`,
+    (type, filter) => `${filter} compares a column of type ${type} with a literal that does not convert to it`,
   ],
   [
     /is not supported SQL in lance()/,
     'InvalidInput',
-    () => 'the filter uses SQL that filters do not support, such as a subquery',
+    (_, filter) => `${filter} uses SQL that filters do not support, such as a subquery`,
   ],
   [
     /does not return a boolean()/,
     'InvalidInput',
-    () => 'the filter is not a condition: it must be true or false for each row',
+    (_, filter) => `${filter} is not a condition: it must be true or false for each row`,
   ],
-  [/Error during planning: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why) => `the filter cannot be evaluated: ${why}`],
-  [/Schema error: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why) => `the filter cannot be evaluated: ${why}`],
+  [
+    /Error during planning: ([^/\n]+?)(?:, \/|\n|$)/,
+    'InvalidInput',
+    (why, filter) => `${filter} cannot be evaluated: ${why}`,
+  ],
+  [/Schema error: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why, filter) => `${filter} cannot be evaluated: ${why}`],
   [
     /(Divide by zero|Cast error: [^/\n]{1,200}?|Arithmetic overflow[^/\n]{0,80}?)(?: error)?(?:, \/|\n| {2}Caused|$)/,
     'InvalidInput',
-    (why) => `the filter failed on a row: ${why}`,
+    (why, filter) => `${filter} failed on a row: ${why}`,
   ],
 ];
 
-const ambiguousShape = /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s;
+const createRules: readonly Rule[] = [
+  [
+    /already exists()/,
+    'ConcurrentCreate',
+    () => 'somebody else stored a table in the place of this one',
+    'place taken',
+  ],
+];
 
 const rowRules: readonly Rule[] = [
-  [ambiguousShape, 'InvalidInput', (key) => `several rows of the source have the same key (${key})`],
+  [
+    /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s,
+    'InvalidInput',
+    (key) => `several rows of the source have the same key (${key})`,
+    'ambiguous merge',
+  ],
   [
     /field `(.+?)` contained null values/,
     'TableSchemaValidationError',
@@ -108,7 +130,7 @@ export type EngineCall = 'open' | 'create' | 'append' | 'merge' | 'select' | 'co
 
 const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   open: openRules,
-  create: rowRules,
+  create: [...createRules, ...rowRules],
   append: rowRules,
   merge: [...filterRules, ...rowRules],
   select: filterRules,
@@ -118,23 +140,30 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   remove: [],
 };
 
-export function translateEngineError(call: EngineCall, error: unknown): LancegateError {
+/** `filter` is how a filter at fault is called in the message. */
+export function translateEngineError(call: EngineCall, error: unknown, filter: string): LancegateError {
   if (error instanceof LancegateError) return error;
   const text = error instanceof Error ? error.message : String(error);
-  for (const [shape, kind, say] of rulesFor[call]) {
+  for (const [shape, kind, say, refusal] of rulesFor[call]) {
     const match = shape.exec(text);
     if (match === null) continue;
-    const internal = shape === ambiguousShape ? ambiguousMerge : { engineCall: call };
-    return new LancegateError(kind, say(match[1] ?? ''), { cause: error, internal });
+    return new LancegateError(kind, say(match[1] ?? '', filter), {
+      cause: error,
+      internal: { engineCall: call, refusal },
+    });
   }
   return new LancegateError('Internal', 'the storage engine failed', { cause: error, internal: { engineCall: call } });
 }
 
 /** Runs one engine call; its failure leaves as a `LancegateError`. */
-export async function engineCall<Result>(call: EngineCall, run: () => Promise<Result>): Promise<Result> {
+export async function engineCall<Result>(
+  call: EngineCall,
+  run: () => Promise<Result>,
+  filter = 'the filter',
+): Promise<Result> {
   try {
     return await run();
   } catch (error) {
-    throw translateEngineError(call, error);
+    throw translateEngineError(call, error, filter);
   }
 }
