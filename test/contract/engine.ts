@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import type { Dataset, Engine, MergeSpec } from '#src/engine/port.ts';
+import { type Dataset, type Engine, isRefusal, type MergeSpec } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 
@@ -57,6 +57,14 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       await engine.remove(at);
       await engine.remove(at);
       assert.equal(await engine.isVacant(at), true);
+    });
+
+    test('a place that is taken is not written to, and says so', async (t) => {
+      const { engine } = open(t);
+      const at = place();
+      await engine.create(at, ipcFile(table(1)), {});
+      await assert.rejects(engine.create(at, ipcFile(table(2)), {}), (error) => isRefusal(error, 'place taken'));
+      assert.deepEqual(await idsOf(await engine.open({ location: at })), [1]);
     });
 
     test('appended rows join, and an earlier version still shows what it had', async (t) => {
