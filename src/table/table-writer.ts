@@ -75,11 +75,12 @@ export class TableWriter {
 }
 
 /**
- * Through an index the engine loses source rows whose key is NULL (neither inserted nor refused), and panics on a filtered
- * update of some of the columns. Without the index it reads the key column of the whole table instead.
+ * Through an index the engine loses source rows whose key is NULL (neither inserted nor refused), panics on a filtered
+ * update of some of the columns, and on a branch of a branch looks for main's index where it is not. Without the index it
+ * reads the key column of the whole table instead.
  */
-async function isIndexSafe(dataset: Dataset, { spec, piece, keys }: MergeRequest): Promise<boolean> {
-  if (keys.hasNull) return false;
+async function isIndexSafe(dataset: Dataset, { branch, spec, piece, keys }: MergeRequest): Promise<boolean> {
+  if (branch !== undefined || keys.hasNull) return false;
   if (typeof spec.whenMatchedUpdateAll === 'boolean') return true;
   return piece.schema.fields.length === (await dataset.schema()).fields.length;
 }
