@@ -59,14 +59,27 @@ async function perform(subject: Subject, world: World, step: Step, at: number): 
   return next;
 }
 
-/** Fewer steps that fail at the same last one. `subject` makes a fresh one for each try. */
+/** About a minute of replaying. */
+const shrinkingSteps = 2000;
+
+/**
+ * Fewer steps that fail at the same last one: ever smaller parts are left out, and stay out where the rest fails as well.
+ * `subject` makes a fresh one for each try.
+ */
 export async function shrink(failure: SequenceFailure, subject: () => Promise<Subject>): Promise<SequenceFailure> {
+  const last = failure.steps.at(-1);
   let smallest = failure;
-  for (let size = Math.ceil(failure.steps.length / 2); size >= 1; size = Math.floor(size / 2)) {
+  let stepsLeft = shrinkingSteps;
+  const attempt = async (steps: readonly Step[]): Promise<void> => {
+    if (stepsLeft < steps.length) return;
+    stepsLeft -= steps.length;
+    const smaller = await replay(await subject(), steps);
+    if (smaller !== undefined && smaller.steps.at(-1) === last) smallest = smaller;
+  };
+  await attempt(failure.steps.filter(({ table }) => table === last?.table));
+  for (let size = Math.ceil(smallest.steps.length / 2); size >= 1; size = Math.floor(size / 2)) {
     for (let end = smallest.steps.length - 1; end > 0; end -= size) {
-      const without = smallest.steps.filter((_, i) => i < end - size || i >= end);
-      const smaller = await replay(await subject(), without);
-      if (smaller !== undefined && smaller.steps.at(-1) === failure.steps.at(-1)) smallest = smaller;
+      await attempt(smallest.steps.filter((_, i) => i < end - size || i >= end));
     }
   }
   return smallest;
