@@ -75,7 +75,7 @@ const prefix = (metadataBytes: number): Buffer => {
 };
 
 /** Sixteen values in one buffer that says something else of its size. */
-function bomb(declaredBytes: bigint, codec: 'lz4' | 'zstd', content = Buffer.alloc(16)): Buffer {
+function bomb(declaredBytes: bigint, codec: 'lz4' | 'zstd', content: Buffer = Buffer.alloc(16)): Buffer {
   const declared = Buffer.alloc(8);
   declared.writeBigInt64LE(declaredBytes);
   const data = Buffer.concat([declared, content]);
