@@ -85,6 +85,7 @@ describe(`${runs} damaged streams, seed ${seed}: merged and created through HTTP
     t.diagnostic(JSON.stringify(tally));
     assert.equal(service.death, undefined);
     assert.deepEqual(entriesUnder(service.tablesFolder), []);
+    assert.equal(await service.metric('lancegate_body_memory_bytes'), 0, 'the memory of all bodies is given back');
     assert.ok(runs < 200 || Object.values(tally).every((count) => count > 0), 'all outcomes occur');
   });
 });

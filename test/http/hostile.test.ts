@@ -34,6 +34,7 @@ describe('a hostile body is refused in words, and the service lives', () => {
     assert.equal((await service.post('/v1/table/new/exists')).status, 404);
     assert.equal((await service.post('/v1/table/target/describe')).status, 200);
     assert.deepEqual((await service.post('/v1/table/target/count_rows')).body, goodRows);
+    assert.equal(await service.metric('lancegate_body_memory_bytes'), 0);
     assert.equal(service.death, undefined);
   }
 

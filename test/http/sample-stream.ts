@@ -10,9 +10,9 @@ const schema = schemaOf([
 
 export const sampleSchema: Buffer = encodeSchema(schema);
 
-/** A batch of rows `first`, `first + 1`, … */
-export function sampleBatch(first: number, rows: number, payloadBytes = 0): Buffer {
-  const payload = Buffer.alloc(payloadBytes, 'x');
+/** A batch of rows `first`, `first + 1`, …, each with the same payload. */
+export function sampleBatch(first: number, rows: number, payloadBytes = 0, letter = 'x'): Buffer {
+  const payload = Buffer.alloc(payloadBytes, letter);
   const values = {
     id: Array.from({ length: rows }, (_, i) => BigInt(first + i)),
     payload: Array.from({ length: rows }, () => payload),

@@ -18,6 +18,8 @@ export interface ServiceProcess {
   readonly death: string | undefined;
   /** Resident memory now, and the most there ever was. Linux only. */
   memory(): { readonly residentBytes: number; readonly peakBytes: number };
+  /** The value of a metric without labels. */
+  metric(name: string): Promise<number>;
   post(path: string, body?: Uint8Array | object): Promise<{ readonly status: number; readonly body: unknown }>;
 }
 
@@ -43,6 +45,10 @@ export async function startServiceProcess(
       return end.death;
     },
     memory: () => memoryOf(child.pid),
+    metric: async (name) => {
+      const metrics = await (await fetch(`${url}/metrics`, { headers: { authorization } })).text();
+      return Number(new RegExp(`^${name} (.+)$`, 'm').exec(metrics)?.[1]);
+    },
     post: async (path, body = {}) => {
       const content = body instanceof Uint8Array ? (body as Uint8Array<ArrayBuffer>) : JSON.stringify(body);
       const type = body instanceof Uint8Array ? 'application/vnd.apache.arrow.stream' : 'application/json';

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { endOfStream } from '#test/fixtures/ipc-writer.ts';
 import { arrowStream, type HeaderFields, startTestService, type TestService } from '#test/fixtures/service.ts';
@@ -103,6 +104,16 @@ describe('nothing of an upload that is cut off stays behind (P1)', () => {
       assert.deepEqual(entriesUnder(service.tablesFolder), files);
     });
   }
+
+  test('the memory and the slots of all of them are given back (P7)', async () => {
+    const held = async (): Promise<Record<string, string>> => {
+      const metrics = await (await fetch(`${service.url}/metrics`, { headers: { authorization } })).text();
+      const gauges = metrics.matchAll(/^lancegate_(body_memory_bytes|uploads_in_flight) (.+)$/gm);
+      return Object.fromEntries([...gauges].map(([, name, value]) => [name!, value!]));
+    };
+    const nothing = { body_memory_bytes: '0', uploads_in_flight: '0' };
+    await eventually('nothing is held', async () => isDeepStrictEqual(await held(), nothing));
+  });
 });
 
 describe('a merge holds no more than the configured size (P7)', () => {

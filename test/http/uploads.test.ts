@@ -220,6 +220,26 @@ describe('a create of any size is published only when whole (P1)', () => {
     assert.equal(await count('contested'), rows);
   });
 
+  test('several that arrive interleaved do not mix', async () => {
+    const letters = ['a', 'b', 'c', 'd', 'e', 'f'];
+    const uploads = letters.map((letter) => open(`letter_${letter}/create`));
+    await Promise.all(uploads.map((upload) => upload.write(sampleSchema)));
+    for (let number = 0; number < 20; number++) {
+      const batches = letters.map((letter) => sampleBatch(number * rowsPerBatch, rowsPerBatch, 8 * KiB, letter));
+      await Promise.all(uploads.map((upload, i) => upload.write(batches[i]!)));
+    }
+    for (const { status } of await Promise.all(uploads.map((upload) => upload.end()))) assert.equal(status, 200);
+    for (const letter of letters) {
+      const { id, payload } = await (await openStored(service.tablesFolder, `letter_${letter}`)).rows();
+      assert.equal(new Set(id).size, 20 * rowsPerBatch);
+      const expected = Buffer.alloc(8 * KiB, letter);
+      assert.ok(
+        payload?.every((bytes) => expected.equals(bytes as Buffer)),
+        letter,
+      );
+    }
+  });
+
   test('the files of a replaced table go', async () => {
     assert.equal(await statusOf('replaced/create', sampleStream(3)), 200);
     const places = new Set<string>();
