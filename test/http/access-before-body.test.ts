@@ -4,8 +4,8 @@ import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { RawClient } from '#test/http-unit/raw-client.ts';
 import { checkErrorBody, startCheckedService, succeeded } from './checked-service.ts';
+import { eventually } from './eventually.ts';
 import { people } from './rows.ts';
-import { settled } from './stalled-reads.ts';
 
 describe('who may not write is told so before a byte of the body is read (P7, P9)', () => {
   const later = afterSuite();
@@ -83,7 +83,7 @@ describe('who may not write is told so before a byte of the body is read (P7, P9
     assert.match(answer.text, /^retry-after: \d+\r$/im);
     assert.doesNotMatch(answer.text, /100 Continue/);
     busy.leave();
-    while (!service.log.some((line) => line.includes('"clientLeft":true'))) await settled(service);
+    await eventually('the slot is free', () => service.log.some((line) => line.includes('"clientLeft":true')));
     succeeded(await service.post('/v1/table/new/create', people([1], 'x')));
   });
 });

@@ -7,6 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, constants, openSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestService } from '#test/fixtures/service.ts';
+import { eventually } from './eventually.ts';
 
 export interface StalledReads {
   /** The rows can be read again; who waited for them gets a failing disk. */
@@ -36,9 +37,9 @@ export function stallReads(service: TestService, table: string, after: (clean: (
   return { release };
 }
 
-/** Resolves once the service has read so many bytes of bodies since `before`. */
+/** Resolves once the service has read so many bytes of bodies since its start. */
 export async function untilReceived(service: TestService, bytes: number): Promise<void> {
-  while ((await receivedBytes(service)) < bytes) await settled(service);
+  await eventually(`${bytes} bytes received`, async () => (await receivedBytes(service)) >= bytes);
 }
 
 export async function receivedBytes(service: TestService): Promise<number> {

@@ -5,6 +5,7 @@ import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { eventually } from './eventually.ts';
 import { people, storedRows, stream } from './rows.ts';
 import { receivedBytes, settled, stallReads, untilReceived } from './stalled-reads.ts';
 
@@ -135,9 +136,9 @@ describe('a table that is dropped, overwritten, or made twice', () => {
     await untilReceived(service, received + people([2], 'before').length);
     const overwrite = service.post('/v1/table/swapped/create?mode=overwrite', people([1, 2, 3], 'new'));
     const isWritten = (folder: string) => existsSync(join(service.tablesFolder, folder, '_versions'));
-    while (!readdirSync(service.tablesFolder).some((name) => name.startsWith('swapped-') && isWritten(name))) {
-      await settled(service);
-    }
+    await eventually('the new table is written', () =>
+      readdirSync(service.tablesFolder).some((name) => name.startsWith('swapped-') && isWritten(name)),
+    );
     await settled(service);
     const behind = merge('swapped', [4], 'behind');
     await settled(service);

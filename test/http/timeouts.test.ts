@@ -3,6 +3,7 @@ import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { arrowStream, type TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { eventually } from './eventually.ts';
 import { people, storedRows } from './rows.ts';
 import { receivedBytes, settled, stallReads, untilReceived } from './stalled-reads.ts';
 
@@ -123,9 +124,9 @@ describe('a request has a time, and what it did not do by then it never does (P6
     await untilReceived(service, received + body.length);
     leaving.abort();
     await assert.rejects(left, { name: 'AbortError' });
-    while (!service.log.some((line) => line.includes('"leaver"') && line.includes('"clientLeft":true'))) {
-      await settled(service);
-    }
+    await eventually('the service saw it leave', () =>
+      service.log.some((line) => line.includes('"leaver"') && line.includes('"clientLeft":true')),
+    );
     release();
     await holder;
     assert.equal(succeeded(await merge('left', 'next')).num_inserted_rows, 1);

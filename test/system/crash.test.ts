@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { eventually } from '#test/http/eventually.ts';
 import { mintToken, startServiceProcess } from './service-process.ts';
 
 const stream = (ids: readonly number[], request: string): Uint8Array =>
@@ -33,7 +33,8 @@ function* endlessStream(): Generator<Uint8Array, never, void> {
 
 /** Resolves once that many pieces of data lie on the storage. */
 async function untilWritten(folder: string, pieces: number): Promise<void> {
-  while (filesUnder(folder).filter((name) => name.endsWith('.lance')).length < pieces) await pause(5);
+  const written = () => filesUnder(folder).filter((name) => name.endsWith('.lance')).length;
+  await eventually(`${pieces} pieces written`, () => written() >= pieces);
 }
 
 const filesUnder = (folder: string): string[] =>
