@@ -8,6 +8,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { ChunkQueue } from './chunk-queue.ts';
 
 /**
  * Below this average a client is taken to be holding on to its slot on purpose. Only time that we spend waiting counts:
@@ -31,14 +32,15 @@ export interface BodyParts {
 
 export class RequestBody {
   readonly #parts: BodyParts;
-  readonly #chunks: AsyncIterator<Buffer>;
+  readonly #chunks: ChunkQueue;
   #received = 0;
   #waitedMs = 0;
+  #waitingSinceMs: number | undefined;
   #onEnd: () => void = () => {};
 
   constructor(parts: BodyParts) {
     this.#parts = parts;
-    this.#chunks = parts.raw.iterator({ destroyOnReturn: false }) as AsyncIterator<Buffer>;
+    this.#chunks = new ChunkQueue(parts.raw);
   }
 
   /** Bytes as they came over the network. */
@@ -57,16 +59,18 @@ export class RequestBody {
    */
   async *read(signal: AbortSignal, isUsedAtOnce: boolean): AsyncGenerator<Uint8Array, void, void> {
     this.#parts.onFirstRead();
+    const stopWatching = this.#watch(signal);
     try {
       for (;;) {
-        const next = await this.#next(signal);
-        if (next.done === true) return;
-        this.#received += next.value.length;
-        this.#parts.onBytes(next.value.length);
-        yield next.value;
-        if (isUsedAtOnce) free(next.value);
+        const chunk = await this.#next();
+        if (chunk === undefined) return;
+        this.#received += chunk.length;
+        this.#parts.onBytes(chunk.length);
+        yield chunk;
+        if (isUsedAtOnce) free(chunk);
       }
     } finally {
+      stopWatching();
       this.#onEnd();
     }
   }
@@ -88,49 +92,52 @@ export class RequestBody {
   }
 
   async #drain(): Promise<void> {
-    let discarded = 0;
-    while (discarded < maxDiscardedBytes) {
-      const next = await this.#chunks.next().catch(() => undefined); // compensated: a client that is gone needs no draining
-      if (next === undefined || next.done === true) return;
-      discarded += next.value.length;
+    this.#chunks.forgive();
+    for (let discarded = 0; discarded < maxDiscardedBytes; ) {
+      const chunk = await this.#chunks.next().catch(() => undefined); // compensated: a client that is gone needs no draining
+      if (chunk === undefined) return;
+      discarded += chunk.length;
     }
   }
 
-  async #next(signal: AbortSignal): Promise<IteratorResult<Buffer>> {
+  async #next(): Promise<Buffer | undefined> {
     const startMs = this.#parts.clock.nowMs();
-    const next = await this.#nextOrTimeout(signal);
-    this.#waitedMs += this.#parts.clock.nowMs() - startMs;
-    if (next.done !== true && this.#isTrickle) throw tooSlow('arrives too slowly');
-    return next;
+    this.#waitingSinceMs = startMs;
+    try {
+      return await this.#chunks.next();
+    } catch (error) {
+      if (error instanceof LancegateError) throw error;
+      throw invalidInput(`the upload was cut off after ${this.#received} bytes`, error);
+    } finally {
+      this.#waitingSinceMs = undefined;
+      this.#waitedMs += this.#parts.clock.nowMs() - startMs;
+      this.#requireSpeed();
+    }
   }
 
-  get #isTrickle(): boolean {
-    const hadTimeToStart = this.#waitedMs > this.#parts.idleTimeoutMs;
-    return hadTimeToStart && this.#received < this.#waitedMs * slowestBytesPerMs;
+  #requireSpeed(): void {
+    const hasStarted = this.#waitedMs > this.#parts.idleTimeoutMs;
+    if (hasStarted && this.#received < this.#waitedMs * slowestBytesPerMs) {
+      this.#chunks.interrupt(tooSlow('arrives too slowly'));
+    }
   }
 
-  #nextOrTimeout(signal: AbortSignal): Promise<IteratorResult<Buffer>> {
-    signal.throwIfAborted();
-    return new Promise((resolve, reject) => {
-      const settle = (act: () => void): void => {
-        cancel();
-        signal.removeEventListener('abort', onAbort);
-        act();
-      };
-      const onAbort = (): void => settle(() => reject(signal.reason as Error));
-      const cancel = this.#parts.clock.schedule(this.#parts.idleTimeoutMs, () =>
-        settle(() => reject(tooSlow('stopped arriving'))),
-      );
-      signal.addEventListener('abort', onAbort, { once: true });
-      this.#chunks.next().then(
-        (next) => settle(() => resolve(next)),
-        (error: unknown) => settle(() => reject(this.#cutOff(error))),
-      );
-    });
-  }
-
-  #cutOff(cause: unknown): LancegateError {
-    return invalidInput(`the upload was cut off after ${this.#received} bytes`, cause);
+  /** One listener and one timer for the whole body: a large one has thousands of chunks. */
+  #watch(signal: AbortSignal): () => void {
+    const onAbort = (): void => this.#chunks.interrupt(signal.reason as Error);
+    if (signal.aborted) onAbort();
+    signal.addEventListener('abort', onAbort, { once: true });
+    let cancelTimer = this.#parts.clock.schedule(this.#parts.idleTimeoutMs, () => checkIdle());
+    const checkIdle = (): void => {
+      const { clock, idleTimeoutMs } = this.#parts;
+      const waitedMs = this.#waitingSinceMs === undefined ? 0 : clock.nowMs() - this.#waitingSinceMs;
+      if (waitedMs >= idleTimeoutMs) this.#chunks.interrupt(tooSlow('stopped arriving'));
+      else cancelTimer = clock.schedule(idleTimeoutMs - waitedMs, checkIdle);
+    };
+    return () => {
+      cancelTimer();
+      signal.removeEventListener('abort', onAbort);
+    };
   }
 }
 

@@ -34,6 +34,8 @@ export interface TestService extends AsyncDisposable {
   /** Every question the policy was asked. */
   readonly decisions: readonly Omit<AccessRequest, 'principal'>[];
   readonly log: readonly Record<string, unknown>[];
+  /** Of all bodies, as the metrics say. */
+  receivedBytes(): number;
   close(drainMs: number): Promise<void>;
 }
 
@@ -45,6 +47,15 @@ export interface TestOptions {
   readonly clock?: Clock;
 }
 
+class CountingMetrics extends Metrics {
+  received = 0;
+
+  override bytesReceived(bytes: number): void {
+    this.received += bytes;
+    super.bytesReceived(bytes);
+  }
+}
+
 /** The real server on a real socket, over operations that are played from a script. */
 export async function startTestService(options: TestOptions = {}): Promise<TestService> {
   const { operations, asked } = scriptedOperations(options.script);
@@ -52,6 +63,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const log: Record<string, unknown>[] = [];
   const clock = options.clock ?? systemClock;
   const ids = Array.from({ length: 100 }, (_, index) => `id-${index + 1}`);
+  const metrics = new CountingMetrics();
   const server = await startHttpServer({
     operations,
     authenticator: { authenticate: async (headers) => authenticate(headers) },
@@ -72,7 +84,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       format: 'json',
       destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
     }),
-    metrics: new Metrics(),
+    metrics,
     clock,
     newId: () => ids.shift()!,
   });
@@ -82,6 +94,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     asked,
     decisions,
     log,
+    receivedBytes: () => metrics.received,
     close: (drainMs) => server.close(drainMs),
     [Symbol.asyncDispose]: () => server.close(0),
   };
