@@ -1,0 +1,21 @@
+import type { FieldPath } from '../arrow/field-path.ts';
+import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
+
+/** What one commit of the table writer was, for those who look after tables. Shared by all requests of a group. */
+export interface Commit {
+  readonly table: TableRef;
+  readonly tableId: TableId;
+  readonly branch: BranchName | undefined;
+  readonly location: Location;
+  /** The key columns of the merge. */
+  readonly on: readonly FieldPath[];
+  /** The engine's part alone: matching, writing, committing; no waiting and no syncing. */
+  readonly engineMs: number;
+  /** The version the commit made. */
+  readonly version: number;
+}
+
+/** Called after each commit, on the way to the answers: it must neither throw nor take time. */
+export interface CommitObserver {
+  committed(commit: Commit): void;
+}
