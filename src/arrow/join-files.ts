@@ -3,8 +3,9 @@
  * Its own files only: nothing is checked here but what joining needs.
  */
 import { invalidInput } from '../kernel/errors.ts';
-import { continuation, magic, prefixBytes, readMessage } from './ipc-message.ts';
+import { magic, prefixBytes, readMessage } from './ipc-message.ts';
 import { fileTail } from './reframe.ts';
+import { schemaMessageStart } from './schema-message.ts';
 import type { Block, IpcFile } from './source.ts';
 
 interface Parsed {
@@ -35,7 +36,7 @@ function parse(file: IpcFile): Parsed {
   const dictionaries: Buffer[] = [];
   const batches: Buffer[] = [];
   const into = { schema, dictionary: dictionaries, batch: batches };
-  let at = firstMessage(file);
+  let at = schemaMessageStart(file);
   for (;;) {
     const metadataBytes = file.readInt32LE(at + 4);
     if (metadataBytes === 0) break;
@@ -47,13 +48,6 @@ function parse(file: IpcFile): Parsed {
   const first = schema[0];
   if (first === undefined) throw new Error('an IPC file without a schema message');
   return { schema: first, schemaMessage: first.subarray(prefixBytes), dictionaries, batches };
-}
-
-/** The engine pads the magic to 64 bytes. */
-function firstMessage(file: IpcFile): number {
-  let at = magic.length;
-  while (file.readInt32LE(at) !== continuation) at += 8;
-  return at;
 }
 
 function assemble({ schema, schemaMessage }: Parsed, batches: readonly Buffer[]): IpcFile {

@@ -3,6 +3,7 @@ import { invalidInput } from '../kernel/errors.ts';
 import { asBuffer } from './file-blocks.ts';
 import type { KeyColumn } from './read-key-column.ts';
 import type { DataType } from './schema.ts';
+import { isText } from './variable-values.ts';
 
 export type CanonicalKey = string | number | bigint;
 type RawValue = boolean | number | bigint | string | Uint8Array;
@@ -42,8 +43,6 @@ function fixedValue(type: DataType, bytes: Uint8Array, widthBytes: number, row: 
   if (widthBytes > 8) return wideInteger(view, at, widthBytes);
   return signed ? view.getBigInt64(at, true) : view.getBigUint64(at, true);
 }
-
-const isText = (type: DataType): boolean => type.kind === 'utf8' || type.kind === 'large_utf8';
 
 function rawValue({ field, values }: KeyColumn, row: number): RawValue {
   if (values.form === 'fixed') return fixedValue(field.type, values.bytes, values.widthBytes, row);

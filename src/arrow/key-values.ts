@@ -1,12 +1,13 @@
 /**
  * The values of one column as bytes: side by side where all have one width, else ranges of a common buffer. Read from
- * batches that were only checked for structure, so offsets, indices and UTF-8 are checked here.
+ * batches that were only checked for structure, so offsets, indices and UTF-8 are checked on the way.
  */
-import { isUtf8 } from 'node:buffer';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BatchBuffers } from './batch-buffers.ts';
+import { bitAt } from './bitmap.ts';
 import { type ColumnPosition, columnLayout } from './column-layout.ts';
-import type { Field } from './schema.ts';
+import type { DataType, Field } from './schema.ts';
+import { isText, readOffsets, requireUtf8 } from './variable-values.ts';
 
 export type KeyValues =
   | { readonly form: 'fixed'; readonly widthBytes: number; readonly bytes: Uint8Array }
@@ -16,9 +17,6 @@ export type KeyValues =
       readonly starts: Uint32Array;
       readonly ends: Uint32Array;
     };
-
-/** Bit `row` of an Arrow bitmap. */
-export const bitAt = (bitmap: Uint8Array, row: number): boolean => ((bitmap[row >> 3]! >> (row & 7)) & 1) === 1;
 
 /** Offsets are held in 32 bits, which bounds the bytes of one key column. */
 const maxVariableBytes = 0xffff_ffff;
@@ -36,36 +34,12 @@ function bitValues(batch: BatchBuffers, at: ColumnPosition): KeyValues {
   return { form: 'fixed', widthBytes: 1, bytes };
 }
 
-function readOffsets(bytes: Uint8Array, offsetBytes: 4 | 8, count: number): Uint32Array {
-  const offsets = new Uint32Array(count);
-  if (offsetBytes === 4) offsets.set(new Uint32Array(bytes.buffer, bytes.byteOffset, count));
-  else {
-    const wide = new BigUint64Array(bytes.buffer, bytes.byteOffset, count);
-    for (let i = 0; i < count; i++) offsets[i] = Math.min(Number(wide[i]), maxVariableBytes);
-  }
-  return offsets;
-}
-
-function variableValues(batch: BatchBuffers, at: ColumnPosition, offsetBytes: 4 | 8): KeyValues {
+function variableValues(batch: BatchBuffers, at: ColumnPosition, offsetBytes: 4 | 8, type: DataType): KeyValues {
   const { length } = batch.node(at.node);
-  if (length === 0)
-    return { form: 'variable', bytes: new Uint8Array(0), starts: new Uint32Array(0), ends: new Uint32Array(0) };
-  const offsets = readOffsets(batch.buffer(at.buffer + 1), offsetBytes, length + 1);
   const bytes = batch.buffer(at.buffer + 2);
-  for (let i = 0; i < length; i++) if (offsets[i]! > offsets[i + 1]!) throw invalidInput('its offsets run backwards');
-  if (offsets[length]! > bytes.length) throw invalidInput('its offsets lie outside its data');
+  const offsets = readOffsets(batch.buffer(at.buffer + 1), offsetBytes, length, bytes.length);
+  if (isText(type)) requireUtf8(bytes, offsets);
   return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
-}
-
-/** Each value must be UTF-8 by itself: the whole is, and none begins within a character. */
-function requireUtf8(values: KeyValues): void {
-  if (values.form !== 'variable' || values.starts.length === 0) return;
-  const { bytes, starts, ends } = values;
-  const end = ends.at(-1)!;
-  if (!isUtf8(bytes.subarray(starts[0], end))) throw invalidInput('a text is not UTF-8');
-  for (const start of starts) {
-    if (start < end && (bytes[start]! & 0xc0) === 0x80) throw invalidInput('a text is not UTF-8');
-  }
 }
 
 /** The values of `field` as it lies at `at`; for a dictionary-encoded column its indices. */
@@ -76,11 +50,8 @@ export function readValues(batch: BatchBuffers, field: Field, at: ColumnPosition
       return bitValues(batch, at);
     case 'fixed':
       return fixedValues(batch, at, layout.widthBytes);
-    case 'variable': {
-      const values = variableValues(batch, at, layout.offsetBytes);
-      if (field.type.kind === 'utf8' || field.type.kind === 'large_utf8') requireUtf8(values);
-      return values;
-    }
+    case 'variable':
+      return variableValues(batch, at, layout.offsetBytes, field.type);
     default:
       throw new Error(`${layout.form} values are no keys`);
   }

@@ -1,9 +1,10 @@
 /** One key column of a piece: its values over all batches, which rows are NULL, dictionaries resolved. */
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type BatchBuffers, openBatch, openDictionary } from './batch-buffers.ts';
+import { bitAt } from './bitmap.ts';
 import { type ColumnPosition, firstChildPosition, positionAfter } from './column-layout.ts';
 import { type FieldPath, formatFieldPath, resolveFieldChain } from './field-path.ts';
-import { bitAt, concatenateValues, countValues, type KeyValues, pickValues, readValues } from './key-values.ts';
+import { concatenateValues, countValues, type KeyValues, pickValues, readValues } from './key-values.ts';
 import type { Field, Schema } from './schema.ts';
 import type { IpcPiece } from './source.ts';
 import { typeName } from './type-name.ts';
