@@ -70,6 +70,20 @@ export interface Unfinished {
   readonly discarded: readonly Location[];
 }
 
+export interface OpenBranch {
+  readonly tableId: TableId;
+  readonly branch: BranchName | undefined;
+  /** The newest version that somebody was told of; 0 for a branch that is being made. */
+  readonly acknowledgedVersion: number;
+  /** The engine's, at the time: see `Engine.storageSession`. */
+  readonly storageSession: string;
+}
+
+export interface OpenBranchRecord extends OpenBranch {
+  readonly ref: TableRef;
+  readonly location: Location;
+}
+
 export interface Catalog {
   /** `NamespaceNotFound` (the parent), `NamespaceAlreadyExists`. The root always exists. */
   createNamespace(path: NamespacePath, properties: Properties): Promise<NamespaceRecord>;
@@ -143,11 +157,23 @@ export interface Catalog {
   forgetDiscarded(location: Location): Promise<void>;
   unfinished(): Promise<Unfinished>;
 
-  /** All or none. */
+  /**
+   * All or none. Moves the acknowledged versions of the branches they are of forward, where those are open for writing.
+   */
   recordTransactions(records: readonly TransactionRecord[]): Promise<void>;
   findTransaction(id: TransactionId): Promise<TransactionRecord | undefined>;
   /** Forgets what was committed before that time; the number of records that went. */
   forgetTransactions(beforeMs: number): Promise<number>;
+
+  /**
+   * Says before the first commit to a branch that commits may follow whose outcome nobody is told of, if this process ends
+   * first. A repeated call replaces what the one before said.
+   */
+  markOpenForWriting(open: OpenBranch): Promise<void>;
+  /** Those neither closed nor gone with their table: after a crash, the branches to recover. Ordered by table, branch. */
+  openBranches(): Promise<readonly OpenBranchRecord[]>;
+  /** Every commit to the branch is acknowledged, or gone. Harmless when repeated. */
+  closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
 
   /** Waits for what is under way. The catalog is of no use afterwards. */
   close(): Promise<void>;

@@ -5,6 +5,7 @@
 
 import type { NewId } from '../kernel/clock.ts';
 import type {
+  BranchName,
   Location,
   NamespacePath,
   ObjectName,
@@ -17,6 +18,8 @@ import type {
   Catalog,
   Creation,
   NamespaceRecord,
+  OpenBranch,
+  OpenBranchRecord,
   PageRequest,
   Publication,
   TablePageRequest,
@@ -27,6 +30,7 @@ import type {
 import * as creations from './queries/creations.ts';
 import * as locations from './queries/locations.ts';
 import * as namespaces from './queries/namespaces.ts';
+import * as openBranches from './queries/open-branches.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
 import * as transactions from './queries/transactions.ts';
@@ -134,6 +138,18 @@ export class SqlCatalog implements Catalog {
 
   forgetTransactions(beforeMs: number): Promise<number> {
     return this.#session.transact((db) => transactions.forgetTransactions(db, beforeMs));
+  }
+
+  markOpenForWriting(open: OpenBranch): Promise<void> {
+    return this.#session.transact((db) => openBranches.markOpenForWriting(db, open));
+  }
+
+  openBranches(): Promise<readonly OpenBranchRecord[]> {
+    return this.#session.read((db) => openBranches.listOpenBranches(db));
+  }
+
+  closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void> {
+    return this.#session.transact((db) => openBranches.closeBranch(db, tableId, branch));
   }
 
   close(): Promise<void> {

@@ -67,6 +67,12 @@ export interface Dataset {
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly BranchFacts[]>;
   deleteBranch(name: BranchName): Promise<void>;
+  /**
+   * Resolves once the version this dataset stands at, and those it made on the way there, would survive a power cut (P3).
+   * To be called after a commit and before anybody is told of it. Branches made or deleted need no such call. Once it has
+   * failed, what was written may be lost although it can be read, and it fails for every dataset until the next start.
+   */
+  sync(): Promise<void>;
   close(): void;
 }
 
@@ -76,7 +82,33 @@ export interface OpenRequest {
   readonly version?: number | undefined;
 }
 
+/** What to know of a branch whose writer ended without saying so. */
+export interface RecoverRequest {
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  /** The newest version that somebody was told of; 0 where that is none, because the branch was being made. */
+  readonly acknowledgedVersion: number;
+  /** `Engine.storageSession` as it was when the branch was opened for writing. */
+  readonly storageSession: string;
+}
+
+export interface Recovery {
+  /** Newest version now. */
+  readonly version: number;
+  /** Versions that nobody was told of and that are there wholly. */
+  readonly kept: readonly number[];
+  /** Versions that were there in part, with what was wrong; `reason` is for the log alone. */
+  readonly removed: readonly { readonly version: number; readonly reason: string }[];
+  readonly removedFiles: number;
+  /** Not undefined: the acknowledged version itself cannot be read, so nothing was touched. For the log alone. */
+  readonly damage: string | undefined;
+}
+
 export interface Engine {
+  /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
+  readonly storageSession: string;
+  /** Undoes what a branch has of commits that were cut short (P1). While it runs nobody else may use the dataset. */
+  recover(request: RecoverRequest): Promise<Recovery>;
   /** Makes a dataset of the file's schema and rows where none is; refuses with `place taken` where one is. */
   create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */

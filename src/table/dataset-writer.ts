@@ -8,7 +8,7 @@ import type { Location, Properties } from '../kernel/ids.ts';
  * read, so memory is two pieces plus the engine's copy, whatever the size of the whole (P7).
  *
  * The engine can report success for half of a body (engine-notes, "Crashes and lies"), so the rows stored are counted
- * against the rows sent after every piece. On any failure the files written so far stay: the caller removes the location.
+ * against the rows sent after every piece. The whole is on disk when the promise resolves (P3). On any failure the files written so far stay: the caller removes the location.
  */
 export async function writeDataset(
   engine: Engine,
@@ -31,6 +31,7 @@ export async function writeDataset(
       await expectRows(dataset, rows);
     }
     if (dataset === undefined) throw new LancegateError('Internal', 'a source without pieces');
+    await dataset.sync();
     return { version: await dataset.version(), rows };
   } finally {
     dataset?.close();

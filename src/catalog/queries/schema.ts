@@ -53,12 +53,21 @@ export interface TransactionRow {
   readonly committed_at_ms: number;
 }
 
+export interface OpenBranchRow {
+  readonly table_id: TableId;
+  /** Empty for main. */
+  readonly branch: string;
+  readonly acknowledged_version: number;
+  readonly storage_session: string;
+}
+
 export interface CatalogSchema {
   readonly namespaces: NamespaceRow;
   readonly tables: TableRow;
   readonly creations: CreationRow;
   readonly locations: LocationRow;
   readonly transactions: TransactionRow;
+  readonly open_branches: OpenBranchRow;
 }
 
 export type CatalogDb = Kysely<CatalogSchema>;

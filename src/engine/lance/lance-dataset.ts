@@ -4,6 +4,7 @@ import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import type { BranchFacts, Dataset, MergeCounts, MergeSpec, Projection } from '../port.ts';
+import type { Durability } from './durability.ts';
 import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
 import type { VersionsFolder } from './versions-folder.ts';
@@ -15,14 +16,19 @@ const maxBatchRows = 2 ** 30;
 export class LanceDataset implements Dataset {
   readonly #table: NativeTable;
   readonly #versions: VersionsFolder | undefined;
+  readonly #durability: Durability | undefined;
   /** Where the native table stands, if that is known: each question to it costs 0.1 ms, and a merge has several. */
   #version: number | undefined;
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
-  /** `versions` only for a branch at its newest version on a file system; without it every refresh asks the engine. */
-  constructor(table: NativeTable, versions?: VersionsFolder) {
+  /**
+   * `files` only for a branch at its newest version on a file system. Without it every refresh asks the engine, and what is
+   * written counts as durable at once, as it is on object stores.
+   */
+  constructor(table: NativeTable, files?: { readonly versions: VersionsFolder; readonly durability: Durability }) {
     this.#table = table;
-    this.#versions = versions;
+    this.#versions = files?.versions;
+    this.#durability = files?.durability;
   }
 
   version(): Promise<number> {
@@ -103,7 +109,9 @@ export class LanceDataset implements Dataset {
   ): Promise<void> {
     await engineCall('branch', async () => {
       const branches = await this.#table.branches();
-      (await branches.create(name, from.branch ?? null, from.version ?? null)).close();
+      const made = await branches.create(name, from.branch ?? null, from.version ?? null);
+      await this.#durability?.branchMade(name, await made.version());
+      made.close();
     });
   }
 
@@ -124,7 +132,14 @@ export class LanceDataset implements Dataset {
   }
 
   async deleteBranch(name: BranchName): Promise<void> {
-    await engineCall('branch', async () => (await this.#table.branches()).delete(name));
+    await engineCall('branch', async () => {
+      await (await this.#table.branches()).delete(name);
+      await this.#durability?.branchDeleted();
+    });
+  }
+
+  sync(): Promise<void> {
+    return engineCall('sync', async () => this.#durability?.sync(await this.#currentVersion()));
   }
 
   close(): void {

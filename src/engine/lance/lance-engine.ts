@@ -4,9 +4,13 @@ import { join } from 'node:path';
 import { Session } from '@lancedb/lancedb';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
-import type { Dataset, Engine, OpenRequest, Scratch } from '../port.ts';
+import type { Dataset, Engine, OpenRequest, RecoverRequest, Recovery, Scratch } from '../port.ts';
+import { Durability, type DurableBranch } from './durability.ts';
+import { DiskSync, type FileSync } from './file-sync.ts';
 import { LanceDataset } from './lance-dataset.ts';
+import { type MachineStart, readMachineStart } from './machine-start.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
+import { recoverBranch } from './recover-branch.ts';
 import { StorageRoot } from './storage-root.ts';
 import { engineCall } from './translate-errors.ts';
 import { VersionsFolder } from './versions-folder.ts';
@@ -20,6 +24,9 @@ export interface LanceEngineOptions {
   readonly scratchFolder: string;
   readonly indexCacheBytes: number;
   readonly metadataCacheBytes: number;
+  /** Only tests bring their own. */
+  readonly fileSync?: FileSync;
+  readonly machineStart?: MachineStart;
 }
 
 /** The real engine: LanceDB's native library, in process. */
@@ -27,9 +34,13 @@ export class LanceEngine implements Engine {
   readonly #root: StorageRoot;
   readonly #options: LanceEngineOptions;
   readonly #session: Session;
+  readonly #fileSync: FileSync;
+  readonly #machineStart: MachineStart;
 
   constructor(options: LanceEngineOptions) {
     this.#options = options;
+    this.#fileSync = options.fileSync ?? new DiskSync();
+    this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
     this.#session = new Session(BigInt(options.indexCacheBytes), BigInt(options.metadataCacheBytes));
   }
@@ -40,7 +51,7 @@ export class LanceEngine implements Engine {
     return engineCall('create', async () => {
       const connection = await this.#connect(folderUri);
       const table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
-      return new LanceDataset(table, this.#versionsOf(location, undefined));
+      return new LanceDataset(table, this.#filesOf(location, undefined));
     });
   }
 
@@ -50,7 +61,7 @@ export class LanceEngine implements Engine {
       const connection = await this.#connect(folderUri);
       const main = await connection.openTable(tableName, []);
       const table = branch === undefined ? main : await checkoutBranch(main, branch);
-      if (version === undefined) return new LanceDataset(table, this.#versionsOf(location, branch));
+      if (version === undefined) return new LanceDataset(table, this.#filesOf(location, branch));
       await table.checkout(version);
       return new LanceDataset(table);
     });
@@ -88,6 +99,22 @@ export class LanceEngine implements Engine {
     );
   }
 
+  get storageSession(): string {
+    return this.#root.isLocal ? this.#machineStart.id : 'object store';
+  }
+
+  /** What an object store has accepted is durable, and its commits are atomic: there is nothing to recover. */
+  async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
+    if (!this.#root.isLocal) return nothingToRecover(acknowledgedVersion);
+    const suspect = {
+      ...this.#placeOf(location, branch),
+      acknowledgedVersion,
+      outlivedPowerCut: storageSession !== this.storageSession,
+      machineStartedAtMs: this.#machineStart.atMs,
+    };
+    return engineCall('sync', () => recoverBranch(suspect, this.#fileSync));
+  }
+
   uriOf(location: Location): string {
     return this.#root.uriOf(location);
   }
@@ -96,8 +123,17 @@ export class LanceEngine implements Engine {
     return this.#root.locationOf(pathOrUri);
   }
 
-  #versionsOf(location: Location, branch: BranchName | undefined): VersionsFolder | undefined {
-    return this.#root.isLocal ? new VersionsFolder(this.#root.pathOf(location), branch) : undefined;
+  #filesOf(location: Location, branch: BranchName | undefined) {
+    if (!this.#root.isLocal) return undefined;
+    const place = this.#placeOf(location, branch);
+    return {
+      versions: new VersionsFolder(place.datasetPath, branch),
+      durability: new Durability(this.#fileSync, place),
+    };
+  }
+
+  #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {
+    return { rootPath: this.#root.path, datasetPath: this.#root.pathOf(location), branch };
   }
 
   /** A connection is a URI and the shared session: opening one costs under a millisecond and nothing stays open. */
@@ -105,6 +141,14 @@ export class LanceEngine implements Engine {
     return connectNative(folderUri, this.#options.rootOptions, this.#session);
   }
 }
+
+const nothingToRecover = (version: number): Recovery => ({
+  version,
+  kept: [],
+  removed: [],
+  removedFiles: 0,
+  damage: undefined,
+});
 
 async function checkoutBranch(main: NativeTable, branch: string): Promise<NativeTable> {
   const branches = await main.branches();

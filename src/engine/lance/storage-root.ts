@@ -43,6 +43,11 @@ export class StorageRoot {
   }
 
   /** Only for a local root. */
+  get path(): string {
+    return this.#root;
+  }
+
+  /** Only for a local root. */
   pathOf(location: Location): string {
     return join(this.#root, location);
   }

@@ -126,7 +126,17 @@ const openRules: readonly Rule[] = [
 ];
 
 /** What was being done; decides which shapes are looked for. */
-export type EngineCall = 'open' | 'create' | 'append' | 'merge' | 'select' | 'count' | 'branch' | 'maintain' | 'remove';
+export type EngineCall =
+  | 'open'
+  | 'create'
+  | 'append'
+  | 'merge'
+  | 'select'
+  | 'count'
+  | 'branch'
+  | 'maintain'
+  | 'sync'
+  | 'remove';
 
 const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   open: openRules,
@@ -137,6 +147,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   count: filterRules,
   branch: branchRules,
   maintain: rowRules,
+  sync: [],
   remove: [],
 };
 

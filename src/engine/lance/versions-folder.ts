@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-
-const largestVersion = 2n ** 64n - 1n;
+import { branchFolder } from './branch-folder.ts';
+import { manifestNames } from './manifest-files.ts';
 
 /**
  * Says whether a dataset on a file system may have versions that we have not seen, for the price of three `stat` calls:
@@ -16,7 +16,7 @@ export class VersionsFolder {
   #modifiedNs: bigint | undefined;
 
   constructor(datasetPath: string, branch: string | undefined) {
-    this.#path = join(datasetPath, ...(branch === undefined ? [] : ['tree', branch]), '_versions');
+    this.#path = join(branchFolder(datasetPath, branch), '_versions');
   }
 
   mayHaveMoreThan(version: number): boolean {
@@ -34,9 +34,7 @@ export class VersionsFolder {
     return statSync(this.#path, { bigint: true, throwIfNoEntry: false })?.mtimeNs;
   }
 
-  /** Either naming scheme: by version, or by what is left up to the largest one. */
   #hasManifest(version: number): boolean {
-    const names = [`${largestVersion - BigInt(version)}.manifest`, `${version}.manifest`];
-    return names.some((name) => existsSync(join(this.#path, name)));
+    return manifestNames(version).some((name) => existsSync(join(this.#path, name)));
   }
 }

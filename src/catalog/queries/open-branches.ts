@@ -1,0 +1,59 @@
+/**
+ * Branches that somebody may be writing to. After a crash these, and no others, can hold commits that nobody was told of.
+ */
+import type { BranchName, TableId } from '../../kernel/ids.ts';
+import type { OpenBranch, OpenBranchRecord, TransactionRecord } from '../port.ts';
+import { tableRefOf } from './full-path.ts';
+import type { CatalogDb } from './schema.ts';
+
+const main = '';
+const nameOf = (branch: BranchName | undefined): string => branch ?? main;
+
+export async function markOpenForWriting(db: CatalogDb, open: OpenBranch): Promise<void> {
+  const row = { acknowledged_version: open.acknowledgedVersion, storage_session: open.storageSession };
+  await db
+    .insertInto('open_branches')
+    .values({ table_id: open.tableId, branch: nameOf(open.branch), ...row })
+    .onConflict((conflict) => conflict.columns(['table_id', 'branch']).doUpdateSet(row))
+    .execute();
+}
+
+/** The newest version of each branch: of the versions a group brings, and against what the row says already. */
+export async function acknowledge(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
+  const newest = new Map<string, TransactionRecord>();
+  for (const record of records) {
+    const key = JSON.stringify([record.tableId, nameOf(record.branch)]);
+    if (record.version > (newest.get(key)?.version ?? -1)) newest.set(key, record);
+  }
+  for (const { tableId, branch, version } of newest.values()) {
+    await db
+      .updateTable('open_branches')
+      .set({ acknowledged_version: version })
+      .where('table_id', '=', tableId)
+      .where('branch', '=', nameOf(branch))
+      .where('acknowledged_version', '<', version)
+      .execute();
+  }
+}
+
+export async function listOpenBranches(db: CatalogDb): Promise<readonly OpenBranchRecord[]> {
+  const rows = await db
+    .selectFrom('open_branches')
+    .innerJoin('tables', 'tables.id', 'open_branches.table_id')
+    .select(['table_id', 'tables.path', 'tables.location', 'branch', 'acknowledged_version', 'storage_session'])
+    .orderBy('tables.path')
+    .orderBy('branch')
+    .execute();
+  return rows.map((row) => ({
+    tableId: row.table_id,
+    ref: tableRefOf(row.path),
+    location: row.location,
+    branch: row.branch === main ? undefined : (row.branch as BranchName),
+    acknowledgedVersion: row.acknowledged_version,
+    storageSession: row.storage_session,
+  }));
+}
+
+export async function closeBranch(db: CatalogDb, tableId: TableId, branch: BranchName | undefined): Promise<void> {
+  await db.deleteFrom('open_branches').where('table_id', '=', tableId).where('branch', '=', nameOf(branch)).execute();
+}

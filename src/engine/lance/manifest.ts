@@ -1,0 +1,255 @@
+/**
+ * What a manifest of Lance says about the files of its version. Not a reader of the format: of some fifty fields it takes
+ * those that name files (Lance's `protos/table.proto`; the field numbers below are from there), and it is the only way to
+ * know which files a version needs, since the engine does not tell.
+ *
+ * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
+ * begin with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
+ */
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { MalformedFile, WireReader } from './wire-reader.ts';
+
+export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds';
+
+/** A file of the dataset, under the root of `baseId` or, without one, of the branch that the manifest belongs to. */
+interface FileReference {
+  readonly kind: FileKind;
+  readonly path: string;
+  readonly baseId: number | undefined;
+  /** undefined where the manifest does not say. */
+  readonly sizeBytes: number | undefined;
+}
+
+interface Base {
+  readonly path: string;
+  /** False: files lie directly in it, not in the folders a dataset has. */
+  readonly isDatasetRoot: boolean;
+}
+
+export interface Manifest {
+  readonly version: number;
+  readonly files: readonly FileReference[];
+  /** Folders of indexes whose files the manifest does not list (written by earlier releases of Lance). */
+  readonly indexFolders: readonly FileReference[];
+  /** The content of the transaction file, where the manifest repeats it. */
+  readonly transaction: Uint8Array | undefined;
+  readonly bases: ReadonlyMap<number, Base>;
+}
+
+/** A file by its absolute path. */
+export interface StoredFile {
+  readonly kind: FileKind;
+  readonly path: string;
+  readonly sizeBytes: number | undefined;
+}
+
+const footerBytes = 16;
+const magic = 'LANC';
+
+export function parseManifest(file: Buffer): Manifest {
+  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== magic) {
+    throw new MalformedFile('the manifest does not end as one');
+  }
+  const message = section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));
+  const { indexSection, transactionSection, files, ...rest } = readMessage(new WireReader(message));
+  const indexes = indexSection === undefined ? [] : readIndexSection(new WireReader(section(file, indexSection)));
+  return {
+    ...rest,
+    files: [...files, ...indexes.flatMap((index) => index.files)],
+    indexFolders: indexes.filter((index) => index.files.length === 0).map((index) => index.folder),
+    transaction: transactionSection === undefined ? undefined : section(file, transactionSection),
+  };
+}
+
+/** Where the files are; those on other storage are left out. `branchFolder` is the dataset's, or of a branch in it. */
+export function storedFiles(manifest: Manifest, branchFolder: string): readonly StoredFile[] {
+  return manifest.files.flatMap((file) => locate(manifest, branchFolder, file));
+}
+
+export function indexFolders(manifest: Manifest, branchFolder: string): readonly string[] {
+  return manifest.indexFolders.flatMap((folder) => locate(manifest, branchFolder, folder)).map(({ path }) => path);
+}
+
+function locate({ bases }: Manifest, branchFolder: string, file: FileReference): StoredFile[] {
+  const { kind, path, baseId, sizeBytes } = file;
+  if (baseId === undefined) return [{ kind, path: join(branchFolder, folderOf[kind], path), sizeBytes }];
+  const base = bases.get(baseId);
+  if (base === undefined) throw new MalformedFile(`no base path ${baseId}`);
+  const root = localPath(base.path);
+  if (root === undefined) return [];
+  return [{ kind, path: join(root, base.isDatasetRoot ? folderOf[kind] : '', path), sizeBytes }];
+}
+
+const folderOf: Readonly<Record<FileKind, string>> = {
+  data: 'data',
+  deletions: '_deletions',
+  transaction: '_transactions',
+  index: '_indices',
+  rowIds: '',
+};
+
+function localPath(base: string): string | undefined {
+  if (base.startsWith('/')) return base;
+  return base.startsWith('file:///') ? fileURLToPath(base) : undefined;
+}
+
+function section(file: Buffer, position: number): Uint8Array {
+  const end = file.length - footerBytes;
+  const start = position + 4;
+  if (start > end) throw new MalformedFile('a section begins past the end');
+  const length = file.readUInt32LE(position);
+  if (start + length > end) throw new MalformedFile('a section ends past the end');
+  return file.subarray(start, start + length);
+}
+
+interface Message extends Omit<Manifest, 'indexFolders' | 'transaction'> {
+  readonly indexSection: number | undefined;
+  readonly transactionSection: number | undefined;
+}
+
+function readMessage(reader: WireReader): Message {
+  const files: FileReference[] = [];
+  const bases = new Map<number, Base>();
+  let version = 0;
+  let indexSection: number | undefined;
+  let transactionSection: number | undefined;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 2) readFragment(reader.message(), files);
+    else if (field === 3) version = reader.number();
+    else if (field === 6) indexSection = reader.number();
+    else if (field === 12) addTransaction(reader.text(), files);
+    else if (field === 18) addBase(reader.message(), bases);
+    else if (field === 21) transactionSection = reader.number();
+    else reader.skip();
+  }
+  return { version, files, bases, indexSection, transactionSection };
+}
+
+function addTransaction(path: string, files: FileReference[]): void {
+  if (path !== '') files.push({ kind: 'transaction', path, baseId: undefined, sizeBytes: undefined });
+}
+
+function addBase(reader: WireReader, bases: Map<number, Base>): void {
+  let id = 0;
+  let isDatasetRoot = false;
+  let path = '';
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) id = reader.number();
+    else if (field === 3) isDatasetRoot = reader.flag();
+    else if (field === 4) path = reader.text();
+    else reader.skip();
+  }
+  bases.set(id, { path, isDatasetRoot });
+}
+
+function readFragment(reader: WireReader, files: FileReference[]): void {
+  let id = 0;
+  let deletions: WireReader | undefined;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) id = reader.number();
+    else if (field === 2) files.push(readDataFile(reader.message()));
+    else if (field === 3) deletions = reader.message();
+    else if (field === 6 || field === 8 || field === 10) files.push(readExternalFile(reader.message()));
+    else if (field === 11) readOverlay(reader.message(), files);
+    else reader.skip();
+  }
+  if (deletions !== undefined) files.push(readDeletionFile(deletions, id));
+}
+
+function readOverlay(reader: WireReader, files: FileReference[]): void {
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) files.push(readDataFile(reader.message()));
+    else reader.skip();
+  }
+}
+
+function readDataFile(reader: WireReader): FileReference {
+  let path = '';
+  let sizeBytes = 0;
+  let baseId: number | undefined;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) path = reader.text();
+    else if (field === 6) sizeBytes = reader.number();
+    else if (field === 7) baseId = reader.number();
+    else reader.skip();
+  }
+  return { kind: 'data', path, baseId, sizeBytes: sizeBytes === 0 ? undefined : sizeBytes };
+}
+
+function readDeletionFile(reader: WireReader, fragment: number): FileReference {
+  let extension = 'arrow';
+  let readVersion = 0;
+  let id = 0n;
+  let baseId: number | undefined;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) extension = reader.flag() ? 'bin' : 'arrow';
+    else if (field === 2) readVersion = reader.number();
+    else if (field === 3) id = reader.uint64();
+    else if (field === 7) baseId = reader.number();
+    else reader.skip();
+  }
+  return { kind: 'deletions', path: `${fragment}-${readVersion}-${id}.${extension}`, baseId, sizeBytes: undefined };
+}
+
+/** Its offset and size are of a part of the file. */
+function readExternalFile(reader: WireReader): FileReference {
+  let path = '';
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) path = reader.text();
+    else reader.skip();
+  }
+  return { kind: 'rowIds', path, baseId: undefined, sizeBytes: undefined };
+}
+
+interface IndexReference {
+  readonly folder: FileReference;
+  readonly files: readonly FileReference[];
+}
+
+function readIndexSection(reader: WireReader): readonly IndexReference[] {
+  const indexes: IndexReference[] = [];
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) indexes.push(readIndex(reader.message()));
+    else reader.skip();
+  }
+  return indexes;
+}
+
+function readIndex(reader: WireReader): IndexReference {
+  let uuid = '';
+  let baseId: number | undefined;
+  const listed: { readonly path: string; readonly sizeBytes: number }[] = [];
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) uuid = readUuid(reader.message());
+    else if (field === 9) baseId = reader.number();
+    else if (field === 10) listed.push(readIndexFile(reader.message()));
+    else reader.skip();
+  }
+  return {
+    folder: { kind: 'index', path: uuid, baseId, sizeBytes: undefined },
+    files: listed.map(({ path, sizeBytes }) => ({ kind: 'index', path: `${uuid}/${path}`, baseId, sizeBytes })),
+  };
+}
+
+function readUuid(reader: WireReader): string {
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field !== 1) reader.skip();
+    else
+      return Buffer.from(reader.bytes())
+        .toString('hex')
+        .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+  }
+  throw new MalformedFile('an index without an identifier');
+}
+
+function readIndexFile(reader: WireReader): { path: string; sizeBytes: number } {
+  let path = '';
+  let sizeBytes = 0;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) path = reader.text();
+    else if (field === 2) sizeBytes = reader.number();
+    else reader.skip();
+  }
+  return { path, sizeBytes };
+}

@@ -1,0 +1,51 @@
+import type { Catalog, OpenBranchRecord } from '../catalog/port.ts';
+import type { Engine, Recovery } from '../engine/port.ts';
+import { showTable } from '../kernel/ids.ts';
+import type { Logger } from '../telemetry/logger.ts';
+
+interface Parts {
+  readonly catalog: Catalog;
+  readonly engine: Engine;
+  readonly logger: Logger;
+}
+
+/**
+ * At start, before requests are taken: every branch that a process was writing to when it ended without closing it goes back
+ * to what was acknowledged (P1, P3). A branch that cannot be brought back is left as it is, said so, and looked at again at
+ * the next start; it does not keep the other tables from being served.
+ */
+export async function recoverTables({ catalog, engine, logger }: Parts): Promise<void> {
+  for (const open of await catalog.openBranches()) {
+    const log = logger.child({ table: showTable(open.ref), branch: open.branch ?? 'main' });
+    const recovered = await recover(engine, open, log);
+    if (recovered) await catalog.closeBranch(open.tableId, open.branch);
+  }
+}
+
+async function recover(engine: Engine, open: OpenBranchRecord, log: Logger): Promise<boolean> {
+  try {
+    const recovery = await engine.recover(open);
+    tell(recovery, open, log);
+    return recovery.damage === undefined;
+  } catch (error) {
+    log.error({ error }, 'a table could not be examined after a crash; it is left as it is');
+    return false;
+  }
+}
+
+function tell(recovery: Recovery, { acknowledgedVersion }: OpenBranchRecord, log: Logger): void {
+  const { version, kept, removed, removedFiles, damage } = recovery;
+  if (damage !== undefined) {
+    log.error({ acknowledgedVersion, damage }, 'the disk lost what was acknowledged; the table is left as it is');
+    return;
+  }
+  for (const { version: undone, reason } of removed) {
+    log.warn(
+      { version: undone, reason, acknowledgedVersion },
+      'undid a commit that was cut short and nobody was told of',
+    );
+  }
+  if (kept.length > 0) log.warn({ versions: kept }, 'kept commits that nobody was told of: they are whole');
+  if (removedFiles > 0) log.warn({ removedFiles }, 'removed files of commits that were cut short');
+  log.info({ version }, 'a branch that was open for writing is in order');
+}

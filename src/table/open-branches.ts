@@ -1,0 +1,60 @@
+import type { Catalog } from '../catalog/port.ts';
+import type { Dataset, Engine } from '../engine/port.ts';
+import type { BranchName, TableId } from '../kernel/ids.ts';
+
+interface Opened {
+  readonly tableId: TableId;
+  readonly branch: BranchName | undefined;
+}
+
+/**
+ * Keeps the catalog's list of branches that this process may be writing to, which is what start-up recovery goes by: a
+ * branch is entered before its first commit, and taken out when this process ends in order. In between it costs nothing.
+ */
+export class OpenBranches {
+  readonly #catalog: Catalog;
+  readonly #engine: Engine;
+  readonly #opened = new Map<string, Opened>();
+
+  constructor(parts: { catalog: Catalog; engine: Engine }) {
+    this.#catalog = parts.catalog;
+    this.#engine = parts.engine;
+  }
+
+  /**
+   * To be called under the branch's turn with the dataset at its newest version, before every commit. What is there then
+   * counts as acknowledged, whoever wrote it, so it is made durable first.
+   */
+  async beforeCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+    const key = keyOf(tableId, branch);
+    if (this.#opened.has(key)) return;
+    await dataset.sync();
+    const acknowledgedVersion = await dataset.version();
+    const { storageSession } = this.#engine;
+    await this.#catalog.markOpenForWriting({ tableId, branch, acknowledgedVersion, storageSession });
+    this.#opened.set(key, { tableId, branch });
+  }
+
+  /**
+   * To be called after every commit, before anybody is told of it: resolves once it is durable (P3). If that fails, what was
+   * written may be lost although it can be read, so the branch stays on the list for the next start to look at.
+   */
+  async afterCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+    try {
+      await dataset.sync();
+    } catch (error) {
+      this.#opened.delete(keyOf(tableId, branch));
+      throw error;
+    }
+  }
+
+  /** Once no commit is under way or will follow. */
+  async closeAll(): Promise<void> {
+    for (const [key, { tableId, branch }] of this.#opened) {
+      await this.#catalog.closeBranch(tableId, branch);
+      this.#opened.delete(key);
+    }
+  }
+}
+
+const keyOf = (tableId: TableId, branch: BranchName | undefined): string => JSON.stringify([tableId, branch ?? '']);
