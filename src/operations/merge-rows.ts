@@ -10,8 +10,8 @@ import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type Location, showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableGates } from '../table/gates.ts';
+import type { MergeRequest } from '../table/merge-request.ts';
 import type { TableWriter } from '../table/table-writer.ts';
-import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './commands.ts';
 import { checkPartialSource } from './partial-source.ts';
@@ -36,7 +36,6 @@ export class MergeRows {
   readonly #gates: TableGates;
   readonly #clock: Clock;
   readonly #newId: NewId;
-  readonly #logger: Logger;
   readonly #metrics: Metrics;
 
   constructor(parts: {
@@ -47,7 +46,6 @@ export class MergeRows {
     gates: TableGates;
     clock: Clock;
     newId: NewId;
-    logger: Logger;
     metrics: Metrics;
   }) {
     this.#catalog = parts.catalog;
@@ -57,7 +55,6 @@ export class MergeRows {
     this.#gates = parts.gates;
     this.#clock = parts.clock;
     this.#newId = parts.newId;
-    this.#logger = parts.logger;
     this.#metrics = parts.metrics;
   }
 
@@ -104,7 +101,7 @@ export class MergeRows {
   ): Promise<MergeRowsResult> {
     const changesNothing = ready.piece.rows === 0 && command.flags.whenNotMatchedBySourceDelete === false;
     if (changesNothing) return this.#nothingToDo(record, command, scope);
-    return this.#recorded(record, command, await this.#commit(record, command, ready, scope));
+    return this.#commit(record, command, ready, scope);
   }
 
   #commit(
@@ -112,10 +109,25 @@ export class MergeRows {
     command: MergeRowsCommand,
     ready: ReadySource,
     scope: RequestScope,
-  ): Promise<MergeCounts> {
+  ): Promise<MergeRowsResult> {
     const { table, branch, on, flags, useIndex } = command;
-    const request = { table, branch, on, spec: { ...flags, useIndex }, ...ready };
-    return this.#access.onFilesOf(record, () => this.#writer.merge(request, () => this.#stillThere(record), scope));
+    const transactionId = this.#newId() as TransactionId;
+    const request: MergeRequest = {
+      table,
+      tableId: record.id,
+      branch,
+      on,
+      spec: { ...flags, useIndex },
+      ...ready,
+      scope,
+      locate: () => this.#stillThere(record),
+      record: (counts) => this.#transaction(transactionId, record, command, counts),
+    };
+    return this.#access.onFilesOf(record, async () => {
+      const counts = await this.#writer.merge(request);
+      this.#count(counts);
+      return { transactionId, ...counts };
+    });
   }
 
   /** The source was checked against this very table; one that was dropped or replaced meanwhile must be asked anew. */
@@ -134,7 +146,10 @@ export class MergeRows {
     scope.signal.throwIfAborted();
     const version = await this.#access.read(record, command.branch, undefined, (dataset) => dataset.version());
     const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
-    return this.#recorded(record, command, counts);
+    const transactionId = this.#newId() as TransactionId;
+    await this.#catalog.recordTransactions([this.#transaction(transactionId, record, command, counts)]);
+    this.#count(counts);
+    return { transactionId, ...counts };
   }
 
   /** If the table comes into being while this request receives its body, its rows are merged like any others. */
@@ -179,30 +194,26 @@ export class MergeRows {
     return { transactionId, version, numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
   }
 
-  /**
-   * The rows are committed, so the answer stands even if the record of it cannot be written: the caller gets their counts,
-   * and the log the failure.
-   */
-  async #recorded(record: TableRecord, command: MergeRowsCommand, counts: MergeCounts): Promise<MergeRowsResult> {
-    const transactionId = this.#newId() as TransactionId;
-    const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
+  #count({ numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted }: MergeCounts): void {
     this.#metrics.mergeFinished({ inserted, updated, deleted });
-    const transaction: TransactionRecord = {
-      id: transactionId,
+  }
+
+  #transaction(
+    id: TransactionId,
+    record: TableRecord,
+    { branch }: MergeRowsCommand,
+    counts: MergeCounts,
+  ): TransactionRecord {
+    return {
+      id,
       tableId: record.id,
       ref: record.ref,
       operation: 'merge_insert',
-      branch: command.branch,
+      branch,
       version: counts.version,
       outcome: outcomeOf(counts),
       committedAtMs: this.#clock.nowMs(),
     };
-    try {
-      await this.#metrics.mergeStage('record', () => this.#catalog.recordTransactions([transaction]));
-    } catch (error) {
-      this.#logger.error({ transactionId, error }, 'a committed merge could not be recorded');
-    }
-    return { transactionId, ...counts };
   }
 }
 

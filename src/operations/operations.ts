@@ -40,7 +40,8 @@ export async function startOperations(given: OperationsParts): Promise<Operation
   const access = new TableAccess(catalog, engine, datasets);
   const maker = new TableMaker(given);
   await maker.sweep();
-  const writer = new TableWriter({ engine, datasets, gates, metrics: given.metrics });
+  const observer = { committed: () => undefined };
+  const writer = new TableWriter({ ...given, datasets, gates, observer, maxWaiting: given.maxWaitingPerTable });
   const parts = { ...given, gates, datasets, access, maker, writer };
   const create = new CreateTable(parts);
   const merge = new MergeRows(parts);

@@ -1,0 +1,125 @@
+/**
+ * Several merges as one: which may share a commit, which rows the shared source has, and what of its result is whose.
+ * Pure; the commit itself is `BranchWriter`'s.
+ *
+ * Requests of a group are applied as if one after the other, in their order. Rows with one key then end as its last
+ * update left it, or with inserts alone as its first insert did; so one row per key goes to the engine, and each request
+ * still counts its own: the first to bring a new key inserted it, the others found it.
+ */
+import { canConcat, type RowsOf } from '../arrow/concat-rows.ts';
+import type { CanonicalKey } from '../arrow/key-columns.ts';
+import { schemaFingerprint } from '../arrow/schema-message.ts';
+import type { MergeCounts } from '../engine/port.ts';
+import { isNested, type MergeRequest } from './merge-request.ts';
+
+/** A source beyond this size gains nothing from company: its own rows cost more than its commit. */
+const maxSharingRows = 10_000;
+const maxGroupRows = 50_000;
+const maxGroupBytes = 32 * 2 ** 20;
+
+/**
+ * Equal for requests that may share a commit; undefined for one that takes its turn alone: merges that delete by source or
+ * update under a filter (what a row becomes depends on the one before it), nested keys (their scratch merge is one
+ * request's), dictionary columns (a file holds each dictionary once) and large sources.
+ */
+export function sharingKey(request: MergeRequest): string | undefined {
+  const { spec, piece, on, tableId } = request;
+  if (piece.rows > maxSharingRows || isNested(request) || !canConcat([piece])) return undefined;
+  if (spec.whenNotMatchedBySourceDelete !== false || typeof spec.whenMatchedUpdateAll !== 'boolean') return undefined;
+  const { whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex } = spec;
+  const flags = [whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex];
+  return JSON.stringify([tableId, on.map(({ segments }) => segments), flags, schemaFingerprint(piece)]);
+}
+
+/** How many from the front of `sizes` go into one commit; at least one. */
+export function groupLength(pieces: readonly { readonly rows: number; readonly decodedBytes: number }[]): number {
+  let rows = 0;
+  let bytes = 0;
+  const end = pieces.findIndex((piece) => {
+    rows += piece.rows;
+    bytes += piece.decodedBytes;
+    return rows > maxGroupRows || bytes > maxGroupBytes;
+  });
+  return end < 0 ? pieces.length : Math.max(1, end);
+}
+
+export interface SharedRows {
+  readonly parts: readonly RowsOf[];
+  /** Every key of the group that is not NULL, with the index of the first request that has it. */
+  readonly firstWith: ReadonlyMap<CanonicalKey, number>;
+  readonly nullRows: number;
+}
+
+/** One row per key. NULL is no key: such rows are all kept. */
+export function shareRows(requests: readonly MergeRequest[]): SharedRows {
+  const laterWins = requests[0]?.spec.whenMatchedUpdateAll !== false;
+  const masks: (Uint8Array | undefined)[] = requests.map(() => undefined);
+  const drop = (request: number, row: number): void => {
+    masks[request] ??= new Uint8Array(requests[request]?.piece.rows ?? 0).fill(1);
+    masks[request][row] = 0;
+  };
+  const firstWith = new Map<CanonicalKey, number>();
+  const winner = new Map<CanonicalKey, { readonly request: number; readonly row: number }>();
+  let nullRows = 0;
+  for (const [request, { keys }] of requests.entries()) {
+    for (let row = 0; row < keys.rows; row++) {
+      const key = keys.canonical(row);
+      if (key === undefined) {
+        nullRows += 1;
+        continue;
+      }
+      const earlier = winner.get(key);
+      if (earlier === undefined) firstWith.set(key, request);
+      else if (laterWins) drop(earlier.request, earlier.row);
+      else drop(request, row);
+      if (earlier === undefined || laterWins) winner.set(key, { request, row });
+    }
+  }
+  const parts = requests.map(({ piece }, index) => ({ piece, keep: masks[index] }));
+  return { parts, firstWith, nullRows };
+}
+
+/** How many rows of the target had a key before the group: usually none or one; more where a create brought a key twice. */
+export type RowsBefore = (key: CanonicalKey) => number;
+
+/**
+ * The same answer for every key, where the engine's totals leave no doubt; undefined where only the keys can tell.
+ */
+export function rowsBeforeByTotals(
+  { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts }: MergeRequest['spec'],
+  { firstWith, nullRows }: SharedRows,
+  totals: MergeCounts,
+): RowsBefore | undefined {
+  const keys = firstWith.size;
+  if (inserts) {
+    const insertedKeys = totals.numInsertedRows - nullRows;
+    if (insertedKeys === keys) return () => 0;
+    if (insertedKeys === 0 && (updates === false || totals.numUpdatedRows === keys)) return () => 1;
+    return undefined;
+  }
+  if (totals.numUpdatedRows === 0) return () => 0;
+  return undefined;
+}
+
+/** What `request` did, as if the requests of its group had been applied one after the other (P4). */
+export function countsOf(
+  request: MergeRequest,
+  index: number,
+  { firstWith }: SharedRows,
+  rowsBefore: RowsBefore,
+  totals: MergeCounts,
+): MergeCounts {
+  const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = request.spec;
+  let numInsertedRows = 0;
+  let numUpdatedRows = 0;
+  for (let row = 0; row < request.keys.rows; row++) {
+    const key = request.keys.canonical(row);
+    const isFirst = key === undefined || firstWith.get(key) === index;
+    const before = key === undefined ? 0 : rowsBefore(key);
+    const found = before > 0 || isFirst || !inserts ? before : 1;
+    if (found === 0 && inserts) numInsertedRows += 1;
+    if (updates) numUpdatedRows += found;
+  }
+  const { version, numAttempts } = totals;
+  return { version, numInsertedRows, numUpdatedRows, numDeletedRows: 0, numAttempts };
+}

@@ -1,0 +1,30 @@
+import type { FieldPath } from '../arrow/field-path.ts';
+import type { Keys } from '../arrow/key-columns.ts';
+import type { IpcPiece } from '../arrow/source.ts';
+import type { TransactionRecord } from '../catalog/port.ts';
+import type { MergeCounts, MergeSpec } from '../engine/port.ts';
+import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+
+/** A merge that has been received and checked, and waits for its turn. */
+export interface MergeRequest {
+  readonly table: TableRef;
+  readonly tableId: TableId;
+  readonly branch: BranchName | undefined;
+  /** At least one; all of them are columns of the table and of the source. */
+  readonly on: readonly FieldPath[];
+  readonly spec: Omit<MergeSpec, 'on'>;
+  readonly piece: IpcPiece;
+  /** No key twice, NULL aside. */
+  readonly keys: Keys;
+  readonly scope: RequestScope;
+  /** Where the table is now. Asked under the turn; throws where it was dropped or replaced since it was checked against. */
+  readonly locate: () => Promise<Location>;
+  /** How the commit is to be remembered. */
+  readonly record: (counts: MergeCounts) => TransactionRecord;
+}
+
+export const isNested = ({ on }: MergeRequest): boolean => on.some(({ segments }) => segments.length > 1);
+
+/** The key columns of a merge that is not nested. */
+export const keyColumnsOf = ({ on }: MergeRequest): readonly string[] => on.map(({ segments }) => segments[0] ?? '');
