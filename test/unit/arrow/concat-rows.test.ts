@@ -227,12 +227,28 @@ describe('columns as writers of slices leave them', () => {
   });
 });
 
+describe('a batch of no rows', () => {
+  it('may have no offsets', async () => {
+    const schema = schemaOf([list('l', field('item', utf8)), field('t', utf8)]);
+    const empty = column(0, [none, none, none]);
+    const stream = streamOf(schema, 0, [column(0, [none, none], [empty]), empty]);
+    const parts = [stream, encodeStream(schema, [{ l: [['a'], null], t: ['b', null] }])];
+    const made = await assertConcat(
+      await Promise.all(parts.map(async (bytes) => ({ piece: await wholeOf(bytes), keep: undefined }))),
+    );
+    assert.equal(made.rows, 2);
+  });
+});
+
 describe('a part whose values lie is named, and so is its column', () => {
   const text = schemaOf([field('n', int32), field('t', utf8)]);
   const withText = (...buffers: Uint8Array[]) =>
     streamOf(text, 2, [column(2, [none, words(1, 2)]), column(2, [none, ...buffers])]);
   const lists = schemaOf([list('l.x', field('item', int32))]);
   const item = { nullable: false };
+  const pairs = schemaOf([
+    field('p', { kind: 'fixed_size_list', listSize: 2 }, { children: [field('item', int32, item)] }),
+  ]);
   const nulls = (length: number, bits: number, values: Buffer) => ({
     ...column(length, [Buffer.of(bits), values]),
     nulls: 1,
@@ -276,12 +292,20 @@ describe('a part whose values lie is named, and so is its column', () => {
       /^column z: .*NULL/,
     ],
     [
-      'a NULL in a list without',
+      'a NULL in a list without, also where the list of that number is NULL',
       schemaOf([list('l', field('item', int32, item))]),
-      streamOf(schemaOf([list('l', field('item', int32, item))]), 1, [
-        column(1, [none, words(0, 2)], [nulls(2, 0b10, words(0, 1))]),
+      streamOf(schemaOf([list('l', field('item', int32, item))]), 2, [
+        { length: 2, nulls: 1, buffers: [Buffer.of(0b01), words(0, 2, 2)], children: [nulls(2, 0b01, words(0, 1))] },
       ]),
       /^column l: .*NULL/,
+    ],
+    [
+      'a NULL in a list of fixed size without',
+      pairs,
+      streamOf(pairs, 2, [
+        { length: 2, nulls: 1, buffers: [Buffer.of(0b01)], children: [nulls(4, 0b1101, words(0, 1, 2, 3))] },
+      ]),
+      /^column p: .*NULL/,
     ],
     [
       'a NULL in a struct without',
@@ -322,10 +346,11 @@ describe('a part whose values lie is named, and so is its column', () => {
     assert.throws(() => concatRows(parts), { part: 1, message: /^column t: malformed ZSTD/ });
   });
 
-  it('but a NULL inside a struct that is NULL is none', async () => {
-    const schema = schemaOf([struct('s', [field('a', int32, item)])]);
-    const piece = await pieceOf(schema, [{ s: [{ a: 1n }, null] }]);
-    await assertConcat([{ piece, keep: undefined }]);
+  it('but a NULL inside a struct or a list of fixed size that is NULL is none', async () => {
+    const structs = await pieceOf(schemaOf([struct('s', [field('a', int32, item)])]), [{ s: [{ a: 1n }, null] }]);
+    await assertConcat([{ piece: structs, keep: undefined }]);
+    const lists = await pieceOf(pairs, [{ p: [null, [1n, 2n]] }]);
+    await assertConcat([{ piece: lists, keep: undefined }]);
   });
 
   it('a mask of another length is a defect of the caller', async () => {
