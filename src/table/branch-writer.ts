@@ -70,7 +70,10 @@ export class BranchWriter {
     return !this.#isPumping && this.#queue.length === 0;
   }
 
-  /** `SlowDown` when too many wait; the reason of the scope's signal when that aborts before the commit. */
+  /**
+   * For one who holds the table shared. `SlowDown` when too many wait; the reason of the scope's signal when that aborts
+   * before the commit.
+   */
   merge(request: MergeRequest): Promise<MergeCounts> {
     const { signal } = request.scope;
     if (signal.aborted) return Promise.reject(signal.reason as Error);
@@ -118,7 +121,7 @@ export class BranchWriter {
   }
 
   async #turn({ table, branch }: MergeRequest): Promise<void> {
-    const leave = await this.#parts.gates.enterBranch(table, branch, untilItsTurn);
+    const leave = await this.#parts.gates.takeBranch(table, branch, untilItsTurn);
     try {
       await this.#commit(this.#takeGroup());
     } finally {
@@ -306,4 +309,4 @@ function longestTime(requests: readonly MergeRequest[]): number | undefined {
 }
 
 const queueIsFull = (): LancegateError =>
-  new LancegateError('SlowDown', 'too many merges already wait for this table', { retryAfterSeconds: 1 });
+  new LancegateError('SlowDown', 'too many writers already wait for this table', { retryAfterSeconds: 1 });

@@ -24,23 +24,42 @@ export class TableGates {
     this.#maxWaitingPerTable = maxWaitingPerTable;
   }
 
-  /** `SlowDown` when too many wait already; the signal's reason when it aborts first. */
-  async enterBranch(table: TableRef, branch: BranchName | undefined, signal: AbortSignal): Promise<Release> {
+  /**
+   * Lets a writer in that will wait for its branch's turn: whoever wants the table alone waits for it from now on.
+   * `SlowDown` when too many wait already; the signal's reason when it aborts first.
+   */
+  async enterShared(table: TableRef, signal: AbortSignal): Promise<Release> {
     const key = keyOf(table);
     const gate = this.#gate(key);
-    const leaveTable = await gate.table.take('shared', signal);
+    const leave = await gate.table.take('shared', signal);
+    return () => {
+      leave();
+      this.#forgetIdle(key, gate);
+    };
+  }
+
+  /** The turn at a branch, for one who holds the table shared. */
+  async takeBranch(table: TableRef, branch: BranchName | undefined, signal: AbortSignal): Promise<Release> {
+    const gate = this.#gate(keyOf(table));
     const turns = this.#branchTurns(gate, branch ?? '');
+    const leave = await turns.take('alone', signal);
+    return () => {
+      leave();
+      if (turns.isIdle) gate.branches.delete(branch ?? '');
+    };
+  }
+
+  /** Both, for one who writes to a branch and waits in no queue of its own. */
+  async enterBranch(table: TableRef, branch: BranchName | undefined, signal: AbortSignal): Promise<Release> {
+    const leaveTable = await this.enterShared(table, signal);
     try {
-      const leaveBranch = await turns.take('alone', signal);
+      const leaveBranch = await this.takeBranch(table, branch, signal);
       return () => {
         leaveBranch();
-        if (turns.isIdle) gate.branches.delete(branch ?? '');
         leaveTable();
-        this.#forgetIdle(key, gate);
       };
     } catch (error) {
       leaveTable();
-      this.#forgetIdle(key, gate);
       throw error;
     }
   }

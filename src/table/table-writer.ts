@@ -18,13 +18,22 @@ export class TableWriter {
    * Resolves when the rows are committed and the commit is recorded. Throws what `MergeRequest.locate` and `Dataset.merge`
    * throw, `SlowDown`, and the reason of the scope's signal; whatever it throws, nothing was written.
    */
-  merge(request: MergeRequest): Promise<MergeCounts> {
+  async merge(request: MergeRequest): Promise<MergeCounts> {
+    const leave = await this.#parts.gates.enterShared(request.table, request.scope.signal);
+    try {
+      return await this.#writerOf(request).merge(request);
+    } finally {
+      leave();
+    }
+  }
+
+  #writerOf(request: MergeRequest): BranchWriter {
     const key = JSON.stringify([...request.table.namespace, request.table.name, request.branch ?? null]);
     const writer = this.#writers.get(key) ?? new BranchWriter(this.#parts);
     this.#writers.delete(key);
     this.#writers.set(key, writer);
     this.#forgetIdle();
-    return writer.merge(request);
+    return writer;
   }
 
   #forgetIdle(): void {
