@@ -13,6 +13,11 @@ export interface BatchNode {
 
 const noBytes = new Uint8Array(0);
 const lz4 = 0;
+/** What zlib takes as the size of a buffer. */
+const zlibChunkBytes = { least: 64, most: 2 ** 31 };
+
+const clamp = (value: number, { least, most }: { readonly least: number; readonly most: number }): number =>
+  Math.min(Math.max(value, least), most);
 
 function decodeZstd(input: Uint8Array, size: number): Uint8Array {
   const bytes = inflateZstd(input, size);
@@ -21,9 +26,10 @@ function decodeZstd(input: Uint8Array, size: number): Uint8Array {
   return bytes;
 }
 
+/** Into one buffer: zlib would collect small ones and join them, which takes the memory twice. */
 function inflateZstd(input: Uint8Array, size: number): Uint8Array {
   try {
-    return zstdDecompressSync(input, { maxOutputLength: size });
+    return zstdDecompressSync(input, { maxOutputLength: size, chunkSize: clamp(size, zlibChunkBytes) });
   } catch (error) {
     throw invalidInput('malformed ZSTD data, or more of it than declared', error);
   }

@@ -1,20 +1,24 @@
 /** A client's body as it comes, and the growing buffer into which exactly the wanted bytes of it are moved. */
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import type { BodyMemory } from './body-memory.ts';
+import type { BodyAccount } from './body-memory.ts';
 
 /**
  * Bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
  * moved once more on average; a body of known length, and a piece that follows another, start at the right size.
  */
 export class Arena {
-  readonly #memory: BodyMemory;
+  readonly #account: BodyAccount;
+  readonly #likelyBytes: number;
   #bytes: Buffer;
   #used = 0;
+  #chargedBytes = 0;
   #isReleased = false;
 
-  constructor(memory: BodyMemory, capacity: number) {
-    this.#memory = memory;
-    this.#bytes = memory.take(capacity);
+  /** `likelyBytes` is where growing stops to double. */
+  constructor(account: BodyAccount, capacity: number, likelyBytes: number) {
+    this.#account = account;
+    this.#likelyBytes = likelyBytes;
+    this.#bytes = account.take(capacity);
   }
 
   get used(): number {
@@ -37,18 +41,31 @@ export class Arena {
     return this.#bytes.subarray(start, end);
   }
 
+  /** Counts what decompressing the bytes will take, for as long as they are here. */
+  charge(bytes: number): void {
+    this.#account.charge(bytes);
+    this.#chargedBytes += bytes;
+  }
+
   /** Gives the memory back; views of it must not be used any more. Harmless when repeated. */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
-    this.#memory.giveBack(this.#bytes);
+    this.#account.giveBack(this.#bytes);
+    this.#account.discharge(this.#chargedBytes);
   }
 
-  #grow(capacity: number): void {
-    const larger = this.#memory.take(capacity);
+  #grow(needed: number): void {
+    const larger = this.#account.take(Math.max(needed, this.#nextCapacity()));
     this.#bytes.copy(larger, 0, 0, this.#used);
-    this.#memory.giveBack(this.#bytes);
+    this.#account.giveBack(this.#bytes);
     this.#bytes = larger;
+  }
+
+  /** The last step goes to the likely size at once: one that stops short of it would have to be copied again. */
+  #nextCapacity(): number {
+    const doubled = 2 * this.#bytes.length;
+    return 2 * doubled > this.#likelyBytes ? Math.max(this.#likelyBytes, this.#bytes.length) : doubled;
   }
 }
 

@@ -17,6 +17,8 @@ export class Preamble {
   readonly #blocks: Block[] = [];
   #end: number;
   decodedBytes = 0;
+  /** Of `decodedBytes`, what they are more than the bytes of the dictionaries as sent. */
+  unfoldedBytes = 0;
 
   /** `schemaMessage` is the whole message with its prefix; it is kept, so it must not be a view of an arena. */
   constructor(schema: Schema, schemaMessage: Buffer) {
@@ -43,10 +45,12 @@ export class Preamble {
     this.#blocks.push({ offset: this.#end, metaLength, bodyLength: message.length - metaLength });
     this.#end += message.length;
     this.decodedBytes += decodedBytes;
+    this.unfoldedBytes += unfolded(decodedBytes, message.length - metaLength);
   }
 
   writeTo(arena: Arena): void {
     for (const part of [magic, this.#schemaMessage, ...this.#dictionaries]) arena.append(part);
+    arena.charge(this.unfoldedBytes);
   }
 }
 
@@ -81,12 +85,15 @@ export class PieceBuilder {
     return Math.max(this.#batchBytes, this.#decodedBytes - this.#preamble.decodedBytes);
   }
 
+  /** Throws `SlowDown` or `BodyTooLarge` where there is no room to decompress it; so does `addBatch`. */
   addDictionary(block: Block, decodedBytes: number): void {
+    this.arena.charge(unfolded(decodedBytes, block.bodyLength));
     this.#dictionaries.push(block);
     this.#decodedBytes += decodedBytes;
   }
 
   addBatch(block: Block, rows: number, decodedBytes: number): void {
+    this.arena.charge(unfolded(decodedBytes, block.bodyLength));
     this.#batches.push(block);
     this.#rows += rows;
     this.#decodedBytes += decodedBytes;
@@ -111,3 +118,6 @@ export class PieceBuilder {
     };
   }
 }
+
+/** What decompression takes beyond the bytes that are there already; nothing for plain buffers. */
+const unfolded = (decodedBytes: number, sentBytes: number): number => Math.max(0, decodedBytes - sentBytes);

@@ -6,7 +6,7 @@
  * so a header that promises gigabytes costs nothing. Every refusal names the message at fault; the schema is number 1.
  */
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import type { BodyMemory } from './body-memory.ts';
+import { type BodyAccount, bufferBytesFor } from './body-memory.ts';
 import { Arena, ByteIntake } from './byte-intake.ts';
 import { checkBatch } from './check-batch.ts';
 import { DictionaryBook } from './dictionary-book.ts';
@@ -45,18 +45,21 @@ interface Opening {
   readonly arena: Arena;
 }
 
-const firstArenaBytes = 64 << 10;
 /** Magic, end marker and footer. */
-const bytesAround = 4 << 10;
+export const bytesAround = 4 << 10;
 /** A declared length is believed this far: more is taken when bytes have come. */
 const mostExpectedBytes = 16 << 20;
 
 export interface SourceParts {
   readonly limits: IpcLimits;
-  readonly memory: BodyMemory;
+  readonly account: BodyAccount;
   /** The length of the body, where the client declared one. */
   readonly expectedBytes?: number | undefined;
 }
+
+/** What a body takes as soon as it is opened, by the length that the client declared. */
+export const firstBufferBytes = (expectedBytes = 0): number =>
+  bufferBytesFor(Math.min(expectedBytes, mostExpectedBytes) + bytesAround);
 
 const tooLarge = (what: string, maxBytes: number) =>
   new LancegateError('BodyTooLarge', `${what} is larger than the ${maxBytes} bytes that this service accepts`);
@@ -64,10 +67,11 @@ const tooLarge = (what: string, maxBytes: number) =>
 export class StreamSource implements ArrowSource {
   readonly #limits: IpcLimits;
   readonly #intake: ByteIntake;
-  readonly #memory: BodyMemory;
+  readonly #account: BodyAccount;
   readonly #arenas = new Set<Arena>();
   #isClosed = false;
-  readonly #expectedBytes: number;
+  readonly #firstBytes: number;
+  readonly #likelyBytes: number;
   #opening: Promise<Opening> | undefined;
   #taken = false;
   #messageNumber = 0;
@@ -75,8 +79,9 @@ export class StreamSource implements ArrowSource {
   /** `body` is never closed, see `ByteIntake`. */
   constructor(body: AsyncIterable<Uint8Array>, parts: SourceParts) {
     this.#limits = parts.limits;
-    this.#memory = parts.memory;
-    this.#expectedBytes = Math.min(parts.expectedBytes ?? 0, mostExpectedBytes);
+    this.#account = parts.account;
+    this.#firstBytes = firstBufferBytes(parts.expectedBytes);
+    this.#likelyBytes = (parts.expectedBytes ?? parts.limits.maxWholeBytes) + bytesAround;
     this.#intake = new ByteIntake(body);
   }
 
@@ -117,7 +122,7 @@ export class StreamSource implements ArrowSource {
 
   #newArena(capacity: number): Arena {
     if (this.#isClosed) throw new Error('the source was closed');
-    const arena = new Arena(this.#memory, capacity);
+    const arena = new Arena(this.#account, capacity, this.#likelyBytes);
     this.#arenas.add(arena);
     return arena;
   }
@@ -134,7 +139,7 @@ export class StreamSource implements ArrowSource {
   }
 
   async #readSchema(): Promise<Opening> {
-    const arena = this.#newArena(Math.max(firstArenaBytes, this.#expectedBytes + bytesAround));
+    const arena = this.#newArena(this.#firstBytes);
     arena.append(magic);
     await this.#requireStream(arena);
     const message = await this.#message(arena, Number.POSITIVE_INFINITY);

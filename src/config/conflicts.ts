@@ -6,7 +6,12 @@ const flag = (name: SettingName): string => `--${settings[name].flag}`;
 
 /** Settings that are right one by one and wrong together. */
 export function findConflicts(config: Config): readonly string[] {
-  return [...issuerConflicts(config), ...introspectionConflicts(config), ...limitConflicts(config)];
+  return [
+    ...issuerConflicts(config),
+    ...introspectionConflicts(config),
+    ...limitConflicts(config),
+    ...shareConflicts(config),
+  ];
 }
 
 function* issuerConflicts(config: Config): Iterable<string> {
@@ -36,9 +41,6 @@ function* introspectionConflicts(config: Config): Iterable<string> {
 
 function* limitConflicts(config: Config): Iterable<string> {
   const ordered = [
-    ['maxMergeBytes', 'bodyMemoryBytes', showBytes],
-    ['pieceBytes', 'bodyMemoryBytes', showBytes],
-    ['maxBatchBytes', 'bodyMemoryBytes', showBytes],
     ['pieceBytes', 'maxDecodedBytes', showBytes],
     ['defaultTimeoutMs', 'maxTimeoutMs', showDuration],
   ] as const;
@@ -46,6 +48,17 @@ function* limitConflicts(config: Config): Iterable<string> {
     if (config[smaller] > config[larger]) {
       yield `${flag(smaller)} (${show(config[smaller])}) is more than ${flag(larger)} (${show(config[larger])}) allows`;
     }
+  }
+}
+
+/** What is allowed must also find room, or it would be refused for a reason that no setting names. */
+function* shareConflicts(config: Config): Iterable<string> {
+  const share = Math.min(config.principalShare, config.tableShare);
+  const part = Math.floor(config.bodyMemoryBytes * share);
+  for (const name of ['maxMergeBytes', 'pieceBytes', 'maxBatchBytes', 'maxDecodedBytes'] as const) {
+    if (config[name] <= part) continue;
+    const shares = `${flag('principalShare')} and ${flag('tableShare')}`;
+    yield `${flag(name)} (${showBytes(config[name])}) is more than the ${showBytes(part)} that ${shares} leave of ${flag('bodyMemoryBytes')}`;
   }
 }
 

@@ -14,6 +14,7 @@ import {
   longestTimerMs,
   oneOf,
   path,
+  percent,
   secret,
   secretMap,
   storageRoot,
@@ -213,8 +214,8 @@ export const settings = {
   maxDecodedBytes: setting(bytes(KiB, 64 * GiB), {
     flag: 'max-decoded-size',
     group: 'limits',
-    default: '1GiB',
-    doc: 'Largest piece after decompression: what a compressed body may unfold to.',
+    default: '256MiB',
+    doc: 'Largest merge, or piece of a create, after decompression: what a compressed body may unfold to.',
   }),
   maxJsonBytes: setting(bytes(KiB, 64 * MiB), {
     flag: 'max-json-size',
@@ -222,22 +223,34 @@ export const settings = {
     default: '1MiB',
     doc: 'Largest JSON body.',
   }),
-  bodyMemoryBytes: setting(bytes(MiB, 64 * TiB), {
+  bodyMemoryBytes: setting(bytes(64 * MiB, 64 * TiB), {
     flag: 'body-memory',
     group: 'limits',
     default: '1GiB',
-    doc: 'Memory that all bodies together may hold; beyond it the answer is 503.',
+    doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503.',
   }),
-  maxConcurrentUploads: setting(integer(1, 65_536), {
-    flag: 'max-concurrent-uploads',
+  maxConcurrentWrites: setting(integer(1, 65_536), {
+    flag: 'max-concurrent-writes',
     group: 'limits',
-    default: '256',
-    doc: 'Bodies received at the same time; beyond it the answer is 503.',
+    default: '1024',
+    doc: 'Creates and merges under way at the same time, from their headers to their answers; beyond it the answer is 503.',
+  }),
+  principalShare: setting(percent, {
+    flag: 'principal-share',
+    group: 'limits',
+    default: '50%',
+    doc: 'Part of `--body-memory` and `--max-concurrent-writes` that one principal can have.',
+  }),
+  tableShare: setting(percent, {
+    flag: 'table-share',
+    group: 'limits',
+    default: '50%',
+    doc: 'Part of `--body-memory` and `--max-concurrent-writes` that one table can have.',
   }),
   maxQueuedMerges: setting(integer(1, 65_536), {
     flag: 'max-queued-merges',
     group: 'limits',
-    default: '256',
+    default: '512',
     doc: 'Merges that wait for their turn at one table branch; beyond it the answer is 503.',
   }),
 

@@ -47,6 +47,18 @@ export const integer = (least: number, most: number): ValueType<number> =>
     /^\d{1,15}$/.test(raw) ? within(Number(raw), least, most) : undefined,
   );
 
+/** A part of a whole, written as a percentage; its value is above 0 and at most 1. */
+export const percent: ValueType<number> = plain(
+  'PERCENT',
+  'a percentage from 1% to 100%',
+  (raw) => {
+    const [, digits] = /^(\d{1,3})%$/.exec(raw) ?? [];
+    const whole = digits === undefined ? undefined : within(Number(digits), 1, 100);
+    return whole === undefined ? undefined : whole / 100;
+  },
+  (part) => `${Math.round(part * 100)}%`,
+);
+
 export const oneOf = <const Choice extends string>(choices: readonly Choice[]): ValueType<Choice> =>
   plain(choices.join('|'), `one of ${choices.join(', ')}`, (raw) => choices.find((choice) => choice === raw));
 

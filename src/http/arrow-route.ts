@@ -43,6 +43,7 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
       contentDecoder(headers['content-encoding']);
       return {
         body: route.body,
+        table,
         answer: async (upload) => {
           const source = upload.source();
           try {

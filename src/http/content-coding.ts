@@ -15,16 +15,29 @@ const decoders: Readonly<Record<string, () => Transform>> = {
   zstd: () => createZstdDecompress({ chunkSize, params: { [constants.ZSTD_d_windowLogMax]: zstdWindowLog } }),
 };
 
+/** What a decoder holds at the most: its window, and its chunks in and out. */
+export function decoderBytes(header: string | undefined): number {
+  const coding = codingOf(header);
+  if (coding === '') return 0;
+  return (coding === 'zstd' ? 2 ** zstdWindowLog : 0) + 4 * chunkSize;
+}
+
 /** When `end` aborts, the decoder's memory is given back; nobody reads it then. */
 export type Decode = (body: AsyncIterable<Uint8Array>, end: AbortSignal) => AsyncIterable<Uint8Array>;
 
 /** `InvalidInput` for any other encoding, before a byte is read. */
 export function contentDecoder(header: string | undefined): Decode {
-  const coding = header?.trim().toLowerCase() ?? '';
-  if (coding === '' || coding === 'identity') return (body) => body;
+  const coding = codingOf(header);
+  if (coding === '') return (body) => body;
   const create = Object.hasOwn(decoders, coding) ? decoders[coding] : undefined;
   if (create === undefined) throw invalidInput('content-encoding: only gzip and zstd are understood, one at a time');
   return (body, end) => decoded(pipe(body, create(), end), coding);
+}
+
+/** Empty where the body comes as it is. */
+function codingOf(header: string | undefined): string {
+  const coding = header?.trim().toLowerCase() ?? '';
+  return coding === 'identity' ? '' : coding;
 }
 
 /** Pulls no more of `body` than the decoder has room for. */

@@ -6,7 +6,10 @@ export interface HttpConfig {
   readonly basePath: string;
   readonly maxMergeBytes: number;
   readonly maxJsonBytes: number;
-  readonly maxConcurrentUploads: number;
+  readonly maxConcurrentWrites: number;
+  /** Above 0, at most 1. */
+  readonly principalShare: number;
+  readonly tableShare: number;
   readonly uploadIdleTimeoutMs: number;
   readonly requestHeaderTimeoutMs: number;
   readonly keepAliveTimeoutMs: number;

@@ -1,3 +1,4 @@
+import type { BodyAccount, BodyMemory } from '../arrow/body-memory.ts';
 import type { ArrowSource } from '../arrow/source.ts';
 import type { Policy } from '../auth/actions.ts';
 import type { Authenticator } from '../auth/authenticator.ts';
@@ -11,8 +12,17 @@ export interface HttpParts {
   readonly operations: Operations;
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
-  /** Must not close `body`: the connection outlives a refused upload. `expectedBytes` is what the client declared. */
-  readonly openSource: (body: AsyncIterable<Uint8Array>, expectedBytes: number | undefined) => ArrowSource;
+  /** What all bodies may hold. */
+  readonly memory: BodyMemory;
+  /**
+   * Must not close `body`: the connection outlives a refused upload. `expectedBytes` is what the client declared;
+   * `account` is what the body may hold.
+   */
+  readonly openSource: (
+    body: AsyncIterable<Uint8Array>,
+    expectedBytes: number | undefined,
+    account: BodyAccount,
+  ) => ArrowSource;
   readonly config: HttpConfig;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'requestFinished' | 'requestRejected' | 'bytesReceived' | 'uploadStarted' | 'render'>;

@@ -6,28 +6,26 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { readTimeoutMs, timeoutHeader } from '../wire/deadline.ts';
+import { Admission, type Entry } from './admission.ts';
 import { ClientScope } from './client-scope.ts';
-import { contentDecoder } from './content-coding.ts';
+import { contentDecoder, decoderBytes } from './content-coding.ts';
 import type { Exchange } from './exchange.ts';
 import type { HttpParts } from './http-parts.ts';
 import { bodyTooLarge, readText } from './read-text.ts';
 import { announcesBody } from './request-body.ts';
-import type { Answer, Arrival, BodyKind, Method, Route, Upload } from './route.ts';
-import { UploadSlots } from './upload-slots.ts';
+import type { Admitted, Answer, Arrival, BodyKind, Method, Route, Upload } from './route.ts';
 
 /** Answers an admitted request; reads its body. */
 export type Proceed = () => Promise<Answer>;
 
 export class Reception {
   readonly #parts: HttpParts;
-  /** Apart, so that uploads which fill their slots do not keep out the short requests about names (P10). */
-  readonly #slots: Readonly<Record<'json' | 'arrow', UploadSlots>>;
+  readonly #admission: Admission;
   #isStopping = false;
 
   constructor(parts: HttpParts) {
     this.#parts = parts;
-    const { maxConcurrentUploads } = parts.config;
-    this.#slots = { json: new UploadSlots(maxConcurrentUploads), arrow: new UploadSlots(maxConcurrentUploads) };
+    this.#admission = new Admission(parts.config, parts.memory);
   }
 
   get isStopping(): boolean {
@@ -48,8 +46,17 @@ export class Reception {
     const scope = this.#openScope(exchange, principal);
     const admitted = route.admit(this.#arrival(exchange, scope));
     requireLength(raw, this.#maxBytesOf(admitted.body));
-    if (announcesBody(raw)) this.#takeSlot(exchange, admitted.body);
-    return () => admitted.answer(this.#upload(exchange, scope.signal));
+    const entry = announcesBody(raw) ? this.#enter(exchange, principal, admitted) : undefined;
+    return async () => {
+      const { end } = exchange;
+      // Work that has begun may outlive its client; it leaves when it is done.
+      if (entry !== undefined) end.removeEventListener('abort', entry.leave);
+      try {
+        return await admitted.answer(this.#upload(exchange, scope.signal, entry));
+      } finally {
+        entry?.leave();
+      }
+    };
   }
 
   #openScope(exchange: Exchange, principal: Principal): ClientScope {
@@ -92,25 +99,34 @@ export class Reception {
     }
   }
 
-  /** Held until the body is read, or the exchange is over without. */
-  #takeSlot({ body, end }: Exchange, kind: BodyKind): void {
-    const leave = this.#slots[kind === 'json' ? 'json' : 'arrow'].take();
+  #enter({ body, end, request }: Exchange, principal: Principal, { body: kind, table }: Admitted): Entry {
+    const { headers } = request;
+    const entry = this.#admission.enter({
+      principal,
+      table,
+      body: kind,
+      declaredBytes: declaredBytes(headers),
+      decoderBytes: decoderBytes(headers['content-encoding']),
+    });
     const endUpload = this.#parts.metrics.uploadStarted();
-    const release = (): void => {
-      leave();
+    const endReceiving = (): void => {
+      entry.endReceiving();
       endUpload();
     };
-    body.onEnd(release);
-    end.addEventListener('abort', release, { once: true });
+    body.onEnd(endReceiving);
+    end.addEventListener('abort', endReceiving, { once: true });
+    end.addEventListener('abort', entry.leave, { once: true });
+    return entry;
   }
 
-  #upload({ request, body, end }: Exchange, signal: AbortSignal): Upload {
+  #upload({ request, body, end }: Exchange, signal: AbortSignal, entry: Entry | undefined): Upload {
     const coding = request.headers['content-encoding'];
     const decoded = (isUsedAtOnce: boolean): AsyncIterable<Uint8Array> =>
       contentDecoder(coding)(body.read(signal, isUsedAtOnce), end);
+    const account = entry?.account ?? this.#parts.memory.open();
     return {
       text: () => readText(decoded(false), this.#parts.config.maxJsonBytes),
-      source: () => this.#parts.openSource(decoded(coding === undefined), declaredBytes(request.headers)),
+      source: () => this.#parts.openSource(decoded(coding === undefined), declaredBytes(request.headers), account),
     };
   }
 }

@@ -5,6 +5,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ArrowSource } from '../arrow/source.ts';
 import type { AccessRequest, Action, Resource } from '../auth/actions.ts';
+import type { TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
 
@@ -42,6 +43,8 @@ export type BodyKind = 'json' | 'arrow-whole' | 'arrow-pieces';
 
 export interface Admitted {
   readonly body: BodyKind;
+  /** That the body is for; of Arrow bodies. */
+  readonly table?: TableRef;
   answer(upload: Upload): Promise<Answer>;
 }
 

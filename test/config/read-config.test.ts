@@ -124,6 +124,9 @@ const refused: readonly (readonly [flag: string, text: string])[] = [
   ['base-path', '/a/../b'],
   ['base-path', '/a?b'],
   ['max-merge-size', '3GiB'],
+  ['principal-share', '0%'],
+  ['principal-share', '101%'],
+  ['table-share', '0.5'],
   ['max-merge-size', '10 apples'],
   ['drain-timeout', '5'],
   ['drain-timeout', '25d'],
@@ -162,7 +165,7 @@ const conflicting: readonly (readonly [args: readonly string[], problem: RegExp]
     /^--introspection-issuer needs --introspection-client-secret/,
   ],
   [['--default-timeout=2h'], /^--default-timeout \(2h\) is more than --max-timeout \(1h\) allows/],
-  [['--body-memory=255MiB', '--max-batch-size=1MiB'], /^--max-merge-size \(256MiB\) is more than --body-memory/],
+  [['--max-decoded-size=600MiB'], /^--max-decoded-size \(600MiB\) is more than the 512MiB that --principal-share and/],
 ];
 for (const [args, problem] of conflicting) {
   test(`${args.join(' ')} contradicts itself`, () => {

@@ -107,7 +107,7 @@ test('a body that stops arriving is given up with 503, and its slot is free agai
   const clock = new ManualClock();
   await using service = await startTestService({
     clock,
-    config: { maxConcurrentUploads: 1, uploadIdleTimeoutMs: 300 },
+    config: { maxConcurrentWrites: 1, uploadIdleTimeoutMs: 300 },
   });
   using client = await RawClient.connect(service);
   await client.head('POST /v1/table/users/merge_insert?on=id', chunked);
@@ -143,7 +143,7 @@ test('beyond the configured number of uploads the answer is 503, before the body
       throw new LancegateError('NamespaceNotFound', 'script');
     },
   };
-  await using service = await startTestService({ script, config: { maxConcurrentUploads: 1 } });
+  await using service = await startTestService({ script, config: { maxConcurrentWrites: 1 } });
   using slow = await RawClient.connect(service);
   await slow.head('POST /v1/table/users/create', chunked);
   await entered.promise;

@@ -19,7 +19,9 @@ const config: HttpConfig = {
   basePath: '',
   maxMergeBytes: 1 << 20,
   maxJsonBytes: 4096,
-  maxConcurrentUploads: 2,
+  maxConcurrentWrites: 2,
+  principalShare: 1,
+  tableShare: 1,
   uploadIdleTimeoutMs: 30_000,
   requestHeaderTimeoutMs: 15_000,
   keepAliveTimeoutMs: 72_000,
@@ -45,6 +47,7 @@ export interface TestOptions {
   readonly allows?: (request: AccessRequest) => boolean;
   readonly openSource?: HttpParts['openSource'];
   readonly clock?: Clock;
+  readonly bodyMemoryBytes?: number;
 }
 
 class CountingMetrics extends Metrics {
@@ -75,9 +78,8 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       },
     },
     openSource:
-      options.openSource ??
-      ((body) =>
-        new StreamSource(body, { limits: ipcLimits, memory: new BodyMemory({ maxBytes: 2 ** 30, maxIdleBytes: 0 }) })),
+      options.openSource ?? ((body, _expectedBytes, account) => new StreamSource(body, { limits: ipcLimits, account })),
+    memory: new BodyMemory({ maxBytes: options.bodyMemoryBytes ?? 2 ** 30, maxIdleBytes: 0 }),
     config: { ...config, ...options.config },
     logger: createLogger({
       level: 'debug',

@@ -11,7 +11,7 @@ describe('who may not write is told so before a byte of the body is read (P7, P9
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    service = await startCheckedService(later, { MAX_CONCURRENT_UPLOADS: '1', MAX_MERGE_SIZE: '1MiB' });
+    service = await startCheckedService(later, { MAX_CONCURRENT_WRITES: '1', MAX_MERGE_SIZE: '1MiB' });
     succeeded(await service.post('/v1/table/t/create', people([1], 'x')));
   });
   const connect = () => RawClient.connect({ port: Number(new URL(service.url).port) });

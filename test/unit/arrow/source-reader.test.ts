@@ -142,17 +142,23 @@ describe('a source', () => {
     );
   });
 
+  const longBatch = Buffer.concat(Array.from({ length: 40 }, () => encodeMessages(schema, [rows(0)])[1] as Buffer));
+  const longStream = Buffer.concat([schemaMessage, ...Array.from({ length: 30 }, () => longBatch)]);
+
   it('is refused where the memory for bodies is full, and gives back what it held (P7)', async () => {
-    const memory = new BodyMemory({ maxBytes: 128 << 10, maxIdleBytes: 1 << 20 });
-    const [header, batch] = [
-      schemaMessage,
-      Buffer.concat(Array.from({ length: 40 }, () => encodeMessages(schema, [rows(0)])[1] as Buffer)),
-    ];
-    const source = new StreamSource(inChunks(Buffer.concat([header, ...Array.from({ length: 30 }, () => batch)])), {
-      limits: roomyLimits,
-      memory,
-    });
+    const memory = new BodyMemory({ maxBytes: 512 << 10, maxIdleBytes: 1 << 20 });
+    const others = memory.open();
+    others.charge(384 << 10);
+    const source = new StreamSource(inChunks(longStream), { limits: roomyLimits, account: memory.open() });
     await assert.rejects(source.whole(), { kind: 'SlowDown' });
+    source.close();
+    assert.equal(memory.heldBytes, 384 << 10);
+  });
+
+  it('is too large where even all of the memory would not hold it', async () => {
+    const memory = new BodyMemory({ maxBytes: 128 << 10, maxIdleBytes: 0 });
+    const source = new StreamSource(inChunks(longStream), { limits: roomyLimits, account: memory.open() });
+    await assert.rejects(source.whole(), { kind: 'BodyTooLarge' });
     source.close();
     assert.equal(memory.heldBytes, 0);
   });
