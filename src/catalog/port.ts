@@ -8,6 +8,7 @@
  */
 import type {
   BranchName,
+  IdempotencyKey,
   Location,
   NamespacePath,
   ObjectName,
@@ -52,6 +53,34 @@ export interface TransactionRecord {
   /** Flat facts worth telling later: counts, mode. */
   readonly outcome: Readonly<Record<string, string>>;
   readonly committedAtMs: number;
+}
+
+declare const requestOwner: unique symbol;
+/** The principal whose keys these are: another's same key is another key. */
+export type RequestOwner = string & { readonly [requestOwner]: true };
+
+/** A request that came with an `Idempotency-Key`; a digest is the SHA-256 in hexadecimal. */
+export interface KeyedRequest {
+  readonly owner: RequestOwner;
+  readonly key: IdempotencyKey;
+  /** Of what was asked: operation, table, branch and parameters. */
+  readonly requestDigest: string;
+  readonly bodyDigest: string;
+  /** From then on the key is as good as new. */
+  readonly expiresAtMs: number;
+}
+
+/** The outcome of a keyed request, as whoever recorded it wants to read it again. */
+export interface KeyedAnswer extends KeyedRequest {
+  readonly answer: string;
+}
+
+/** What is known of a keyed request whose commit is about to start: on top of which version. */
+export interface KeyedCommit extends KeyedRequest {
+  readonly tableId: TableId;
+  readonly ref: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly baseVersion: number;
 }
 
 /** Names in ascending order of their UTF-8 bytes (of code points); `after` is the last name of the page before. */
@@ -158,12 +187,23 @@ export interface Catalog {
   unfinished(): Promise<Unfinished>;
 
   /**
-   * All or none. Moves the acknowledged versions of the branches they are of forward, where those are open for writing.
+   * All or none, the answers to keyed requests included. Moves the acknowledged versions of the branches they are of
+   * forward, where those are open for writing.
    */
-  recordTransactions(records: readonly TransactionRecord[]): Promise<void>;
+  recordTransactions(records: readonly TransactionRecord[], answers?: readonly KeyedAnswer[]): Promise<void>;
   findTransaction(id: TransactionId): Promise<TransactionRecord | undefined>;
-  /** Forgets what was committed before that time; the number of records that went. */
-  forgetTransactions(beforeMs: number): Promise<number>;
+  /** Forgets up to `limit` transactions committed before that time, the oldest first; the number that went. */
+  forgetTransactions(beforeMs: number, limit: number): Promise<number>;
+
+  /** Replaces what was known of these keys. All or none. */
+  announceCommits(commits: readonly KeyedCommit[]): Promise<void>;
+  /** Commits that were announced and never answered. */
+  announcedCommits(): Promise<readonly KeyedCommit[]>;
+  /** The commit was not made after all. An answer stays. */
+  withdrawCommit(request: Pick<KeyedRequest, 'owner' | 'key'>): Promise<void>;
+  findKeyed(owner: RequestOwner, key: IdempotencyKey): Promise<KeyedAnswer | KeyedCommit | undefined>;
+  /** Forgets up to `limit` keys that had expired at that time, the oldest first; the number that went. */
+  forgetKeys(atMs: number, limit: number): Promise<number>;
 
   /**
    * Says before the first commit to a branch that commits may follow whose outcome nobody is told of, if this process ends
@@ -183,4 +223,6 @@ export interface Publication {
   readonly properties: Properties | undefined;
   readonly storageOptions: Properties;
   readonly transaction: Omit<TransactionRecord, 'tableId' | 'ref'>;
+  /** The answer to a keyed request, recorded in the same transaction; asked when it is known what the table becomes. */
+  readonly answer?: ((made: TableRecord) => KeyedAnswer) | undefined;
 }

@@ -6,6 +6,7 @@
 import type { NewId } from '../kernel/clock.ts';
 import type {
   BranchName,
+  IdempotencyKey,
   Location,
   NamespacePath,
   ObjectName,
@@ -17,17 +18,22 @@ import type {
 import type {
   Catalog,
   Creation,
+  KeyedAnswer,
+  KeyedCommit,
+  KeyedRequest,
   NamespaceRecord,
   OpenBranch,
   OpenBranchRecord,
   PageRequest,
   Publication,
+  RequestOwner,
   TablePageRequest,
   TableRecord,
   TransactionRecord,
   Unfinished,
 } from './port.ts';
 import * as creations from './queries/creations.ts';
+import * as idempotency from './queries/idempotency.ts';
 import * as locations from './queries/locations.ts';
 import * as namespaces from './queries/namespaces.ts';
 import * as openBranches from './queries/open-branches.ts';
@@ -128,16 +134,39 @@ export class SqlCatalog implements Catalog {
     }));
   }
 
-  recordTransactions(records: readonly TransactionRecord[]): Promise<void> {
-    return this.#session.transact((db) => transactions.insertTransactions(db, records));
+  recordTransactions(records: readonly TransactionRecord[], answers: readonly KeyedAnswer[] = []): Promise<void> {
+    return this.#session.transact(async (db) => {
+      await transactions.insertTransactions(db, records);
+      await idempotency.insertAnswers(db, answers);
+    });
   }
 
   findTransaction(id: TransactionId): Promise<TransactionRecord | undefined> {
     return this.#session.read((db) => transactions.findTransaction(db, id));
   }
 
-  forgetTransactions(beforeMs: number): Promise<number> {
-    return this.#session.transact((db) => transactions.forgetTransactions(db, beforeMs));
+  forgetTransactions(beforeMs: number, limit: number): Promise<number> {
+    return this.#session.transact((db) => transactions.forgetTransactions(db, beforeMs, limit));
+  }
+
+  announceCommits(commits: readonly KeyedCommit[]): Promise<void> {
+    return this.#session.transact((db) => idempotency.insertCommits(db, commits));
+  }
+
+  announcedCommits(): Promise<readonly KeyedCommit[]> {
+    return this.#session.read((db) => idempotency.announcedCommits(db));
+  }
+
+  withdrawCommit(request: Pick<KeyedRequest, 'owner' | 'key'>): Promise<void> {
+    return this.#session.transact((db) => idempotency.withdrawCommit(db, request));
+  }
+
+  findKeyed(owner: RequestOwner, key: IdempotencyKey): Promise<KeyedAnswer | KeyedCommit | undefined> {
+    return this.#session.read((db) => idempotency.findKeyed(db, owner, key));
+  }
+
+  forgetKeys(atMs: number, limit: number): Promise<number> {
+    return this.#session.transact((db) => idempotency.forgetKeys(db, atMs, limit));
   }
 
   markOpenForWriting(open: OpenBranch): Promise<void> {

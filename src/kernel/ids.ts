@@ -8,6 +8,8 @@ export type NamespacePath = readonly ObjectName[];
 /** A branch other than main. Main is `undefined` wherever a branch is optional. */
 export type BranchName = Branded<string, 'BranchName'>;
 export type TransactionId = Branded<string, 'TransactionId'>;
+/** What a client calls one request across its retries: 1-255 visible ASCII characters. Made by `wire/`. */
+export type IdempotencyKey = Branded<string, 'IdempotencyKey'>;
 export type TableId = Branded<string, 'TableId'>;
 /** Where a table's files are: a path relative to the storage root, such as `prod/users.lance`. Never from a client. */
 export type Location = Branded<string, 'Location'>;

@@ -143,7 +143,7 @@ describe('the SQLite catalog', () => {
       const group = Array.from({ length: size }, (_, number) => transactionOf(`${size}/${number}`));
       await catalog.recordTransactions(group);
     }
-    assert.equal(await catalog.forgetTransactions(Number.MAX_SAFE_INTEGER), (140 * 141) / 2);
+    assert.equal(await catalog.forgetTransactions(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER), (140 * 141) / 2);
     await catalog.close();
   });
 

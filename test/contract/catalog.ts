@@ -3,6 +3,7 @@ import { describe } from 'node:test';
 import type { Catalog } from '#src/catalog/port.ts';
 import { concurrencyContract } from './catalog/concurrency.ts';
 import { createsContract } from './catalog/creates.ts';
+import { idempotencyContract } from './catalog/idempotency.ts';
 import { locationsContract } from './catalog/locations.ts';
 import { namespacesContract } from './catalog/namespaces.ts';
 import { tablesContract } from './catalog/tables.ts';
@@ -15,6 +16,7 @@ export function catalogContract(name: string, open: () => Promise<Catalog>): voi
     locationsContract(open);
     createsContract(open);
     transactionsContract(open);
+    idempotencyContract(open);
     concurrencyContract(open);
   });
 }

@@ -5,10 +5,12 @@
 import type { Migration } from 'kysely/migration';
 import { namespacesAndTables } from './0001-namespaces-and-tables.ts';
 import { openBranches } from './0002-open-branches.ts';
+import { idempotencyKeys } from './0003-idempotency-keys.ts';
 import type { ColumnTypes } from './column-types.ts';
 
 /** Names sort in the order the migrations run. */
 export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, Migration>> => ({
   '0001-namespaces-and-tables': namespacesAndTables(types),
   '0002-open-branches': openBranches,
+  '0003-idempotency-keys': idempotencyKeys(types),
 });

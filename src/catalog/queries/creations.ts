@@ -5,6 +5,7 @@
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
 import type { Creation, Publication, TableRecord } from '../port.ts';
 import { namespacePathOf, tablePathOf, tableRefOf } from './full-path.ts';
+import { insertAnswers } from './idempotency.ts';
 import { claimFresh, releaseLocation } from './locations.ts';
 import { requireNamespace } from './namespaces.ts';
 import { concurrentCreate } from './refusals.ts';
@@ -73,6 +74,7 @@ export async function publishCreation(
   };
   await replaceTable(db, previous, record);
   await insertTransactions(db, [{ ...publication.transaction, tableId: id, ref }]);
+  if (publication.answer !== undefined) await insertAnswers(db, [publication.answer(record)]);
   return record;
 }
 

@@ -1,7 +1,15 @@
 /** The rows as the database holds them. Objects of text to text are kept as JSON text: nothing ever queries inside. */
 import type { Kysely } from 'kysely';
-import type { BranchName, Location, ObjectName, Properties, TableId, TransactionId } from '../../kernel/ids.ts';
-import type { TableState, TransactionRecord } from '../port.ts';
+import type {
+  BranchName,
+  IdempotencyKey,
+  Location,
+  ObjectName,
+  Properties,
+  TableId,
+  TransactionId,
+} from '../../kernel/ids.ts';
+import type { RequestOwner, TableState, TransactionRecord } from '../port.ts';
 import type { FullPath } from './full-path.ts';
 
 export interface NamespaceRow {
@@ -61,12 +69,27 @@ export interface OpenBranchRow {
   readonly storage_session: string;
 }
 
+/** `answer` is null while a commit is only announced; then the columns after it say where. */
+export interface IdempotencyKeyRow {
+  readonly owner: RequestOwner;
+  readonly key: IdempotencyKey;
+  readonly request_digest: string;
+  readonly body_digest: string;
+  readonly expires_at_ms: number;
+  readonly answer: string | null;
+  readonly table_id: TableId | null;
+  readonly table_path: FullPath | null;
+  readonly branch: BranchName | null;
+  readonly base_version: number | null;
+}
+
 export interface CatalogSchema {
   readonly namespaces: NamespaceRow;
   readonly tables: TableRow;
   readonly creations: CreationRow;
   readonly locations: LocationRow;
   readonly transactions: TransactionRow;
+  readonly idempotency_keys: IdempotencyKeyRow;
   readonly open_branches: OpenBranchRow;
 }
 

@@ -42,10 +42,13 @@ export async function findTransaction(db: CatalogDb, id: TransactionId): Promise
   return row && recordOf(row);
 }
 
-export async function forgetTransactions(db: CatalogDb, beforeMs: number): Promise<number> {
-  const { numDeletedRows } = await db
-    .deleteFrom('transactions')
+export async function forgetTransactions(db: CatalogDb, beforeMs: number, limit: number): Promise<number> {
+  const old = db
+    .selectFrom('transactions')
+    .select('id')
     .where('committed_at_ms', '<', beforeMs)
-    .executeTakeFirstOrThrow();
+    .orderBy('committed_at_ms')
+    .limit(limit);
+  const { numDeletedRows } = await db.deleteFrom('transactions').where('id', 'in', old).executeTakeFirstOrThrow();
   return Number(numDeletedRows);
 }

@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import type { Catalog, KeyedAnswer, KeyedCommit, KeyedRequest, RequestOwner } from '#src/catalog/port.ts';
+import type { BranchName, IdempotencyKey, TableId } from '#src/kernel/ids.ts';
+import { createTable, place, publicationOf, rejects, table, transactionOf } from './fixtures.ts';
+
+const ann = '["issuer","ann"]' as RequestOwner;
+const bob = '["issuer","bob"]' as RequestOwner;
+const keyed = (key: string, more: Partial<KeyedRequest> = {}): KeyedRequest => ({
+  owner: ann,
+  key: key as IdempotencyKey,
+  requestDigest: `asked with ${key}`,
+  bodyDigest: `sent with ${key}`,
+  expiresAtMs: Number.MAX_SAFE_INTEGER,
+  ...more,
+});
+const answered = (key: string, more: Partial<KeyedAnswer> = {}): KeyedAnswer => ({
+  ...keyed(key),
+  answer: `{"answer to":"${key}"}`,
+  ...more,
+});
+const announced = (key: string, more: Partial<KeyedCommit> = {}): KeyedCommit => ({
+  ...keyed(key),
+  tableId: 'some-table' as TableId,
+  ref: table('sales', 'orders'),
+  branch: undefined,
+  baseVersion: 7,
+  ...more,
+});
+
+export function idempotencyContract(open: () => Promise<Catalog>): void {
+  describe('idempotency keys', () => {
+    let catalog: Catalog;
+    beforeEach(async () => {
+      catalog = await open();
+    });
+    afterEach(() => catalog.close());
+    const find = (key: string, owner = ann) => catalog.findKeyed(owner, key as IdempotencyKey);
+
+    test('an answer is found as it was recorded, and is of its owner alone (P6)', async () => {
+      const ours = answered('k');
+      const theirs = answered('k', { owner: bob, answer: 'another', expiresAtMs: 5 });
+      await catalog.recordTransactions([transactionOf('1')], [ours, theirs]);
+      assert.deepEqual(await find('k'), ours);
+      assert.deepEqual(await find('k', bob), theirs);
+      assert.equal(await find('K'), undefined);
+    });
+
+    test('transactions and answers are recorded together or not at all (P6)', async () => {
+      await catalog.recordTransactions([transactionOf('taken')]);
+      const many = Array.from({ length: 3000 }, (_, number) => answered(`${number}`));
+      await rejects(catalog.recordTransactions([transactionOf('taken')], many), 'Internal');
+      assert.equal(await find('0'), undefined);
+      await catalog.recordTransactions([], many);
+      assert.deepEqual(await find('2999'), many[2999]);
+    });
+
+    test('an answer is published together with its table, and knows what that became (P6)', async () => {
+      await catalog.declareTable(table('t'), place('1'), { declared: 'so' });
+      const declared = await catalog.findTable(table('t'));
+      const creation = await catalog.reserveCreation(table('t'), declared?.id, place('1'));
+      const made = await catalog.publishCreation(
+        creation,
+        publicationOf('tx', {
+          answer: ({ id, properties }) => answered('k', { answer: JSON.stringify([id, properties]) }),
+        }),
+      );
+      assert.deepEqual(await find('k'), answered('k', { answer: JSON.stringify([made.id, { declared: 'so' }]) }));
+    });
+
+    test('a publication that fails leaves no answer (P6)', async () => {
+      await createTable(catalog, table('other'), place('0'));
+      const creation = await catalog.reserveCreation(table('t'), undefined, place('1'));
+      await rejects(
+        catalog.publishCreation(creation, publicationOf('of-0', { answer: () => answered('k') })),
+        'Internal',
+      );
+      assert.equal(await find('k'), undefined);
+    });
+
+    test('an announced commit is found as it was announced, until it is answered (P6)', async () => {
+      const onMain = announced('a');
+      const onBranch = announced('b', { branch: 'exp/🦊' as BranchName, baseVersion: Number.MAX_SAFE_INTEGER });
+      await catalog.announceCommits([onMain, onBranch]);
+      await catalog.announceCommits([]);
+      assert.deepEqual(await find('b'), onBranch);
+      assert.deepEqual(await catalog.announcedCommits(), [onMain, onBranch]);
+      await catalog.recordTransactions([transactionOf('1')], [answered('a')]);
+      assert.deepEqual(await find('a'), answered('a'));
+      assert.deepEqual(await catalog.announcedCommits(), [onBranch]);
+    });
+
+    test('an announced commit can be withdrawn; an answer stays, and so do the keys of others', async () => {
+      await catalog.announceCommits([announced('a'), announced('a', { owner: bob })]);
+      await catalog.recordTransactions([], [answered('b')]);
+      await catalog.withdrawCommit(keyed('a'));
+      await catalog.withdrawCommit(keyed('a'));
+      await catalog.withdrawCommit(keyed('b'));
+      assert.equal(await find('a'), undefined);
+      assert.ok(await find('a', bob));
+      assert.deepEqual(await find('b'), answered('b'));
+    });
+
+    test('a key that is used anew forgets what it stood for', async () => {
+      await catalog.recordTransactions([], [answered('k')]);
+      const next = announced('k', { requestDigest: 'other', bodyDigest: 'also other', expiresAtMs: 9 });
+      await catalog.announceCommits([next]);
+      assert.deepEqual(await find('k'), next);
+    });
+
+    test('expired keys can be forgotten, a little at a time and the oldest first', async () => {
+      await catalog.recordTransactions(
+        [],
+        [3, 1, 2, 4].map((expiresAtMs) => answered(`${expiresAtMs}`, { expiresAtMs })),
+      );
+      assert.equal(await catalog.forgetKeys(3, 2), 2);
+      assert.deepEqual([await find('1'), await find('2')], [undefined, undefined]);
+      assert.ok(await find('3'));
+      assert.equal(await catalog.forgetKeys(3, 2), 1);
+      assert.equal(await catalog.forgetKeys(3, 2), 0);
+      assert.ok(await find('4'));
+    });
+  });
+}
