@@ -50,7 +50,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   starting.defer(() => catalog.close());
   const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
   const metrics = new Metrics();
-  const operations = await startOperations({
+  const { operations, close: closeOperations } = await startOperations({
     catalog,
     engine: await openEngine(config, folder),
     clock,
@@ -60,6 +60,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     maxWaitingPerTable: config.maxQueuedMerges,
     maxOpenDatasets,
   });
+  starting.defer(closeOperations);
   const limits = ipcLimits(config);
   const memory = new BodyMemory({ maxBytes: config.bodyMemoryBytes, maxIdleBytes: maxIdleBodyBytes });
   metrics.watchBodyMemory(() => memory.heldBytes);

@@ -2,6 +2,7 @@ import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { TableGates } from '../table/gates.ts';
+import { OpenBranches } from '../table/open-branches.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { TableWriter } from '../table/table-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -17,6 +18,7 @@ import { deregisterTable, dropTable } from './drop-table.ts';
 import { listAllTables, listTables } from './list-tables.ts';
 import { MergeRows } from './merge-rows.ts';
 import { createNamespace, describeNamespace, dropNamespace, listNamespaces, namespaceExists } from './namespaces.ts';
+import { recoverTables } from './recovery.ts';
 import { registerTable } from './register-table.ts';
 import { TableAccess } from './table-access.ts';
 import { TableMaker } from './table-maker.ts';
@@ -32,22 +34,37 @@ export interface OperationsParts {
   readonly maxOpenDatasets: number;
 }
 
+export interface RunningOperations {
+  readonly operations: Operations;
+  /** Once no new request will come: ends what is under way, and says that it ended in order. */
+  close(): Promise<void>;
+}
+
 /** Wires the use cases; first undoes what a crash left half-made (P1), so it must end before requests are taken. */
-export async function startOperations(given: OperationsParts): Promise<Operations> {
+export async function startOperations(given: OperationsParts): Promise<RunningOperations> {
   const { catalog, engine, newId } = given;
   const gates = new TableGates(given.maxWaitingPerTable);
   const datasets = new OpenDatasets(engine, given.maxOpenDatasets);
   const access = new TableAccess(catalog, engine, datasets);
   const maker = new TableMaker(given);
   await maker.sweep();
+  await recoverTables(given);
+  const openBranches = new OpenBranches(given);
   const observer = { committed: () => undefined };
-  const writer = new TableWriter({ ...given, datasets, gates, observer, maxWaiting: given.maxWaitingPerTable });
+  const writer = new TableWriter({
+    ...given,
+    datasets,
+    gates,
+    observer,
+    openBranches,
+    maxWaiting: given.maxWaitingPerTable,
+  });
   const parts = { ...given, gates, datasets, access, maker, writer };
   const create = new CreateTable(parts);
   const merge = new MergeRows(parts);
   const drop = dropTable(parts);
   const deregister = deregisterTable(parts);
-  return {
+  const operations: Operations = {
     createTable: (command, scope) => create.run(command, scope),
     mergeRows: (command, scope) => merge.run(command, scope),
     declareTable: declareTable(catalog, engine, access, newId),
@@ -69,4 +86,9 @@ export async function startOperations(given: OperationsParts): Promise<Operation
     dropNamespace: dropNamespace(catalog, drop),
     describeTransaction: describeTransaction(catalog),
   };
+  const close = async (): Promise<void> => {
+    await writer.settled();
+    await openBranches.closeAll();
+  };
+  return { operations, close };
 }

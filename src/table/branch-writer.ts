@@ -31,6 +31,7 @@ import {
 } from './merge-group.ts';
 import { isNested, keyColumnsOf, type MergeRequest } from './merge-request.ts';
 import { dropLeftoverColumn, mergeNested } from './nested-merge.ts';
+import type { OpenBranches } from './open-branches.ts';
 import type { OpenDatasets } from './open-datasets.ts';
 
 export interface WriterParts {
@@ -41,6 +42,7 @@ export interface WriterParts {
   readonly metrics: Metrics;
   readonly logger: Logger;
   readonly observer: CommitObserver;
+  readonly openBranches: OpenBranches;
   readonly maxWaiting: number;
 }
 
@@ -59,7 +61,7 @@ const untilItsTurn = new AbortController().signal;
 export class BranchWriter {
   readonly #parts: WriterParts;
   readonly #queue: Pending[] = [];
-  #isPumping = false;
+  #pumping: Promise<void> | undefined;
   #known: KnownKeys | undefined;
 
   constructor(parts: WriterParts) {
@@ -67,7 +69,12 @@ export class BranchWriter {
   }
 
   get isIdle(): boolean {
-    return !this.#isPumping && this.#queue.length === 0;
+    return this.#pumping === undefined;
+  }
+
+  /** Resolves when nothing is under way. */
+  async settled(): Promise<void> {
+    await this.#pumping;
   }
 
   /**
@@ -97,7 +104,7 @@ export class BranchWriter {
     };
     signal.addEventListener('abort', onAbort, { once: true });
     this.#queue.push(pending);
-    if (!this.#isPumping) void this.#pump();
+    this.#pumping ??= this.#pump();
     return promise;
   }
 
@@ -115,9 +122,8 @@ export class BranchWriter {
 
   /** Never rejects: every failure goes to the requests it belongs to. */
   async #pump(): Promise<void> {
-    this.#isPumping = true;
     for (let next = this.#queue[0]; next !== undefined; next = this.#queue[0]) await this.#turn(next.request);
-    this.#isPumping = false;
+    this.#pumping = undefined;
   }
 
   async #turn({ table, branch }: MergeRequest): Promise<void> {
@@ -149,6 +155,7 @@ export class BranchWriter {
       // One table for all of a group: its id is part of what they share.
       const location = await oldest.request.locate();
       const dataset = await this.#parts.datasets.latest(location, oldest.request.branch);
+      await this.#parts.openBranches.beforeCommit(oldest.request.tableId, oldest.request.branch, dataset);
       await dropLeftoverColumn(dataset);
       if (group.length === 1) await this.#commitAlone(oldest, dataset, location);
       else await this.#commitShared(group, dataset, location);
@@ -165,7 +172,7 @@ export class BranchWriter {
       const counts = await this.#inEngine(() => this.#mergeAlone(dataset, request));
       const shared = pending.sharing === undefined ? undefined : shareRows([request]);
       this.#keepKnown(before, counts, request, shared);
-      await this.#finish([{ pending, counts }], location, performance.now() - startMs);
+      await this.#finish([{ pending, counts }], dataset, location, performance.now() - startMs);
     } catch (error) {
       pending.reject(error);
     }
@@ -199,7 +206,7 @@ export class BranchWriter {
       counts: countsOf(pending.request, index, shared, rowsBefore, totals),
     }));
     this.#keepKnown(before, totals, requests[0] as MergeRequest, shared);
-    await this.#finish(outcomes, location, engineMs);
+    await this.#finish(outcomes, dataset, location, engineMs);
   }
 
   /** `canConcat` was asked of each; pieces with one fingerprint have one schema message. */
@@ -271,10 +278,15 @@ export class BranchWriter {
    */
   async #finish(
     outcomes: readonly { readonly pending: Pending; readonly counts: MergeCounts }[],
+    dataset: Dataset,
     location: Location,
     engineMs: number,
   ): Promise<void> {
-    const { catalog, metrics, logger, observer } = this.#parts;
+    const { catalog, metrics, logger, observer, openBranches } = this.#parts;
+    const [first] = outcomes;
+    if (first === undefined) return;
+    const { table, tableId, branch, on } = first.pending.request;
+    await metrics.mergeStage('sync', () => openBranches.afterCommit(tableId, branch, dataset));
     const records = outcomes.map(({ pending, counts }) => pending.request.record(counts));
     try {
       await metrics.mergeStage('record', () => catalog.recordTransactions(records));
@@ -283,9 +295,6 @@ export class BranchWriter {
     }
     metrics.commitFinished(outcomes.length);
     for (const { pending, counts } of outcomes) pending.resolve(counts);
-    const [first] = outcomes;
-    if (first === undefined) return;
-    const { table, tableId, branch, on } = first.pending.request;
     observer.committed({ table, tableId, branch, location, on, engineMs, version: first.counts.version });
   }
 }

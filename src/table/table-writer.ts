@@ -27,6 +27,11 @@ export class TableWriter {
     }
   }
 
+  /** Resolves when no commit is under way. */
+  async settled(): Promise<void> {
+    await Promise.all([...this.#writers.values()].map((writer) => writer.settled()));
+  }
+
   #writerOf(request: MergeRequest): BranchWriter {
     const key = JSON.stringify([...request.table.namespace, request.table.name, request.branch ?? null]);
     const writer = this.#writers.get(key) ?? new BranchWriter(this.#parts);

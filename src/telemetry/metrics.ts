@@ -6,8 +6,8 @@ export interface RenderedMetrics {
   readonly body: string;
 }
 
-/** What a merge spends its time on: its network, our checks, other writers, Lance, the catalog. */
-export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'record';
+/** What a merge spends its time on: its network, our checks, other writers, Lance, the disk, the catalog. */
+export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
 export interface MergedRows {
   readonly inserted: number;
