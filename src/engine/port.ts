@@ -45,6 +45,36 @@ export interface BranchFacts {
   readonly manifestBytes: number;
 }
 
+/** How a branch is stored. */
+export interface Layout {
+  readonly rows: number;
+  readonly fragments: number;
+  /** Rows of the longest fragment. */
+  readonly longestFragment: number;
+  /** Of data and indexes, as far as this version needs them. */
+  readonly bytes: number;
+  readonly indexes: readonly { readonly columns: readonly string[]; readonly unindexedRows: number }[];
+}
+
+export interface VersionFacts {
+  readonly version: number;
+  readonly committedAtMs: number;
+  readonly isTagged: boolean;
+}
+
+export interface OptimizeRequest {
+  readonly pruneBeforeMs: number;
+  /** Called once, also where nothing was to be put together; not if the call fails before. */
+  readonly onRewritten: () => void;
+}
+
+export interface OptimizeResult {
+  readonly removedFragments: number;
+  readonly addedFragments: number;
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+}
+
 /** One branch of one dataset, open at a version. Reads see that version; commits move it to the one they made. */
 export interface Dataset {
   version(): Promise<number>;
@@ -63,7 +93,19 @@ export interface Dataset {
   /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
   addNullColumn(name: string): Promise<void>;
   dropColumn(name: string): Promise<void>;
+  /** Commits; safe beside merges, which it neither waits for nor hinders. */
   createScalarIndex(column: string): Promise<void>;
+  /** Read from the newest manifest alone. */
+  layout(): Promise<Layout>;
+  /** Ascending. Reads every manifest: 0.1 ms each. */
+  versions(): Promise<readonly VersionFacts[]>;
+  /**
+   * Puts small fragments together, then removes versions committed before `pruneBeforeMs` (save the newest one and those
+   * branches start from), then brings indexes up to date. The first part conflicts with merges, so the caller holds the
+   * branch's turn until `onRewritten` is called; the rest can run beside them. Throws, once the first part is done, if a tag
+   * names a version that was to be removed. Every call reads every manifest: 0.1 ms each.
+   */
+  optimize(request: OptimizeRequest): Promise<OptimizeResult>;
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly BranchFacts[]>;
   deleteBranch(name: BranchName): Promise<void>;

@@ -3,10 +3,21 @@ import { readSchemaOfIpcFile } from '../../arrow/read-schema.ts';
 import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName } from '../../kernel/ids.ts';
-import type { BranchFacts, Dataset, MergeCounts, MergeSpec, Projection } from '../port.ts';
+import type {
+  BranchFacts,
+  Dataset,
+  Layout,
+  MergeCounts,
+  MergeSpec,
+  OptimizeRequest,
+  OptimizeResult,
+  Projection,
+  VersionFacts,
+} from '../port.ts';
 import type { Durability } from './durability.ts';
 import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
+import { layoutOf, optimize, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
 
 /** More than any batch holds: the engine's default of 1,024 rows makes a file of every handful of rows. */
@@ -101,6 +112,18 @@ export class LanceDataset implements Dataset {
 
   createScalarIndex(column: string): Promise<void> {
     return this.#commit('maintain', () => this.#table.createIndex(nativeBtree(), column, true));
+  }
+
+  layout(): Promise<Layout> {
+    return engineCall('maintain', () => layoutOf(this.#table));
+  }
+
+  versions(): Promise<readonly VersionFacts[]> {
+    return engineCall('maintain', () => versionsOf(this.#table));
+  }
+
+  optimize(request: OptimizeRequest): Promise<OptimizeResult> {
+    return this.#commit('maintain', () => optimize(this.#table, request));
   }
 
   async createBranch(

@@ -41,12 +41,26 @@ export interface NativeTable {
   addColumnsWithSchema(schemaFile: Buffer): Promise<{ version: number }>;
   dropColumns(columns: string[]): Promise<{ version: number }>;
   createIndex(index: unknown, column: string, replace: boolean): Promise<void>;
+  stats(): Promise<NativeStats>;
+  listIndices(): Promise<{ columns: string[]; numUnindexedRows?: number }[]>;
+  /** Compacts, prunes, then extends indexes. A time of 0 counts as none given, which is seven days ago. */
+  optimize(beforeTimestampMs: number, deleteUnverified: boolean): Promise<NativeOptimizeStats>;
+  tags(): Promise<{ list(): Promise<Record<string, { version: number }>> }>;
   version(): Promise<number>;
   checkout(version: number): Promise<void>;
   checkoutLatest(): Promise<void>;
   listVersions(): Promise<{ version: number /** Microseconds since the epoch. */; timestamp: number }[]>;
   branches(): Promise<NativeBranches>;
   mergeInsert(on: readonly string[]): NativeMergeBuilder;
+}
+export interface NativeStats {
+  readonly totalBytes: number;
+  readonly numRows: number;
+  readonly fragmentStats: { readonly numFragments: number; readonly lengths: { readonly max: number } };
+}
+export interface NativeOptimizeStats {
+  readonly compaction: { readonly fragmentsRemoved: number; readonly fragmentsAdded: number };
+  readonly prune: { readonly bytesRemoved: number; readonly oldVersionsRemoved: number };
 }
 export interface NativeConnection {
   createTable(
