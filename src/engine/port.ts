@@ -59,7 +59,6 @@ export interface Layout {
 export interface VersionFacts {
   readonly version: number;
   readonly committedAtMs: number;
-  readonly isTagged: boolean;
 }
 
 export interface OptimizeRequest {
@@ -99,6 +98,8 @@ export interface Dataset {
   layout(): Promise<Layout>;
   /** Ascending. Reads every manifest: 0.1 ms each. */
   versions(): Promise<readonly VersionFacts[]>;
+  /** When the oldest version that a tag names was committed; undefined without tags. */
+  oldestTaggedAtMs(): Promise<number | undefined>;
   /**
    * Puts small fragments together, then removes versions committed before `pruneBeforeMs` (save the newest one and those
    * branches start from), then brings indexes up to date. The first part conflicts with merges, so the caller holds the

@@ -15,7 +15,10 @@ export interface Commit {
   readonly version: number;
 }
 
-/** Called after each commit, on the way to the answers: it must neither throw nor take time. */
+/**
+ * Called after each commit: it must neither throw nor take time. The next commit of the same branch begins after the call,
+ * which is how observers know that a version is younger than the call before it.
+ */
 export interface CommitObserver {
   committed(commit: Commit): void;
 }

@@ -17,7 +17,7 @@ import type {
 import type { Durability } from './durability.ts';
 import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
-import { layoutOf, optimize, versionsOf } from './upkeep.ts';
+import { layoutOf, oldestTaggedAtMs, optimize, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
 
 /** More than any batch holds: the engine's default of 1,024 rows makes a file of every handful of rows. */
@@ -120,6 +120,10 @@ export class LanceDataset implements Dataset {
 
   versions(): Promise<readonly VersionFacts[]> {
     return engineCall('maintain', () => versionsOf(this.#table));
+  }
+
+  oldestTaggedAtMs(): Promise<number | undefined> {
+    return engineCall('maintain', () => oldestTaggedAtMs(this.#table));
   }
 
   optimize(request: OptimizeRequest): Promise<OptimizeResult> {

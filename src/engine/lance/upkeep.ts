@@ -16,15 +16,16 @@ export async function layoutOf(table: NativeTable): Promise<Layout> {
 }
 
 export async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> {
-  const tags = Object.values(await (await table.tags()).list());
-  const tagged = new Set(tags.map(({ version }) => version));
   return (await table.listVersions())
-    .map(({ version, timestamp }) => ({
-      version,
-      committedAtMs: Math.floor(timestamp / 1_000),
-      isTagged: tagged.has(version),
-    }))
+    .map(({ version, timestamp }) => ({ version, committedAtMs: Math.floor(timestamp / 1_000) }))
     .sort((a, b) => a.version - b.version);
+}
+
+export async function oldestTaggedAtMs(table: NativeTable): Promise<number | undefined> {
+  const tags = Object.values(await (await table.tags()).list());
+  if (tags.length === 0) return undefined;
+  const tagged = new Set(tags.map(({ version }) => version));
+  return (await versionsOf(table)).find(({ version }) => tagged.has(version))?.committedAtMs;
 }
 
 /** Often enough that writers wait no longer than they have to; each question takes about as long as a millisecond. */
