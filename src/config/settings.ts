@@ -55,6 +55,7 @@ const KiB = 2 ** 10;
 const MiB = 2 ** 20;
 const GiB = 2 ** 30;
 const TiB = 2 ** 40;
+const yearMs = 365 * 86_400_000;
 /** The engine takes a source as one Node buffer, which cannot be longer. */
 const largestBufferBytes = 2 * GiB;
 
@@ -227,7 +228,13 @@ export const settings = {
     flag: 'body-memory',
     group: 'limits',
     default: '1GiB',
-    doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503.',
+    doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503. The engine takes up to four times as much of what it works on.',
+  }),
+  maxConnections: setting(integer(1, 1_000_000), {
+    flag: 'max-connections',
+    group: 'limits',
+    default: '4096',
+    doc: 'Connections at the same time; further ones are closed. Each is an open file, and the tables need some, too.',
   }),
   maxConcurrentWrites: setting(integer(1, 65_536), {
     flag: 'max-concurrent-writes',
@@ -283,6 +290,18 @@ export const settings = {
     group: 'times',
     default: '1h',
     doc: 'Longest time a request can ask for.',
+  }),
+  idempotencyKeptMs: setting(durationMs(1_000, yearMs), {
+    flag: 'idempotency-retention',
+    group: 'times',
+    default: '24h',
+    doc: 'A request sent again with its `Idempotency-Key` within this time is not applied again and gets the first answer.',
+  }),
+  transactionsKeptMs: setting(durationMs(1_000, 10 * yearMs), {
+    flag: 'transaction-retention',
+    group: 'times',
+    default: '30d',
+    doc: 'What a transaction did can be asked for this long.',
   }),
   drainTimeoutMs: setting(durationMs(0, longestTimerMs), {
     flag: 'drain-timeout',

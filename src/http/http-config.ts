@@ -6,6 +6,7 @@ export interface HttpConfig {
   readonly basePath: string;
   readonly maxMergeBytes: number;
   readonly maxJsonBytes: number;
+  readonly maxConnections: number;
   readonly maxConcurrentWrites: number;
   /** Above 0, at most 1. */
   readonly principalShare: number;

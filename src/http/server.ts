@@ -26,6 +26,9 @@ export interface HttpServer {
 /** The routes decide how long an identifier may be; here only a header's size is the limit. */
 const maxParamLength = 16 * 1024;
 
+/** Node looks for late headers from time to time only, by default every 30 s. */
+const checksPerHeaderTimeout = 4;
+
 /** The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up. */
 const hangUpAfterDeadlineMs = 60_000;
 
@@ -56,6 +59,7 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
     },
   };
   const app = fastify(serverOptions(parts, exchangeParts));
+  app.server.maxConnections = parts.config.maxConnections;
   leaveBodiesAlone(app);
   answerExpectations(app, waiting);
   openExchanges(app, exchangeParts);
@@ -71,7 +75,10 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
 function serverOptions({ config, newId }: HttpParts, exchangeParts: ExchangeParts) {
   return {
     logger: false,
-    http: { headersTimeout: config.requestHeaderTimeoutMs },
+    http: {
+      headersTimeout: config.requestHeaderTimeoutMs,
+      connectionsCheckingInterval: Math.ceil(config.requestHeaderTimeoutMs / checksPerHeaderTimeout),
+    },
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
     keepAliveTimeout: config.keepAliveTimeoutMs,
     return503OnClosing: false, // the reception refuses, in the same words as ever

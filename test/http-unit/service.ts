@@ -19,6 +19,7 @@ const config: HttpConfig = {
   basePath: '',
   maxMergeBytes: 1 << 20,
   maxJsonBytes: 4096,
+  maxConnections: 1000,
   maxConcurrentWrites: 2,
   principalShare: 1,
   tableShare: 1,
