@@ -1,3 +1,5 @@
+import type { Catalog } from '../catalog/port.ts';
+import type { Engine } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import type { TableGates } from '../table/gates.ts';
@@ -7,6 +9,8 @@ import type { TableAccess } from './table-access.ts';
 import { visiblePage } from './visible-page.ts';
 
 interface Parts {
+  readonly catalog: Catalog;
+  readonly engine: Engine;
   readonly access: TableAccess;
   readonly gates: TableGates;
   readonly datasets: OpenDatasets;
@@ -16,7 +20,7 @@ interface Parts {
 const untilItsTurn = new AbortController().signal;
 
 export const createBranch =
-  ({ access, gates }: Parts): Operations['createBranch'] =>
+  ({ access, gates, catalog, engine }: Parts): Operations['createBranch'] =>
   async ({ table, name, fromBranch, fromVersion }) => {
     const record = await access.findCreated(table);
     const leave = await gates.enterAlone(table, untilItsTurn);
@@ -28,7 +32,11 @@ export const createBranch =
       if (fromBranch !== undefined && !branches.some((branch) => branch.name === fromBranch)) {
         throw branchMissing(table, fromBranch);
       }
+      // Until the branch is whole and on disk the catalog knows that it may be half made (P1).
+      const { storageSession } = engine;
+      await catalog.markOpenForWriting({ tableId: record.id, branch: name, acknowledgedVersion: 0, storageSession });
       await dataset.createBranch(name, { branch: fromBranch, version: fromVersion });
+      await catalog.closeBranch(record.id, name);
     } finally {
       leave();
     }

@@ -36,30 +36,33 @@ export class Durability {
   readonly #path: string;
   #files: ReadonlySet<string> = new Set();
   readonly #folders = new Set<string>();
-  #version: number | undefined;
+  readonly #openedAt: number;
+  #synced: number | undefined;
 
-  constructor(sync: FileSync, place: DurableBranch) {
+  /** `openedAt`: the version the branch was at when it was opened; 0 for one that is being made. */
+  constructor(sync: FileSync, place: DurableBranch, openedAt: number) {
     this.#sync = sync;
     this.#place = place;
     this.#path = branchFolder(place.datasetPath, place.branch);
+    this.#openedAt = openedAt;
   }
 
   /** Everything that `version` and those since the last call need. Throws the errors of `node:fs`, and `MalformedFile`. */
   async sync(version: number): Promise<void> {
-    if (this.#version !== undefined && version <= this.#version) return;
-    const between = this.#version === undefined ? [] : this.#filesBetween(this.#version, version);
+    if (this.#synced !== undefined && version <= this.#synced) return;
+    const between = this.#filesBetween(this.#synced ?? this.#openedAt, version);
     const newest = this.#filesOf(version);
     if (newest === undefined) throw new MalformedFile(`the manifest of version ${version} is missing`);
     const fresh = [...between, ...newest].filter(({ path }) => !this.#files.has(path));
     await this.#syncAll(fresh);
     this.#files = new Set(newest.map(({ path }) => path));
-    this.#version = version;
+    this.#synced = version;
   }
 
   /** A branch is two things: its first version, and the file that says it exists. */
   async branchMade(name: string, version: number): Promise<void> {
     const { rootPath, datasetPath } = this.#place;
-    await new Durability(this.#sync, { rootPath, datasetPath, branch: name }).sync(version);
+    await new Durability(this.#sync, { rootPath, datasetPath, branch: name }, version).sync(version);
     await this.#syncAll([{ path: branchRecord(datasetPath, name), mayBeMissing: false }]);
   }
 
@@ -80,9 +83,9 @@ export class Durability {
   }
 
   /** Versions that made way for the newest one can be read too, unless somebody has pruned them already. */
-  #filesBetween(synced: number, version: number): readonly NeededFile[] {
+  #filesBetween(before: number, version: number): readonly NeededFile[] {
     const files: NeededFile[] = [];
-    for (let next = synced + 1; next < version; next += 1) files.push(...(this.#filesOf(next) ?? []));
+    for (let next = before + 1; next < version; next += 1) files.push(...(this.#filesOf(next) ?? []));
     return files.map(({ path }) => ({ path, mayBeMissing: true }));
   }
 

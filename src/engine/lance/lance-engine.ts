@@ -51,7 +51,7 @@ export class LanceEngine implements Engine {
     return engineCall('create', async () => {
       const connection = await this.#connect(folderUri);
       const table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
-      return new LanceDataset(table, this.#filesOf(location, undefined));
+      return new LanceDataset(table, this.#filesOf(location, undefined, 0));
     });
   }
 
@@ -61,7 +61,7 @@ export class LanceEngine implements Engine {
       const connection = await this.#connect(folderUri);
       const main = await connection.openTable(tableName, []);
       const table = branch === undefined ? main : await checkoutBranch(main, branch);
-      if (version === undefined) return new LanceDataset(table, this.#filesOf(location, branch));
+      if (version === undefined) return new LanceDataset(table, this.#filesOf(location, branch, await table.version()));
       await table.checkout(version);
       return new LanceDataset(table);
     });
@@ -123,12 +123,12 @@ export class LanceEngine implements Engine {
     return this.#root.locationOf(pathOrUri);
   }
 
-  #filesOf(location: Location, branch: BranchName | undefined) {
+  #filesOf(location: Location, branch: BranchName | undefined, openedAt: number) {
     if (!this.#root.isLocal) return undefined;
     const place = this.#placeOf(location, branch);
     return {
       versions: new VersionsFolder(place.datasetPath, branch),
-      durability: new Durability(this.#fileSync, place),
+      durability: new Durability(this.#fileSync, place, openedAt),
     };
   }
 

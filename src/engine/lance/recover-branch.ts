@@ -12,14 +12,15 @@
  * with a version that cannot be read; pruning takes them later, when they have grown old.
  */
 import { readFileSync, rmSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, sep } from 'node:path';
 import type { Recovery } from '../port.ts';
-import { branchFolder } from './branch-folder.ts';
+import { branchFolder, branchRecord } from './branch-folder.ts';
 import { Durability } from './durability.ts';
 import type { FileSync } from './file-sync.ts';
 import { removeLeftovers } from './leftovers.ts';
 import { type Manifest, parseManifest, storedFiles } from './manifest.ts';
 import { listVersions, readManifest } from './manifest-files.ts';
+import { isReadableRecord, removeBranch } from './remove-branch.ts';
 import { faultOfFile, type Scrutiny } from './soundness.ts';
 import { MalformedFile } from './wire-reader.ts';
 
@@ -38,6 +39,7 @@ interface Judgement {
 }
 
 export async function recoverBranch(suspect: SuspectBranch, sync: FileSync): Promise<Recovery> {
+  if (suspect.acknowledgedVersion === 0) return recoverNewBranch(suspect, sync);
   const versionsFolder = join(branchFolder(suspect.datasetPath, suspect.branch), '_versions');
   const versions = listVersions(versionsFolder);
   const damage = faultOfAcknowledged(suspect, versions);
@@ -49,8 +51,24 @@ export async function recoverBranch(suspect: SuspectBranch, sync: FileSync): Pro
   const version = sound.at(-1) ?? suspect.acknowledgedVersion;
   removeBrokenHint(versionsFolder);
   const removedFiles = suspect.outlivedPowerCut ? removeLeftovers(suspect) : 0;
-  await new Durability(sync, suspect).sync(version);
+  await new Durability(sync, suspect, suspect.acknowledgedVersion).sync(version);
   return { version, kept: sound, removed: unsound.map(toRemoved), removedFiles, damage: undefined };
+}
+
+/** Nobody was told of the branch: it stays if it is whole, both its versions and the record that it exists, else it goes. */
+async function recoverNewBranch(suspect: SuspectBranch, sync: FileSync): Promise<Recovery> {
+  const { datasetPath, branch = '' } = suspect;
+  const versions = listVersions(join(branchFolder(datasetPath, branch), '_versions'));
+  const judged = judgeNewer(suspect, versions);
+  const isWhole = versions.length > 0 && judged.every(({ fault }) => fault === undefined);
+  const nothing = { version: 0, kept: [], removed: [], removedFiles: 0, damage: undefined };
+  if (isWhole && isReadableRecord(branchRecord(datasetPath, branch))) {
+    const version = versions.at(-1) ?? 0;
+    await new Durability(sync, { ...suspect, branch: undefined }, 0).branchMade(branch, version);
+    return { ...nothing, version, kept: versions };
+  }
+  await removeBranch(datasetPath, branch, sync);
+  return { ...nothing, removed: [{ version: 0, reason: 'the branch was not made completely' }] };
 }
 
 const damaged = ({ acknowledgedVersion }: SuspectBranch, damage: string): Recovery => ({
@@ -93,7 +111,9 @@ function judge(suspect: SuspectBranch, version: number, known: Set<string>, outl
     const files = storedFiles(manifest, folder).filter(({ path }) => !known.has(path));
     for (const file of files) {
       if (file.kind === 'transaction' && version === suspect.acknowledgedVersion) continue;
-      const fault = faultOfFile(file, manifest, { outlivedPowerCut });
+      // Files of the branch this one was made from were durable before.
+      const isOwn = file.path.startsWith(folder + sep);
+      const fault = faultOfFile(file, manifest, { outlivedPowerCut: outlivedPowerCut && isOwn });
       if (fault !== undefined) return { version, fault: `${file.path.slice(folder.length + 1)} ${fault}` };
     }
     for (const { path } of files) known.add(path);
