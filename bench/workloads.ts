@@ -72,3 +72,18 @@ export function repeatedFile(batch: Table, batches: number): Buffer {
   const all = Array.from({ length: batches }, () => batch.batches).flat();
   return Buffer.from(tableToIPC(new Table(batch.schema, all), 'file'));
 }
+
+const rowsPerKeyedBatch = 200_000;
+
+/** A stream of any number of rows with the keys 0, 1, 2, …, made while it is sent; the floats are the same in each batch. */
+export function* keyedStream(rows: number, floatsPerRow: number): Generator<Uint8Array> {
+  const endMarkerBytes = 8;
+  for (let from = 0; from < rows; from += rowsPerKeyedBatch) {
+    const keys = range(from, Math.min(rowsPerKeyedBatch, rows - from));
+    const table = vectorTable({ keys, floatsPerRow });
+    const schemaBytes = tableToIPC(new Table(table.schema, []), 'stream').length - endMarkerBytes;
+    const stream = tableToIPC(table, 'stream');
+    yield stream.subarray(from === 0 ? 0 : schemaBytes, stream.length - endMarkerBytes);
+  }
+  yield new Uint8Array([255, 255, 255, 255, 0, 0, 0, 0]);
+}

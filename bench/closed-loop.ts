@@ -1,0 +1,40 @@
+/** Clients that each send their next request when the last one is answered. */
+export interface Outcome {
+  /** Milliseconds of every accepted request, in the order of their answers. */
+  readonly acceptedMs: readonly number[];
+  /** Milliseconds of every refused request. */
+  readonly refusedMs: readonly number[];
+  /** From the first request to the last answer. */
+  readonly elapsedMs: number;
+}
+
+export interface Load {
+  readonly clients: number;
+  /** No request begins after this; those under way are waited for. */
+  readonly durationMs: number;
+  /** Serves one request; false where it was refused. */
+  readonly request: (client: number) => Promise<boolean>;
+  /** How long a client stays away after a refusal. */
+  readonly pauseAfterRefusalMs?: number;
+  readonly maxRequestsPerClient?: number;
+}
+
+export async function runClosedLoop(load: Load): Promise<Outcome> {
+  const acceptedMs: number[] = [];
+  const refusedMs: number[] = [];
+  const start = performance.now();
+  const end = start + load.durationMs;
+  const client = async (index: number): Promise<void> => {
+    for (let i = 0; i < (load.maxRequestsPerClient ?? Number.POSITIVE_INFINITY); i++) {
+      const sent = performance.now();
+      if (sent >= end) return;
+      const isAccepted = await load.request(index);
+      (isAccepted ? acceptedMs : refusedMs).push(performance.now() - sent);
+      if (!isAccepted) await pause(load.pauseAfterRefusalMs ?? 0);
+    }
+  };
+  await Promise.all(Array.from({ length: load.clients }, (_, index) => client(index)));
+  return { acceptedMs, refusedMs, elapsedMs: performance.now() - start };
+}
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -1,0 +1,61 @@
+/** Clients that upsert rows by `id`: through HTTP here, into the bare engine there, with the same bytes. */
+import type { BareTable } from './bare-engine.ts';
+import { RawClient } from './raw-client.ts';
+import type { ServiceProcess } from './service-process.ts';
+import { UpsertBody } from './upsert-body.ts';
+
+export const floatsPerRow = 4;
+
+export interface Upserters {
+  /** False where the service said "not now" (503); any other refusal is an error. */
+  upsert(client: number, keys: readonly number[]): Promise<boolean>;
+  close(): void;
+}
+
+export interface ClientCount {
+  readonly clients: number;
+  readonly rowsPerRequest: number;
+}
+
+export function httpUpserters(service: ServiceProcess, table: string, size: ClientCount): Upserters {
+  const headOf = (bodyBytes: number): string => upsertHead(service, table, bodyBytes);
+  const clients = Array.from({ length: size.clients }, () => ({
+    connection: new RawClient(service.port),
+    body: new UpsertBody(size.rowsPerRequest, floatsPerRow, headOf),
+  }));
+  return {
+    upsert: async (index, keys) => {
+      const { connection, body } = clients[index] as (typeof clients)[number];
+      const answer = await connection.send(body.requestWith(keys));
+      if (answer.status === 200) return true;
+      if (answer.status === 503) return false;
+      throw new Error(`${answer.status}: ${answer.body.toString()}`);
+    },
+    close: () => {
+      for (const { connection } of clients) connection.close();
+    },
+  };
+}
+
+/** All through one handle: a handle each sees the others' commits no better and takes more memory. */
+export function bareUpserters(table: BareTable, size: ClientCount): Upserters {
+  const noHead = (): string => '';
+  const bodies = Array.from({ length: size.clients }, () => new UpsertBody(size.rowsPerRequest, floatsPerRow, noHead));
+  return {
+    upsert: async (index, keys) => {
+      await table.upsert((bodies[index] as UpsertBody).fileWith(keys));
+      return true;
+    },
+    close: () => {},
+  };
+}
+
+const upsertHead = (service: ServiceProcess, table: string, bodyBytes: number): string =>
+  [
+    `POST /v1/table/${table}/merge_insert?on=id HTTP/1.1`,
+    'host: localhost',
+    `authorization: Bearer ${service.token}`,
+    'content-type: application/vnd.apache.arrow.stream',
+    `content-length: ${bodyBytes}`,
+    '\r\n',
+  ].join('\r\n');

@@ -1,0 +1,65 @@
+/**
+ * Many writers, beside the bare engine doing the same in one process, each request its own merge: `npm run bench:writers`.
+ * `--seconds` is the length of each load (60), `--upserts` the number of single-row upserts (10,000), `--rows` the size of
+ * the large table (10,000,000), `--only` names parts: many, far, one, cold, large, overload; `--profile` adds where
+ * the service's threads spent their time.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { showProfiles } from './cpu-profile.ts';
+import { compareColdTables } from './hot-and-cold.ts';
+import { compareLargeTable } from './large-table.ts';
+import { compareManyWriters, measureManyWriters } from './many-writers.ts';
+import { type Row, table } from './measure.ts';
+import { compareOneWriter } from './one-writer.ts';
+import { measureOverload } from './overload.ts';
+import { type ServiceProcess, startServiceProcess } from './service-process.ts';
+
+const { values } = parseArgs({
+  options: {
+    seconds: { type: 'string', default: '60' },
+    upserts: { type: 'string', default: '10000' },
+    rows: { type: 'string', default: '10000000' },
+    only: { type: 'string', default: 'many,far,one,cold,large,overload' },
+    profile: { type: 'boolean', default: false },
+  },
+});
+const seconds = Number(values.seconds);
+const profileLines = 30;
+const shape = { rowsPerRequest: 100, targetRows: 100_000 };
+
+type Part = (service: ServiceProcess, folder: string) => Promise<readonly Row[]>;
+const parts: Readonly<Record<string, Part>> = {
+  many: (service, folder) => compareManyWriters(service, folder, { ...shape, clients: 64, seconds }),
+  far: async (service) => [await measureManyWriters(service, { ...shape, clients: 256, seconds }, 'aim 5,000 req/s')],
+  one: (service, folder) => compareOneWriter(service, folder, Number(values.upserts)),
+  cold: async (service) => [await compareColdTables(service, seconds)],
+  large: (service) => compareLargeTable(service, Number(values.rows), seconds),
+  overload: (service) => measureOverload(service, { clients: 256, factor: 10, seconds }),
+};
+
+/** Each part has a service and folders of its own, so that none sees what another left behind. */
+async function run(part: Part): Promise<readonly Row[]> {
+  const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
+  const profiles = join(folder, 'profiles');
+  const node = values.profile ? ['--cpu-prof', `--cpu-prof-dir=${profiles}`] : [];
+  const service = await startServiceProcess(join(folder, 'data'), { node });
+  try {
+    return await part(service, folder);
+  } finally {
+    await service.stop();
+    if (values.profile) process.stderr.write(`${await showProfiles(profiles, profileLines)}\n`);
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+const rows: Row[] = [];
+for (const name of values.only.split(',')) {
+  const part = parts[name];
+  if (part === undefined) throw new Error(`--only: no part '${name}'; there are ${Object.keys(parts).join(', ')}`);
+  process.stderr.write(`${name}\n`);
+  rows.push(...(await run(part)));
+}
+process.stdout.write(`${table(rows)}\n`);
