@@ -31,17 +31,20 @@ export class DiskSync implements FileSync {
   }
 
   async #sync(path: string, flags: number): Promise<void> {
-    const descriptor = openSync(path, flags);
+    const descriptor = openSync(path, flags | constants.O_NONBLOCK);
     try {
       await syncDescriptor(descriptor);
     } catch (error) {
-      this.#failure ??= error;
+      if (!isNotSyncable(error)) this.#failure ??= error;
     } finally {
       closeSync(descriptor);
     }
     if (this.#failure !== undefined) throw diskFailed(this.#failure);
   }
 }
+
+/** What has nothing to sync, or no way to: folders on some file systems, pipes. Opening those must not wait, either. */
+const isNotSyncable = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'EINVAL';
 
 const diskFailed = (cause: unknown): LancegateError =>
   new LancegateError('Internal', 'the disk failed to keep what was written; this service must be restarted', { cause });
