@@ -86,6 +86,19 @@ export class Metrics {
     name: 'lancegate_create_pieces_total',
     help: 'Pieces that creates have written.',
   });
+  readonly #maintenance = new Histogram({
+    ...this.#on,
+    name: 'lancegate_maintenance_duration_seconds',
+    help: 'Time that looking after a table took, by job and outcome.',
+    labelNames: ['job', 'outcome'],
+    buckets: stageSeconds,
+  });
+  readonly #maintenanceTurn = new Histogram({
+    ...this.#on,
+    name: 'lancegate_maintenance_turn_seconds',
+    help: 'Part of it in which the writers of the table were kept out.',
+    buckets: stageSeconds,
+  });
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
   }
@@ -142,6 +155,14 @@ export class Metrics {
 
   commitFinished(merges: number): void {
     this.#mergesPerCommit.observe(merges);
+  }
+
+  maintenanceFinished(
+    labels: { job: 'optimize' | 'index'; outcome: 'done' | 'failed' },
+    { durationMs, heldMs }: { durationMs: number; heldMs: number },
+  ): void {
+    this.#maintenance.observe(labels, durationMs / 1000);
+    if (heldMs > 0) this.#maintenanceTurn.observe(heldMs / 1000);
   }
 
   createFinished(): void {

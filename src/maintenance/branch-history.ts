@@ -1,0 +1,136 @@
+import type { Commit } from '../table/commit-observer.ts';
+
+/** What one tidying of a branch cost. */
+export interface Cost {
+  /** How long writers were kept out. */
+  readonly heldMs: number;
+  /** The rest, beside which writers went on. */
+  readonly tailMs: number;
+}
+
+/** A moment at which a version became the newest. */
+interface Mark {
+  readonly atMs: number;
+  /** Whatever was committed before this was superseded by then. */
+  readonly supersededBeforeMs: number;
+  /** Commits up to here, those of tidyings included. */
+  readonly commits: number;
+}
+
+/** The baseline is the median of so many commits. */
+const baselineCommits = 8;
+/** Marks are this part of the retention apart, which is how much longer than asked a version can live. */
+const marksPerRetention = 8;
+
+/**
+ * What this process has seen of one branch: the facts the policy goes by. Bounded: sums, a few marks, and a count per key
+ * column that merges used.
+ */
+export class BranchHistory {
+  readonly #retentionMs: number;
+  readonly #mergesOn = new Map<string, number>();
+  #marks: Mark[] = [];
+  #first: number[] = [];
+  #lossMs = 0;
+  #commitsSinceOptimize = 0;
+  #commits = 0;
+  #prunedCommits = 0;
+  #lastCommitMs: number | undefined;
+
+  constructor(retentionMs: number) {
+    this.#retentionMs = retentionMs;
+  }
+
+  /** Commits since the branch was last tidied, each of which left a fragment. */
+  get commitsSinceOptimize(): number {
+    return this.#commitsSinceOptimize;
+  }
+
+  /** What those commits took beyond what the first of them took. Never negative. */
+  get lossMs(): number {
+    return this.#lossMs;
+  }
+
+  /** Top-level columns that merges used as their only key, with the number of commits. */
+  get mergesOn(): ReadonlyMap<string, number> {
+    return this.#mergesOn;
+  }
+
+  quietForMs(nowMs: number): number {
+    return this.#lastCommitMs === undefined ? Number.POSITIVE_INFINITY : nowMs - this.#lastCommitMs;
+  }
+
+  committed({ on, engineMs }: Pick<Commit, 'on' | 'engineMs'>, nowMs: number): void {
+    this.#commits += 1;
+    this.#commitsSinceOptimize += 1;
+    this.#addLoss(engineMs);
+    this.#mark(nowMs);
+    const [path, ...others] = on;
+    const column = path?.segments.length === 1 && others.length === 0 ? path.segments[0] : undefined;
+    if (column !== undefined) this.#mergesOn.set(column, (this.#mergesOn.get(column) ?? 0) + 1);
+  }
+
+  /**
+   * The fragments of the first `commits` of those commits were put together. To be called while writers are still kept out:
+   * what is committed next is younger than this call.
+   */
+  rewritten(commits: number, nowMs: number): void {
+    this.#commitsSinceOptimize -= commits;
+    this.#lossMs = 0;
+    this.#first = [];
+    if (commits > 0) this.#commits += 1;
+    this.#mark(nowMs);
+  }
+
+  /** What was to be pruned, whether or not a tag was in the way. */
+  pruned(supersededBeforeMs: number): void {
+    const isDone = (mark: Mark): boolean => mark.supersededBeforeMs <= supersededBeforeMs;
+    this.#prunedCommits = this.#marks.findLast(isDone)?.commits ?? this.#prunedCommits;
+    this.#marks = this.#marks.filter((mark) => !isDone(mark));
+  }
+
+  /** Commits made before this time made versions that no reader may rely on any more; undefined where there is none. */
+  supersededBeforeMs(nowMs: number): number | undefined {
+    return this.#markAt(nowMs)?.supersededBeforeMs;
+  }
+
+  /** How many versions a pruning would remove, roughly. */
+  prunableVersions(nowMs: number): number {
+    return Math.max(0, (this.#markAt(nowMs)?.commits ?? 0) - this.#prunedCommits);
+  }
+
+  /** The sum falls as well as it rises, so that noise does not add up. */
+  #addLoss(engineMs: number): void {
+    if (this.#first.length < baselineCommits) {
+      this.#first.push(engineMs);
+      return;
+    }
+    this.#lossMs = Math.max(0, this.#lossMs + engineMs - median(this.#first));
+  }
+
+  /**
+   * A version became the newest between the call before this one and now. So whatever was committed before that call is
+   * superseded by now at the latest.
+   */
+  #mark(nowMs: number): void {
+    const before = this.#lastCommitMs;
+    this.#lastCommitMs = nowMs;
+    if (before === undefined) return;
+    const mark = { atMs: nowMs, supersededBeforeMs: before, commits: this.#commits };
+    // The newest mark is replaced until it is far enough from the one before it, so the last commit always has one.
+    const isCrowded = nowMs - (this.#marks.at(-2)?.atMs ?? -Infinity) < this.#retentionMs / marksPerRetention;
+    if (isCrowded) this.#marks.pop();
+    this.#marks.push(mark);
+    const due = this.#marks.findLastIndex(({ atMs }) => atMs <= nowMs - this.#retentionMs);
+    if (due > 0) this.#marks.splice(0, due);
+  }
+
+  #markAt(nowMs: number): Mark | undefined {
+    return this.#marks.findLast(({ atMs }) => atMs <= nowMs - this.#retentionMs);
+  }
+}
+
+function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[sorted.length >> 1] ?? 0;
+}

@@ -1,0 +1,36 @@
+import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
+import type { OptimizeReason } from './policy.ts';
+
+export interface BranchRef {
+  readonly table: TableRef;
+  readonly tableId: TableId;
+  readonly branch: BranchName | undefined;
+  readonly location: Location;
+}
+
+/** What one job did and what it cost; the same goes to the log and to who asked for it by hand. */
+export type JobReport = OptimizeReport | IndexReport;
+
+export interface OptimizeReport {
+  readonly job: 'optimize';
+  readonly branch: BranchName | undefined;
+  readonly reason: OptimizeReason;
+  /** How long writers were kept out. */
+  readonly heldMs: number;
+  readonly durationMs: number;
+  readonly removedFragments: number;
+  readonly addedFragments: number;
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+  /** A tag keeps versions that would have been removed otherwise. */
+  readonly isHeldByTag: boolean;
+}
+
+export interface IndexReport {
+  readonly job: 'index';
+  readonly branch: BranchName | undefined;
+  readonly reason: 'merges on the column';
+  readonly column: string;
+  readonly rows: number;
+  readonly durationMs: number;
+}
