@@ -20,6 +20,7 @@ import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/lance-engine.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
+import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
@@ -59,8 +60,10 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     metrics,
     maxWaitingPerTable: config.maxQueuedMerges,
     maxOpenDatasets,
+    idempotencyKeptMs: config.idempotencyKeptMs,
   });
   starting.defer(closeOperations);
+  starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const limits = ipcLimits(config);
   const memory = new BodyMemory({ maxBytes: config.bodyMemoryBytes, maxIdleBytes: maxIdleBodyBytes });
   metrics.watchBodyMemory(() => memory.heldBytes);

@@ -67,6 +67,10 @@ export class Exchange {
     return Object.fromEntries(Object.entries(this.#reply.getHeaders()).map(([name, value]) => [name, String(value)]));
   }
 
+  setHeader(name: string, value: string): void {
+    void this.#reply.header(name, value);
+  }
+
   identify(principal: Principal): void {
     this.#principal = principal;
   }

@@ -7,9 +7,11 @@ import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { readTimeoutMs, timeoutHeader } from '../wire/deadline.ts';
 import { Admission, type Entry } from './admission.ts';
+import { BodyDigest } from './body-digest.ts';
 import { ClientScope } from './client-scope.ts';
 import { contentDecoder, decoderBytes } from './content-coding.ts';
 import type { Exchange } from './exchange.ts';
+import { headerText } from './header-text.ts';
 import type { HttpParts } from './http-parts.ts';
 import { bodyTooLarge, readText } from './read-text.ts';
 import { announcesBody } from './request-body.ts';
@@ -52,7 +54,7 @@ export class Reception {
       // Work that has begun may outlive its client; it leaves when it is done.
       if (entry !== undefined) end.removeEventListener('abort', entry.leave);
       try {
-        return await admitted.answer(this.#upload(exchange, scope.signal, entry));
+        return await admitted.answer(this.#upload(exchange, scope.signal, admitted.body, entry));
       } finally {
         entry?.leave();
       }
@@ -85,6 +87,7 @@ export class Reception {
       scope,
       allows: (asked) => this.#parts.policy.allows({ principal, ...asked }),
       headersSet: () => exchange.headersSet(),
+      setHeader: (name, value) => exchange.setHeader(name, value),
     };
   }
 
@@ -119,21 +122,23 @@ export class Reception {
     return entry;
   }
 
-  #upload({ request, body, end }: Exchange, signal: AbortSignal, entry: Entry | undefined): Upload {
+  #upload({ request, body, end }: Exchange, signal: AbortSignal, kind: BodyKind, entry: Entry | undefined): Upload {
     const coding = request.headers['content-encoding'];
     const decoded = (isUsedAtOnce: boolean): AsyncIterable<Uint8Array> =>
       contentDecoder(coding)(body.read(signal, isUsedAtOnce), end);
     const account = entry?.account ?? this.#parts.memory.open();
+    const open = (bytes: AsyncIterable<Uint8Array>) =>
+      this.#parts.openSource(bytes, declaredBytes(request.headers), account);
     return {
       text: () => readText(decoded(false), this.#parts.config.maxJsonBytes),
-      source: () => this.#parts.openSource(decoded(coding === undefined), declaredBytes(request.headers), account),
+      source: () => open(decoded(coding === undefined)),
+      digestedSource: () => {
+        const digest = new BodyDigest(decoded(coding === undefined), this.#maxBytesOf(kind));
+        return { source: open(digest.bytes()), digest: () => digest.whole() };
+      },
     };
   }
 }
-
-/** Node joins repeated headers of these names, or drops all but the first; the type does not say so. */
-const headerText = (value: string | string[] | undefined): string | undefined =>
-  Array.isArray(value) ? value.join(', ') : value;
 
 const credentialsIn = (headers: IncomingHttpHeaders) => ({
   authorization: headers.authorization,

@@ -24,13 +24,16 @@ export interface Arrival {
   readonly allows: (request: Omit<AccessRequest, 'principal'>) => boolean;
   /** The headers that this service has put into the answer so far. */
   readonly headersSet: () => Readonly<Record<string, string>>;
+  readonly setHeader: (name: string, value: string) => void;
 }
 
-/** The body, once it is wanted. One of the two, once. */
+/** The body, once it is wanted. One of the three, once. */
 export interface Upload {
   /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
   text(): Promise<string>;
   source(): ArrowSource;
+  /** `digest` reads what nobody has read of the body, and resolves to its SHA-256 in hexadecimal, decoded. */
+  digestedSource(): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
 }
 
 export interface Answer {

@@ -52,6 +52,13 @@ export const errorCatalogue = {
   ),
   IssuerUnavailable: entry(17, 503, 'later', 'The authorization server that must vouch for the token does not answer.'),
   Internal: entry(18, 500, 'later', 'A defect or a failing disk; see the log under this request id.', 'unknown'),
+  OutcomeUnknown: entry(
+    18,
+    500,
+    'never',
+    'A crash came between the commit of the first request with this Idempotency-Key and the record of it.',
+    'unknown',
+  ),
   InvalidTableState: entry(19, 400, 'never', 'The table is only declared, and the operation needs it on storage.'),
   TableSchemaValidationError: entry(20, 400, 'never', 'The schema cannot be stored, or does not fit the table.'),
   TableBranchNotFound: entry(22, 404, 'never', 'The table has no such branch.'),

@@ -5,10 +5,27 @@
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { Schema } from '../arrow/schema.ts';
 import type { ArrowSource } from '../arrow/source.ts';
-import type { BranchName, NamespacePath, ObjectName, Properties, TableRef, TransactionId } from '../kernel/ids.ts';
+import type {
+  BranchName,
+  IdempotencyKey,
+  NamespacePath,
+  ObjectName,
+  Properties,
+  TableRef,
+  TransactionId,
+} from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 
 export type CreateMode = 'create' | 'exist_ok' | 'overwrite';
+
+/** What came with an `Idempotency-Key`. */
+export interface IdempotencyHeader {
+  readonly key: IdempotencyKey;
+  /** The SHA-256 of the whole body in hexadecimal; reads what nobody has read of it. Once only. */
+  readonly bodyDigest: () => Promise<string>;
+}
+/** `isReplay`: what an earlier request with this key was answered; this one did nothing. */
+export type Replayable<Result> = Result & { readonly isReplay: boolean };
 
 export interface CreateTableCommand {
   readonly table: TableRef;
@@ -16,6 +33,7 @@ export interface CreateTableCommand {
   readonly properties: Properties | undefined;
   readonly storageOptions: Properties;
   readonly source: ArrowSource;
+  readonly idempotency: IdempotencyHeader | undefined;
 }
 export interface CreateTableResult {
   readonly transactionId: TransactionId | undefined;
@@ -41,6 +59,7 @@ export interface MergeRowsCommand {
   /** false forbids the index; true leaves it to the service. */
   readonly useIndex: boolean;
   readonly source: ArrowSource;
+  readonly idempotency: IdempotencyHeader | undefined;
 }
 export interface MergeRowsResult {
   readonly transactionId: TransactionId;
@@ -89,8 +108,8 @@ export type Visible<Item> = (item: Item) => boolean;
 
 /** Every use case, as `http/` calls it. Each throws `LancegateError` only; anything else is a defect. */
 export interface Operations {
-  createTable(command: CreateTableCommand, scope: RequestScope): Promise<CreateTableResult>;
-  mergeRows(command: MergeRowsCommand, scope: RequestScope): Promise<MergeRowsResult>;
+  createTable(command: CreateTableCommand, scope: RequestScope): Promise<Replayable<CreateTableResult>>;
+  mergeRows(command: MergeRowsCommand, scope: RequestScope): Promise<Replayable<MergeRowsResult>>;
 
   declareTable(command: {
     table: TableRef;

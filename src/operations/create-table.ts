@@ -6,6 +6,7 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { CreateTableCommand, CreateTableResult } from './commands.ts';
+import { type Keyed, keyedAnswer } from './idempotency-request.ts';
 import type { TableAccess } from './table-access.ts';
 import type { Made, TableMaker } from './table-maker.ts';
 
@@ -31,13 +32,14 @@ export class CreateTable {
     this.#datasets = parts.datasets;
   }
 
-  async run(command: CreateTableCommand, scope: RequestScope): Promise<CreateTableResult> {
+  /** A `keyed` request's answer is recorded with the publication; one that finds its table there, by itself. */
+  async run(command: CreateTableCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<CreateTableResult> {
     await this.#requireNamespace(command);
     const existing = await this.#catalog.findTable(command.table);
-    if (existing?.state === 'created' && command.mode === 'exist_ok') return this.#answerExisting(existing);
+    if (existing?.state === 'created' && command.mode === 'exist_ok') return this.#answerExisting(existing, keyed);
     if (existing?.state === 'created' && command.mode === 'create') throw alreadyExists(command);
     checkStorable(await command.source.schema());
-    const made = await this.#make(command, existing, scope);
+    const made = await this.#make(command, existing, scope, keyed);
     if (existing !== undefined) await this.#discardReplaced(existing, made);
     return this.#answer(made);
   }
@@ -48,7 +50,12 @@ export class CreateTable {
     throw new LancegateError('NamespaceNotFound', `the namespace of table '${showTable(table)}' does not exist`);
   }
 
-  #make(command: CreateTableCommand, existing: TableRecord | undefined, scope: RequestScope): Promise<Made> {
+  #make(
+    command: CreateTableCommand,
+    existing: TableRecord | undefined,
+    scope: RequestScope,
+    keyed: Keyed | undefined,
+  ): Promise<Made> {
     return this.#maker.make({
       table: command.table,
       existing,
@@ -59,6 +66,7 @@ export class CreateTable {
       operation: 'create_table',
       outcome: (rows) => ({ mode: command.mode, num_inserted_rows: String(rows) }),
       beforePublish: () => this.#gates.enterAlone(command.table, scope.signal),
+      keyed: keyed && { request: keyed.request, answer: (made) => this.#answer(made) },
     });
   }
 
@@ -68,10 +76,14 @@ export class CreateTable {
     await this.#maker.discard(existing.location);
   }
 
-  async #answerExisting(record: TableRecord): Promise<CreateTableResult> {
+  async #answerExisting(record: TableRecord, keyed: Keyed | undefined): Promise<CreateTableResult> {
     const version = await this.#access.read(record, undefined, undefined, (dataset) => dataset.version());
     const { location, properties, storageOptions } = this.#access.describe(record, undefined);
-    return { transactionId: undefined, location, version, properties, storageOptions };
+    const answer = { transactionId: undefined, location, version, properties, storageOptions };
+    if (keyed !== undefined) {
+      await this.#catalog.recordTransactions([], [keyedAnswer(await keyed.request(), answer)]);
+    }
+    return answer;
   }
 
   #answer({ record, transactionId, version }: Made): CreateTableResult {

@@ -3,25 +3,27 @@ import { type Keys, readKeys } from '../arrow/key-columns.ts';
 import type { Schema } from '../arrow/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema-rules.ts';
 import type { IpcPiece } from '../arrow/source.ts';
-import type { Catalog, TableRecord, TransactionRecord } from '../catalog/port.ts';
+import type { Catalog, KeyedRequest, TableRecord, TransactionRecord } from '../catalog/port.ts';
 import type { MergeCounts } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import { type Location, showTable, type TransactionId } from '../kernel/ids.ts';
+import { type BranchName, type Location, showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableGates } from '../table/gates.ts';
-import type { MergeRequest } from '../table/merge-request.ts';
+import type { KeyedMerge, MergeRequest } from '../table/merge-request.ts';
 import type { TableWriter } from '../table/table-writer.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './commands.ts';
+import { type Keyed, keyedAnswer } from './idempotency-request.ts';
 import { checkPartialSource } from './partial-source.ts';
 import { type TableAccess, visibleSchema } from './table-access.ts';
-import type { TableMaker } from './table-maker.ts';
+import type { Made, TableMaker } from './table-maker.ts';
 
 /** A source that was received, fits its table and holds no key twice. */
 interface ReadySource {
   readonly piece: IpcPiece;
   readonly keys: Keys;
+  readonly keyed: KeyedRequest | undefined;
 }
 
 /**
@@ -58,11 +60,12 @@ export class MergeRows {
     this.#metrics = parts.metrics;
   }
 
-  async run(command: MergeRowsCommand, scope: RequestScope): Promise<MergeRowsResult> {
+  /** A `keyed` request's answer is recorded with its transaction. */
+  async run(command: MergeRowsCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<MergeRowsResult> {
     const record = await this.#access.find(command.table);
-    if (record.state === 'declared') return this.#mergeIntoDeclared(record, command, scope);
+    if (record.state === 'declared') return this.#mergeIntoDeclared(record, command, scope, keyed);
     const check = await this.#fitCheck(record, command);
-    return this.#mergeIntoCreated(record, command, await this.#receive(command, check), scope);
+    return this.#mergeIntoCreated(record, command, await this.#receive(command, check, keyed), scope);
   }
 
   /**
@@ -79,7 +82,7 @@ export class MergeRows {
       });
   }
 
-  async #receive({ source, on }: MergeRowsCommand, check: SchemaCheck): Promise<ReadySource> {
+  async #receive({ source, on }: MergeRowsCommand, check: SchemaCheck, keyed: Keyed | undefined): Promise<ReadySource> {
     const piece = await this.#metrics.mergeStage('receive', async () => {
       const schema = await source.schema();
       for (const path of on) requireField(path, schema, 'source');
@@ -89,7 +92,7 @@ export class MergeRows {
     return this.#metrics.mergeStage('check', async () => {
       const keys = readKeys(piece, on);
       requireDistinct(keys, on);
-      return { piece, keys };
+      return { piece, keys, keyed: await keyed?.request() };
     });
   }
 
@@ -100,14 +103,14 @@ export class MergeRows {
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const changesNothing = ready.piece.rows === 0 && command.flags.whenNotMatchedBySourceDelete === false;
-    if (changesNothing) return this.#nothingToDo(record, command, scope);
+    if (changesNothing) return this.#nothingToDo(record, command, ready, scope);
     return this.#commit(record, command, ready, scope);
   }
 
   #commit(
     record: TableRecord,
     command: MergeRowsCommand,
-    ready: ReadySource,
+    { piece, keys, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const { table, branch, on, flags, useIndex } = command;
@@ -118,10 +121,12 @@ export class MergeRows {
       branch,
       on,
       spec: { ...flags, useIndex },
-      ...ready,
+      piece,
+      keys,
       scope,
       locate: () => this.#stillThere(record),
       record: (counts) => this.#transaction(transactionId, record, command, counts),
+      keyed: keyed && keyedMerge(keyed, record, branch, transactionId),
     };
     return this.#access.onFilesOf(record, async () => {
       const counts = await this.#writer.merge(request);
@@ -142,14 +147,21 @@ export class MergeRows {
   }
 
   /** Zero rows change nothing, so no version is made of them. */
-  async #nothingToDo(record: TableRecord, command: MergeRowsCommand, scope: RequestScope): Promise<MergeRowsResult> {
+  async #nothingToDo(
+    record: TableRecord,
+    command: MergeRowsCommand,
+    { keyed }: ReadySource,
+    scope: RequestScope,
+  ): Promise<MergeRowsResult> {
     scope.signal.throwIfAborted();
     const version = await this.#access.read(record, command.branch, undefined, (dataset) => dataset.version());
     const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
     const transactionId = this.#newId() as TransactionId;
-    await this.#catalog.recordTransactions([this.#transaction(transactionId, record, command, counts)]);
+    const result = { transactionId, ...counts };
+    const transaction = this.#transaction(transactionId, record, command, counts);
+    await this.#catalog.recordTransactions([transaction], keyed && [keyedAnswer(keyed, result)]);
     this.#count(counts);
-    return { transactionId, ...counts };
+    return result;
   }
 
   /** If the table comes into being while this request receives its body, its rows are merged like any others. */
@@ -157,9 +169,10 @@ export class MergeRows {
     declared: TableRecord,
     command: MergeRowsCommand,
     scope: RequestScope,
+    keyed: Keyed | undefined,
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
-    const ready = await this.#receive(command, checkStorable);
+    const ready = await this.#receive(command, checkStorable, keyed);
     const leave = await this.#gates.enterAlone(command.table, scope.signal);
     try {
       const record = await this.#access.find(command.table);
@@ -177,10 +190,10 @@ export class MergeRows {
   async #materialise(
     declared: TableRecord,
     command: MergeRowsCommand,
-    { piece }: ReadySource,
+    { piece, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
-    const { transactionId, version, rows } = await this.#maker.make({
+    const made = await this.#maker.make({
       table: command.table,
       existing: declared,
       pieces: once(piece),
@@ -190,8 +203,9 @@ export class MergeRows {
       operation: 'merge_insert',
       outcome: (inserted) => outcomeOf({ numInsertedRows: inserted, numUpdatedRows: 0, numDeletedRows: 0 }),
       beforePublish: () => Promise.resolve(() => undefined),
+      keyed: keyed && { request: () => Promise.resolve(keyed), answer: allInserted },
     });
-    return { transactionId, version, numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
+    return allInserted(made);
   }
 
   #count({ numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted }: MergeCounts): void {
@@ -216,6 +230,25 @@ export class MergeRows {
     };
   }
 }
+
+const allInserted = ({ transactionId, version, rows }: Made): MergeRowsResult => ({
+  transactionId,
+  version,
+  numInsertedRows: rows,
+  numUpdatedRows: 0,
+  numDeletedRows: 0,
+  numAttempts: 1,
+});
+
+const keyedMerge = (
+  request: KeyedRequest,
+  { id: tableId, ref }: TableRecord,
+  branch: BranchName | undefined,
+  transactionId: TransactionId,
+): KeyedMerge => ({
+  announce: (baseVersion) => ({ ...request, tableId, ref, branch, baseVersion }),
+  answer: (counts) => keyedAnswer(request, { transactionId, ...counts }),
+});
 
 type SchemaCheck = (source: Schema) => Promise<void> | void;
 

@@ -15,6 +15,7 @@ import { declareTable } from './declare-table.ts';
 import { describeTable, tableExists } from './describe-table.ts';
 import { describeTransaction } from './describe-transaction.ts';
 import { deregisterTable, dropTable } from './drop-table.ts';
+import { Idempotency } from './idempotency.ts';
 import { listAllTables, listTables } from './list-tables.ts';
 import { MergeRows } from './merge-rows.ts';
 import { createNamespace, describeNamespace, dropNamespace, listNamespaces, namespaceExists } from './namespaces.ts';
@@ -32,6 +33,7 @@ export interface OperationsParts {
   readonly metrics: Metrics;
   readonly maxWaitingPerTable: number;
   readonly maxOpenDatasets: number;
+  readonly idempotencyKeptMs: number;
 }
 
 export interface RunningOperations {
@@ -49,6 +51,8 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   const maker = new TableMaker(given);
   await maker.sweep();
   await recoverTables(given);
+  const idempotency = new Idempotency({ ...given, access });
+  await idempotency.settle();
   const openBranches = new OpenBranches(given);
   const observer = { committed: () => undefined };
   const writer = new TableWriter({
@@ -65,8 +69,10 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   const drop = dropTable(parts);
   const deregister = deregisterTable(parts);
   const operations: Operations = {
-    createTable: (command, scope) => create.run(command, scope),
-    mergeRows: (command, scope) => merge.run(command, scope),
+    createTable: (command, scope) =>
+      idempotency.once('create_table', command, scope, (keyed) => create.run(command, scope, keyed)),
+    mergeRows: (command, scope) =>
+      idempotency.once('merge_insert', command, scope, (keyed) => merge.run(command, scope, keyed)),
     declareTable: declareTable(catalog, engine, access, newId),
     describeTable: describeTable(access),
     tableExists: tableExists(access),

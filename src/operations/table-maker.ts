@@ -7,6 +7,7 @@ import { type Location, type Properties, showTable, type TableRef, type Transact
 import { writeDataset } from '../table/dataset-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import { type Keyed, keyedAnswer } from './idempotency-request.ts';
 import { newLocation } from './locations.ts';
 
 export interface MakeRequest {
@@ -21,6 +22,8 @@ export interface MakeRequest {
   readonly outcome: (rows: number) => Readonly<Record<string, string>>;
   /** Runs between the last byte written and the publication, and what it returns runs after it. */
   readonly beforePublish: () => Promise<() => void>;
+  /** For a request with an `Idempotency-Key`: its answer is recorded in the transaction that publishes. */
+  readonly keyed: (Pick<Keyed, 'request'> & { readonly answer: (made: Made) => object }) | undefined;
 }
 
 export interface Made {
@@ -135,6 +138,7 @@ export class TableMaker {
 
   async #publish(creation: Creation, request: MakeRequest, version: number, rows: number): Promise<Made> {
     const transactionId = this.#newId() as TransactionId;
+    const madeOf = (record: TableRecord): Made => ({ record, transactionId, version, rows });
     const record = await this.#catalog.publishCreation(creation, {
       properties: request.properties,
       storageOptions: request.storageOptions,
@@ -146,9 +150,17 @@ export class TableMaker {
         outcome: request.outcome(rows),
         committedAtMs: this.#clock.nowMs(),
       },
+      answer: await this.#answerOf(request, madeOf),
     });
     this.#metrics.createFinished();
-    return { record, transactionId, version, rows };
+    return madeOf(record);
+  }
+
+  /** The body has passed by now, and what is left of it must not be waited for in the catalog's transaction. */
+  async #answerOf({ keyed }: MakeRequest, madeOf: (record: TableRecord) => Made): Promise<Publication['answer']> {
+    if (keyed === undefined) return undefined;
+    const request = await keyed.request();
+    return (record) => keyedAnswer(request, keyed.answer(madeOf(record)));
   }
 
   /**

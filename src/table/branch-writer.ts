@@ -169,6 +169,7 @@ export class BranchWriter {
     try {
       const before = await dataset.version();
       const startMs = performance.now();
+      await this.#announce([request], before);
       const counts = await this.#inEngine(() => this.#mergeAlone(dataset, request));
       const shared = pending.sharing === undefined ? undefined : shareRows([request]);
       this.#keepKnown(before, counts, request, shared);
@@ -190,6 +191,7 @@ export class BranchWriter {
     const requests = group.map(({ request }) => request);
     const before = await dataset.version();
     const startMs = performance.now();
+    await this.#announce(requests, before);
     let shared: SharedRows;
     let totals: MergeCounts;
     try {
@@ -268,6 +270,12 @@ export class BranchWriter {
     if (!isUpToDate || !this.#known?.advance(version, request, shared)) this.#known = undefined;
   }
 
+  /** See operations/idempotency.ts: a crash must not make a committed merge look like one that never was. */
+  async #announce(requests: readonly MergeRequest[], baseVersion: number): Promise<void> {
+    const commits = requests.flatMap(({ keyed }) => keyed?.announce(baseVersion) ?? []);
+    if (commits.length > 0) await this.#parts.catalog.announceCommits(commits);
+  }
+
   #inEngine<Result>(run: () => Promise<Result>): Promise<Result> {
     return this.#parts.metrics.mergeStage('engine', run);
   }
@@ -288,8 +296,9 @@ export class BranchWriter {
     const { table, tableId, branch, on } = first.pending.request;
     await metrics.mergeStage('sync', () => openBranches.afterCommit(tableId, branch, dataset));
     const records = outcomes.map(({ pending, counts }) => pending.request.record(counts));
+    const answers = outcomes.flatMap(({ pending, counts }) => pending.request.keyed?.answer(counts) ?? []);
     try {
-      await metrics.mergeStage('record', () => catalog.recordTransactions(records));
+      await metrics.mergeStage('record', () => catalog.recordTransactions(records, answers));
     } catch (error) {
       logger.error({ transactionIds: records.map(({ id }) => id), error }, 'committed merges could not be recorded');
     }

@@ -1,7 +1,7 @@
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { Keys } from '../arrow/key-columns.ts';
 import type { IpcPiece } from '../arrow/source.ts';
-import type { TransactionRecord } from '../catalog/port.ts';
+import type { KeyedAnswer, KeyedCommit, TransactionRecord } from '../catalog/port.ts';
 import type { MergeCounts, MergeSpec } from '../engine/port.ts';
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
@@ -22,6 +22,13 @@ export interface MergeRequest {
   readonly locate: () => Promise<Location>;
   /** How the commit is to be remembered. */
   readonly record: (counts: MergeCounts) => TransactionRecord;
+  readonly keyed: KeyedMerge | undefined;
+}
+
+/** What the catalog is to know of a request with an `Idempotency-Key`: before its commit starts, and with its record. */
+export interface KeyedMerge {
+  readonly announce: (baseVersion: number) => KeyedCommit;
+  readonly answer: (counts: MergeCounts) => KeyedAnswer;
 }
 
 export const isNested = ({ on }: MergeRequest): boolean => on.some(({ segments }) => segments.length > 1);

@@ -55,6 +55,7 @@ const defaults: Operations = {
       version: 1,
       storageOptions: {},
       properties: properties ?? {},
+      isReplay: false,
     };
   },
   mergeRows: async ({ source }) => {
@@ -66,6 +67,7 @@ const defaults: Operations = {
       numInsertedRows: 3,
       numDeletedRows: 0,
       numAttempts: 1,
+      isReplay: false,
     };
   },
   declareTable: async ({ table, properties }) => ({ ...describedTable(table, properties), created: undefined }),

@@ -41,6 +41,7 @@ test('a merge hands on what path and query say', async () => {
       whenNotMatchedBySourceDelete: false,
     },
     useIndex: false,
+    idempotency: undefined,
   });
 });
 

@@ -15,14 +15,16 @@ export const createTableRoute = (operations: Operations): Route =>
       refuseBranch(branch);
       return readCreateParameters(query);
     },
-    async answer({ table, parameters, source, scope }) {
-      const result = await operations.createTable({ table, ...parameters, source }, scope);
-      return {
+    async answer({ table, parameters, source, idempotency, scope }) {
+      const command = { table, ...parameters, source, idempotency };
+      const { isReplay, ...result } = await operations.createTable(command, scope);
+      const fields = {
         location: result.location,
         version: result.version,
         storage_options: result.storageOptions,
         properties: result.properties,
         ...(result.transactionId === undefined ? {} : { transaction_id: result.transactionId }),
       };
+      return { fields, isReplay };
     },
   });

@@ -9,9 +9,10 @@ export const mergeRowsRoute = (operations: Operations): Route =>
     action: 'MergeInsertIntoTable',
     body: 'arrow-whole',
     parameters: readMergeParameters,
-    async answer({ table, branch, parameters, source, scope }) {
-      const result = await operations.mergeRows({ table, branch, ...parameters, source }, scope);
-      return {
+    async answer({ table, branch, parameters, source, idempotency, scope }) {
+      const command = { table, branch, ...parameters, source, idempotency };
+      const { isReplay, ...result } = await operations.mergeRows(command, scope);
+      const fields = {
         version: result.version,
         num_updated_rows: result.numUpdatedRows,
         num_inserted_rows: result.numInsertedRows,
@@ -20,5 +21,6 @@ export const mergeRowsRoute = (operations: Operations): Route =>
         num_rows: result.numUpdatedRows + result.numInsertedRows,
         transaction_id: result.transactionId,
       };
+      return { fields, isReplay };
     },
   });

@@ -1,0 +1,48 @@
+import type { Catalog } from '../catalog/port.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Logger } from '../telemetry/logger.ts';
+
+/** A round is one short transaction each, so that nobody's commit waits long for it. */
+const maxPerRound = 1_000;
+const roundEveryMs = 60_000;
+const nextRoundAfterMs = 1_000;
+
+/**
+ * Forgets expired idempotency keys and old transactions, a little at a time: up to a thousand of each a minute, or a
+ * second while there are more. Returns how to stop it, which waits for a round under way.
+ */
+export function keepForgetting(parts: {
+  readonly catalog: Catalog;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly transactionsKeptMs: number;
+}): () => Promise<void> {
+  const { clock, logger } = parts;
+  let round = Promise.resolve();
+  let cancel = clock.schedule(roundEveryMs, run);
+  let isStopped = false;
+  function run(): void {
+    round = forgetSome(parts).then(
+      (isDone) => scheduleNext(isDone ? roundEveryMs : nextRoundAfterMs),
+      (error: unknown) => {
+        logger.warn({ error }, 'old records could not be forgotten; tried again later');
+        scheduleNext(roundEveryMs);
+      },
+    );
+  }
+  function scheduleNext(afterMs: number): void {
+    if (!isStopped) cancel = clock.schedule(afterMs, run);
+  }
+  return async () => {
+    isStopped = true;
+    cancel();
+    await round;
+  };
+}
+
+async function forgetSome(parts: Parameters<typeof keepForgetting>[0]): Promise<boolean> {
+  const nowMs = parts.clock.nowMs();
+  const keys = await parts.catalog.forgetKeys(nowMs, maxPerRound);
+  const transactions = await parts.catalog.forgetTransactions(nowMs - parts.transactionsKeptMs, maxPerRound);
+  return Math.max(keys, transactions) < maxPerRound;
+}
