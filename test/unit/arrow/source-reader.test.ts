@@ -155,6 +155,25 @@ describe('a source', () => {
     assert.equal(memory.heldBytes, 384 << 10);
   });
 
+  for (const read of ['whole', 'pieces'] as const) {
+    it(`counts what its data will unfold to before anything is decompressed, until it is released (P7): ${read}`, async () => {
+      const zeros = schemaOf([field('zeros', { kind: 'fixed_size_binary', byteWidth: 1 << 20 })]);
+      const bytes = encodeStream(zeros, [{ zeros: [Buffer.alloc(1 << 20), Buffer.alloc(1 << 20)] }], 'zstd');
+      assert.ok(bytes.length < 4096);
+      const memory = new BodyMemory({ maxBytes: 3 << 20, maxIdleBytes: 0 });
+      const sources = [1, 2].map(
+        () => new StreamSource(inChunks(bytes), { limits: roomyLimits, account: memory.open() }),
+      );
+      const [first, second] = sources.map((source) => (read === 'whole' ? source.whole() : firstOf(source.pieces())));
+      const piece = await first!;
+      await assert.rejects(second!, { kind: 'SlowDown' });
+      assert.ok(memory.heldBytes >= 2 << 20, `${memory.heldBytes}`);
+      piece.release();
+      sources[1]!.close();
+      assert.equal(memory.heldBytes, 0);
+    });
+  }
+
   it('is too large where even all of the memory would not hold it', async () => {
     const memory = new BodyMemory({ maxBytes: 128 << 10, maxIdleBytes: 0 });
     const source = new StreamSource(inChunks(longStream), { limits: roomyLimits, account: memory.open() });
@@ -316,3 +335,8 @@ describe('a source that is too large (P7)', () => {
     );
   });
 });
+
+async function firstOf<Item>(items: AsyncIterable<Item>): Promise<Item> {
+  for await (const item of items) return item;
+  throw new Error('there is none');
+}
