@@ -1,0 +1,293 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { Int32, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import { parseFieldPath } from '#src/arrow/field-path.ts';
+import { readKeys } from '#src/arrow/key-columns.ts';
+import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import type { Dataset, MergeCounts, MergeSpec } from '#src/engine/port.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
+import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
+import { TableGates } from '#src/table/gates.ts';
+import type { MergeRequest } from '#src/table/merge-request.ts';
+import { OpenBranches } from '#src/table/open-branches.ts';
+import { OpenDatasets } from '#src/table/open-datasets.ts';
+import { TableWriter } from '#src/table/table-writer.ts';
+import { createLogger } from '#src/telemetry/logger.ts';
+import { Metrics } from '#src/telemetry/metrics.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+type Pair = readonly [id: number | null, v: string];
+type Spec = MergeRequest['spec'];
+
+const place = 't.lance' as Location;
+const table = { namespace: [], name: 't' as ObjectName };
+const tableId = 'id-of-t' as TableId;
+const never = new AbortController().signal;
+const upsert: Spec = {
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+  useIndex: true,
+};
+
+const tableOf = (pairs: readonly Pair[]): Table =>
+  new Table({
+    id: vectorFromArray(
+      pairs.map(([id]) => id),
+      new Int32(),
+    ),
+    v: vectorFromArray(
+      pairs.map(([, v]) => v),
+      new Utf8(),
+    ),
+  });
+
+class Stage {
+  readonly commits: number[] = [];
+  readonly engine: LanceEngine;
+  readonly gates = new TableGates(100);
+  writer!: TableWriter;
+  #dataset!: Dataset;
+
+  private constructor(folder: string) {
+    this.engine = new LanceEngine({
+      root: join(folder, 'tables'),
+      rootOptions: {},
+      scratchFolder: join(folder, 'scratch'),
+      indexCacheBytes: 1 << 24,
+      metadataCacheBytes: 1 << 24,
+    });
+  }
+
+  static async open(t: TestContext, rows: readonly Pair[]): Promise<Stage> {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const stage = new Stage(folder);
+    const { engine, gates } = stage;
+    const catalog = await openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'test' } });
+    t.after(() => catalog.close());
+    const creation = await catalog.reserveCreation(table, undefined, place);
+    stage.#dataset = await engine.create(place, ipcFile(tableOf(rows)), {});
+    const published = await catalog.publishCreation(creation, {
+      properties: undefined,
+      storageOptions: {},
+      transaction: transaction(1),
+    });
+    stage.tableId = published.id;
+    const metrics = new Metrics();
+    metrics.commitFinished = (merges) => void stage.commits.push(merges);
+    stage.writer = new TableWriter({
+      engine,
+      catalog,
+      gates,
+      metrics,
+      datasets: new OpenDatasets(engine, 10),
+      openBranches: new OpenBranches({ catalog, engine }),
+      logger: createLogger({ level: 'error', format: 'json', destination: process.stderr }),
+      observer: { committed: () => undefined },
+      maxWaiting: 100,
+    });
+    return stage;
+  }
+
+  tableId = tableId;
+
+  async request(source: Table, spec: Spec = upsert, signal = never): Promise<MergeRequest> {
+    const piece = await sourceFrom(inChunks(tableToIPC(source, 'stream'))).whole();
+    const on = [parseFieldPath('id')];
+    return {
+      table,
+      tableId: this.tableId,
+      branch: undefined,
+      on,
+      spec,
+      piece,
+      keys: readKeys(piece, on),
+      scope: {
+        requestId: 'r',
+        principal: { subject: 'a', scopes: [], groups: [], issuer: 'test' },
+        signal,
+        remainingMs: () => undefined,
+      },
+      locate: async () => place,
+      record: (counts) => ({ ...transaction(counts.version), tableId: this.tableId, ref: table }),
+    };
+  }
+
+  /** Sends all while nobody gets a turn, so that they queue in this order. */
+  async together(requests: readonly MergeRequest[]): Promise<PromiseSettledResult<MergeCounts>[]> {
+    const leave = await this.gates.enterBranch(table, undefined, never);
+    const answers = requests.map((request) => this.writer.merge(request));
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    leave();
+    return Promise.allSettled(answers);
+  }
+
+  async rows(): Promise<string[]> {
+    await this.#dataset.refresh();
+    const columns = ['id', 'v'].map((name) => ({ name, expression: name }));
+    const rows: string[] = [];
+    for await (const file of this.#dataset.select(columns, undefined)) {
+      rows.push(...rowsOf(file).map(({ id, v }) => `${id}:${v}`));
+    }
+    return rows.sort();
+  }
+}
+
+const transaction = (version: number) => ({
+  id: randomUUID() as TransactionId,
+  operation: 'merge_insert' as const,
+  branch: undefined,
+  version,
+  outcome: {},
+  committedAtMs: 0,
+});
+
+const counts = ({ numInsertedRows, numUpdatedRows }: Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows'>) => [
+  numInsertedRows,
+  numUpdatedRows,
+];
+
+/** What SQL says of one merge after the other. */
+function applyInOrder(rows: Pair[], sources: readonly (readonly Pair[])[], spec: Spec): number[][] {
+  return sources.map((source) => {
+    let [inserted, updated] = [0, 0];
+    for (const [id, v] of source) {
+      const found = rows.flatMap(([known], at) => (id !== null && known === id ? [at] : []));
+      if (spec.whenMatchedUpdateAll) {
+        for (const at of found) rows[at] = [id, v];
+        updated += found.length;
+      }
+      if (found.length > 0 || !spec.whenNotMatchedInsertAll) continue;
+      rows.push([id, v]);
+      inserted += 1;
+    }
+    return [inserted, updated];
+  });
+}
+
+function random(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+test('requests that share a commit leave rows and counts as if applied one after the other (P2, P4)', async (t) => {
+  const pick = random(Number(process.env.LANCEGATE_GROUP_SEED ?? 1));
+  for (let round = 0; round < 24; round++) {
+    const before: Pair[] = Array.from({ length: 8 }, (_, i) => [i, 'old']);
+    if (round % 3 === 0) before.push([3, 'twin'], [null, 'none']);
+    const stage = await Stage.open(t, before);
+    const spec: Spec = [
+      upsert,
+      { ...upsert, whenNotMatchedInsertAll: false },
+      { ...upsert, whenMatchedUpdateAll: false },
+    ][round % 3 === 0 ? 0 : pick(3)] as Spec;
+    const rows = [...before];
+    for (let group = 0; group < 3; group++) {
+      const sources = Array.from({ length: 2 + pick(8) }, (_, client) => {
+        const ids = [...new Set(Array.from({ length: 1 + pick(5) }, () => pick(14)))];
+        const keys: (number | null)[] = pick(4) === 0 ? [...ids, null] : ids;
+        return keys.map((id): Pair => [id, `${round}.${group}.${client}`]);
+      });
+      const expected = applyInOrder(rows, sources, spec);
+      const answers = await stage.together(
+        await Promise.all(sources.map((source) => stage.request(tableOf(source), spec))),
+      );
+      const got = answers.map((answer) => (answer.status === 'fulfilled' ? counts(answer.value) : answer.reason));
+      const what = JSON.stringify({ round, group, spec, before, sources });
+      assert.deepEqual(got, expected, what);
+      assert.deepEqual(await stage.rows(), rows.map(([id, v]) => `${id}:${v}`).sort(), what);
+    }
+    assert.equal(stage.commits.length, 3, 'one commit for each group');
+  }
+});
+
+test('a request whose values lie is refused alone, and its neighbours share their commit all the same', async (t) => {
+  const stage = await Stage.open(t, [[1, 'old']]);
+  const bad = await stage.request(tableOf([[7, 'bad']]));
+  const offsets = bad.piece.file.indexOf(Buffer.from([0, 0, 0, 0, 3, 0, 0, 0]));
+  bad.piece.file.writeInt32LE(-5, offsets + 4);
+  const good = await Promise.all([5, 6].map((id) => stage.request(tableOf([[id, 'good']]))));
+  const [first, refused, second] = await stage.together([good[0]!, bad, good[1]!]);
+  assert.equal(first?.status, 'fulfilled');
+  assert.equal(second?.status, 'fulfilled');
+  assert.ok(refused?.status === 'rejected' && refused.reason instanceof LancegateError);
+  assert.equal(refused.reason.kind, 'InvalidInput');
+  assert.deepEqual(stage.commits, [2]);
+  assert.deepEqual(await stage.rows(), ['1:old', '5:good', '6:good']);
+});
+
+test('what cannot share takes its turn alone, in order, and keeps nobody from sharing around it (P10)', async (t) => {
+  const stage = await Stage.open(t, [[1, 'old']]);
+  const deleting: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: "v = 'gone'" } };
+  const requests = await Promise.all([
+    stage.request(tableOf([[2, 'a']])),
+    stage.request(tableOf([[3, 'gone']])),
+    stage.request(tableOf([[4, 'alone']]), deleting),
+    stage.request(tableOf([[5, 'b']])),
+  ]);
+  const answers = await stage.together(requests);
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    ['fulfilled', 'fulfilled', 'fulfilled', 'fulfilled'],
+  );
+  assert.deepEqual(stage.commits, [3, 1]);
+  assert.deepEqual(await stage.rows(), ['1:old', '2:a', '4:alone', '5:b']);
+});
+
+test('requests with other columns do not share, and both are right', async (t) => {
+  const stage = await Stage.open(t, [[1, 'old']]);
+  const onlyKey = new Table({ id: vectorFromArray([1, 9], new Int32()) });
+  const answers = await stage.together([
+    await stage.request(tableOf([[2, 'a']])),
+    await stage.request(onlyKey),
+    await stage.request(tableOf([[9, 'b']])),
+  ]);
+  assert.deepEqual(
+    answers.map((answer) => answer.status === 'fulfilled' && counts(answer.value)),
+    [
+      [1, 0],
+      [0, 2],
+      [1, 0],
+    ],
+  );
+  assert.deepEqual(stage.commits, [2, 1]);
+});
+
+test('one who leaves the queue is not written, and the others are (flow rule 7)', async (t) => {
+  const stage = await Stage.open(t, []);
+  const leaver = new AbortController();
+  const leave = await stage.gates.enterBranch(table, undefined, never);
+  const staying = stage.writer.merge(await stage.request(tableOf([[1, 'stays']])));
+  const leaving = stage.writer.merge(await stage.request(tableOf([[2, 'leaves']]), upsert, leaver.signal));
+  leaver.abort(new LancegateError('TimedOut', 'left'));
+  await assert.rejects(leaving, { kind: 'TimedOut' });
+  leave();
+  assert.equal((await staying).numInsertedRows, 1);
+  assert.deepEqual(await stage.rows(), ['1:stays']);
+});
+
+test('keys written behind the back of the writer are not counted as new (P4)', async (t) => {
+  const stage = await Stage.open(t, [[1, 'old']]);
+  const send = async (...sources: Pair[][]) =>
+    stage.together(await Promise.all(sources.map((source) => stage.request(tableOf(source)))));
+  await send([[1, 'a']], [[2, 'a']]);
+  const outsider = await stage.engine.open({ location: place });
+  const spec: MergeSpec = { ...upsert, on: ['id'] };
+  await outsider.merge(spec, ipcFile(tableOf([[3, 'outside']])), undefined);
+  const answers = await send([[3, 'b']], [[4, 'b']]);
+  assert.deepEqual(
+    answers.map((answer) => answer.status === 'fulfilled' && counts(answer.value)),
+    [
+      [0, 1],
+      [1, 0],
+    ],
+  );
+});
