@@ -61,6 +61,12 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     maxWaitingPerTable: config.maxQueuedMerges,
     maxOpenDatasets,
     idempotencyKeptMs: config.idempotencyKeptMs,
+    maintenance: {
+      isAutomatic: config.autoMaintenance,
+      retentionMs: config.versionRetentionMs,
+      maxWaitMs: config.maintenanceWaitMs,
+      indexFromRows: config.indexFromRows,
+    },
   });
   starting.defer(closeOperations);
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));

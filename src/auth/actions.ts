@@ -23,6 +23,7 @@ export const actionScopes = {
   RegisterTable: 'admin',
   DropNamespace: 'admin',
   ReadMetrics: 'admin',
+  MaintainTable: 'admin',
 } as const;
 
 export type Action = keyof typeof actionScopes;

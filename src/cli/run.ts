@@ -7,6 +7,7 @@ import type { Command } from './command.ts';
 import { configCommand } from './config.ts';
 import { type CliContext, write } from './context.ts';
 import { commandHelp, helpText, versionText } from './help.ts';
+import { maintainCommand } from './maintain.ts';
 import { serveCommand } from './serve.ts';
 import type { StartService } from './service-port.ts';
 import { tokenCommand } from './token.ts';
@@ -19,7 +20,14 @@ export async function runCli(
   context: CliContext,
   startService: StartService,
 ): Promise<ExitCode> {
-  const commands = [serveCommand(startService), tokenCommand, apiKeyCommand, configCommand, arrowCommand];
+  const commands = [
+    serveCommand(startService),
+    tokenCommand,
+    apiKeyCommand,
+    configCommand,
+    arrowCommand,
+    maintainCommand,
+  ];
   try {
     await dispatch(args, commands, context);
     return 0;

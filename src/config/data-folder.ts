@@ -7,6 +7,8 @@ export interface DataFolder {
   readonly issuerKeyFile: string;
   readonly apiKeysFile: string;
   readonly catalogFile: string;
+  /** JSON with the `url` of the service that holds the catalog, while one does. */
+  readonly holderFile: string;
   /** The storage root, unless the configuration names another. */
   readonly tablesFolder: string;
   /** Files that no restart needs. */
@@ -18,6 +20,7 @@ export const dataFolderAt = (root: string): DataFolder => ({
   issuerKeyFile: join(root, 'issuer-key.json'),
   apiKeysFile: join(root, 'api-keys.sqlite'),
   catalogFile: join(root, 'catalog.sqlite'),
+  holderFile: join(root, 'lancegate.holder.json'),
   tablesFolder: join(root, 'tables'),
   scratchFolder: join(root, 'scratch'),
 });

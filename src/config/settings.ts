@@ -27,6 +27,7 @@ export const groups = {
   storage: 'Storage',
   authentication: 'Authentication',
   limits: 'Limits',
+  maintenance: 'Maintenance',
   times: 'Times',
   logs: 'Logs',
 } as const;
@@ -259,6 +260,31 @@ export const settings = {
     group: 'limits',
     default: '512',
     doc: 'Merges that wait for their turn at one table branch; beyond it the answer is 503.',
+  }),
+
+  autoMaintenance: setting(boolean, {
+    flag: 'auto-maintenance',
+    group: 'maintenance',
+    default: 'true',
+    doc: 'Tidy, index and prune tables by itself. Without it only `lancegate maintain` does, and every commit makes the next one slower.',
+  }),
+  versionRetentionMs: setting(durationMs(1_000, 3_650 * 86_400_000), {
+    flag: 'version-retention',
+    group: 'maintenance',
+    default: '1m',
+    doc: 'How long a version can be read after a newer one took its place. Tagged versions, and those branches start from, stay. Each tidying of a table reads through all versions kept, so a long time costs its writers something.',
+  }),
+  maintenanceWaitMs: setting(durationMs(1, longestTimerMs), {
+    flag: 'maintenance-wait',
+    group: 'maintenance',
+    default: '200ms',
+    doc: 'A table that is written to is not tidied while that would keep its writers waiting longer than this, unless putting it off has cost ten times as much.',
+  }),
+  indexFromRows: setting(integer(1, 2 ** 53 - 1), {
+    flag: 'index-from-rows',
+    group: 'maintenance',
+    default: '20000',
+    doc: 'A table of so many rows that is merged into repeatedly gets an index on its key.',
   }),
 
   uploadIdleTimeoutMs: setting(durationMs(100, longestTimerMs), {

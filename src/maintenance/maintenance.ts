@@ -14,7 +14,7 @@ import type { Commit, CommitObserver } from '../table/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { BranchHistory, type Cost } from './branch-history.ts';
-import type { BranchRef, JobReport } from './job.ts';
+import type { BranchRef, JobReport, OptimizeReport } from './job.ts';
 import { columnsToIndex, guessCost, type OptimizeReason, reasonToOptimize, type UpkeepLimits } from './policy.ts';
 import type { Upkeep } from './upkeep.ts';
 
@@ -217,7 +217,7 @@ export class Maintenance implements CommitObserver {
     history: BranchHistory | undefined,
     reason: OptimizeReason,
     pruneBeforeMs: number,
-  ): Promise<JobReport | undefined> {
+  ): Promise<OptimizeReport | undefined> {
     const { upkeep, clock } = this.#parts;
     const onRewritten = (): void => history?.rewritten(history.commitsSinceOptimize, clock.nowMs());
     const report = await upkeep.optimize({ target, reason, pruneBeforeMs, onRewritten });

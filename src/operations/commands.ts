@@ -15,6 +15,7 @@ import type {
   TransactionId,
 } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import type { JobReport } from '../maintenance/job.ts';
 
 export type CreateMode = 'create' | 'exist_ok' | 'overwrite';
 
@@ -103,6 +104,9 @@ export interface TransactionDescription {
   readonly properties: Properties;
 }
 
+/** What one job of `maintainTable` did and cost. */
+export type MaintenanceJob = JobReport;
+
 /** Decides whether one listed object may be seen by who asked; made by `http/` from the policy. */
 export type Visible<Item> = (item: Item) => boolean;
 
@@ -180,5 +184,7 @@ export interface Operations {
   }): Promise<void>;
 
   /** Only to principals that may describe its table: `visible` is asked, and a refusal answers `TransactionNotFound`. */
+  /** Puts fragments together, prunes and indexes now; what was done, job by job. */
+  maintainTable(command: { table: TableRef }): Promise<readonly MaintenanceJob[]>;
   describeTransaction(command: { id: TransactionId; visible: Visible<TableRef> }): Promise<TransactionDescription>;
 }

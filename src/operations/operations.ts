@@ -1,6 +1,8 @@
 import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
+import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.ts';
+import { Upkeep } from '../maintenance/upkeep.ts';
 import { TableGates } from '../table/gates.ts';
 import { OpenBranches } from '../table/open-branches.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
@@ -17,6 +19,7 @@ import { describeTransaction } from './describe-transaction.ts';
 import { deregisterTable, dropTable } from './drop-table.ts';
 import { Idempotency } from './idempotency.ts';
 import { listAllTables, listTables } from './list-tables.ts';
+import { maintainTable } from './maintain-table.ts';
 import { MergeRows } from './merge-rows.ts';
 import { createNamespace, describeNamespace, dropNamespace, listNamespaces, namespaceExists } from './namespaces.ts';
 import { recoverTables } from './recovery.ts';
@@ -34,6 +37,7 @@ export interface OperationsParts {
   readonly maxWaitingPerTable: number;
   readonly maxOpenDatasets: number;
   readonly idempotencyKeptMs: number;
+  readonly maintenance: MaintenanceLimits;
 }
 
 export interface RunningOperations {
@@ -54,12 +58,13 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   const idempotency = new Idempotency({ ...given, access });
   await idempotency.settle();
   const openBranches = new OpenBranches(given);
-  const observer = { committed: () => undefined };
+  const upkeep = new Upkeep({ catalog, engine, gates, openBranches });
+  const maintenance = new Maintenance({ ...given, upkeep, limits: given.maintenance });
   const writer = new TableWriter({
     ...given,
     datasets,
     gates,
-    observer,
+    observer: maintenance,
     openBranches,
     maxWaiting: given.maxWaitingPerTable,
   });
@@ -91,9 +96,11 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
     listNamespaces: listNamespaces(catalog),
     dropNamespace: dropNamespace(catalog, drop),
     describeTransaction: describeTransaction(catalog),
+    maintainTable: maintainTable(access, maintenance),
   };
   const close = async (): Promise<void> => {
     await writer.settled();
+    await maintenance.close();
     await openBranches.closeAll();
   };
   return { operations, close };

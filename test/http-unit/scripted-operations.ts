@@ -90,5 +90,6 @@ const defaults: Operations = {
   namespaceExists: async () => {},
   listNamespaces: async () => ({ items: names(['dev', 'prod']), next: undefined }),
   dropNamespace: async () => {},
+  maintainTable: async () => [],
   describeTransaction: async ({ id }) => ({ id, status: 'SUCCEEDED', properties: { operation: 'create_table' } }),
 };

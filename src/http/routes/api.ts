@@ -4,6 +4,7 @@ import { branchRoutes } from './branches.ts';
 import { countRowsRoute } from './count-rows.ts';
 import { createTableRoute } from './create-table.ts';
 import { describeTableRoute } from './describe-table.ts';
+import { maintainTableRoute } from './maintain-table.ts';
 import { mergeRowsRoute } from './merge-rows.ts';
 import { namespaceRoutes } from './namespaces.ts';
 import { notOfferedRoutes } from './not-offered.ts';
@@ -17,6 +18,7 @@ export const apiRoutes = (operations: Operations): readonly Route[] => [
   describeTableRoute(operations),
   countRowsRoute(operations),
   describeTransactionRoute(operations),
+  maintainTableRoute(operations),
   ...tableRoutes(operations),
   ...branchRoutes(operations),
   ...namespaceRoutes(operations),

@@ -1,0 +1,31 @@
+import Type from 'typebox';
+import type { MaintenanceJob, Operations } from '../../operations/commands.ts';
+import { jsonRoute } from '../json-route.ts';
+import type { Route } from '../route.ts';
+import { tableTarget } from '../targets.ts';
+
+/** Of this service alone: the specification has no such operation. Answers when all is done. */
+export const maintainTableRoute = (operations: Operations): Route =>
+  jsonRoute({
+    methods: ['POST'],
+    path: '/v1/table/:id/maintain',
+    target: tableTarget,
+    action: 'MaintainTable',
+    body: Type.Object({}),
+    answer: async ({ target: table }) => ({ jobs: (await operations.maintainTable({ table })).map(jobContents) }),
+  });
+
+function jobContents(report: MaintenanceJob) {
+  const { job, branch = 'main', reason, durationMs } = report;
+  const common = { job, branch, reason, duration_ms: Math.round(durationMs) };
+  if (report.job === 'index') return { ...common, column: report.column, rows: report.rows };
+  return {
+    ...common,
+    writers_waited_ms: Math.round(report.heldMs),
+    removed_fragments: report.removedFragments,
+    added_fragments: report.addedFragments,
+    removed_versions: report.removedVersions,
+    removed_bytes: report.removedBytes,
+    held_by_tag: report.isHeldByTag,
+  };
+}
