@@ -6,6 +6,7 @@ import { createsContract } from './catalog/creates.ts';
 import { idempotencyContract } from './catalog/idempotency.ts';
 import { locationsContract } from './catalog/locations.ts';
 import { namespacesContract } from './catalog/namespaces.ts';
+import { openBranchesContract } from './catalog/open-branches.ts';
 import { tablesContract } from './catalog/tables.ts';
 import { transactionsContract } from './catalog/transactions.ts';
 
@@ -17,6 +18,7 @@ export function catalogContract(name: string, open: () => Promise<Catalog>): voi
     createsContract(open);
     transactionsContract(open);
     idempotencyContract(open);
+    openBranchesContract(open);
     concurrencyContract(open);
   });
 }

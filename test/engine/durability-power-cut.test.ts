@@ -1,0 +1,346 @@
+/**
+ * The power goes at every step of creates, merges, schema changes, indexing and branching, and each time many ways of losing
+ * what was not synced are tried. `LANCEGATE_TEST_POWER_CUTS` sets how many there are in all; a failure names its step and seed.
+ */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import type { IpcPiece } from '#src/arrow/source.ts';
+import type { Catalog, TableRecord } from '#src/catalog/port.ts';
+import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { parseManifest, storedFiles } from '#src/engine/lance/manifest.ts';
+import type { Dataset, MergeSpec } from '#src/engine/port.ts';
+import { systemClock } from '#src/kernel/clock.ts';
+import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
+import { recoverTables } from '#src/operations/recovery.ts';
+import { TableMaker } from '#src/operations/table-maker.ts';
+import { OpenBranches } from '#src/table/open-branches.ts';
+import { createLogger } from '#src/telemetry/logger.ts';
+import { Metrics } from '#src/telemetry/metrics.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { FileJournal, layOutAfterCut, type Moment } from '#test/fixtures/file-journal.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { Random } from '#test/model/random.ts';
+
+const totalCuts = Number(process.env.LANCEGATE_TEST_POWER_CUTS ?? 520);
+const ref = { namespace: [], name: 't' as ObjectName };
+const dev = 'a/dev' as BranchName;
+const newKey = 1_000_000;
+const catalogFiles = ['catalog.sqlite', 'catalog.sqlite-wal'];
+
+const upsert: MergeSpec = {
+  on: ['k'],
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+  useIndex: true,
+};
+
+/** What a branch holds: value by key. undefined: the branch, or the table, does not exist. */
+type Rows = ReadonlyMap<number, number> | undefined;
+type State = Readonly<Record<'main' | 'dev', Rows>>;
+
+interface Step {
+  readonly what: string;
+  readonly disk: Moment;
+  readonly catalog: ReadonlyMap<string, Buffer>;
+  /** What clients were told, and what the commit under way will make of it. */
+  readonly told: State;
+  readonly next: State;
+}
+
+const sourceOf = (rows: ReadonlyMap<number, number>): Table =>
+  new Table({ k: vectorFromArray([...rows.keys()], new Int32()), v: vectorFromArray([...rows.values()], new Int32()) });
+
+function pieceOf(rows: ReadonlyMap<number, number>): IpcPiece {
+  const file = ipcFile(sourceOf(rows));
+  return { file, rows: rows.size, release: () => undefined } as unknown as IpcPiece;
+}
+
+interface Parts {
+  readonly catalog: Catalog;
+  readonly engine: LanceEngine;
+  readonly maker: TableMaker;
+  readonly open: OpenBranches;
+  readonly log: readonly string[];
+  start(): Promise<void>;
+}
+
+async function openParts(folder: string, machine: string, fileSync: FileJournal | undefined): Promise<Parts> {
+  const log: string[] = [];
+  const logger = createLogger({ level: 'info', format: 'json', destination: { write: (line) => log.push(line) } });
+  const catalog = await openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'a test' } });
+  const engine = new LanceEngine({
+    root: join(folder, 'tables'),
+    rootOptions: {},
+    scratchFolder: join(folder, 'scratch'),
+    indexCacheBytes: 1 << 20,
+    metadataCacheBytes: 1 << 20,
+    machineStart: { id: machine, atMs: Number.POSITIVE_INFINITY },
+    fileSync: fileSync ?? { file: () => Promise.resolve(), folder: () => Promise.resolve() },
+  });
+  let ids = 0;
+  const newId = () => `${machine}-${++ids}`;
+  const maker = new TableMaker({ catalog, engine, clock: systemClock, newId, logger, metrics: new Metrics() });
+  const start = async () => {
+    await maker.sweep();
+    await recoverTables({ catalog, engine, logger });
+  };
+  return { catalog, engine, maker, open: new OpenBranches({ catalog, engine }), log, start };
+}
+
+/** Does one thing after the other as the service does, and keeps every moment between two steps. */
+class Recording {
+  readonly steps: Step[] = [];
+  readonly #folder: string;
+  readonly #parts: Parts;
+  readonly #journal: FileJournal;
+  #told: State = { main: undefined, dev: undefined };
+  #next: State = this.#told;
+  #catalog: ReadonlyMap<string, Buffer> = new Map();
+
+  constructor(folder: string, parts: Parts, journal: FileJournal) {
+    this.#folder = folder;
+    this.#parts = parts;
+    this.#journal = journal;
+    journal.onStep = (what) => this.#keep(what);
+  }
+
+  async create(rows: ReadonlyMap<number, number>): Promise<TableRecord> {
+    this.#next = { ...this.#told, main: rows };
+    const { record } = await this.#parts.maker.make({
+      table: ref,
+      existing: undefined,
+      pieces: pieces([pieceOf(new Map([...rows].slice(0, 3))), pieceOf(new Map([...rows].slice(3)))]),
+      properties: undefined,
+      storageOptions: {},
+      signal: new AbortController().signal,
+      operation: 'create_table',
+      outcome: () => ({}),
+      keyed: undefined,
+      beforePublish: async () => {
+        this.#keep('before the publication');
+        return () => undefined;
+      },
+    });
+    this.#tell();
+    return record;
+  }
+
+  async commit(
+    table: TableRecord,
+    branch: BranchName | undefined,
+    change: ReadonlyMap<number, number>,
+    work: (dataset: Dataset) => Promise<unknown>,
+  ): Promise<void> {
+    const name = branch === undefined ? 'main' : 'dev';
+    this.#next = { ...this.#told, [name]: new Map([...(this.#told[name] ?? []), ...change]) };
+    const dataset = await this.#parts.engine.open({ location: table.location, branch });
+    this.#keep('before the branch is marked');
+    await this.#parts.open.beforeCommit(table.id, branch, dataset);
+    this.#keep('after the branch is marked');
+    await work(dataset);
+    this.#keep('after the commit of the engine');
+    await this.#parts.open.afterCommit(table.id, branch, dataset);
+    await this.#parts.catalog.recordTransactions([
+      {
+        id: `tx-${this.steps.length}` as never,
+        tableId: table.id,
+        ref,
+        operation: 'merge_insert',
+        branch,
+        version: await dataset.version(),
+        outcome: {},
+        committedAtMs: 0,
+      },
+    ]);
+    this.#tell();
+  }
+
+  async branch(table: TableRecord): Promise<void> {
+    this.#next = { ...this.#told, dev: this.#told.main };
+    const dataset = await this.#parts.engine.open({ location: table.location });
+    const { catalog, engine } = this.#parts;
+    const { storageSession } = engine;
+    await catalog.markOpenForWriting({ tableId: table.id, branch: dev, acknowledgedVersion: 0, storageSession });
+    this.#keep('before the branch is made');
+    await dataset.createBranch(dev, { branch: undefined, version: undefined });
+    this.#keep('after the branch is made');
+    await catalog.closeBranch(table.id, dev);
+    this.#tell();
+  }
+
+  keepBetween(what: string): void {
+    this.#keep(what);
+  }
+
+  #tell(): void {
+    this.#told = this.#next;
+    this.#keep('after the answer');
+  }
+
+  #keep(what: string): void {
+    this.#lookAtCatalog();
+    const disk = this.#journal.moment();
+    this.steps.push({ what, disk, catalog: this.#catalog, told: this.#told, next: this.#next });
+  }
+
+  #lookAtCatalog(): void {
+    const files = catalogFiles.map((name) => join(this.#folder, name)).filter((path) => existsSync(path));
+    const contents = files.map((path) => {
+      const content = readFileSync(path);
+      const known = this.#catalog.get(path);
+      return [path, known?.equals(content) === true ? known : content] as const;
+    });
+    this.#catalog = new Map(contents);
+  }
+}
+
+async function* pieces(all: readonly IpcPiece[]): AsyncGenerator<IpcPiece> {
+  yield* all;
+}
+
+async function rowsIn(dataset: Dataset): Promise<Rows> {
+  const found: [number, number][] = [];
+  const columns = [
+    { name: 'k', expression: 'k' },
+    { name: 'v', expression: 'v' },
+  ];
+  for await (const file of dataset.select(columns, undefined)) {
+    found.push(...rowsOf(file).map(({ k, v }) => [k as number, v as number] as [number, number]));
+  }
+  assert.equal(new Set(found.map(([key]) => key)).size, found.length, 'a key is there twice');
+  return new Map(found.sort(([a], [b]) => a - b));
+}
+
+async function stateOf({ catalog, engine }: Parts): Promise<State> {
+  const table = await catalog.findTable(ref);
+  if (table === undefined) return { main: undefined, dev: undefined };
+  const main = await engine.open({ location: table.location });
+  const branches = (await main.listBranches()).map(({ name }) => name);
+  const ofDev = branches.includes(dev) ? await engine.open({ location: table.location, branch: dev }) : undefined;
+  return { main: await rowsIn(main), dev: ofDev && (await rowsIn(ofDev)) };
+}
+
+const sorted = (rows: Rows): unknown => rows && [...rows].sort(([a], [b]) => a - b);
+
+function requireWhole(found: State, { told, next }: Step): void {
+  for (const branch of ['main', 'dev'] as const) {
+    const matches = [told, next].some((state) => isSame(sorted(found[branch]), sorted(state[branch])));
+    if (!matches)
+      assert.deepEqual(sorted(found[branch]), sorted(told[branch]), `${branch} is neither before nor after`);
+  }
+}
+
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+/** The next merge works and finds the keys that are there, and nothing is left over that no version names. */
+async function requireWorking(parts: Parts, folder: string, random: Random): Promise<void> {
+  const table = await parts.catalog.findTable(ref);
+  if (table === undefined) return;
+  requireNoLeftovers(join(folder, 'tables', table.location));
+  const main = await parts.engine.open({ location: table.location });
+  const isBranched = (await main.listBranches()).length > 0;
+  for (const branch of isBranched ? [undefined, dev] : [undefined]) {
+    const dataset = branch === undefined ? main : await parts.engine.open({ location: table.location, branch });
+    const before = await dataset.countRows();
+    const keys = [0, 1 + random.int(5), newKey];
+    await parts.open.beforeCommit(table.id, branch, dataset);
+    const spec = { ...upsert, useIndex: branch === undefined };
+    const counts = await dataset.merge(spec, ipcFile(sourceOf(new Map(keys.map((key) => [key, -1])))), undefined);
+    assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [2, 1]);
+    assert.equal(await dataset.countRows(), before + 1);
+    assert.equal(await dataset.countRows('v = -1'), 3);
+  }
+}
+
+const foldersOfCommits = ['data', '_deletions', '_transactions', '_versions'];
+
+function requireNoLeftovers(dataset: string): void {
+  const folders = [dataset, join(dataset, 'tree', dev)].filter((folder) => existsSync(join(folder, '_versions')));
+  const named = folders.flatMap((folder) => {
+    const manifests = readdirSync(join(folder, '_versions')).filter((name) => name.endsWith('.manifest'));
+    const paths = manifests.map((name) => join(folder, '_versions', name));
+    return [
+      ...paths,
+      ...paths.flatMap((path) => storedFiles(parseManifest(readFileSync(path)), folder).map((file) => file.path)),
+    ];
+  });
+  const there = folders.flatMap((folder) =>
+    foldersOfCommits.flatMap((name) =>
+      existsSync(join(folder, name)) ? readdirSync(join(folder, name)).map((file) => join(folder, name, file)) : [],
+    ),
+  );
+  const leftovers = there.filter((path) => !named.includes(path) && !path.endsWith('latest_version_hint.json'));
+  assert.deepEqual(leftovers, []);
+}
+
+async function record(folder: string): Promise<readonly Step[]> {
+  const tables = join(folder, 'tables');
+  mkdirSync(tables);
+  const journal = new FileJournal(tables);
+  const parts = await openParts(folder, 'before', journal);
+  const recording = new Recording(folder, parts, journal);
+  const rows = (from: number, count: number, value: number): ReadonlyMap<number, number> =>
+    new Map(Array.from({ length: count }, (_, index) => [from + index, value]));
+  const merge = (change: ReadonlyMap<number, number>) => (dataset: Dataset) =>
+    dataset.merge({ ...upsert, useIndex: false }, ipcFile(sourceOf(change)), undefined);
+
+  const table = await recording.create(rows(0, 6, 0));
+  for (const change of [rows(4, 4, 1), rows(0, 9, 3)]) {
+    await recording.commit(table, undefined, change, merge(change));
+  }
+  await recording.branch(table);
+  for (const change of [rows(2, 4, 10), rows(5, 9, 11)]) await recording.commit(table, dev, change, merge(change));
+  const around = rows(5, 8, 4);
+  await recording.commit(table, undefined, around, async (dataset) => {
+    await dataset.addNullColumn('nothing');
+    recording.keepBetween('between two commits of one merge');
+    await dataset.merge({ ...upsert, useIndex: false }, ipcFile(sourceOf(around)), undefined);
+    recording.keepBetween('between two commits of one merge');
+    await dataset.dropColumn('nothing');
+  });
+  await recording.commit(table, undefined, new Map(), (dataset) => dataset.createScalarIndex('k'));
+  const large = rows(0, 9_000, 5);
+  await recording.commit(table, undefined, large, merge(large));
+  const dense = new Map(Array.from({ length: 4_500 }, (_, index) => [index * 2, 6]));
+  await recording.commit(table, undefined, dense, merge(dense));
+  await parts.catalog.close();
+  return recording.steps;
+}
+
+async function recoverFrom(folder: string, step: Step, random: Random): Promise<void> {
+  for (const name of readdirSync(folder)) if (name.startsWith('catalog')) rmSync(join(folder, name));
+  for (const [path, content] of step.catalog) writeFileSync(path, content);
+  layOutAfterCut(join(folder, 'tables'), step.disk, random);
+  const parts = await openParts(folder, 'after', undefined);
+  try {
+    await parts.start();
+    assert.deepEqual(
+      parts.log.filter((line) => line.includes('"level":"error"')),
+      [],
+    );
+    requireWhole(await stateOf(parts), step);
+    await requireWorking(parts, folder, random);
+  } finally {
+    await parts.catalog.close();
+  }
+}
+
+describe('a power cut', () => {
+  test('leaves what was acknowledged, and of a commit under way all or nothing (P1, P3)', async (t) => {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const steps = await record(folder);
+    for (let seed = 0; seed < totalCuts; seed += 1) {
+      // Every step once, then again, with other losses.
+      const step = steps[seed % steps.length] as Step;
+      await recoverFrom(folder, step, new Random(seed)).catch((error: unknown) => {
+        throw new Error(`step ${seed % steps.length} (${step.what}), seed ${seed}`, { cause: error });
+      });
+    }
+    t.diagnostic(`${steps.length} steps, ${totalCuts} cuts`);
+  });
+});
