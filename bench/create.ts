@@ -1,8 +1,10 @@
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { createBare } from './bare-engine.ts';
 import { median, type Row, timeMs } from './measure.ts';
+import { type ServerProcess, startServerProcess } from './server-process.ts';
 import type { ServiceProcess } from './service-process.ts';
-import { range, repeatedFile, repeatedStream, vectorTable } from './workloads.ts';
+import { range, repeatedAsOneBatch, repeatedFile, repeatedStream, vectorTable } from './workloads.ts';
 
 const rowsPerBatch = 20_000;
 const floatsPerRow = 128;
@@ -11,27 +13,90 @@ const MB = 1_000_000;
 const batchOf = () => vectorTable({ keys: range(0, rowsPerBatch), floatsPerRow });
 const batchBytes = rowsPerBatch * (8 + 4 * floatsPerRow);
 
-/** The same bytes: streamed through HTTP here, handed over as one buffer there. */
-export async function compareCreates(service: ServiceProcess, folder: string, megabytes: number): Promise<Row> {
-  const batch = batchOf();
-  const batches = Math.round((megabytes * MB) / batchBytes);
-  const file = repeatedFile(batch, batches);
-  const ours: number[] = [];
-  const theirs: number[] = [];
-  for (let turn = 0; turn < 3; turn++) {
-    ours.push(await timeMs(() => service.post(`/v1/table/create_${turn}/create`, repeatedStream(batch, batches))));
-    theirs.push(await timeMs(() => createBare(join(folder, 'bare'), `create_${turn}`, file)));
-  }
-  const speed = (ms: number) => (batches * batchBytes) / MB / (ms / 1000);
-  const [our, their] = [speed(median(ours)), speed(median(theirs))];
-  return {
-    what: `create, ${megabytes} MB`,
-    lancegate: `${our.toFixed(0)} MB/s`,
-    bareEngine: `${their.toFixed(0)} MB/s`,
-    ratio: `${(our / their).toFixed(2)}x speed`,
-    goal: 'at least 2x',
-  };
+const receiver = fileURLToPath(new URL('./receiver.ts', import.meta.url));
+const turns = 3;
+
+interface Run {
+  readonly ms: number;
+  /** Processor time of all processes that took part. */
+  readonly cpuSeconds: number;
 }
+
+/**
+ * The same rows four ways, turn about: streamed through HTTP into lancegate; streamed to a server that drops them; handed
+ * to the bare engine as one record batch, which is what a program has that built its table in memory; and handed to it
+ * with the batches of the stream. What receiving alone costs says how much of the distance could be made up at all.
+ */
+export async function compareCreates(
+  service: ServiceProcess,
+  folder: string,
+  megabytes: number,
+): Promise<readonly Row[]> {
+  const batches = Math.round((megabytes * MB) / batchBytes);
+  const stream = () => repeatedStream(batchOf(), batches);
+  const oneBatch = repeatedAsOneBatch(range(0, rowsPerBatch), floatsPerRow, batches);
+  const sameBatches = repeatedFile(batchOf(), batches);
+  const drop = await startServerProcess([receiver]);
+  const bare = join(folder, 'bare');
+  const runs: Record<'ours' | 'receive' | 'oneBatch' | 'sameBatches', Run[]> = {
+    ours: [],
+    receive: [],
+    oneBatch: [],
+    sameBatches: [],
+  };
+  for (let turn = 0; turn < turns; turn++) {
+    runs.ours.push(await observe(() => service.post(`/v1/table/create_${turn}/create`, stream()), service));
+    runs.receive.push(await observe(() => drop.post('/', stream(), {}), drop));
+    runs.oneBatch.push(await observe(() => createBare(bare, `one_batch_${turn}`, oneBatch)));
+    runs.sameBatches.push(await observe(() => createBare(bare, `same_batches_${turn}`, sameBatches)));
+  }
+  await drop.stop();
+  const typical = { bytes: batches * batchBytes, ours: middle(runs.ours), receive: middle(runs.receive) };
+  return [
+    rowOf(`create, ${megabytes} MB; peer: one record batch`, typical, middle(runs.oneBatch), 'at least 2x'),
+    rowOf(`- peer: the stream's ${batches} batches`, typical, middle(runs.sameBatches), 'at least 2x'),
+    receiveRow(typical),
+  ];
+}
+
+async function observe(run: () => Promise<unknown>, server?: ServerProcess): Promise<Run> {
+  const used = async () => (await server?.cpuSeconds()) ?? 0;
+  const before = await used();
+  const own = process.cpuUsage();
+  const ms = await timeMs(run);
+  const { user, system } = process.cpuUsage(own);
+  return { ms, cpuSeconds: (await used()) - before + (user + system) / 1e6 };
+}
+
+const middle = (runs: readonly Run[]): Run => ({
+  ms: median(runs.map(({ ms }) => ms)),
+  cpuSeconds: median(runs.map(({ cpuSeconds }) => cpuSeconds)),
+});
+
+interface Typical {
+  readonly bytes: number;
+  readonly ours: Run;
+  readonly receive: Run;
+}
+
+const shown = (bytes: number, { ms, cpuSeconds }: Run): string =>
+  `${(bytes / 1000 / ms).toFixed(0)} MB/s (${(ms / 1000).toFixed(2)} s, CPU ${cpuSeconds.toFixed(2)} s)`;
+
+const rowOf = (what: string, { bytes, ours }: Typical, theirs: Run, goal: string): Row => ({
+  what,
+  lancegate: shown(bytes, ours),
+  bareEngine: shown(bytes, theirs),
+  ratio: `${(theirs.ms / ours.ms).toFixed(2)}x speed`,
+  goal,
+});
+
+const receiveRow = ({ bytes, receive }: Typical): Row => ({
+  what: '- received and dropped by node:http',
+  lancegate: shown(bytes, receive),
+  bareEngine: '',
+  ratio: '',
+  goal: '',
+});
 
 /** Resident memory of the service, above idle, while a large create streams in. */
 export async function measureMemory(service: ServiceProcess, megabytes: number): Promise<Row> {

@@ -36,7 +36,7 @@ try {
       floatsPerRow: 32,
       repeats: 12,
     }),
-    await compareCreates(service, folder, 500),
+    ...(await compareCreates(service, folder, 500)),
   ];
   process.stdout.write(`${table(rows)}\n`);
 } finally {

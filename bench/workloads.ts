@@ -30,17 +30,21 @@ export function vectorTable({ keys, floatsPerRow }: Workload, seed = 7): Table {
   const ids = BigInt64Array.from(keys, BigInt);
   const random = noise(seed);
   const floats = Float32Array.from({ length: keys.length * floatsPerRow }, () => random.next().value as number);
+  return tableOf(ids, floats, floatsPerRow);
+}
+
+function tableOf(ids: BigInt64Array, floats: Float32Array, floatsPerRow: number): Table {
   const item = new Field('item', new Float32(), true);
   const fields = [new Field('id', new Int64(), true), new Field('vector', new FixedSizeList(floatsPerRow, item), true)];
   const vector = makeData({
     type: new FixedSizeList(floatsPerRow, item),
-    length: keys.length,
+    length: ids.length,
     nullCount: 0,
     child: makeData({ type: new Float32(), length: floats.length, nullCount: 0, data: floats }),
   });
-  const id = makeData({ type: new Int64(), length: keys.length, nullCount: 0, data: ids });
+  const id = makeData({ type: new Int64(), length: ids.length, nullCount: 0, data: ids });
   const schema = new Schema(fields);
-  const data = makeData({ type: new Struct(fields), length: keys.length, nullCount: 0, children: [id, vector] });
+  const data = makeData({ type: new Struct(fields), length: ids.length, nullCount: 0, children: [id, vector] });
   return new Table(schema, [new RecordBatch(schema, data)]);
 }
 
@@ -67,7 +71,21 @@ export function* repeatedStream(batch: Table, batches: number): Generator<Uint8A
   yield one.subarray(one.length - endMarkerBytes);
 }
 
-/** The same as one IPC file in one buffer, as the bare engine takes it. */
+/** The same rows as one record batch in an IPC file: what a program has that made its table in memory. */
+export function repeatedAsOneBatch(keys: readonly number[], floatsPerRow: number, times: number): Buffer {
+  const one = vectorTable({ keys, floatsPerRow });
+  const oneIds = one.getChild('id')?.toArray() as BigInt64Array;
+  const oneFloats = one.getChild('vector')?.data[0]?.children[0]?.values as Float32Array;
+  const ids = new BigInt64Array(oneIds.length * times);
+  const floats = new Float32Array(oneFloats.length * times);
+  for (let i = 0; i < times; i++) {
+    ids.set(oneIds, i * oneIds.length);
+    floats.set(oneFloats, i * oneFloats.length);
+  }
+  return Buffer.from(tableToIPC(tableOf(ids, floats, floatsPerRow), 'file'));
+}
+
+/** The same as one IPC file in one buffer with the batches of the stream. */
 export function repeatedFile(batch: Table, batches: number): Buffer {
   const all = Array.from({ length: batches }, () => batch.batches).flat();
   return Buffer.from(tableToIPC(new Table(batch.schema, all), 'file'));

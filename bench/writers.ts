@@ -44,8 +44,8 @@ const parts: Readonly<Record<string, Part>> = {
 async function run(part: Part): Promise<readonly Row[]> {
   const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
   const profiles = join(folder, 'profiles');
-  const node = values.profile ? ['--cpu-prof', `--cpu-prof-dir=${profiles}`] : [];
-  const service = await startServiceProcess(join(folder, 'data'), { node });
+  const nodeFlags = values.profile ? ['--cpu-prof', `--cpu-prof-dir=${profiles}`] : [];
+  const service = await startServiceProcess(join(folder, 'data'), nodeFlags);
   try {
     return await part(service, folder);
   } finally {
