@@ -10,11 +10,12 @@
  * Before its commit starts a request may leave: its signal takes it out of the queue. Afterwards its outcome stands; a
  * deadline that passes meanwhile changes nothing for a shared commit, and cancels the engine's work of one that is alone.
  */
+import { setImmediate } from 'node:timers/promises';
 import { concatRows, FaultyPart } from '../arrow/concat-rows.ts';
 import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, Engine, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { Location } from '../kernel/ids.ts';
+import type { Location, TableId } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CommitObserver } from './commit-observer.ts';
@@ -53,6 +54,12 @@ interface Pending {
   readonly reject: (error: unknown) => void;
   /** Takes the request out of the queue's accounts; called once it left, in whatever way. */
   readonly leave: () => void;
+}
+
+/** The branch as it stands when the turn has come. */
+interface Target {
+  readonly dataset: Dataset;
+  readonly location: Location;
 }
 
 /** A turn ends by itself: every commit ahead has a deadline. */
@@ -122,23 +129,61 @@ export class BranchWriter {
 
   /** Never rejects: every failure goes to the requests it belongs to. */
   async #pump(): Promise<void> {
-    for (let next = this.#queue[0]; next !== undefined; next = this.#queue[0]) await this.#turn(next.request);
+    for (let next = this.#queue[0]; next !== undefined; next = this.#queue[0]) {
+      await this.#turn(next);
+      await this.#letTheNextIn();
+    }
     this.#pumping = undefined;
   }
 
-  async #turn({ table, branch }: MergeRequest): Promise<void> {
+  /**
+   * Clients that just got their answers are about to send again; in two rounds of the event loop those that are here have
+   * been read. Without this, two halves of the clients take turns, and groups are half of what they could be. Costs an
+   * idle branch nothing: the pump has stopped by then.
+   */
+  async #letTheNextIn(): Promise<void> {
+    if (this.#queue.length === 0) return;
+    await setImmediate();
+    await setImmediate();
+  }
+
+  async #turn(oldest: Pending): Promise<void> {
+    const { table, branch } = oldest.request;
     const leave = await this.#parts.gates.takeBranch(table, branch, untilItsTurn);
     try {
-      await this.#commit(this.#takeGroup());
+      const target = await this.#prepare(oldest.request);
+      await this.#commit(this.#takeGroup(oldest.request.tableId), target);
+    } catch (error) {
+      this.#refuse(oldest, error);
     } finally {
       leave();
     }
   }
 
-  /** The oldest request and those that may share with it. Whoever came while the turn was awaited is among them. */
-  #takeGroup(): readonly Pending[] {
+  async #prepare({ tableId, branch, locate }: MergeRequest): Promise<Target> {
+    const location = await locate();
+    const dataset = await this.#parts.datasets.latest(location, branch);
+    await this.#parts.openBranches.beforeCommit(tableId, branch, dataset);
+    await dropLeftoverColumn(dataset);
+    return { dataset, location };
+  }
+
+  /** Unless it has left by itself. */
+  #refuse(pending: Pending, error: unknown): void {
+    const place = this.#queue.indexOf(pending);
+    if (place < 0) return;
+    this.#queue.splice(place, 1);
+    pending.leave();
+    pending.reject(error);
+  }
+
+  /**
+   * The oldest request and those that may share with it, taken as late as can be. None if the oldest is now one for another
+   * table of that name, which has to be prepared first.
+   */
+  #takeGroup(tableId: TableId): readonly Pending[] {
     const [oldest] = this.#queue;
-    if (oldest === undefined) return [];
+    if (oldest === undefined || oldest.request.tableId !== tableId) return [];
     const sharers =
       oldest.sharing === undefined ? [oldest] : this.#queue.filter(({ sharing }) => sharing === oldest.sharing);
     const group = sharers.slice(0, groupLength(sharers.map(({ request }) => request.piece)));
@@ -148,24 +193,20 @@ export class BranchWriter {
     return group;
   }
 
-  async #commit(group: readonly Pending[]): Promise<void> {
+  async #commit(group: readonly Pending[], target: Target): Promise<void> {
     const [oldest] = group;
     if (oldest === undefined) return;
     try {
-      // One table for all of a group: its id is part of what they share.
-      const location = await oldest.request.locate();
-      const dataset = await this.#parts.datasets.latest(location, oldest.request.branch);
-      await this.#parts.openBranches.beforeCommit(oldest.request.tableId, oldest.request.branch, dataset);
-      await dropLeftoverColumn(dataset);
-      if (group.length === 1) await this.#commitAlone(oldest, dataset, location);
-      else await this.#commitShared(group, dataset, location);
+      if (group.length === 1) await this.#commitAlone(oldest, target);
+      else await this.#commitShared(group, target);
     } catch (error) {
       for (const { reject } of group) reject(error);
     }
   }
 
-  async #commitAlone(pending: Pending, dataset: Dataset, location: Location): Promise<void> {
+  async #commitAlone(pending: Pending, target: Target): Promise<void> {
     const { request } = pending;
+    const { dataset } = target;
     try {
       const before = await dataset.version();
       const startMs = performance.now();
@@ -173,7 +214,7 @@ export class BranchWriter {
       const counts = await this.#inEngine(() => this.#mergeAlone(dataset, request));
       const shared = pending.sharing === undefined ? undefined : shareRows([request]);
       this.#keepKnown(before, counts, request, shared);
-      await this.#finish([{ pending, counts }], dataset, location, performance.now() - startMs);
+      await this.#finish([{ pending, counts }], target, performance.now() - startMs);
     } catch (error) {
       pending.reject(error);
     }
@@ -187,7 +228,8 @@ export class BranchWriter {
     return dataset.merge({ ...spec, useIndex, on: keyColumnsOf(request) }, piece.file, timeoutMs);
   }
 
-  async #commitShared(group: readonly Pending[], dataset: Dataset, location: Location): Promise<void> {
+  async #commitShared(group: readonly Pending[], target: Target): Promise<void> {
+    const { dataset, location } = target;
     const requests = group.map(({ request }) => request);
     const before = await dataset.version();
     const startMs = performance.now();
@@ -198,7 +240,7 @@ export class BranchWriter {
       shared = shareRows(requests);
       totals = await this.#inEngine(() => this.#mergeShared(dataset, requests, shared));
     } catch (error) {
-      await this.#commitApart(group, dataset, location, error);
+      await this.#commitApart(group, target, error);
       return;
     }
     const engineMs = performance.now() - startMs;
@@ -208,7 +250,7 @@ export class BranchWriter {
       counts: countsOf(pending.request, index, shared, rowsBefore, totals),
     }));
     this.#keepKnown(before, totals, requests[0] as MergeRequest, shared);
-    await this.#finish(outcomes, dataset, location, engineMs);
+    await this.#finish(outcomes, target, engineMs);
   }
 
   /** `canConcat` was asked of each; pieces with one fingerprint have one schema message. */
@@ -221,16 +263,16 @@ export class BranchWriter {
   }
 
   /** Nothing of the group was committed. Whoever is to blame is refused, and the others go on without them. */
-  async #commitApart(group: readonly Pending[], dataset: Dataset, location: Location, error: unknown): Promise<void> {
+  async #commitApart(group: readonly Pending[], target: Target, error: unknown): Promise<void> {
     if (error instanceof FaultyPart) {
       group[error.part]?.reject(error);
       const others = group.filter((_, index) => index !== error.part);
       const [only] = others;
-      if (others.length > 1) await this.#commitShared(others, dataset, location);
-      else if (only !== undefined) await this.#commitAlone(only, dataset, location);
+      if (others.length > 1) await this.#commitShared(others, target);
+      else if (only !== undefined) await this.#commitAlone(only, target);
       return;
     }
-    for (const pending of group) await this.#commitAlone(pending, dataset, location);
+    for (const pending of group) await this.#commitAlone(pending, target);
   }
 
   /** Which keys the table had before: from the totals, else from the keys in memory, else by asking the version before. */
@@ -286,8 +328,7 @@ export class BranchWriter {
    */
   async #finish(
     outcomes: readonly { readonly pending: Pending; readonly counts: MergeCounts }[],
-    dataset: Dataset,
-    location: Location,
+    { dataset, location }: Target,
     engineMs: number,
   ): Promise<void> {
     const { catalog, metrics, logger, observer, openBranches } = this.#parts;

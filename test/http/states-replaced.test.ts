@@ -140,8 +140,9 @@ describe('a table that is dropped, overwritten, or made twice', () => {
       readdirSync(service.tablesFolder).some((name) => name.startsWith('swapped-') && isWritten(name)),
     );
     await settled(service);
+    const receivedBefore = await receivedBytes(service);
     const behind = merge('swapped', [4], 'behind');
-    await settled(service);
+    await untilReceived(service, receivedBefore + people([4], 'behind').length);
     release();
     await holder;
     succeeded(await before);
