@@ -174,6 +174,18 @@ describe('a source', () => {
     });
   }
 
+  it('counts what reading its keys will take: rows of one bit are not cheap (P7)', async () => {
+    const bits = schemaOf([field('k', { kind: 'bool' })]);
+    const rows = 1 << 17;
+    const bytes = encodeStream(bits, [{ k: Array.from({ length: rows }, () => true) }]);
+    const memory = new BodyMemory({ maxBytes: 16 << 20, maxIdleBytes: 0 });
+    const source = new StreamSource(inChunks(bytes), { limits: roomyLimits, account: memory.open() });
+    await source.whole();
+    assert.ok(memory.heldBytes >= 32 * rows, `${memory.heldBytes}`);
+    source.close();
+    assert.equal(memory.heldBytes, 0);
+  });
+
   it('is too large where even all of the memory would not hold it', async () => {
     const memory = new BodyMemory({ maxBytes: 128 << 10, maxIdleBytes: 0 });
     const source = new StreamSource(inChunks(longStream), { limits: roomyLimits, account: memory.open() });
