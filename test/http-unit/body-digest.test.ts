@@ -15,7 +15,7 @@ for (const reads of [0, 1, 3, 4, 5]) {
   test(`the digest is of the whole body, though only ${reads} chunks were asked for before`, async () => {
     const digest = new BodyDigest(body(), undefined);
     const passing = digest.bytes()[Symbol.asyncIterator]();
-    const seen: (Uint8Array | void)[] = [];
+    const seen: unknown[] = [];
     for (let i = 0; i < reads; i++) seen.push((await passing.next()).value);
     assert.deepEqual(seen.slice(0, chunks.length), chunks.slice(0, reads));
     assert.equal(await digest.whole(), expected);
