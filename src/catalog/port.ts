@@ -210,6 +210,8 @@ export interface Catalog {
    * first. A repeated call replaces what the one before said.
    */
   markOpenForWriting(open: OpenBranch): Promise<void>;
+  /** For commits no transaction is recorded of. Moves the acknowledged version of an open branch forward, never back. */
+  acknowledgeVersion(tableId: TableId, branch: BranchName | undefined, version: number): Promise<void>;
   /** Those neither closed nor gone with their table: after a crash, the branches to recover. Ordered by table, branch. */
   openBranches(): Promise<readonly OpenBranchRecord[]>;
   /** Every commit to the branch is acknowledged, or gone. Harmless when repeated. */

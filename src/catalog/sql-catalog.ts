@@ -173,6 +173,10 @@ export class SqlCatalog implements Catalog {
     return this.#session.transact((db) => openBranches.markOpenForWriting(db, open));
   }
 
+  acknowledgeVersion(tableId: TableId, branch: BranchName | undefined, version: number): Promise<void> {
+    return this.#session.transact((db) => openBranches.acknowledgeVersion(db, tableId, branch, version));
+  }
+
   openBranches(): Promise<readonly OpenBranchRecord[]> {
     return this.#session.read((db) => openBranches.listOpenBranches(db));
   }

@@ -3,6 +3,7 @@ import type { Engine } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import type { TableGates } from '../table/gates.ts';
+import type { OpenBranches } from '../table/open-branches.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { BranchDescription, Operations } from './commands.ts';
 import type { TableAccess } from './table-access.ts';
@@ -14,6 +15,7 @@ interface Parts {
   readonly access: TableAccess;
   readonly gates: TableGates;
   readonly datasets: OpenDatasets;
+  readonly openBranches: OpenBranches;
 }
 
 /** The wait ends by itself: every writer ahead has a deadline. */
@@ -58,7 +60,7 @@ export const listBranches =
   };
 
 export const deleteBranch =
-  ({ access, gates, datasets }: Parts): Operations['deleteBranch'] =>
+  ({ access, gates, datasets, openBranches }: Parts): Operations['deleteBranch'] =>
   async ({ table, name }) => {
     const record = await access.findCreated(table);
     const leave = await gates.enterAlone(table, untilItsTurn);
@@ -66,6 +68,7 @@ export const deleteBranch =
       const dataset = await access.latest(record, undefined);
       datasets.forget(record.location);
       await dataset.deleteBranch(name);
+      await openBranches.close(record.id, name);
     } finally {
       leave();
     }

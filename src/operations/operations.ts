@@ -68,7 +68,7 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
     openBranches,
     maxWaiting: given.maxWaitingPerTable,
   });
-  const parts = { ...given, gates, datasets, access, maker, writer };
+  const parts = { ...given, gates, datasets, access, maker, writer, openBranches };
   const create = new CreateTable(parts);
   const merge = new MergeRows(parts);
   const drop = dropTable(parts);

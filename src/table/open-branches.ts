@@ -36,6 +36,21 @@ export class OpenBranches {
   }
 
   /**
+   * Makes what the dataset stands at durable and the version a crash goes back to, for commits that no transaction is
+   * recorded of, such as those of upkeep. To be called before older versions are pruned.
+   */
+  async acknowledge(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+    await this.afterCommit(tableId, branch, dataset);
+    await this.#catalog.acknowledgeVersion(tableId, branch, await dataset.version());
+  }
+
+  /** Under the table's turn, when the branch is gone: one of the same name starts its versions anew. */
+  async close(tableId: TableId, branch: BranchName | undefined): Promise<void> {
+    await this.#catalog.closeBranch(tableId, branch);
+    this.#opened.delete(keyOf(tableId, branch));
+  }
+
+  /**
    * To be called after every commit, before anybody is told of it: resolves once it is durable (P3). If that fails, what was
    * written may be lost although it can be read, so the branch stays on the list for the next start to look at.
    */
@@ -50,10 +65,7 @@ export class OpenBranches {
 
   /** Once no commit is under way or will follow. */
   async closeAll(): Promise<void> {
-    for (const [key, { tableId, branch }] of this.#opened) {
-      await this.#catalog.closeBranch(tableId, branch);
-      this.#opened.delete(key);
-    }
+    for (const { tableId, branch } of this.#opened.values()) await this.close(tableId, branch);
   }
 }
 

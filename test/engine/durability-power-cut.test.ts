@@ -245,7 +245,8 @@ async function requireWorking(parts: Parts, folder: string, random: Random): Pro
   const main = await parts.engine.open({ location: table.location });
   const isBranched = (await main.listBranches()).length > 0;
   for (const branch of isBranched ? [undefined, dev] : [undefined]) {
-    const dataset = branch === undefined ? main : await parts.engine.open({ location: table.location, branch });
+    const dataset: Dataset =
+      branch === undefined ? main : await parts.engine.open({ location: table.location, branch });
     const before = await dataset.countRows();
     const keys = [0, 1 + random.int(5), newKey];
     await parts.open.beforeCommit(table.id, branch, dataset);

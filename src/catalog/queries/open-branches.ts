@@ -18,22 +18,30 @@ export async function markOpenForWriting(db: CatalogDb, open: OpenBranch): Promi
     .execute();
 }
 
-/** The newest version of each branch: of the versions a group brings, and against what the row says already. */
-export async function acknowledge(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
+/** Never backwards; nothing for a branch that is not open. */
+export async function acknowledgeVersion(
+  db: CatalogDb,
+  tableId: TableId,
+  branch: BranchName | undefined,
+  version: number,
+): Promise<void> {
+  await db
+    .updateTable('open_branches')
+    .set({ acknowledged_version: version })
+    .where('table_id', '=', tableId)
+    .where('branch', '=', nameOf(branch))
+    .where('acknowledged_version', '<', version)
+    .execute();
+}
+
+/** One update per branch, with the newest version that the group brings. */
+export async function acknowledgeRecorded(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
   const newest = new Map<string, TransactionRecord>();
   for (const record of records) {
     const key = JSON.stringify([record.tableId, nameOf(record.branch)]);
     if (record.version > (newest.get(key)?.version ?? -1)) newest.set(key, record);
   }
-  for (const { tableId, branch, version } of newest.values()) {
-    await db
-      .updateTable('open_branches')
-      .set({ acknowledged_version: version })
-      .where('table_id', '=', tableId)
-      .where('branch', '=', nameOf(branch))
-      .where('acknowledged_version', '<', version)
-      .execute();
-  }
+  for (const { tableId, branch, version } of newest.values()) await acknowledgeVersion(db, tableId, branch, version);
 }
 
 export async function listOpenBranches(db: CatalogDb): Promise<readonly OpenBranchRecord[]> {

@@ -1,7 +1,7 @@
 import type { TransactionId } from '../../kernel/ids.ts';
 import type { TransactionRecord } from '../port.ts';
 import { tablePathOf, tableRefOf } from './full-path.ts';
-import { acknowledge } from './open-branches.ts';
+import { acknowledgeRecorded } from './open-branches.ts';
 import { type CatalogDb, propertiesFromJson, propertiesToJson, type TransactionRow } from './schema.ts';
 
 /** 8 parameters each: stays below the 32766 that SQLite allows in one statement. */
@@ -34,7 +34,7 @@ export async function insertTransactions(db: CatalogDb, records: readonly Transa
     const rows = records.slice(start, start + rowsPerInsert).map(rowOf);
     await db.insertInto('transactions').values(rows).execute();
   }
-  await acknowledge(db, records);
+  await acknowledgeRecorded(db, records);
 }
 
 export async function findTransaction(db: CatalogDb, id: TransactionId): Promise<TransactionRecord | undefined> {

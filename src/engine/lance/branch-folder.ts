@@ -4,9 +4,13 @@ import { join } from 'node:path';
 export const branchFolder = (datasetPath: string, branch: string | undefined): string =>
   branch === undefined ? datasetPath : join(datasetPath, 'tree', branch);
 
+/** What the engine accepts; another name, made into a path, could be that of another branch. */
+export const isBranchName = (name: string): boolean =>
+  name.split('/').every((segment) => /^[\p{Alphabetic}\p{N}._-]+$/u.test(segment) && !/^\.+$/.test(segment));
+
 /** Where a dataset keeps one file per branch. */
 export const branchRecords = (datasetPath: string): string => join(datasetPath, '_refs', 'branches');
 
-/** The file that says a branch exists, and from where. Names hold nothing but letters, digits, `.`, `-`, `_` and `/`. */
+/** The file that says a branch exists, and from where. */
 export const branchRecord = (datasetPath: string, branch: string): string =>
   join(branchRecords(datasetPath), `${encodeURIComponent(branch)}.json`);

@@ -10,8 +10,6 @@ export interface FileSync {
   folder(path: string): Promise<void>;
 }
 
-const syncDescriptor = promisify(fsync);
-
 /**
  * `fsync` on this machine's file system. Opening is synchronous: it takes microseconds, a turn of the thread pool more.
  *
@@ -20,7 +18,12 @@ const syncDescriptor = promisify(fsync);
  * recovery has looked at what is on the disk.
  */
 export class DiskSync implements FileSync {
+  readonly #syncDescriptor: (descriptor: number) => Promise<void>;
   #failure: unknown;
+
+  constructor(syncDescriptor: (descriptor: number) => Promise<void> = promisify(fsync)) {
+    this.#syncDescriptor = syncDescriptor;
+  }
 
   file(path: string): Promise<void> {
     return this.#sync(path, constants.O_RDONLY);
@@ -33,7 +36,7 @@ export class DiskSync implements FileSync {
   async #sync(path: string, flags: number): Promise<void> {
     const descriptor = openSync(path, flags | constants.O_NONBLOCK);
     try {
-      await syncDescriptor(descriptor);
+      await this.#syncDescriptor(descriptor);
     } catch (error) {
       if (!isNotSyncable(error)) this.#failure ??= error;
     } finally {

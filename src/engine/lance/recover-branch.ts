@@ -14,7 +14,7 @@
 import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import type { Recovery } from '../port.ts';
-import { branchFolder, branchRecord } from './branch-folder.ts';
+import { branchFolder, branchRecord, isBranchName } from './branch-folder.ts';
 import { Durability } from './durability.ts';
 import type { FileSync } from './file-sync.ts';
 import { removeLeftovers } from './leftovers.ts';
@@ -58,10 +58,11 @@ export async function recoverBranch(suspect: SuspectBranch, sync: FileSync): Pro
 /** Nobody was told of the branch: it stays if it is whole, both its versions and the record that it exists, else it goes. */
 async function recoverNewBranch(suspect: SuspectBranch, sync: FileSync): Promise<Recovery> {
   const { datasetPath, branch = '' } = suspect;
+  const nothing = { version: 0, kept: [], removed: [], removedFiles: 0, damage: undefined };
+  if (!isBranchName(branch)) return nothing;
   const versions = listVersions(join(branchFolder(datasetPath, branch), '_versions'));
   const judged = judgeNewer(suspect, versions);
   const isWhole = versions.length > 0 && judged.every(({ fault }) => fault === undefined);
-  const nothing = { version: 0, kept: [], removed: [], removedFiles: 0, damage: undefined };
   if (isWhole && isReadableRecord(branchRecord(datasetPath, branch))) {
     const version = versions.at(-1) ?? 0;
     await new Durability(sync, { ...suspect, branch: undefined }, 0).branchMade(branch, version);

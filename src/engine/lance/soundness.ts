@@ -29,19 +29,23 @@ export function faultOfFile(file: StoredFile, manifest: Manifest, { outlivedPowe
   if (sizeBytes === undefined) return 'is missing';
   const expectedBytes = file.kind === 'transaction' ? manifest.transaction?.length : file.sizeBytes;
   if (expectedBytes !== undefined && sizeBytes !== expectedBytes) return `has ${sizeBytes} bytes, not ${expectedBytes}`;
-  if (!outlivedPowerCut) return sizeBytes === 0 ? 'is empty' : undefined;
-  return faultOfContent(file, sizeBytes, manifest);
+  if (sizeBytes === 0) return 'is empty';
+  return faultOfContent(file, sizeBytes, manifest, outlivedPowerCut);
 }
 
-function faultOfContent(file: StoredFile, sizeBytes: number, manifest: Manifest): string | undefined {
-  if (sizeBytes === 0) return 'is empty';
+function faultOfContent(
+  file: StoredFile,
+  sizeBytes: number,
+  manifest: Manifest,
+  outlivedPowerCut: boolean,
+): string | undefined {
   if (file.kind === 'transaction' && manifest.transaction !== undefined) {
     return readFileSync(file.path).equals(manifest.transaction) ? undefined : 'differs from the manifest';
   }
   const disk = openSync(file.path, 'r');
   try {
     if (!hasShapeOf(disk, file, sizeBytes)) return 'does not begin or end as it should';
-    return hasZeroPage(disk) ? 'has a page of zeros' : undefined;
+    return outlivedPowerCut && hasZeroPage(disk) ? 'has a page of zeros' : undefined;
   } finally {
     closeSync(disk);
   }

@@ -56,6 +56,16 @@ export function openBranchesContract(open: () => Promise<Catalog>): void {
       assert.deepEqual(await versions(), [4, 9]);
     });
 
+    test('a version can be acknowledged without a transaction, and never backwards', async () => {
+      await catalog.acknowledgeVersion(tableId, undefined, 8);
+      assert.deepEqual(await versions(), []);
+      await catalog.markOpenForWriting(main(1));
+      await catalog.acknowledgeVersion(tableId, undefined, 8);
+      await catalog.acknowledgeVersion(tableId, undefined, 5);
+      await catalog.acknowledgeVersion(tableId, dev, 9);
+      assert.deepEqual(await versions(), [8]);
+    });
+
     test('what is recorded of a closed branch does not open it', async () => {
       await catalog.recordTransactions([transactionOf('a', { tableId, version: 2 })]);
       assert.deepEqual(await catalog.openBranches(), []);
