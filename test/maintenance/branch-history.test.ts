@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { BranchHistory } from '#src/maintenance/branch-history.ts';
+
+const retentionMs = 1_000;
+const on = [{ segments: ['id'] }];
+
+/** Commits at these times, each taking a millisecond. */
+function historyOf(...timesMs: number[]): BranchHistory {
+  const history = new BranchHistory(retentionMs);
+  for (const atMs of timesMs) history.committed({ on, engineMs: 1 }, atMs);
+  return history;
+}
+
+describe('which versions are old enough to go', () => {
+  test('none while the last of them was the newest a moment ago', () => {
+    assert.equal(historyOf(0, 500).supersededBeforeMs(1_499), undefined);
+  });
+
+  test('those before the one that was superseded when the retention began, not that one', () => {
+    // The version of 500 took the place of the one of 0, a second before.
+    assert.equal(historyOf(0, 500).supersededBeforeMs(1_500), 0);
+    assert.equal(historyOf(0, 500, 900).supersededBeforeMs(1_899), 0);
+    assert.equal(historyOf(0, 500, 900).supersededBeforeMs(1_900), 500);
+  });
+
+  test('a version that was the newest for a year lives for the retention after that', () => {
+    const yearMs = 31_536_000_000;
+    const history = historyOf(0, 10, yearMs);
+    assert.equal(history.supersededBeforeMs(yearMs + 999), 0);
+    assert.equal(history.supersededBeforeMs(yearMs + 1_000), 10);
+  });
+
+  test('under a stream of commits they go an eighth of the retention late at most', () => {
+    const times = Array.from({ length: 5_000 }, (_, i) => i);
+    const history = historyOf(...times);
+    const before = history.supersededBeforeMs(4_999) ?? 0;
+    assert.ok(before <= 3_998 && before >= 3_998 - retentionMs / 8, String(before));
+  });
+
+  test('what was pruned is not asked for again, and a tidying makes one more version to go', () => {
+    const history = historyOf(0, 500);
+    assert.equal(history.prunableVersions(1_500), 2);
+    history.pruned(0);
+    assert.equal(history.prunableVersions(1_500), 0);
+    history.rewritten(2, 2_000);
+    assert.equal(history.prunableVersions(2_999), 0);
+    assert.equal(history.prunableVersions(3_000), 1);
+    assert.equal(history.supersededBeforeMs(3_000), 500);
+  });
+});
+
+describe('what commits lose', () => {
+  const commits = (history: BranchHistory, engineMs: number, count: number): void => {
+    for (let i = 0; i < count; i++) history.committed({ on, engineMs }, i);
+  };
+
+  test('is what they take beyond the first eight since the last tidying', () => {
+    const history = historyOf();
+    commits(history, 10, 8);
+    assert.equal(history.lossMs, 0);
+    commits(history, 14, 5);
+    assert.equal(history.lossMs, 20);
+    history.rewritten(13, 20);
+    assert.equal(history.lossMs, 0);
+    assert.equal(history.commitsSinceOptimize, 0);
+    commits(history, 14, 10);
+    assert.equal(history.lossMs, 0);
+  });
+
+  test('is no sum of noise', () => {
+    const history = historyOf();
+    commits(history, 10, 8);
+    for (let i = 0; i < 100; i++) commits(history, i % 2 === 0 ? 12 : 8, 1);
+    assert.ok(history.lossMs <= 2);
+  });
+
+  test('commits that came after the writers were let in again count for the next time', () => {
+    const history = historyOf(1, 2, 3);
+    history.rewritten(2, 4);
+    assert.equal(history.commitsSinceOptimize, 1);
+  });
+});
+
+test('only merges on one top-level column ask for an index', () => {
+  const history = new BranchHistory(retentionMs);
+  for (const key of [['a'], ['a'], ['b', 'inner']]) history.committed({ on: [{ segments: key }], engineMs: 1 }, 0);
+  history.committed({ on: [{ segments: ['a'] }, { segments: ['b'] }], engineMs: 1 }, 0);
+  assert.deepEqual([...history.mergesOn], [['a', 2]]);
+});

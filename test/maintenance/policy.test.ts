@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { DataType, Field, Schema } from '#src/arrow/schema.ts';
+import type { Layout } from '#src/engine/port.ts';
+import {
+  type BranchFacts,
+  columnsToIndex,
+  guessCost,
+  type OptimizeReason,
+  reasonToOptimize,
+} from '#src/maintenance/policy.ts';
+
+const limits = { maxWaitMs: 200, indexFromRows: 20_000 };
+const busy: BranchFacts = { commitsSinceOptimize: 0, lossMs: 0, quietForMs: 10, prunableVersions: 0 };
+const cheap = { heldMs: 40, tailMs: 60 };
+const long = { heldMs: 900, tailMs: 100 };
+
+interface Case {
+  readonly title: string;
+  readonly facts: Partial<BranchFacts>;
+  readonly cost?: typeof cheap;
+  readonly reason: OptimizeReason | undefined;
+}
+
+const cases: readonly Case[] = [
+  { title: 'a branch without commits is left alone', facts: {}, reason: undefined },
+  { title: 'a loss below the cost is borne', facts: { commitsSinceOptimize: 60, lossMs: 69 }, reason: undefined },
+  { title: 'a loss of the cost is ended', facts: { commitsSinceOptimize: 60, lossMs: 70 }, reason: 'slower' },
+  {
+    title: 'a loss seen over few commits is noise',
+    facts: { commitsSinceOptimize: 15, lossMs: 500 },
+    reason: undefined,
+  },
+  {
+    title: 'many fragments go, also where they cost nothing',
+    facts: { commitsSinceOptimize: 256 },
+    reason: 'many commits',
+  },
+  {
+    title: 'beside writers, many old versions are a reason only once there is something to put together',
+    facts: { commitsSinceOptimize: 15, prunableVersions: 1_000 },
+    reason: undefined,
+  },
+  {
+    title: 'many old versions go beside writers',
+    facts: { commitsSinceOptimize: 16, prunableVersions: 256 },
+    reason: 'old versions',
+  },
+  { title: 'a quiet branch is tidied', facts: { commitsSinceOptimize: 16, quietForMs: 5_000 }, reason: 'quiet' },
+  {
+    title: 'a few commits on a quiet branch stay',
+    facts: { commitsSinceOptimize: 15, quietForMs: 5_000 },
+    reason: undefined,
+  },
+  {
+    title: 'on a quiet branch every old version goes',
+    facts: { commitsSinceOptimize: 1, quietForMs: 5_000, prunableVersions: 1 },
+    reason: 'old versions',
+  },
+  {
+    title: 'writers do not wait longer than they should, for fragments',
+    facts: { commitsSinceOptimize: 1_000, lossMs: 9_499, prunableVersions: 1_000 },
+    cost: long,
+    reason: undefined,
+  },
+  {
+    title: 'writers wait once they have lost ten times as much',
+    facts: { commitsSinceOptimize: 1_000, lossMs: 9_500 },
+    cost: long,
+    reason: 'overdue',
+  },
+  {
+    title: 'nobody waits on a quiet branch, however long it takes',
+    facts: { commitsSinceOptimize: 16, quietForMs: 5_000 },
+    cost: long,
+    reason: 'quiet',
+  },
+];
+
+describe('when a branch is tidied (P8)', () => {
+  for (const { title, facts, cost = cheap, reason } of cases) {
+    test(title, () => assert.equal(reasonToOptimize({ ...busy, ...facts }, cost, limits), reason));
+  }
+});
+
+const layout = (given: Partial<Layout>): Layout => ({
+  rows: 100_000,
+  fragments: 1,
+  longestFragment: 100_000,
+  bytes: 1_000_000,
+  indexes: [],
+  ...given,
+});
+
+describe('what a tidying is expected to cost', () => {
+  test('it grows with the rows that are rewritten', () => {
+    assert.ok(guessCost(layout({ rows: 1_000_000 }), 0).heldMs > 5 * guessCost(layout({}), 0).heldMs);
+  });
+
+  test('a table of ten million rows in full fragments is not rewritten', () => {
+    const tidy = layout({ rows: 10_500_000, fragments: 11 + 60, longestFragment: 2 ** 20, bytes: 1e8 });
+    assert.ok(guessCost(tidy, 60).heldMs < 50);
+  });
+
+  test('one in many fragments is', () => {
+    const pieces = layout({ rows: 10_500_000, fragments: 80, longestFragment: 2 ** 20, bytes: 1e8 });
+    assert.ok(guessCost(pieces, 0).heldMs > 1_000);
+  });
+});
+
+const field = (type: DataType, isDictionary = false): Field => ({
+  name: 'k',
+  nullable: true,
+  type,
+  dictionary: isDictionary ? { id: 0n, index: { bitWidth: 32, signed: true }, ordered: false } : undefined,
+  children: [],
+  metadata: new Map(),
+});
+const schema = (...fields: Field[]): Schema => ({ fields, metadata: new Map() });
+const int64 = field({ kind: 'int', bitWidth: 64, signed: true });
+const grown = layout({ rows: 20_000 });
+
+describe('which key columns get an index (P8)', () => {
+  const columns = (merges: number, at: Layout, type: Field): readonly string[] =>
+    columnsToIndex(new Map([['k', merges]]), at, schema(type), limits);
+
+  test('one that a grown table is merged on for the second time', () =>
+    assert.deepEqual(columns(2, grown, int64), ['k']));
+  test('not at the first merge', () => assert.deepEqual(columns(1, grown, int64), []));
+  test('not in a small table', () => assert.deepEqual(columns(2, layout({ rows: 19_999 }), int64), []));
+  test('not twice', () => {
+    const indexed = { ...grown, indexes: [{ columns: ['k'], unindexedRows: 5_000 }] };
+    assert.deepEqual(columns(2, indexed, int64), []);
+  });
+  test('not one that the table has no more', () => {
+    assert.deepEqual(columnsToIndex(new Map([['gone', 2]]), grown, schema(int64), limits), []);
+  });
+
+  const refused: readonly DataType[] = [
+    { kind: 'float', bitWidth: 64 },
+    { kind: 'bool' },
+    { kind: 'decimal', bitWidth: 128, precision: 10, scale: 2 },
+    { kind: 'binary' },
+    { kind: 'struct' },
+  ];
+  for (const type of refused) {
+    test(`not a ${type.kind}`, () => assert.deepEqual(columns(2, grown, field(type)), []));
+  }
+  test('not a dictionary', () => assert.deepEqual(columns(2, grown, field({ kind: 'utf8' }, true)), []));
+});
