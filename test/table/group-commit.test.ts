@@ -107,6 +107,7 @@ class Stage {
       spec,
       piece,
       keys: readKeys(piece, on),
+      keyed: undefined,
       scope: {
         requestId: 'r',
         principal: { subject: 'a', scopes: [], groups: [], issuer: 'test' },

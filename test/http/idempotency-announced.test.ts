@@ -1,0 +1,140 @@
+/** What a keyed merge leaves in the catalog while it commits: the operations on real parts, with a record that can fail. */
+import assert from 'node:assert/strict';
+import { createHash, randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { Int32, vectorFromArray } from 'apache-arrow';
+import { parseFieldPath } from '#src/arrow/field-path.ts';
+import type { Catalog, KeyedCommit } from '#src/catalog/port.ts';
+import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { systemClock } from '#src/kernel/clock.ts';
+import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
+import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
+import type { RequestScope } from '#src/kernel/request-scope.ts';
+import { startOperations } from '#src/operations/operations.ts';
+import { createLogger } from '#src/telemetry/logger.ts';
+import { Metrics } from '#src/telemetry/metrics.ts';
+import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { stream } from './rows.ts';
+
+const table = { namespace: [], name: 't' as ObjectName };
+const scope: RequestScope = {
+  requestId: 'r',
+  principal: { subject: 'ann', issuer: 'lancegate', scopes: [], groups: [] },
+  signal: new AbortController().signal,
+  remainingMs: () => undefined,
+};
+
+/** A row without a key is inserted each time it is merged. */
+function contentOf(n: number, key: string) {
+  const bytes = stream({ id: vectorFromArray([null], new Int32()), n: [n] });
+  const digest = createHash('sha256').update(bytes).digest('hex');
+  const idempotency = { key: key as IdempotencyKey, bodyDigest: () => Promise.resolve(digest) };
+  return { source: sourceFrom(inChunks(bytes)), idempotency };
+}
+
+type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'announceCommits'>>;
+
+async function start(t: TestContext) {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const catalog = await openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'a test' } });
+  const faults: { now: Faults } = { now: {} };
+  const faulty = new Proxy<Catalog>(catalog, {
+    get: (target, name: keyof Catalog) => (faults.now as Partial<Catalog>)[name] ?? target[name].bind(target),
+  });
+  const engine = new LanceEngine({
+    root: join(folder, 'tables'),
+    rootOptions: {},
+    scratchFolder: join(folder, 'scratch'),
+    indexCacheBytes: 1 << 24,
+    metadataCacheBytes: 1 << 24,
+  });
+  const { operations, close } = await startOperations({
+    catalog: faulty,
+    engine,
+    clock: systemClock,
+    newId: randomUUID,
+    logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
+    metrics: new Metrics(),
+    maxWaitingPerTable: 100,
+    maxOpenDatasets: 10,
+    idempotencyKeptMs: 60_000,
+    maintenance: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },
+  });
+  t.after(async () => {
+    await close();
+    await catalog.close();
+  });
+  const create = { table, mode: 'create', properties: undefined, storageOptions: {} } as const;
+  await operations.createTable({ ...create, ...contentOf(0, 'create') }, scope);
+  const flags = { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
+  const command = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true };
+  return {
+    catalog,
+    faults,
+    merge: (n: number, key = `k${n}`) => operations.mergeRows({ ...command, ...contentOf(n, key) }, scope),
+    count: () => operations.countRows({ table, branch: undefined, version: undefined, predicate: undefined }),
+  };
+}
+
+const refusedAs = (kind: ErrorName) => (error: unknown) => error instanceof LancegateError && error.kind === kind;
+const brokenDisk = () => Promise.reject(new LancegateError('Internal', 'a full disk'));
+
+test('a merge whose record cannot be written is answered, and its retry is not applied (P6)', async (t) => {
+  const { merge, count, faults, catalog } = await start(t);
+  faults.now = { recordTransactions: brokenDisk };
+  assert.equal((await merge(1)).numInsertedRows, 1);
+  faults.now = {};
+  await assert.rejects(merge(1), refusedAs('OutcomeUnknown'));
+  await assert.rejects(merge(2, 'k1'), refusedAs('InvalidInput'));
+  assert.equal(await count(), 2);
+  assert.equal((await catalog.announcedCommits()).length, 1);
+});
+
+test('when a commit is recorded it had been announced, on top of the version before it; afterwards it is not (P6)', async (t) => {
+  const { merge, faults, catalog } = await start(t);
+  const announced: (readonly KeyedCommit[])[] = [];
+  faults.now = {
+    recordTransactions: async (records, answers) => {
+      announced.push(await catalog.announcedCommits());
+      await catalog.recordTransactions(records, answers);
+    },
+  };
+  await merge(1);
+  await merge(2);
+  const seen = announced.map((commits) => commits.map(({ key, baseVersion }) => [key, baseVersion]));
+  assert.deepEqual(seen, [[['k1', 1]], [['k2', 2]]]);
+  assert.deepEqual(await catalog.announcedCommits(), []);
+});
+
+test('merges that share a commit are announced together', async (t) => {
+  const { merge, count, faults, catalog } = await start(t);
+  const groups: number[] = [];
+  faults.now = {
+    announceCommits: async (commits) => {
+      groups.push(commits.length);
+      await catalog.announceCommits(commits);
+    },
+  };
+  const all = Array.from({ length: 12 }, (_, i) => i + 1);
+  await Promise.all(all.map((n) => merge(n)));
+  assert.equal(
+    groups.reduce((sum, size) => sum + size, 0),
+    all.length,
+  );
+  assert.ok(groups.length < all.length, `${groups.length} announcements`);
+  assert.equal(await count(), all.length + 1);
+});
+
+test('a merge that cannot be announced is not made', async (t) => {
+  const { merge, count, faults } = await start(t);
+  faults.now = { announceCommits: brokenDisk };
+  await assert.rejects(merge(1), refusedAs('Internal'));
+  assert.equal(await count(), 1);
+  faults.now = {};
+  assert.equal((await merge(1)).isReplay, false);
+  assert.equal((await merge(1)).isReplay, true);
+  assert.equal(await count(), 2);
+});
