@@ -69,6 +69,7 @@ export class BranchWriter {
   readonly #parts: WriterParts;
   readonly #queue: Pending[] = [];
   #pumping: Promise<void> | undefined;
+  #isPreparing = false;
   #known: KnownKeys | undefined;
 
   constructor(parts: WriterParts) {
@@ -77,6 +78,11 @@ export class BranchWriter {
 
   get isIdle(): boolean {
     return this.#pumping === undefined;
+  }
+
+  /** Not the one whose turn it is, though it stays in the queue until its group is taken. */
+  get #waiting(): number {
+    return this.#queue.length - (this.#isPreparing ? 1 : 0);
   }
 
   /** Resolves when nothing is under way. */
@@ -91,7 +97,7 @@ export class BranchWriter {
   merge(request: MergeRequest): Promise<MergeCounts> {
     const { signal } = request.scope;
     if (signal.aborted) return Promise.reject(signal.reason as Error);
-    if (this.#queue.length >= this.#parts.maxWaiting) return Promise.reject(queueIsFull());
+    if (this.#waiting >= this.#parts.maxWaiting) return Promise.reject(queueIsFull());
     const { promise, resolve, reject } = Promise.withResolvers<MergeCounts>();
     const leaveQueue = this.#enterQueue();
     const onAbort = (): void => {
@@ -149,13 +155,17 @@ export class BranchWriter {
 
   async #turn(oldest: Pending): Promise<void> {
     const { table, branch } = oldest.request;
+    this.#isPreparing = true;
     const leave = await this.#parts.gates.takeBranch(table, branch, untilItsTurn);
     try {
       const target = await this.#prepare(oldest.request);
-      await this.#commit(this.#takeGroup(oldest.request.tableId), target);
+      const group = this.#takeGroup(oldest.request.tableId);
+      this.#isPreparing = false;
+      await this.#commit(group, target);
     } catch (error) {
       this.#refuse(oldest, error);
     } finally {
+      this.#isPreparing = false;
       leave();
     }
   }

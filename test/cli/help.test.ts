@@ -27,5 +27,8 @@ test('a command names its flags with what they take and their defaults', async (
 test('a command that is not known is refused with the ones that are', async () => {
   const { code, stderr } = await runInProcess(['destroy']);
   assert.equal(code, 2);
-  assert.match(stderr, /unknown command "destroy"; the commands are serve, token, api-key, config, arrow, help/);
+  assert.match(
+    stderr,
+    /unknown command "destroy"; the commands are serve, token, api-key, config, arrow, maintain, help/,
+  );
 });

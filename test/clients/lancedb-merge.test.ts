@@ -247,7 +247,10 @@ describe('the LanceDB SDK merges rows', () => {
   test('a filter that is no SQL is refused, and nothing is written (P6)', async () => {
     const people = await makePeople();
     const merge = people.mergeInsert('id').whenMatchedUpdateAll({ where: 'target.score <' });
-    await assert.rejects(merge.execute([person(1, 'ANN', 10)]), refusal(/400/, /filter is not valid SQL/));
+    await assert.rejects(
+      merge.execute([person(1, 'ANN', 10)]),
+      refusal(/400/, /when_matched_update_all is not valid SQL/),
+    );
     assert.deepEqual(await stored(people), everybody);
   });
 
