@@ -41,7 +41,20 @@ const closing = `## Remarks
   \`User-Agent\`): they recognise an existing table only so.
 - A body that stops arriving, or arrives below 1 KB/s on average, ends with \`TimedOut\`. A body that breaks off, or an
   encoding that does not decode, is \`InvalidInput\`.
-- When a request is answered before its body has been read, the connection is closed after the answer.`;
+- When a request is answered before its body has been read, the connection is closed after the answer.
+
+## Retries
+
+An error with *written: nothing* and *retry: later* may simply be tried again. After a broken connection, a timeout of the
+client's own or *written: unknown* the client cannot know. Creates and merges that carry an \`Idempotency-Key\` header (1 to
+255 visible ASCII characters, such as a UUID, a new one for each request) can be sent again all the same: what was done is
+not done twice, and the first answer comes once more, with \`idempotency-replayed: true\`. The key works for the same
+principal, table, parameters and body, for [\`--idempotency-retention\`](configuration.md) (24 h); with anything else it is
+refused (400). A request that failed may be sent again under its key.
+
+\`OutcomeUnknown\` is what a retry hears if the service died between a merge's commit and the record of it. The merge was
+not applied again. Look into the table, or send it under a new key if applying it twice does no harm, as with an upsert of
+whole rows.`;
 
 const errorRow = ([name, entry]: [string, ErrorEntry]): string =>
   `| \`${name}\` | ${entry.status} | ${entry.code} | ${entry.written} | ${entry.retry} | ${entry.meaning} |`;
