@@ -219,8 +219,8 @@ export class BranchWriter {
     const { dataset } = target;
     try {
       const before = await dataset.version();
-      const startMs = performance.now();
       await this.#announce([request], before);
+      const startMs = performance.now();
       const counts = await this.#inEngine(() => this.#mergeAlone(dataset, request));
       const shared = pending.sharing === undefined ? undefined : shareRows([request]);
       this.#keepKnown(before, counts, request, shared);
@@ -242,8 +242,8 @@ export class BranchWriter {
     const { dataset, location } = target;
     const requests = group.map(({ request }) => request);
     const before = await dataset.version();
-    const startMs = performance.now();
     await this.#announce(requests, before);
+    const startMs = performance.now();
     let shared: SharedRows;
     let totals: MergeCounts;
     try {
