@@ -278,7 +278,7 @@ export const settings = {
     flag: 'maintenance-wait',
     group: 'maintenance',
     default: '200ms',
-    doc: 'A table that is written to is not tidied while that would keep its writers waiting longer than this, unless putting it off has cost ten times as much.',
+    doc: 'A table that is written to is not tidied while that would keep its writers waiting longer than this, unless putting it off has cost three times as much.',
   }),
   indexFromRows: setting(integer(1, 2 ** 53 - 1), {
     flag: 'index-from-rows',

@@ -52,6 +52,8 @@ const checkEveryMs = 1_000;
 const maxWatched = 4_096;
 const firstRetryMs = 1_000;
 const longestRetryMs = 300_000;
+/** How far the measured cost of a tidying may be from the guess before it counts as an accident. */
+const maxHeldFactor = 20;
 
 export class Maintenance implements CommitObserver {
   readonly #parts: MaintenanceParts;
@@ -207,7 +209,7 @@ export class Maintenance implements CommitObserver {
     if (reason === undefined) return;
     const report = await this.#optimize(target, history, reason, history.supersededBeforeMs(clock.nowMs()) ?? 0);
     if (report === undefined) return;
-    watched.heldFactor = Math.min(20, Math.max(0.05, report.heldMs / guess.heldMs));
+    watched.heldFactor = nextFactor(watched.heldFactor, report.heldMs / guess.heldMs);
     watched.tailMs = report.durationMs - report.heldMs;
     watched.cost = undefined;
   }
@@ -280,6 +282,10 @@ export class Maintenance implements CommitObserver {
     logger.warn(fields, 'looking after a table failed; no row is affected');
   }
 }
+
+/** Half of what is new, and within bounds: one slow run on a busy machine says little of the next. */
+const nextFactor = (known: number, measured: number): number =>
+  Math.min(maxHeldFactor, Math.max(1 / maxHeldFactor, (known + measured) / 2));
 
 const keyOf = (tableId: TableId, branch: BranchName | undefined): string => JSON.stringify([tableId, branch ?? null]);
 

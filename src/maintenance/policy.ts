@@ -34,7 +34,9 @@ const maxCommits = 256;
 const maxPrunableVersions = 256;
 const quietMs = 5_000;
 /** A tidying that keeps writers out for too long has to be worth so many times its cost before it is done beside them. */
-const patience = 10;
+const patience = 3;
+/** And even so there is an end to the fragments. */
+const mostCommits = 1_024;
 
 /** The engine leaves longer fragments alone. */
 const fullFragmentRows = 2 ** 20;
@@ -67,7 +69,9 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
   if (commits < minCommits) return undefined;
   // The part beside the writers costs them about half of one of two cores.
   const costMs = cost.heldMs + cost.tailMs / 2;
-  if (cost.heldMs > limits.maxWaitMs) return lossMs >= patience * costMs ? 'overdue' : undefined;
+  if (cost.heldMs > limits.maxWaitMs) {
+    return lossMs >= patience * costMs || commits >= mostCommits ? 'overdue' : undefined;
+  }
   if (lossMs >= costMs) return 'slower';
   if (commits >= maxCommits) return 'many commits';
   return prunableVersions >= maxPrunableVersions ? 'old versions' : undefined;

@@ -59,13 +59,19 @@ const cases: readonly Case[] = [
   },
   {
     title: 'writers do not wait longer than they should, for fragments',
-    facts: { commitsSinceOptimize: 1_000, lossMs: 9_499, prunableVersions: 1_000 },
+    facts: { commitsSinceOptimize: 1_000, lossMs: 2_849, prunableVersions: 1_000 },
     cost: long,
     reason: undefined,
   },
   {
-    title: 'writers wait once they have lost ten times as much',
-    facts: { commitsSinceOptimize: 1_000, lossMs: 9_500 },
+    title: 'writers wait once they have lost three times as much',
+    facts: { commitsSinceOptimize: 1_000, lossMs: 2_850 },
+    cost: long,
+    reason: 'overdue',
+  },
+  {
+    title: 'nor do fragments grow in number without end',
+    facts: { commitsSinceOptimize: 1_024 },
     cost: long,
     reason: 'overdue',
   },
