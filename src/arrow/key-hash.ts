@@ -34,34 +34,39 @@ function mixBytes(hash: number, bytes: Uint8Array, start: number, end: number): 
   return mix(h, rest);
 }
 
-function mixFixed(hashes: Int32Array, bytes: Uint8Array, widthBytes: number): void {
+interface Rows {
+  readonly start: number;
+  readonly end: number;
+}
+
+function mixFixed(hashes: Int32Array, bytes: Uint8Array, widthBytes: number, { start, end }: Rows): void {
   if (widthBytes % 4 !== 0) {
-    for (let row = 0; row < hashes.length; row++) {
+    for (let row = start; row < end; row++) {
       hashes[row] = mixBytes(hashes[row]!, bytes, row * widthBytes, (row + 1) * widthBytes);
     }
     return;
   }
   const wordsInRow = widthBytes / 4;
   const words = new Int32Array(bytes.buffer, bytes.byteOffset, hashes.length * wordsInRow);
-  for (let row = 0, word = 0; row < hashes.length; row++) {
+  for (let row = start, word = start * wordsInRow; row < end; row++) {
     let h = hashes[row]!;
-    for (const end = word + wordsInRow; word < end; word++) h = mix(h, words[word]!);
+    for (const next = word + wordsInRow; word < next; word++) h = mix(h, words[word]!);
     hashes[row] = h;
   }
 }
 
-function hashRows(columns: readonly KeyValues[], rows: number): Int32Array {
-  const hashes = new Int32Array(rows).fill(randomInt(2 ** 32) | 0);
+/** `hashes` hold the seed. */
+function hashRows(hashes: Int32Array, columns: readonly KeyValues[], rows: Rows): void {
+  const { start, end } = rows;
   for (const values of columns) {
-    if (values.form === 'fixed') mixFixed(hashes, values.bytes, values.widthBytes);
+    if (values.form === 'fixed') mixFixed(hashes, values.bytes, values.widthBytes, rows);
     else {
-      for (let row = 0; row < rows; row++) {
+      for (let row = start; row < end; row++) {
         hashes[row] = mixBytes(hashes[row]!, values.bytes, values.starts[row]!, values.ends[row]!);
       }
     }
   }
-  for (let row = 0; row < rows; row++) hashes[row] = finish(hashes[row]!);
-  return hashes;
+  for (let row = start; row < end; row++) hashes[row] = finish(hashes[row]!);
 }
 
 function sameBytes(bytes: Uint8Array, a: number, b: number, length: number): boolean {
@@ -83,27 +88,37 @@ export interface EqualRows {
   readonly firstRow: number;
 }
 
-/** The first row that equals an earlier one in all columns, and that earlier one. Rows that `isNull` are left out. */
-export function findEqualRows(
+/** About ten milliseconds of work. */
+const rowsAtATime = 1 << 16;
+
+/**
+ * The first row that equals an earlier one in all columns, and that earlier one. Rows that `isNull` are left out. It pauses
+ * after every so many rows, so that whoever drives it can let others have the thread.
+ */
+export function* searchEqualRows(
   columns: readonly KeyValues[],
   rows: number,
   isNull: (row: number) => boolean,
-): EqualRows | undefined {
-  const hashes = hashRows(columns, rows);
+): Generator<void, EqualRows | undefined, void> {
+  const hashes = new Int32Array(rows).fill(randomInt(2 ** 32) | 0);
   const mask = 2 ** Math.ceil(Math.log2(2 * rows + 2)) - 1;
   /** Row numbers plus one; 0 is free. */
   const slots = new Int32Array(mask + 1);
-  for (let row = 0; row < rows; row++) {
-    if (isNull(row)) continue;
-    const hash = hashes[row]!;
-    let slot = hash & mask;
-    for (; slots[slot] !== 0; slot = (slot + 1) & mask) {
-      const other = slots[slot]! - 1;
-      if (hashes[other] === hash && columns.every((values) => sameValue(values, row, other))) {
-        return { row, firstRow: other };
+  const isSame = (a: number, b: number): boolean =>
+    hashes[a] === hashes[b] && columns.every((values) => sameValue(values, a, b));
+  for (let start = 0; start < rows; start += rowsAtATime) {
+    if (start > 0) yield;
+    const end = Math.min(start + rowsAtATime, rows);
+    hashRows(hashes, columns, { start, end });
+    for (let row = start; row < end; row++) {
+      if (isNull(row)) continue;
+      let slot = hashes[row]! & mask;
+      for (; slots[slot] !== 0; slot = (slot + 1) & mask) {
+        const other = slots[slot]! - 1;
+        if (isSame(row, other)) return { row, firstRow: other };
       }
+      slots[slot] = row + 1;
     }
-    slots[slot] = row + 1;
   }
   return undefined;
 }

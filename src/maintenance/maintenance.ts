@@ -8,6 +8,7 @@
 import type { Schema } from '../arrow/schema.ts';
 import type { Dataset, Layout, VersionFacts } from '../engine/port.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableId } from '../kernel/ids.ts';
 import { Turns } from '../kernel/turns.ts';
 import type { Commit, CommitObserver } from '../table/commit-observer.ts';
@@ -15,7 +16,14 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { BranchHistory, type Cost } from './branch-history.ts';
 import type { BranchRef, JobReport, OptimizeReport } from './job.ts';
-import { columnsToIndex, guessCost, type OptimizeReason, reasonToOptimize, type UpkeepLimits } from './policy.ts';
+import {
+  columnsToIndex,
+  correctedFactor,
+  guessCost,
+  type OptimizeReason,
+  reasonToOptimize,
+  type UpkeepLimits,
+} from './policy.ts';
 import type { Upkeep } from './upkeep.ts';
 
 export interface MaintenanceParts {
@@ -52,8 +60,6 @@ const checkEveryMs = 1_000;
 const maxWatched = 4_096;
 const firstRetryMs = 1_000;
 const longestRetryMs = 300_000;
-/** How far the measured cost of a tidying may be from the guess before it counts as an accident. */
-const maxHeldFactor = 20;
 
 export class Maintenance implements CommitObserver {
   readonly #parts: MaintenanceParts;
@@ -98,7 +104,7 @@ export class Maintenance implements CommitObserver {
   async close(): Promise<void> {
     this.#cancelCheck?.();
     const last = this.#jobs.take('alone', new AbortController().signal);
-    this.#stopping.abort();
+    this.#stopping.abort(new LancegateError('SlowDown', 'the service is stopping'));
     (await last)();
   }
 
@@ -209,7 +215,7 @@ export class Maintenance implements CommitObserver {
     if (reason === undefined) return;
     const report = await this.#optimize(target, history, reason, history.supersededBeforeMs(clock.nowMs()) ?? 0);
     if (report === undefined) return;
-    watched.heldFactor = nextFactor(watched.heldFactor, report.heldMs / guess.heldMs);
+    watched.heldFactor = correctedFactor(watched.heldFactor, report.heldMs / guess.heldMs);
     watched.tailMs = report.durationMs - report.heldMs;
     watched.cost = undefined;
   }
@@ -282,10 +288,6 @@ export class Maintenance implements CommitObserver {
     logger.warn(fields, 'looking after a table failed; no row is affected');
   }
 }
-
-/** Half of what is new, and within bounds: one slow run on a busy machine says little of the next. */
-const nextFactor = (known: number, measured: number): number =>
-  Math.min(maxHeldFactor, Math.max(1 / maxHeldFactor, (known + measured) / 2));
 
 const keyOf = (tableId: TableId, branch: BranchName | undefined): string => JSON.stringify([tableId, branch ?? null]);
 

@@ -52,6 +52,13 @@ export function guessCost(layout: Layout, commits: number): Cost {
   return { heldMs, tailMs: heldMs };
 }
 
+/** How far a measured cost may be from the guess before it counts as an accident. */
+const largestFactor = 20;
+
+/** By what guesses are multiplied: half of it new, since one slow run on a busy machine says little of the next. */
+export const correctedFactor = (known: number, measured: number): number =>
+  Math.min(largestFactor, Math.max(1 / largestFactor, (known + measured) / 2));
+
 /** All of them, unless the branch looks like one that was tidied before: full fragments, one that is not, and the new. */
 function rewrittenRows({ rows, fragments, longestFragment }: Layout, commits: number): number {
   const full = Math.floor(rows / fullFragmentRows);

@@ -45,7 +45,7 @@ export class Upkeep {
   }
 
   optimize(job: OptimizeJob): Promise<OptimizeReport | undefined> {
-    return this.#onTable(job.target, (dataset) => this.#optimize(dataset, job));
+    return this.#onTable(job.target, (dataset) => this.#tidyAndPrune(dataset, job));
   }
 
   buildIndex(target: BranchRef, column: string): Promise<IndexReport | undefined> {
@@ -53,11 +53,28 @@ export class Upkeep {
       const startMs = performance.now();
       await this.#announce(target, dataset);
       await dataset.createScalarIndex(column);
-      await this.#parts.openBranches.afterCommit(target.tableId, target.branch, dataset);
+      await this.#parts.openBranches.acknowledge(target.tableId, target.branch, dataset);
       const rows = await dataset.countRows();
       const durationMs = performance.now() - startMs;
       return { job: 'index', branch: target.branch, reason: 'merges on the column', column, rows, durationMs };
     });
+  }
+
+  /**
+   * In two calls, because one would remove old versions before the new one is on disk: after a power cut neither might be
+   * there (P3). The second finds next to nothing left to put together.
+   */
+  async #tidyAndPrune(dataset: Dataset, job: OptimizeJob): Promise<OptimizeReport> {
+    const tidied = await this.#optimize(dataset, { ...job, pruneBeforeMs: 0 });
+    if (job.pruneBeforeMs === 0) return tidied;
+    const pruned = await this.#optimize(dataset, { ...job, onRewritten: () => undefined });
+    return {
+      ...pruned,
+      heldMs: tidied.heldMs + pruned.heldMs,
+      durationMs: tidied.durationMs + pruned.durationMs,
+      removedFragments: tidied.removedFragments + pruned.removedFragments,
+      addedFragments: tidied.addedFragments + pruned.addedFragments,
+    };
   }
 
   async #optimize(
@@ -81,7 +98,7 @@ export class Upkeep {
           leave();
         },
       });
-      await openBranches.afterCommit(target.tableId, target.branch, dataset);
+      await openBranches.acknowledge(target.tableId, target.branch, dataset);
       const durationMs = performance.now() - startMs;
       return { job: 'optimize', branch: target.branch, reason, heldMs, durationMs, ...result, isHeldByTag };
     } finally {

@@ -91,7 +91,7 @@ export class MergeRows {
     });
     return this.#metrics.mergeStage('check', async () => {
       const keys = readKeys(piece, on);
-      requireDistinct(keys, on);
+      await requireDistinct(keys, on);
       return { piece, keys, keyed: await keyed?.request() };
     });
   }
@@ -154,7 +154,10 @@ export class MergeRows {
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     scope.signal.throwIfAborted();
-    const version = await this.#access.read(record, command.branch, undefined, (dataset) => dataset.version());
+    const version = await this.#access.read(record, command.branch, undefined, async (dataset) => {
+      await dataset.sync(); // the version may be a neighbour's that nobody was told of yet
+      return dataset.version();
+    });
     const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
     const transactionId = this.#newId() as TransactionId;
     const result = { transactionId, ...counts };
@@ -252,8 +255,8 @@ const keyedMerge = (
 
 type SchemaCheck = (source: Schema) => Promise<void> | void;
 
-function requireDistinct(keys: Keys, on: readonly FieldPath[]): void {
-  const duplicate = keys.findDuplicate();
+async function requireDistinct(keys: Keys, on: readonly FieldPath[]): Promise<void> {
+  const duplicate = await keys.findDuplicate();
   if (duplicate === undefined) return;
   const columns = on.map(formatFieldPath).join(', ');
   throw invalidInput(

@@ -333,8 +333,8 @@ export class BranchWriter {
   }
 
   /**
-   * The rows are committed: their outcome is made durable and remembered, for the whole group at once, and told. If it
-   * cannot be remembered the answer stands all the same, and the log has the failure.
+   * The rows are committed: they are made durable, remembered as acknowledged, for the whole group at once, and told, in
+   * this order. What is not remembered must not be told: after a power cut it would count as nobody's (P3, P6).
    */
   async #finish(
     outcomes: readonly { readonly pending: Pending; readonly counts: MergeCounts }[],
@@ -352,6 +352,7 @@ export class BranchWriter {
       await metrics.mergeStage('record', () => catalog.recordTransactions(records, answers));
     } catch (error) {
       logger.error({ transactionIds: records.map(({ id }) => id), error }, 'committed merges could not be recorded');
+      throw notRecorded(error);
     }
     metrics.commitFinished(outcomes.length);
     for (const { pending, counts } of outcomes) pending.resolve(counts);
@@ -376,6 +377,9 @@ function longestTime(requests: readonly MergeRequest[]): number | undefined {
   const times = requests.map(({ scope }) => scope.remainingMs());
   return times.includes(undefined) ? undefined : Math.max(...(times as number[]));
 }
+
+const notRecorded = (cause: unknown): LancegateError =>
+  new LancegateError('Internal', 'the rows were merged, but that could not be recorded', { cause });
 
 const queueIsFull = (): LancegateError =>
   new LancegateError('SlowDown', 'too many writers already wait for this table', { retryAfterSeconds: 1 });

@@ -46,7 +46,7 @@ describe('the keys of a source (P2)', () => {
         }
         const row = twice.findIndex((value, i) => twice.slice(0, i).some((earlier) => sameKey(earlier, value)));
         const firstRow = twice.findIndex((value) => sameKey(value, twice[row]));
-        const duplicate = keys.findDuplicate();
+        const duplicate = await keys.findDuplicate();
         assert.deepEqual({ row: duplicate?.row, firstRow: duplicate?.firstRow }, { row, firstRow });
       });
     }
@@ -54,7 +54,7 @@ describe('the keys of a source (P2)', () => {
 
   it('hold a NULL as often as they like', async () => {
     const keys = await keysOf([field('k', utf8)], [{ k: [null, 'a', null] }], ['k']);
-    assert.equal(keys.findDuplicate(), undefined);
+    assert.equal(await keys.findDuplicate(), undefined);
     assert.equal(keys.hasNull, true);
   });
 
@@ -69,7 +69,7 @@ describe('the keys of a source (P2)', () => {
     ];
     const keys = await keysOf([field('before', utf8), of], [{ before: rows.map(() => 'x'), m: rows }], ['m.in.k']);
     assert.deepEqual(canonicals(keys), [5, undefined, undefined, undefined, 5]);
-    assert.deepEqual(keys.findDuplicate(), { row: 4, firstRow: 0, shown: '5' });
+    assert.deepEqual(await keys.findDuplicate(), { row: 4, firstRow: 0, shown: '5' });
   });
 
   it('after columns of every layout are found', async () => {
@@ -90,7 +90,7 @@ describe('the keys of a source (P2)', () => {
     const keys = await keysOf(fields, [rows], ['a', 'b']);
     assert.equal(new Set(canonicals(keys)).size, 4);
     assert.equal(keys.canonical(4), undefined);
-    assert.deepEqual(keys.findDuplicate(), { row: 3, firstRow: 0, shown: '"1", "11"' });
+    assert.deepEqual(await keys.findDuplicate(), { row: 3, firstRow: 0, shown: '"1", "11"' });
   });
 
   it('of NaNs with different payloads are one key, and the source keeps its bytes', async () => {
@@ -100,24 +100,35 @@ describe('the keys of a source (P2)', () => {
     const payload = Buffer.from('010000000000f8ff', 'hex');
     payload.copy(stream, stream.indexOf(marker));
     const piece = await wholeOf(stream);
-    assert.equal(readKeys(piece, [parseFieldPath('k')]).findDuplicate()?.row, 1);
+    assert.equal((await readKeys(piece, [parseFieldPath('k')]).findDuplicate())?.row, 1);
     assert.ok(piece.file.includes(payload));
   });
 
   it('are shown cut where they are long', async () => {
     const keys = await keysOf([field('k', utf8)], [{ k: ['x'.repeat(5000), 'x'.repeat(5000)] }], ['k']);
-    assert.ok((keys.findDuplicate()?.shown.length ?? 0) < 100);
+    assert.ok(((await keys.findDuplicate())?.shown.length ?? 0) < 100);
+  });
+
+  it('of many rows are compared across all of them, and leave others the thread in between (P10)', async () => {
+    const ids = Array.from({ length: 200_000 }, (_, i) => BigInt(i === 199_999 ? 3 : i));
+    const keys = await keysOf([field('k', int64)], [{ k: ids }], ['k']);
+    let othersRan = false;
+    setImmediate(() => {
+      othersRan = true;
+    });
+    assert.deepEqual(await keys.findDuplicate(), { row: 199_999, firstRow: 3, shown: '3' });
+    assert.ok(othersRan);
   });
 
   it('of no row at all are no keys', async () => {
-    assert.equal((await keysOf([field('k', utf8)], [], ['k'])).findDuplicate(), undefined);
+    assert.equal(await (await keysOf([field('k', utf8)], [], ['k'])).findDuplicate(), undefined);
   });
 
   for (const { title, bytes, rows } of polarsStreams()) {
     it(`are read from ${title}`, async () => {
       const keys = readKeys(await wholeOf(bytes), [parseFieldPath('id')]);
       assert.equal(keys.rows, rows);
-      assert.equal(keys.findDuplicate(), undefined);
+      assert.equal(await keys.findDuplicate(), undefined);
       assert.equal(keys.canonical(rows - 1), `key-${rows - 1}`);
     });
   }
