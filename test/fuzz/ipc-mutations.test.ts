@@ -35,7 +35,7 @@ async function admit(bytes: Buffer): Promise<IpcPiece | undefined> {
   try {
     const piece = await wholeOf(bytes, limits);
     checkStorable(piece.schema);
-    for (const { name } of piece.schema.fields) tryKeys(piece, name);
+    for (const { name } of piece.schema.fields) await tryKeys(piece, name);
     return piece;
   } catch (error) {
     if (error instanceof LancegateError) return undefined;
@@ -44,10 +44,10 @@ async function admit(bytes: Buffer): Promise<IpcPiece | undefined> {
 }
 
 /** Values that lie are refused only where they are keys, so a refusal here does not spare the engine. */
-function tryKeys(piece: IpcPiece, name: string): void {
+async function tryKeys(piece: IpcPiece, name: string): Promise<void> {
   try {
     const keys = readKeys(piece, [{ segments: [name] }]);
-    keys.findDuplicate();
+    await keys.findDuplicate();
     if (keys.rows > 0 && keys.rows < 1000) keys.sqlLiterals(0);
   } catch (error) {
     if (!(error instanceof LancegateError)) throw error;
