@@ -82,10 +82,10 @@ async function start(t: TestContext) {
 const refusedAs = (kind: ErrorName) => (error: unknown) => error instanceof LancegateError && error.kind === kind;
 const brokenDisk = () => Promise.reject(new LancegateError('Internal', 'a full disk'));
 
-test('a merge whose record cannot be written is answered, and its retry is not applied (P6)', async (t) => {
+test('a merge whose record cannot be written is not acknowledged, and its retry is not applied (P3, P6)', async (t) => {
   const { merge, count, faults, catalog } = await start(t);
   faults.now = { recordTransactions: brokenDisk };
-  assert.equal((await merge(1)).numInsertedRows, 1);
+  await assert.rejects(merge(1), refusedAs('Internal'));
   faults.now = {};
   await assert.rejects(merge(1), refusedAs('OutcomeUnknown'));
   await assert.rejects(merge(2, 'k1'), refusedAs('InvalidInput'));
