@@ -1,0 +1,231 @@
+/**
+ * One commit of a table branch, for one merge or for a group that shares it.
+ *
+ * Merges that share fail each for itself: a part whose values lie is taken out and refused alone, and if the engine refuses
+ * a group as a whole for what a request holds, its merges are committed one by one. Past the engine's commit the outcome
+ * stands; a deadline that passes meanwhile changes nothing for a shared commit, and cancels the engine's work of one that
+ * is alone.
+ */
+import { concatRows, FaultyPart } from '../arrow/concat-rows.ts';
+import type { Catalog } from '../catalog/port.ts';
+import type { Dataset, Engine, MergeCounts } from '../engine/port.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import type { Location } from '../kernel/ids.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { CommitObserver } from './commit-observer.ts';
+import { KnownKeys, lookUp } from './known-keys.ts';
+import { countsOf, type RowsBefore, rowsBeforeByTotals, type SharedRows, shareRows } from './merge-group.ts';
+import { isNested, keyColumnsOf, type MergeRequest } from './merge-request.ts';
+import { mergeNested } from './nested-merge.ts';
+import type { OpenBranches } from './open-branches.ts';
+import type { PendingMerge } from './pending-merges.ts';
+
+export interface CommitterParts {
+  readonly engine: Engine;
+  readonly catalog: Catalog;
+  readonly metrics: Metrics;
+  readonly logger: Logger;
+  readonly observer: CommitObserver;
+  readonly openBranches: OpenBranches;
+}
+
+/** The branch as it stands when the turn has come. */
+export interface CommitTarget {
+  readonly dataset: Dataset;
+  readonly location: Location;
+}
+
+export class MergeCommitter {
+  readonly #parts: CommitterParts;
+  #known: KnownKeys | undefined;
+
+  constructor(parts: CommitterParts) {
+    this.#parts = parts;
+  }
+
+  /** Settles every merge of the group. To be called under the branch's turn; never rejects. */
+  async commit(group: readonly PendingMerge[], target: CommitTarget): Promise<void> {
+    const [oldest] = group;
+    if (oldest === undefined) return;
+    try {
+      if (group.length === 1) await this.#commitAlone(oldest, target);
+      else await this.#commitShared(group, target);
+    } catch (error) {
+      for (const { reject } of group) reject(error);
+    }
+  }
+
+  async #commitAlone(pending: PendingMerge, target: CommitTarget): Promise<void> {
+    const { request } = pending;
+    const { dataset } = target;
+    try {
+      const before = await dataset.version();
+      await this.#announce([request], before);
+      const startMs = performance.now();
+      const counts = await this.#inEngine(() => this.#mergeAlone(dataset, request));
+      const shared = pending.sharing === undefined ? undefined : shareRows([request]);
+      this.#keepKnown(before, counts, request, shared);
+      await this.#finish([{ pending, counts }], target, performance.now() - startMs);
+    } catch (error) {
+      pending.reject(error);
+    }
+  }
+
+  async #mergeAlone(dataset: Dataset, request: MergeRequest): Promise<MergeCounts> {
+    const { on, spec, piece, keys, scope } = request;
+    const timeoutMs = scope.remainingMs();
+    if (isNested(request)) return mergeNested(this.#parts.engine, dataset, { on, spec, piece, keys, timeoutMs });
+    const useIndex = spec.useIndex && (await isIndexSafe(dataset, [request]));
+    return dataset.merge({ ...spec, useIndex, on: keyColumnsOf(request) }, piece.file, timeoutMs);
+  }
+
+  async #commitShared(group: readonly PendingMerge[], target: CommitTarget): Promise<void> {
+    const { dataset, location } = target;
+    const requests = group.map(({ request }) => request);
+    const before = await dataset.version();
+    await this.#announce(requests, before);
+    const startMs = performance.now();
+    let shared: SharedRows;
+    let totals: MergeCounts;
+    try {
+      shared = shareRows(requests);
+      totals = await this.#inEngine(() => this.#mergeShared(dataset, requests, shared));
+    } catch (error) {
+      await this.#commitApart(group, target, error);
+      return;
+    }
+    const engineMs = performance.now() - startMs;
+    const rowsBefore = await this.#rowsBefore(requests, shared, before, totals, location);
+    const outcomes = group.map((pending, index) => ({
+      pending,
+      counts: countsOf(pending.request, index, shared, rowsBefore, totals),
+    }));
+    this.#keepKnown(before, totals, requests[0] as MergeRequest, shared);
+    await this.#finish(outcomes, target, engineMs);
+  }
+
+  /** `canConcat` was asked of each; pieces with one fingerprint have one schema message. */
+  async #mergeShared(dataset: Dataset, requests: readonly MergeRequest[], shared: SharedRows): Promise<MergeCounts> {
+    const piece = concatRows(shared.parts);
+    const [first] = requests;
+    if (first === undefined) throw new Error('a group without requests');
+    const useIndex = first.spec.useIndex && (await isIndexSafe(dataset, requests));
+    return dataset.merge({ ...first.spec, useIndex, on: keyColumnsOf(first) }, piece.file, longestTime(requests));
+  }
+
+  /**
+   * Whoever is to blame is refused, and the others go on without them. Only where the error says that nothing was written
+   * and that it is a request's own: any other is everybody's.
+   */
+  async #commitApart(group: readonly PendingMerge[], target: CommitTarget, error: unknown): Promise<void> {
+    if (error instanceof FaultyPart) {
+      group[error.part]?.reject(error);
+      const others = group.filter((_, index) => index !== error.part);
+      const [only] = others;
+      if (others.length > 1) await this.#commitShared(others, target);
+      else if (only !== undefined) await this.#commitAlone(only, target);
+      return;
+    }
+    if (!isFaultOfOne(error)) throw error;
+    for (const pending of group) await this.#commitAlone(pending, target);
+  }
+
+  /** Which keys the table had before: from the totals, else from the keys in memory, else by asking the version before. */
+  async #rowsBefore(
+    requests: readonly MergeRequest[],
+    shared: SharedRows,
+    before: number,
+    totals: MergeCounts,
+    location: Location,
+  ): Promise<RowsBefore> {
+    const [{ spec, on }] = requests as readonly [MergeRequest];
+    const byTotals = rowsBeforeByTotals(spec, shared, totals);
+    if (byTotals !== undefined) return byTotals;
+    if (this.#known?.isOf(before, on) === true) return this.#known.rowsBefore();
+    try {
+      return await this.#askBefore(requests, before, location);
+    } catch (error) {
+      throw new LancegateError('Internal', 'the rows were merged, but whose were new could not be told', {
+        cause: error,
+      });
+    }
+  }
+
+  async #askBefore(requests: readonly MergeRequest[], version: number, location: Location): Promise<RowsBefore> {
+    const [{ on, branch }] = requests as readonly [MergeRequest];
+    const past = await this.#parts.engine.open({ location, branch, version });
+    try {
+      this.#known = await KnownKeys.read(past, on);
+      return this.#known?.rowsBefore() ?? (await lookUp(past, on, requests));
+    } finally {
+      past.close();
+    }
+  }
+
+  #keepKnown(before: number, { version }: MergeCounts, request: MergeRequest, shared: SharedRows | undefined): void {
+    const isUpToDate = shared !== undefined && this.#known?.isOf(before, request.on) === true;
+    if (!isUpToDate || !this.#known?.advance(version, request, shared)) this.#known = undefined;
+  }
+
+  /** See operations/idempotency.ts: a crash must not make a committed merge look like one that never was. */
+  async #announce(requests: readonly MergeRequest[], baseVersion: number): Promise<void> {
+    const commits = requests.flatMap(({ keyed }) => keyed?.announce(baseVersion) ?? []);
+    if (commits.length > 0) await this.#parts.catalog.announceCommits(commits);
+  }
+
+  #inEngine<Result>(run: () => Promise<Result>): Promise<Result> {
+    return this.#parts.metrics.mergeStage('engine', run);
+  }
+
+  /**
+   * The rows are committed: they are made durable, remembered as acknowledged, for the whole group at once, and told, in
+   * this order. What is not remembered must not be told: after a power cut it would count as nobody's (P3, P6).
+   */
+  async #finish(
+    outcomes: readonly { readonly pending: PendingMerge; readonly counts: MergeCounts }[],
+    { dataset, location }: CommitTarget,
+    engineMs: number,
+  ): Promise<void> {
+    const { catalog, metrics, logger, observer, openBranches } = this.#parts;
+    const [first] = outcomes;
+    if (first === undefined) return;
+    const { table, tableId, branch, on } = first.pending.request;
+    await metrics.mergeStage('sync', () => openBranches.afterCommit(tableId, branch, dataset));
+    const records = outcomes.map(({ pending, counts }) => pending.request.record(counts));
+    const answers = outcomes.flatMap(({ pending, counts }) => pending.request.keyed?.answer(counts) ?? []);
+    try {
+      await metrics.mergeStage('record', () => catalog.recordTransactions(records, answers));
+    } catch (error) {
+      logger.error({ transactionIds: records.map(({ id }) => id), error }, 'committed merges could not be recorded');
+      throw notRecorded(error);
+    }
+    metrics.commitFinished(outcomes.length);
+    for (const { pending, counts } of outcomes) pending.resolve(counts);
+    observer.committed({ table, tableId, branch, location, on, engineMs, version: first.counts.version });
+  }
+}
+
+/**
+ * Through an index the engine loses source rows whose key is NULL (neither inserted nor refused), panics on a filtered
+ * update of some of the columns, and on a branch of a branch looks for main's index where it is not. Without the index it
+ * reads the key column of the whole table instead.
+ */
+async function isIndexSafe(dataset: Dataset, requests: readonly MergeRequest[]): Promise<boolean> {
+  const [first] = requests;
+  if (first === undefined || first.branch !== undefined || requests.some(({ keys }) => keys.hasNull)) return false;
+  if (typeof first.spec.whenMatchedUpdateAll === 'boolean') return true;
+  return first.piece.schema.fields.length === (await dataset.schema()).fields.length;
+}
+
+/** undefined where one of them has no deadline. */
+function longestTime(requests: readonly MergeRequest[]): number | undefined {
+  const times = requests.map(({ scope }) => scope.remainingMs());
+  return times.includes(undefined) ? undefined : Math.max(...(times as number[]));
+}
+
+const notRecorded = (cause: unknown): LancegateError =>
+  new LancegateError('Internal', 'the rows were merged, but that could not be recorded', { cause });
+
+const isFaultOfOne = (error: unknown): boolean =>
+  error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';
