@@ -18,8 +18,8 @@ export interface ManyWriters {
 interface Side {
   readonly outcome: Outcome;
   readonly keys: KeyCount;
-  /** Rows that were acknowledged and are not there. */
-  readonly missing: number;
+  /** Rows that were acknowledged and are not there; undefined where a refusal leaves open what should be. */
+  readonly missing: number | undefined;
 }
 
 /** Many clients, one table: first through lancegate, then the same requests into the bare engine. */
@@ -61,7 +61,7 @@ async function load(upserters: Upserters, tableFolder: string, given: ManyWriter
     });
     const keys = await countKeys(tableFolder);
     const isAllAccepted = outcome.refusedMs.length === 0;
-    return { outcome, keys, missing: isAllAccepted ? feed.end - (keys.rows - keys.duplicates) : Number.NaN };
+    return { outcome, keys, missing: isAllAccepted ? feed.end - (keys.rows - keys.duplicates) : undefined };
   } finally {
     upserters.close();
   }
@@ -94,13 +94,16 @@ function rowsOf(given: ManyWriters, ours: Side, theirs: Side): readonly Row[] {
     },
     {
       what: '- acknowledged keys that are missing',
-      lancegate: String(ours.missing),
-      bareEngine: String(theirs.missing),
+      lancegate: shownMissing(ours),
+      bareEngine: shownMissing(theirs),
       ratio: '',
       goal: 'none',
     },
   ];
 }
+
+const shownMissing = ({ missing, outcome }: Side): string =>
+  missing === undefined ? `unknown, ${outcome.refusedMs.length} refused` : String(missing);
 
 export const perSecond = ({ acceptedMs, elapsedMs }: Outcome): number => (acceptedMs.length / elapsedMs) * 1000;
 
