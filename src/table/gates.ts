@@ -45,7 +45,7 @@ export class TableGates {
     const leave = await turns.take('alone', signal);
     return () => {
       leave();
-      if (turns.isIdle) gate.branches.delete(branch ?? '');
+      if (turns.isIdle && gate.branches.get(branch ?? '') === turns) gate.branches.delete(branch ?? '');
     };
   }
 
