@@ -72,11 +72,10 @@ export class BranchWriter {
 
   /**
    * Clients that just got their answers are about to send again; in two rounds of the event loop those that are here have
-   * been read. Without this, two halves of the clients take turns, and groups are half of what they could be. Costs an
-   * idle branch nothing: the pump has stopped by then.
+   * been read. Without this, halves of the clients take turns, and groups are half of what they could be. A merge that
+   * finds the branch idle does not wait for it.
    */
   async #letTheNextIn(): Promise<void> {
-    if (this.#pending.length === 0) return;
     await setImmediate();
     await setImmediate();
   }

@@ -97,6 +97,7 @@ export class LanceDataset implements Dataset {
       const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
       this.#versions?.remember();
       this.#version = version;
+      this.#keepSchema(version);
       return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
     };
     return engineCall('merge', run, filterName(spec));
@@ -171,6 +172,11 @@ export class LanceDataset implements Dataset {
 
   close(): void {
     this.#table.close();
+  }
+
+  /** A merge changes no columns, and asking while the next one is under way waits for that. */
+  #keepSchema(version: number): void {
+    if (this.#seen?.version === version - 1) this.#seen = { version, schema: this.#seen.schema };
   }
 
   async #currentVersion(): Promise<number> {
