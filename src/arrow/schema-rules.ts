@@ -69,11 +69,13 @@ const dictionaryValues: ReadonlySet<DataType['kind']> = new Set<DataType['kind']
   'bool',
 ]);
 
-/** The engine panics on fixed-size lists of texts and the like; of structs it stores them. */
+/**
+ * The engine panics on fixed-size lists of texts and the like. Of structs it stores them, and then no table that has another
+ * column as well can be read ("columns of differing lengths").
+ */
 function isListElement({ type, dictionary, children }: Field): boolean {
   if (dictionary !== undefined) return false;
   switch (type.kind) {
-    case 'struct':
     case 'bool':
     case 'int':
     case 'float':

@@ -104,6 +104,10 @@ describe('a schema that cannot be stored is refused by column and type', () => {
     [field('k', { kind: 'timestamp', unit: 'us', timezone: '' }), /time zone must be a name/],
     [field('k', { kind: 'date', unit: 'day' }, { dictionary }), /dictionary<int8, date32> cannot be stored/],
     [field('k', { kind: 'fixed_size_list', listSize: 2 }, { children: [field('item', utf8)] }), /fixed width/],
+    [
+      field('k', { kind: 'fixed_size_list', listSize: 2 }, { children: [struct('item', [field('a', int32)])] }),
+      /fixed width/,
+    ],
     [field('a.b', int32), /a top-level name cannot hold a dot/],
     [field('a`b', int32), /a top-level name cannot hold a dot or a backtick/],
   ];
