@@ -1,3 +1,6 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
 import { connect } from '@lancedb/lancedb';
 
 interface NativeMerge {
@@ -15,6 +18,8 @@ interface NativeConnection {
 
 export interface BareTable {
   upsert(file: Buffer): Promise<unknown>;
+  /** What it takes to make the last upsert survive a power cut: the engine itself does not. */
+  sync(): Promise<void>;
   countRows(): Promise<number>;
 }
 
@@ -25,8 +30,35 @@ export interface BareTable {
 export async function createBare(folder: string, name: string, file: Buffer): Promise<BareTable> {
   const { inner } = (await connect(folder)) as unknown as { inner: NativeConnection };
   const table = await inner.createTable(name, file, 'create', []);
+  const sync = newFileSync(join(folder, `${name}.lance`));
+  await sync();
   return {
+    sync,
     upsert: (source) => table.mergeInsert(['id']).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute(source),
     countRows: () => table.countRows(),
   };
+}
+
+const parts = ['data', '_deletions', '_transactions', '_versions'];
+
+/** Syncs the files that were not there the last time, and the folders that hold them. */
+function newFileSync(folder: string): () => Promise<void> {
+  const known = new Set<string>();
+  return async () => {
+    const folders = parts.map((part) => join(folder, part)).filter((path) => existsSync(path));
+    const files = folders.flatMap((path) => readdirSync(path).map((name) => join(path, name)));
+    const fresh = files.filter((path) => !known.has(path));
+    await Promise.all(fresh.map(syncPath));
+    await Promise.all(folders.map(syncPath));
+    for (const path of fresh) known.add(path);
+  };
+}
+
+async function syncPath(path: string): Promise<void> {
+  const handle = await open(path);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
 }

@@ -22,20 +22,20 @@ try {
       goal: 'under 3 s',
     },
     await measureMemory(service, 2000),
-    await compareMerges(service, folder, {
+    ...(await compareMerges(service, folder, {
       name: 'merge, 100 rows into 100,000',
       targetRows: 100_000,
       sourceRows: 100,
       floatsPerRow: 4,
       repeats: 40,
-    }),
-    await compareMerges(service, folder, {
+    })),
+    ...(await compareMerges(service, folder, {
       name: 'merge, 100,000 rows x 32 floats',
       targetRows: 200_000,
       sourceRows: 100_000,
       floatsPerRow: 32,
       repeats: 12,
-    }),
+    })),
     ...(await compareCreates(service, folder, 500)),
   ];
   process.stdout.write(`${table(rows)}\n`);
