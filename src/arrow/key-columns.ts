@@ -22,6 +22,8 @@ export interface DuplicateKey {
 export class Keys {
   readonly rows: number;
   readonly #columns: readonly KeyColumn[];
+  /** A group asks for each key several times. */
+  readonly #canonical: CanonicalKey[] = [];
 
   constructor(rows: number, columns: readonly KeyColumn[]) {
     this.rows = rows;
@@ -57,6 +59,14 @@ export class Keys {
    */
   canonical(row: number): CanonicalKey | undefined {
     if (this.isNull(row)) return undefined;
+    const known = this.#canonical[row];
+    if (known !== undefined) return known;
+    const key = this.#canonicalOf(row);
+    this.#canonical[row] = key;
+    return key;
+  }
+
+  #canonicalOf(row: number): CanonicalKey {
     const [only, ...others] = this.#columns;
     if (only !== undefined && others.length === 0) return canonicalValue(only, row);
     return this.#columns.map((column) => lengthPrefixed(canonicalValue(column, row))).join('');

@@ -64,7 +64,8 @@ export class MergeCommitter {
       await this.#announce([request], before);
       const startMs = performance.now();
       const counts = await this.#inEngine(() => this.#mergeAlone(dataset, request));
-      const shared = pending.sharing === undefined ? undefined : shareRows([request]);
+      const isWorthKnowing = this.#known !== undefined && pending.sharing !== undefined;
+      const shared = isWorthKnowing ? shareRows([request]) : undefined;
       this.#keepKnown(before, counts, request, shared);
       await this.#finish([{ pending, counts }], target, performance.now() - startMs);
     } catch (error) {
