@@ -165,7 +165,9 @@ export class MergeCommitter {
   }
 
   #keepKnown(before: number, { version }: MergeCounts, request: MergeRequest, shared: SharedRows | undefined): void {
-    const isUpToDate = shared !== undefined && this.#known?.isOf(before, request.on) === true;
+    // A version in between is somebody else's commit, whose keys are not known.
+    const isNext = version === before + 1;
+    const isUpToDate = isNext && shared !== undefined && this.#known?.isOf(before, request.on) === true;
     if (!isUpToDate || !this.#known?.advance(version, request, shared)) this.#known = undefined;
   }
 

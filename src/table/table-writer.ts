@@ -16,7 +16,7 @@ export class TableWriter {
 
   /**
    * Resolves when the rows are committed and the commit is recorded. Throws what `MergeRequest.locate` and `Dataset.merge`
-   * throw, `SlowDown`, and the reason of the scope's signal; whatever it throws, nothing was written.
+   * throw, `SlowDown`, and the reason of the scope's signal: then nothing was written. `Internal` leaves that open.
    */
   async merge(request: MergeRequest): Promise<MergeCounts> {
     const leave = await this.#parts.gates.enterShared(request.table, request.scope.signal);

@@ -64,12 +64,16 @@ class Stage {
     });
   }
 
+  /** Runs between the writer's look at the version and its commit, for requests with a key. */
+  betweenLookAndCommit: () => Promise<void> = async () => undefined;
+
   static async open(t: TestContext, rows: readonly Pair[]): Promise<Stage> {
     const folder = temporaryFolder((clean) => t.after(clean));
     const stage = new Stage(folder);
     const { engine, gates } = stage;
     const catalog = await openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'test' } });
     t.after(() => catalog.close());
+    catalog.announceCommits = () => stage.betweenLookAndCommit();
     const creation = await catalog.reserveCreation(table, undefined, place);
     stage.#dataset = await engine.create(place, ipcFile(tableOf(rows)), {});
     const published = await catalog.publishCreation(creation, {
@@ -284,6 +288,27 @@ test('keys written behind the back of the writer are not counted as new (P4)', a
   const spec: MergeSpec = { ...upsert, on: ['id'] };
   await outsider.merge(spec, ipcFile(tableOf([[3, 'outside']])), undefined);
   const answers = await send([[3, 'b']], [[4, 'b']]);
+  assert.deepEqual(
+    answers.map((answer) => answer.status === 'fulfilled' && counts(answer.value)),
+    [
+      [0, 1],
+      [1, 0],
+    ],
+  );
+});
+
+test('a commit of somebody else between the look and the commit makes the known keys worthless (P4)', async (t) => {
+  const stage = await Stage.open(t, [[1, 'old']]);
+  const requests = (...sources: Pair[][]) => Promise.all(sources.map((source) => stage.request(tableOf(source))));
+  await stage.together(await requests([[1, 'a']], [[2, 'a']]));
+  stage.betweenLookAndCommit = async () => {
+    const outsider = await stage.engine.open({ location: place });
+    await outsider.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[50, 'outside']])), undefined);
+  };
+  const keyed = { announce: () => [{}], answer: () => [] } as never;
+  const second = (await requests([[1, 'b']], [[3, 'b']])).map((request) => ({ ...request, keyed }));
+  await stage.together(second);
+  const answers = await stage.together(await requests([[50, 'c']], [[60, 'c']]));
   assert.deepEqual(
     answers.map((answer) => answer.status === 'fulfilled' && counts(answer.value)),
     [
