@@ -7,6 +7,7 @@
  */
 import { type BodyAccount, type BodyMemory, bufferBytesFor } from '../arrow/body-memory.ts';
 import { bytesAround, firstBufferBytes } from '../arrow/source-reader.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { type Holder, SharedBudget } from '../kernel/shared-budget.ts';
@@ -58,6 +59,16 @@ export class Admission {
     return applicant.body === 'json' ? this.#enterJson(applicant, holders) : this.#enterWrite(applicant, holders);
   }
 
+  /** Why `enter` would be refused now, for want of room; undefined where it would not. Takes nothing. */
+  refusalOf(applicant: Applicant): LancegateError | undefined {
+    return refusalIn(() => this.enter(applicant).leave());
+  }
+
+  /** What anybody would hear of whom no more is known than that they want to write. */
+  refusalOfAnybody(): LancegateError | undefined {
+    return refusalIn(() => this.#writes.requireRoom(1, []));
+  }
+
   #enterJson({ declaredBytes }: Applicant, holders: readonly Holder[]): Entry {
     const bytes = Math.max(declaredBytes ?? this.#config.maxJsonBytes, leastJsonBytes);
     this.#json.take(bytes, holders);
@@ -96,6 +107,16 @@ export class Admission {
     if (table === undefined) return holders;
     const target = JSON.stringify(['table', ...table.namespace, table.name]);
     return [...holders, { kind: 'table', name: target, share: tableShare }];
+  }
+}
+
+function refusalIn(enter: () => void): LancegateError | undefined {
+  try {
+    enter();
+    return undefined;
+  } catch (error) {
+    if (error instanceof LancegateError && error.kind === 'SlowDown') return error;
+    throw error;
   }
 }
 

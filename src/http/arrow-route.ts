@@ -43,6 +43,7 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
   return {
     methods: ['POST'],
     path: route.path,
+    isWrite: true,
     admit(arrival) {
       const { query, headers, scope } = arrival;
       const table = tableTarget.parse(arrival.id, readDelimiter(query));

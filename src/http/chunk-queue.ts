@@ -12,6 +12,8 @@ export class ChunkQueue {
   readonly #raw: IncomingMessage;
   readonly #chunks: Buffer[] = [];
   #queuedBytes = 0;
+  #arrivedBytes = 0;
+  #isForgetting = false;
   #isListening = false;
   #isEnded = false;
   #failure: Error | undefined;
@@ -24,6 +26,11 @@ export class ChunkQueue {
   /** True if `next` would have to wait for the client. */
   get isWaiting(): boolean {
     return this.#chunks.length === 0 && !this.#isEnded && this.#failure === undefined;
+  }
+
+  /** Bytes taken from the socket. */
+  get arrivedBytes(): number {
+    return this.#arrivedBytes;
   }
 
   /** undefined at the end. Rejects where the connection broke first, or with the reason of `interrupt`. */
@@ -48,6 +55,13 @@ export class ChunkQueue {
     this.#failure = undefined;
   }
 
+  /** Takes what still comes and keeps nothing; there must be no `next` afterwards. */
+  forget(): void {
+    this.#isForgetting = true;
+    this.#chunks.length = 0;
+    this.#raw.resume();
+  }
+
   #arrival(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;
@@ -68,6 +82,8 @@ export class ChunkQueue {
   }
 
   #add(chunk: Buffer): void {
+    this.#arrivedBytes += chunk.length;
+    if (this.#isForgetting) return;
     this.#chunks.push(chunk);
     this.#queuedBytes += chunk.length;
     if (this.#queuedBytes >= maxQueuedBytes) this.#raw.pause();

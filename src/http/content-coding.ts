@@ -22,8 +22,8 @@ export function decoderBytes(header: string | undefined): number {
   return (coding === 'zstd' ? 2 ** zstdWindowLog : 0) + 4 * chunkSize;
 }
 
-/** When `end` aborts, the decoder's memory is given back; nobody reads it then. */
-export type Decode = (body: AsyncIterable<Uint8Array>, end: AbortSignal) => AsyncIterable<Uint8Array>;
+/** `atEnd` is told what gives the decoder's memory back; nobody reads it then. */
+export type Decode = (body: AsyncIterable<Uint8Array>, atEnd: (run: () => void) => void) => AsyncIterable<Uint8Array>;
 
 /** `InvalidInput` for any other encoding, before a byte is read. */
 export function contentDecoder(header: string | undefined): Decode {
@@ -31,7 +31,7 @@ export function contentDecoder(header: string | undefined): Decode {
   if (coding === '') return (body) => body;
   const create = Object.hasOwn(decoders, coding) ? decoders[coding] : undefined;
   if (create === undefined) throw invalidInput('content-encoding: only gzip and zstd are understood, one at a time');
-  return (body, end) => decoded(pipe(body, create(), end), coding);
+  return (body, atEnd) => decoded(pipe(body, create(), atEnd), coding);
 }
 
 /** Empty where the body comes as it is. */
@@ -41,8 +41,10 @@ function codingOf(header: string | undefined): string {
 }
 
 /** Pulls no more of `body` than the decoder has room for. */
-function pipe(body: AsyncIterable<Uint8Array>, decoder: Transform, end: AbortSignal): Transform {
-  const feeding = pipeline(Readable.from(body, { objectMode: false }), decoder, { signal: end });
+function pipe(body: AsyncIterable<Uint8Array>, decoder: Transform, atEnd: (run: () => void) => void): Transform {
+  const end = new AbortController();
+  atEnd(() => end.abort());
+  const feeding = pipeline(Readable.from(body, { objectMode: false }), decoder, { signal: end.signal });
   feeding.catch(() => undefined); // compensated: the decoder is destroyed with the same error, and throws it
   return decoder;
 }

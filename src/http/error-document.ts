@@ -41,7 +41,9 @@ const closing = `## Remarks
   \`User-Agent\`): they recognise an existing table only so.
 - A body that stops arriving, or arrives below 1 KB/s on average, ends with \`TimedOut\`. A body that breaks off, or an
   encoding that does not decode, is \`InvalidInput\`.
-- When a request is answered before its body has been read, the connection is closed after the answer.
+- When a request is answered before its body has been read, the connection is closed after the answer. Not so with a 503
+  if less than 64 KiB of the body are missing and its length is known: the rest is taken and forgotten.
+- While there is no room, a write may be told so before anything else about it is judged, its credential included.
 
 ## Retries
 

@@ -26,12 +26,13 @@ export class Exchange {
   readonly #parts: ExchangeParts;
   readonly #reply: FastifyReply;
   readonly #startMs: number;
-  readonly #end = new AbortController();
+  readonly #atEnd = new Set<() => void>();
   readonly #path: string;
   #principal: Principal | undefined;
   #scope: ClientScope | undefined;
   #refusal: LancegateError | undefined;
   #isAnswered = false;
+  #isEnded = false;
 
   constructor(parts: ExchangeParts, request: FastifyRequest, reply: FastifyReply) {
     const { path, queryString } = splitTarget(request.originalUrl);
@@ -53,9 +54,14 @@ export class Exchange {
     reply.raw.once('close', () => this.#finish());
   }
 
-  /** Aborts when nothing can be sent or received any more, in whatever way it ended. */
-  get end(): AbortSignal {
-    return this.#end.signal;
+  /**
+   * `run` is called once nothing can be sent or received any more, in whatever way it ended; the returned function takes
+   * that back. No abort signal: aborting one costs 13 us, and every request ends.
+   */
+  atEnd(run: () => void): () => void {
+    if (this.#isEnded) run();
+    else this.#atEnd.add(run);
+    return () => this.#atEnd.delete(run);
   }
 
   get response(): FastifyReply['raw'] {
@@ -102,20 +108,27 @@ export class Exchange {
     return renderError(refusal, { requestId, instance: this.#path, isLanceDbCreate });
   }
 
-  /** An answer to a body that is still coming is sent whole, and the end of the connection put off: see `discard`. */
+  /**
+   * Where the body has not come, the answer is sent whole, and the end of the connection put off: see `discard`. Who is to
+   * come again keeps the connection, if little of the body is missing.
+   */
   #send(text: string): FastifyReply {
     this.#isAnswered = true;
     this.#scope?.close();
     const isUnfinished = this.body.isUnfinished;
-    if (isUnfinished || this.#parts.isStopping()) void this.#reply.header('connection', 'close');
-    if (!isUnfinished) return this.#reply.send(text === '' ? undefined : text);
+    const isForgotten = isUnfinished && this.#refusal?.entry.status === 503 && this.body.canBeForgotten;
+    if (isForgotten) this.body.forget();
+    const isCutOff = isUnfinished && !isForgotten;
+    if (isCutOff || this.#parts.isStopping()) void this.#reply.header('connection', 'close');
+    if (!isCutOff) return this.#reply.send(text === '' ? undefined : text);
     void this.#reply.header('content-length', Buffer.byteLength(text));
     return this.#reply.send(Readable.from(thenDiscard(text, this.body)));
   }
 
   #finish(): void {
     this.#scope?.close();
-    this.#end.abort();
+    this.#isEnded = true;
+    for (const run of this.#atEnd) run();
     const { method, routeOptions, id: requestId } = this.request;
     const request = { method, route: routeOptions.url ?? 'none', status: this.#reply.statusCode };
     const durationMs = this.#parts.clock.nowMs() - this.#startMs;

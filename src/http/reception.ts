@@ -6,15 +6,16 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { readTimeoutMs, timeoutHeader } from '../wire/deadline.ts';
-import { Admission, type Entry } from './admission.ts';
+import type { Admission, Applicant, Entry } from './admission.ts';
 import { BodyDigest } from './body-digest.ts';
 import { ClientScope } from './client-scope.ts';
 import { contentDecoder, decoderBytes } from './content-coding.ts';
+import type { Doorkeeper } from './doorkeeper.ts';
 import type { Exchange } from './exchange.ts';
 import { headerText } from './header-text.ts';
 import type { HttpParts } from './http-parts.ts';
 import { bodyTooLarge, readText } from './read-text.ts';
-import { announcesBody } from './request-body.ts';
+import { announcesBody, declaredBytes } from './request-body.ts';
 import type { Admitted, Answer, Arrival, BodyKind, Method, Route, Upload } from './route.ts';
 
 /** Answers an admitted request; reads its body. */
@@ -23,11 +24,13 @@ export type Proceed = () => Promise<Answer>;
 export class Reception {
   readonly #parts: HttpParts;
   readonly #admission: Admission;
+  readonly #doorkeeper: Pick<Doorkeeper, 'remember'>;
   #isStopping = false;
 
-  constructor(parts: HttpParts) {
+  constructor(parts: HttpParts, admission: Admission, doorkeeper: Pick<Doorkeeper, 'remember'>) {
     this.#parts = parts;
-    this.#admission = new Admission(parts.config, parts.memory);
+    this.#admission = admission;
+    this.#doorkeeper = doorkeeper;
   }
 
   get isStopping(): boolean {
@@ -48,11 +51,10 @@ export class Reception {
     const scope = this.#openScope(exchange, principal);
     const admitted = route.admit(this.#arrival(exchange, scope));
     requireLength(raw, this.#maxBytesOf(admitted.body));
-    const entry = announcesBody(raw) ? this.#enter(exchange, principal, admitted) : undefined;
+    const entry = announcesBody(raw) ? this.#enter(exchange, applicant(raw, principal, admitted)) : undefined;
+    const outliveClient = entry === undefined ? undefined : exchange.atEnd(entry.leave);
     return async () => {
-      const { end } = exchange;
-      // Work that has begun may outlive its client; it leaves when it is done.
-      if (entry !== undefined) end.removeEventListener('abort', entry.leave);
+      outliveClient?.(); // work that has begun may outlive its client; it leaves when it is done
       try {
         return await admitted.answer(this.#upload(exchange, scope.signal, admitted.body, entry));
       } finally {
@@ -102,33 +104,36 @@ export class Reception {
     }
   }
 
-  #enter({ body, end, request }: Exchange, principal: Principal, { body: kind, table }: Admitted): Entry {
-    const { headers } = request;
-    const entry = this.#admission.enter({
-      principal,
-      table,
-      body: kind,
-      declaredBytes: declaredBytes(headers),
-      decoderBytes: decoderBytes(headers['content-encoding']),
-    });
+  #enter(exchange: Exchange, applicant: Applicant): Entry {
+    const entry = this.#admitted(exchange, applicant);
     const endUpload = this.#parts.metrics.uploadStarted();
     const endReceiving = (): void => {
       entry.endReceiving();
       endUpload();
     };
-    body.onEnd(endReceiving);
-    end.addEventListener('abort', endReceiving, { once: true });
-    end.addEventListener('abort', entry.leave, { once: true });
+    exchange.body.onEnd(endReceiving);
+    exchange.atEnd(endReceiving);
     return entry;
   }
 
-  #upload({ request, body, end }: Exchange, signal: AbortSignal, kind: BodyKind, entry: Entry | undefined): Upload {
+  #admitted({ request: { raw, routeOptions } }: Exchange, applicant: Applicant): Entry {
+    try {
+      return this.#admission.enter(applicant);
+    } catch (error) {
+      const isFull = error instanceof LancegateError && error.kind === 'SlowDown';
+      if (isFull) this.#doorkeeper.remember(raw, { route: routeOptions.url ?? 'none', applicant });
+      throw error;
+    }
+  }
+
+  #upload(exchange: Exchange, signal: AbortSignal, kind: BodyKind, entry: Entry | undefined): Upload {
+    const { request, body } = exchange;
     const coding = request.headers['content-encoding'];
     const decoded = (isUsedAtOnce: boolean): AsyncIterable<Uint8Array> =>
-      contentDecoder(coding)(body.read(signal, isUsedAtOnce), end);
+      contentDecoder(coding)(body.read(signal, isUsedAtOnce), (run) => void exchange.atEnd(run));
     const account = entry?.account ?? this.#parts.memory.open();
     const open = (bytes: AsyncIterable<Uint8Array>) =>
-      this.#parts.openSource(bytes, declaredBytes(request.headers), account);
+      this.#parts.openSource(bytes, declaredBytes(request.raw), account);
     return {
       text: () => readText(decoded(false), this.#parts.config.maxJsonBytes),
       source: () => open(decoded(coding === undefined)),
@@ -145,11 +150,13 @@ const credentialsIn = (headers: IncomingHttpHeaders) => ({
   'x-api-key': headerText(headers['x-api-key']),
 });
 
-/** Unknown for chunked bodies, and for coded ones, whose length says nothing of what comes out. */
-function declaredBytes(headers: IncomingHttpHeaders): number | undefined {
-  if (headers['content-length'] === undefined || headers['content-encoding'] !== undefined) return undefined;
-  return Number(headers['content-length']);
-}
+const applicant = (raw: IncomingMessage, principal: Principal, { body, table }: Admitted): Applicant => ({
+  principal,
+  table,
+  body,
+  declaredBytes: declaredBytes(raw),
+  decoderBytes: decoderBytes(raw.headers['content-encoding']),
+});
 
 /** A body of unknown length is counted as it comes. */
 function requireLength({ headers }: IncomingMessage, maxBytes: number | undefined): void {

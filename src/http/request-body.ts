@@ -16,7 +16,13 @@ import { ChunkQueue } from './chunk-queue.ts';
  */
 const slowestBytesPerMs = 1;
 
-/** What is still taken from a client after its answer: enough for common bodies, and bounded for hostile ones. */
+/**
+ * A rest of up to this much is taken and forgotten on a connection that lives on: it is mostly here already, and a new
+ * connection costs both sides more. Node ends a request that never arrives (`requestTimeout`), its connection with it.
+ */
+const maxForgottenBytes = 64 * 2 ** 10;
+
+/** What is still taken from a client before its connection is closed: enough for common bodies, bounded for hostile ones. */
 const maxDiscardedBytes = 64 * 2 ** 20;
 const maxDiscardMs = 5_000;
 
@@ -51,6 +57,16 @@ export class RequestBody {
   /** True if the client means to send bytes that have not arrived yet. */
   get isUnfinished(): boolean {
     return announcesBody(this.#parts.raw) && this.#parts.raw.complete === false;
+  }
+
+  /** See `canBeForgotten`. */
+  get canBeForgotten(): boolean {
+    return canBeForgotten(this.#parts.raw, this.#chunks.arrivedBytes);
+  }
+
+  /** Nobody will read what has not been read. Nothing of it stays in memory. */
+  forget(): void {
+    this.#chunks.forget();
   }
 
   /**
@@ -154,3 +170,19 @@ const tooSlow = (how: string): LancegateError => new LancegateError('TimedOut', 
 /** RFC 9112, 6.3: a request without either header has no body. */
 export const announcesBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
+
+/**
+ * True if what has not arrived of a body may be left to Node's parser, which finds the end of it and the next request
+ * behind. Not with an unknown length, which may be without end. Not where the client waits for `100 Continue`: it may send
+ * its body all the same, or leave it out and send its next request, and one must never be taken for the other.
+ */
+export function canBeForgotten({ headers }: IncomingMessage, arrivedBytes: number): boolean {
+  if (headers['transfer-encoding'] !== undefined || headers.expect !== undefined) return false;
+  return Number(headers['content-length']) - arrivedBytes <= maxForgottenBytes;
+}
+
+/** Of the body as its reader sees it: unknown for chunked bodies, and for coded ones, whose length says nothing of that. */
+export function declaredBytes({ headers }: IncomingMessage): number | undefined {
+  if (headers['content-length'] === undefined || headers['content-encoding'] !== undefined) return undefined;
+  return Number(headers['content-length']);
+}

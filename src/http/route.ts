@@ -55,6 +55,8 @@ export interface Route {
   readonly methods: readonly Method[];
   /** Below the base path, with `:id` for the identifier. */
   readonly path: string;
+  /** Its bodies count as writes. */
+  readonly isWrite?: true;
   /** `InvalidInput`, `PermissionDenied`, `Unsupported`. */
   admit(arrival: Arrival): Admitted;
 }

@@ -7,6 +7,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget } from '../wire/request-path.ts';
+import { Admission } from './admission.ts';
+import { Doorkeeper } from './doorkeeper.ts';
 import { renderError } from './error-renderer.ts';
 import { Exchange, type ExchangeParts } from './exchange.ts';
 import type { HttpParts } from './http-parts.ts';
@@ -35,7 +37,7 @@ const hangUpAfterDeadlineMs = 60_000;
 export async function startHttpServer(parts: HttpParts): Promise<HttpServer> {
   const { host, port } = parts.config;
   const app = createHttpServer(parts);
-  await app.listen({ host, port });
+  await app.listen({ host, port, backlog: parts.config.maxConnections });
   const { port: takenPort } = app.server.address() as AddressInfo;
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
@@ -49,7 +51,11 @@ export async function startHttpServer(parts: HttpParts): Promise<HttpServer> {
 
 /** Not listening yet. */
 export function createHttpServer(parts: HttpParts): FastifyInstance {
-  const reception = new Reception(parts);
+  const routes = apiRoutes(parts.operations).map((route) => ({ ...route, path: parts.config.basePath + route.path }));
+  const admission = new Admission(parts.config, parts.memory);
+  const writePaths = routes.filter(({ isWrite }) => isWrite).map(({ path }) => path);
+  const doorkeeper = new Doorkeeper(parts, admission, writePaths);
+  const reception = new Reception(parts, admission, doorkeeper);
   const waiting = new WeakSet<IncomingMessage>();
   const exchangeParts: ExchangeParts = {
     ...parts,
@@ -60,6 +66,7 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   };
   const app = fastify(serverOptions(parts, exchangeParts));
   app.server.maxConnections = parts.config.maxConnections;
+  keepDoor(app, (raw, response) => !reception.isStopping && doorkeeper.turnsAway(raw, response));
   leaveBodiesAlone(app);
   answerExpectations(app, waiting);
   openExchanges(app, exchangeParts);
@@ -67,8 +74,7 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   app.setNotFoundHandler((request) => exchangeOf(request).refuse(new LancegateError('NoSuchRoute', 'no such route')));
   app.setErrorHandler((error, request) => exchangeOf(request).refuse(error));
   addHealthRoutes(app, reception);
-  addRoute(app, reception, '', metricsRoute(parts.metrics));
-  for (const route of apiRoutes(parts.operations)) addRoute(app, reception, parts.config.basePath, route);
+  for (const route of [metricsRoute(parts.metrics), ...routes]) addRoute(app, reception, route);
   return app;
 }
 
@@ -99,6 +105,14 @@ function leaveBodiesAlone(app: FastifyInstance): void {
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
 }
 
+/** Fastify hears of no request that was turned away. */
+function keepDoor(app: FastifyInstance, turnsAway: (raw: IncomingMessage, response: ServerResponse) => boolean): void {
+  app.server.removeAllListeners('request');
+  app.server.on('request', (raw: IncomingMessage, response: ServerResponse) => {
+    if (!turnsAway(raw, response)) app.routing(raw, response);
+  });
+}
+
 /** Node would answer `100 Continue` by itself, before anybody is known to be welcome. Other expectations are ignored. */
 function answerExpectations(app: FastifyInstance, waiting: WeakSet<IncomingMessage>): void {
   app.server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
@@ -119,11 +133,11 @@ function openExchanges(app: FastifyInstance, parts: ExchangeParts): void {
 
 const exchangeOf = (request: FastifyRequest): Exchange => request.getDecorator<Exchange>('exchange');
 
-function addRoute(app: FastifyInstance, reception: Reception, basePath: string, route: Route): void {
+function addRoute(app: FastifyInstance, reception: Reception, route: Route): void {
   const proceedings = new WeakMap<FastifyRequest, Proceed>();
   app.route({
     method: [...route.methods],
-    url: `${basePath}${route.path}`,
+    url: route.path,
     onRequest: async (request) => {
       proceedings.set(request, await reception.admit(route, exchangeOf(request)));
     },
