@@ -20,8 +20,10 @@ import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/lance-engine.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
+import { ResidentLimit } from './kernel/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
+import { processMemory } from './process-memory.ts';
 import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
 
@@ -41,6 +43,8 @@ const maxMetadataBytes = 16 * 2 ** 20;
 const maxOpenDatasets = 512;
 /** Enough for the pieces of one create, or a few large merges. */
 const maxIdleBodyBytes = 64 * 2 ** 20;
+/** Nor more than this part of what bodies may hold. */
+const maxIdleBodyPart = 1 / 8;
 
 /** Fails, with nothing left open, where a setting cannot work: a held data folder, a broken policy, a taken port. */
 export async function startService(config: Config, { logger, clock }: ServiceParts): Promise<Service> {
@@ -71,8 +75,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   starting.defer(closeOperations);
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const limits = ipcLimits(config);
-  const memory = new BodyMemory({ maxBytes: config.bodyMemoryBytes, maxIdleBytes: maxIdleBodyBytes });
-  metrics.watchBodyMemory(() => memory.heldBytes);
+  const memory = bodyMemory(config, { logger, clock, metrics });
   const server = await startHttpServer({
     operations,
     authenticator,
@@ -97,6 +100,25 @@ function running(server: HttpServer, parts: AsyncDisposableStack): Service {
       await parts.disposeAsync();
     },
   };
+}
+
+function bodyMemory(config: Config, { logger, clock, metrics }: ServiceParts & { metrics: Metrics }): BodyMemory {
+  const { memoryLimitBytes, bodyMemoryBytes } = config;
+  const resident = new ResidentLimit({
+    limitBytes: memoryLimitBytes,
+    memory: processMemory(),
+    clock,
+    onChange: (isFull, residentBytes) => {
+      const fields = { residentBytes, memoryLimitBytes };
+      if (isFull) logger.warn(fields, 'resident memory is near its limit: writes are let in one at a time');
+      else logger.info(fields, 'resident memory has room again: writes are let in');
+    },
+  });
+  const maxIdleBytes = Math.min(maxIdleBodyBytes, bodyMemoryBytes * maxIdleBodyPart);
+  const memory = new BodyMemory({ maxBytes: bodyMemoryBytes, maxIdleBytes, resident });
+  metrics.watchBodyMemory(() => memory.heldBytes);
+  metrics.watchMemoryLimit(memoryLimitBytes, () => resident.isFull);
+  return memory;
 }
 
 async function openEngine(config: Config, folder: DataFolder): Promise<LanceEngine> {

@@ -6,6 +6,7 @@
  * that to merge and write; docs/adr/0008 has the factor.
  */
 import { LancegateError } from '../kernel/errors.ts';
+import type { ResidentLimit } from '../kernel/resident-limit.ts';
 import { type Holder, SharedBudget } from '../kernel/shared-budget.ts';
 
 const smallestClassBytes = 64 << 10;
@@ -17,6 +18,8 @@ export interface BodyMemoryLimits {
   readonly maxBytes: number;
   /** What is kept for the next body when one is done. */
   readonly maxIdleBytes: number;
+  /** Undefined where resident memory is nobody's concern. */
+  readonly resident?: Pick<ResidentLimit, 'requireRoom'>;
 }
 
 /**
@@ -27,16 +30,23 @@ export interface BodyMemoryLimits {
 export class BodyMemory {
   readonly #budget: SharedBudget;
   readonly #maxIdleBytes: number;
+  readonly #resident: BodyMemoryLimits['resident'];
   readonly #idle = new Map<number, Buffer[]>();
   #idleBytes = 0;
 
-  constructor({ maxBytes, maxIdleBytes }: BodyMemoryLimits) {
+  constructor({ maxBytes, maxIdleBytes, resident }: BodyMemoryLimits) {
     this.#budget = new SharedBudget(maxBytes, 'bytes in bodies');
     this.#maxIdleBytes = maxIdleBytes;
+    this.#resident = resident;
   }
 
   get heldBytes(): number {
     return this.#budget.held;
+  }
+
+  /** `SlowDown` for a body that is not begun yet where the process as a whole has no room; never for the only one. */
+  requireResidentRoom(): void {
+    this.#resident?.requireRoom(this.#budget.held === 0);
   }
 
   /** An account for one body, on behalf of who sends it and where it goes. */

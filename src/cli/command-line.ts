@@ -39,7 +39,8 @@ export function readCommandLine<Options extends OptionTable>(
     context.cwd,
   );
   const readTextFile = (path: string): string => context.readFile(path).toString('utf8');
-  const reading = readConfig({ flags, env: context.env, cwd: context.cwd, readTextFile });
+  const { env, cwd, machineMemoryBytes } = context;
+  const reading = readConfig({ flags, env, cwd, machineMemoryBytes, readTextFile });
   const all = [
     ...problems,
     ...positionalProblems(syntax.positionals, positionals),

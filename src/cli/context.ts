@@ -14,6 +14,8 @@ export interface CliContext {
   readonly invocation: string;
   /** Where package.json is. */
   readonly packageFolder: string;
+  /** Of the container, or of the machine where there is none. */
+  readonly machineMemoryBytes: number;
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly stdout: Output;
   readonly stderr: Output;

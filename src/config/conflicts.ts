@@ -1,3 +1,4 @@
+import { bodyBytesUnder } from './memory-plan.ts';
 import type { Config, SettingName } from './settings.ts';
 import { settings } from './settings.ts';
 import { showBytes, showDuration } from './value-types.ts';
@@ -10,6 +11,7 @@ export function findConflicts(config: Config): readonly string[] {
     ...issuerConflicts(config),
     ...introspectionConflicts(config),
     ...limitConflicts(config),
+    ...memoryConflicts(config),
     ...shareConflicts(config),
   ];
 }
@@ -49,6 +51,15 @@ function* limitConflicts(config: Config): Iterable<string> {
       yield `${flag(smaller)} (${show(config[smaller])}) is more than ${flag(larger)} (${show(config[larger])}) allows`;
     }
   }
+}
+
+/** Else the limit would not hold when bodies fill what they may. */
+function* memoryConflicts(config: Config): Iterable<string> {
+  const { bodyMemoryBytes, memoryLimitBytes } = config;
+  const mostBytes = bodyBytesUnder(config);
+  if (bodyMemoryBytes <= mostBytes) return;
+  const left = `${showBytes(mostBytes)} that ${flag('memoryLimitBytes')} (${showBytes(memoryLimitBytes)}) leaves for it`;
+  yield `${flag('bodyMemoryBytes')} (${showBytes(bodyMemoryBytes)}) is more than the ${left}, since the engine works on it`;
 }
 
 /** What is allowed must also find room, or it would be refused for a reason that no setting names. */

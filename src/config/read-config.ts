@@ -1,7 +1,8 @@
 import { findConflicts } from './conflicts.ts';
 import { type EnvironmentSources, readEnvironment } from './environment.ts';
+import { fitToMemory } from './memory-plan.ts';
 import { type Found, type OptionReading, readOptions } from './options.ts';
-import { type Setting, settings } from './settings.ts';
+import { type Setting, type SettingName, settings } from './settings.ts';
 
 export type { Environment } from './environment.ts';
 
@@ -10,6 +11,8 @@ export interface ConfigSources extends EnvironmentSources {
   readonly flags: ReadonlyMap<string, Found>;
   /** Where relative paths start. */
   readonly cwd: string;
+  /** Of the container, or of the machine where there is none. */
+  readonly machineMemoryBytes: number;
 }
 
 export type ConfigReading = OptionReading<typeof settings>;
@@ -33,10 +36,10 @@ export function readConfig(sources: ConfigSources): ConfigReading {
   );
   const problems = [...environment.problems, ...reading.problems];
   // Values that could not be read would only make misleading conflicts.
-  return {
-    ...reading,
-    problems: reading.problems.length === 0 ? [...problems, ...findConflicts(reading.values)] : problems,
-  };
+  if (reading.problems.length > 0) return { ...reading, problems };
+  const isDefault = (name: SettingName): boolean => reading.sources[name] === 'default';
+  const values = fitToMemory(reading.values, isDefault, sources.machineMemoryBytes);
+  return { ...reading, values, problems: [...problems, ...findConflicts(values)] };
 }
 
 const findDefault = (setting: Setting<unknown>): Found | undefined =>

@@ -57,6 +57,10 @@ const MiB = 2 ** 20;
 const GiB = 2 ** 30;
 const TiB = 2 ** 40;
 const yearMs = 365 * 86_400_000;
+/** What a service needs that has `leastBodyMemoryBytes` for bodies; see memory-plan.ts. */
+export const leastMemoryLimitBytes = 640 * MiB;
+/** Half of it has room for what a body is promised before it comes, which is up to 16 MiB. */
+const leastBodyMemoryBytes = 64 * MiB;
 /** The engine takes a source as one Node buffer, which cannot be longer. */
 const largestBufferBytes = 2 * GiB;
 
@@ -102,13 +106,13 @@ export const settings = {
   engineIndexCacheBytes: setting(bytes(0, TiB), {
     flag: 'engine-index-cache',
     group: 'storage',
-    default: '128MiB',
+    default: '16MiB',
     doc: 'Memory in which the engine keeps parts of key indexes.',
   }),
   engineMetadataCacheBytes: setting(bytes(0, TiB), {
     flag: 'engine-metadata-cache',
     group: 'storage',
-    default: '128MiB',
+    default: '16MiB',
     doc: 'Memory in which the engine keeps manifests and file metadata.',
   }),
 
@@ -225,11 +229,17 @@ export const settings = {
     default: '1MiB',
     doc: 'Largest JSON body.',
   }),
-  bodyMemoryBytes: setting(bytes(64 * MiB, 64 * TiB), {
+  memoryLimitBytes: setting(bytes(leastMemoryLimitBytes, 64 * TiB), {
+    flag: 'memory-limit',
+    group: 'limits',
+    default: '5GiB',
+    doc: 'Resident memory that the service stays under; writes that would go beyond it get 503. Where it is not set, and three quarters of the memory of the container or machine are less, those. The defaults of `--body-memory` and of the sizes of bodies shrink with it.',
+  }),
+  bodyMemoryBytes: setting(bytes(leastBodyMemoryBytes, 64 * TiB), {
     flag: 'body-memory',
     group: 'limits',
     default: '1GiB',
-    doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503. The engine takes up to four times as much of what it works on.',
+    doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503. The engine takes up to four times as much of what it works on, which has to fit under `--memory-limit`: where this is not set, it is made to.',
   }),
   maxConnections: setting(integer(1, 1_000_000), {
     flag: 'max-connections',

@@ -66,7 +66,10 @@ export class Admission {
 
   /** What anybody would hear of whom no more is known than that they want to write. */
   refusalOfAnybody(): LancegateError | undefined {
-    return refusalIn(() => this.#writes.requireRoom(1, []));
+    return refusalIn(() => {
+      this.#writes.requireRoom(1, []);
+      this.#memory.requireResidentRoom();
+    });
   }
 
   #enterJson({ declaredBytes }: Applicant, holders: readonly Holder[]): Entry {
@@ -83,6 +86,7 @@ export class Admission {
     const account = this.#memory.open(holders);
     const receiving = this.#memory.open(holders);
     if (body === 'arrow-whole') account.requireRoom(bufferBytesFor((declaredBytes ?? 0) + bytesAround));
+    this.#memory.requireResidentRoom();
     this.#writes.take(1, holders);
     const endReceiving = once(() => receiving.release());
     const leave = once(() => {

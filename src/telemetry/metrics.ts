@@ -138,6 +138,23 @@ export class Metrics {
     });
   }
 
+  /** `read` is asked whenever the metrics are rendered: whether writes are refused for want of resident memory. */
+  watchMemoryLimit(limitBytes: number, isFull: () => boolean): void {
+    new Gauge({
+      ...this.#on,
+      name: 'lancegate_memory_limit_bytes',
+      help: 'Resident memory that the service stays under.',
+    }).set(limitBytes);
+    new Gauge({
+      ...this.#on,
+      name: 'lancegate_memory_full',
+      help: '1 while new writes are refused because resident memory is near its limit.',
+      collect() {
+        this.set(isFull() ? 1 : 0);
+      },
+    });
+  }
+
   mergeFinished(rows: MergedRows): void {
     this.#merges.inc();
     for (const change of ['inserted', 'updated', 'deleted'] as const) this.#mergedRows.inc({ change }, rows[change]);

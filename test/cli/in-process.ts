@@ -49,6 +49,7 @@ export async function runInProcess(args: readonly string[], given: Surroundings 
     cwd: packageFolder,
     invocation: 'lancegate',
     packageFolder,
+    machineMemoryBytes: 64 * 2 ** 30,
     stdin: bytesOf(given.stdin ?? ''),
     stdout,
     stderr,

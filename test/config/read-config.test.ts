@@ -5,19 +5,23 @@ import { showConfig } from '#src/config/describe-config.ts';
 import { type ConfigReading, readConfig } from '#src/config/read-config.ts';
 import { settings } from '#src/config/settings.ts';
 
+const MiB = 2 ** 20;
+const GiB = 2 ** 30;
+
 interface Given {
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly files?: Readonly<Record<string, string>>;
+  readonly machineMemoryBytes?: number;
 }
 
-function read({ args = [], env = {}, files = {} }: Given): ConfigReading {
+function read({ args = [], env = {}, files = {}, machineMemoryBytes = 64 * GiB }: Given): ConfigReading {
   const parsed = parseArguments(args, Object.values(settings));
   const readTextFile = (path: string): string => {
     if (!Object.hasOwn(files, path)) throw new Error(`no such file ${path}`);
     return files[path]!;
   };
-  const reading = readConfig({ flags: parsed.flags, env, cwd: '/home/ada', readTextFile });
+  const reading = readConfig({ flags: parsed.flags, env, cwd: '/home/ada', machineMemoryBytes, readTextFile });
   return { ...reading, problems: [...parsed.problems, ...reading.problems] };
 }
 
@@ -84,6 +88,26 @@ test('units, lists, switches and maps are read as the documentation says', () =>
   assert.deepEqual(values.oidcAudiences, ['x', 'y']);
   assert.equal(values.basePath, '/lance');
   assert.deepEqual(values.storageOptions, { aws_region: 'eu-west-1' });
+});
+
+const sizesOf = ({ memoryLimitBytes, bodyMemoryBytes, maxMergeBytes, pieceBytes }: ConfigReading['values']) =>
+  [memoryLimitBytes, bodyMemoryBytes, maxMergeBytes, pieceBytes].map((bytes) => bytes / MiB);
+
+test('where memory is plenty the limit is fixed, and where it is not, a part of what is there (P7)', () => {
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 64 * GiB })), [5120, 1024, 256, 16]);
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [1536, 288, 72, 16]);
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 256 * MiB })), [640, 64, 16, 4]);
+});
+
+test('what was set is kept, and only what was not is made to fit under a memory limit (P7)', () => {
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=768MiB'] })), [768, 96, 24, 6]);
+  const args = ['--memory-limit=1GiB', '--body-memory=96MiB', '--max-merge-size=40MiB'];
+  assert.deepEqual(sizesOf(valuesOf({ args, machineMemoryBytes: 256 * MiB })), [1024, 96, 40, 6]);
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=10GiB'] })), [10_240, 1024, 256, 16]);
+  assert.deepEqual(
+    sizesOf(valuesOf({ args: ['--memory-limit=1GiB', '--table-share=100%', '--principal-share=100%'] })),
+    [1024, 160, 80, 16],
+  );
 });
 
 test('the configuration cannot be changed afterwards', () => {
@@ -165,6 +189,15 @@ const conflicting: readonly (readonly [args: readonly string[], problem: RegExp]
     /^--introspection-issuer needs --introspection-client-secret/,
   ],
   [['--default-timeout=2h'], /^--default-timeout \(2h\) is more than --max-timeout \(1h\) allows/],
+  [
+    ['--body-memory=2GiB'],
+    /^--body-memory \(2GiB\) is more than the 1184MiB that --memory-limit \(5GiB\) leaves for it/,
+  ],
+  [
+    ['--memory-limit=1GiB', '--body-memory=512MiB'],
+    /^--body-memory \(512MiB\) is more than the 160MiB that --memory-limit \(1GiB\) leaves/,
+  ],
+  [['--memory-limit=1GiB', '--max-merge-size=100MiB'], /^--max-merge-size \(100MiB\) is more than the 80MiB that/],
   [['--max-decoded-size=600MiB'], /^--max-decoded-size \(600MiB\) is more than the 512MiB that --principal-share and/],
 ];
 for (const [args, problem] of conflicting) {

@@ -1,0 +1,51 @@
+/**
+ * How the memory limit is divided. What has to fit at the worst is planned for, so that the limit on resident memory only
+ * has to catch what no plan foresees; docs/adr/0008 has the measurements.
+ */
+import { type Config, leastMemoryLimitBytes, type SettingName } from './settings.ts';
+
+const MiB = 2 ** 20;
+
+/** Node, the engine's code, what an idle service holds, the keys of tables, and what is not collected yet. */
+const ownBytes = 352 * MiB;
+/** What a byte of a body takes at the worst while the engine works on it, itself included. */
+const bytesPerBodyByte = 4;
+/** What is below the service (its page cache, its sockets) and beside it needs some, too. */
+const partOfMachine = 3 / 4;
+/** A merge takes more than its body: keys, and buffers that are not full. A create has several pieces under way. */
+const mergesPerPart = 2;
+const piecesPerPart = 8;
+
+/** The bytes of bodies that fit under the limit beside everything else. */
+export const bodyBytesUnder = (config: Config): number => {
+  const { memoryLimitBytes, engineIndexCacheBytes, engineMetadataCacheBytes } = config;
+  const rest = memoryLimitBytes - ownBytes - engineIndexCacheBytes - engineMetadataCacheBytes;
+  return Math.max(0, Math.floor(rest / bytesPerBodyByte));
+};
+
+/**
+ * The defaults are for a machine with plenty of memory; here they are made to fit a smaller one, or a smaller limit. Only
+ * what nobody has set changes, and only downwards: what was set stays, and what cannot be is for `findConflicts` to say.
+ */
+export function fitToMemory(given: Config, isDefault: (name: SettingName) => boolean, machineBytes: number): Config {
+  const fit = (name: SizeSetting, mostBytes: number): number =>
+    isDefault(name) ? Math.min(given[name], floorToMiB(mostBytes)) : given[name];
+  const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, machineBytes * partOfMachine));
+  const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes }));
+  const partBytes = bodyMemoryBytes * Math.min(given.principalShare, given.tableShare);
+  return Object.freeze({
+    ...given,
+    memoryLimitBytes,
+    bodyMemoryBytes,
+    maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),
+    maxBatchBytes: fit('maxBatchBytes', partBytes / mergesPerPart),
+    maxDecodedBytes: fit('maxDecodedBytes', partBytes / mergesPerPart),
+    pieceBytes: fit('pieceBytes', partBytes / piecesPerPart),
+  });
+}
+
+type SizeSetting = {
+  [Name in SettingName]: Config[Name] extends number ? (Name extends `${string}Bytes` ? Name : never) : never;
+}[SettingName];
+
+const floorToMiB = (bytes: number): number => Math.max(1, Math.floor(bytes / MiB)) * MiB;
