@@ -1,4 +1,4 @@
-import { BodyMemory } from '#src/arrow/body-memory.ts';
+import { BodyMemory, type BodyMemoryLimits } from '#src/arrow/body-memory.ts';
 import { StreamSource } from '#src/arrow/source-reader.ts';
 import type { AccessRequest } from '#src/auth/actions.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
@@ -49,6 +49,7 @@ export interface TestOptions {
   readonly openSource?: HttpParts['openSource'];
   readonly clock?: Clock;
   readonly bodyMemoryBytes?: number;
+  readonly resident?: BodyMemoryLimits['resident'];
 }
 
 class CountingMetrics extends Metrics {
@@ -80,7 +81,11 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     },
     openSource:
       options.openSource ?? ((body, _expectedBytes, account) => new StreamSource(body, { limits: ipcLimits, account })),
-    memory: new BodyMemory({ maxBytes: options.bodyMemoryBytes ?? 2 ** 30, maxIdleBytes: 0 }),
+    memory: new BodyMemory({
+      maxBytes: options.bodyMemoryBytes ?? 2 ** 30,
+      maxIdleBytes: 0,
+      ...(options.resident === undefined ? {} : { resident: options.resident }),
+    }),
     config: { ...config, ...options.config },
     logger: createLogger({
       level: 'debug',
