@@ -10,7 +10,7 @@
 import type { Schema } from '../arrow/schema.ts';
 import type { IpcFile } from '../arrow/source.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { BranchName, Location, Properties } from '../kernel/ids.ts';
+import type { BranchName, Branded, Location, Properties } from '../kernel/ids.ts';
 
 export interface MergeSpec {
   /** Top-level columns of the table, exactly as the schema spells them. */
@@ -35,6 +35,14 @@ export interface Projection {
   readonly name: string;
   readonly expression: string;
 }
+
+/** What some commits did to the rows: tidying and indexing move or copy them, which changes none. */
+export type RowChange = 'none' | 'some' | 'unknown';
+
+/** Where one row is stored, as SQL. No other row ever has the same; a row that moves, as most updates make it, gets another. */
+export type RowAddress = Branded<string, 'RowAddress'>;
+/** The expression that selects it. In a filter of `whenMatchedUpdateAll` it is `target._rowaddr`, without the index only. */
+export const rowAddress = '_rowaddr';
 
 export interface BranchFacts {
   readonly name: BranchName;
@@ -89,6 +97,13 @@ export interface Dataset {
   append(file: IpcFile): Promise<void>;
   /** Commits one version, or nothing: past `timeoutMs` it throws `TimedOut`. */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts>;
+  /** Commits a version without these rows; those that are not there any more are passed over. */
+  deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }>;
+  /**
+   * What the commits after version `after` up to version `through` did, whoever made them. Reads a manifest for each;
+   * `unknown` on object stores, and where one was pruned.
+   */
+  rowChange(after: number, through: number): Promise<RowChange>;
   /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
   addNullColumn(name: string): Promise<void>;
   dropColumn(name: string): Promise<void>;

@@ -1,5 +1,5 @@
 declare const brand: unique symbol;
-type Branded<Base, Name extends string> = Base & { readonly [brand]: Name };
+export type Branded<Base, Name extends string> = Base & { readonly [brand]: Name };
 
 /** A name of one namespace or table: 1-255 UTF-8 bytes, no control characters, not `.` or `..`. Made by `wire/`. */
 export type ObjectName = Branded<string, 'ObjectName'>;

@@ -5,8 +5,9 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { MergeCounts } from '../engine/port.ts';
+import type { CommitTarget } from './engine-commit.ts';
 import type { TableGates } from './gates.ts';
-import { type CommitTarget, type CommitterParts, MergeCommitter } from './merge-committer.ts';
+import { type CommitterParts, MergeCommitter } from './merge-committer.ts';
 import type { MergeRequest } from './merge-request.ts';
 import { dropLeftoverColumn } from './nested-merge.ts';
 import type { OpenDatasets } from './open-datasets.ts';

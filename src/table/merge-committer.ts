@@ -7,18 +7,20 @@
  * is alone.
  */
 import { concatRows, FaultyPart } from '../arrow/concat-rows.ts';
+import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, Engine, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { Location } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CommitObserver } from './commit-observer.ts';
-import { KnownKeys, lookUp } from './known-keys.ts';
-import { countsOf, type RowsBefore, rowsBeforeByTotals, type SharedRows, shareRows } from './merge-group.ts';
+import type { CommitTarget, Merged, SentRows } from './engine-commit.ts';
+import { KeyMemory } from './key-memory.ts';
+import { countsOf, rowsBeforeByTotals, type SharedRows, shareRows } from './merge-group.ts';
 import { isNested, keyColumnsOf, type MergeRequest } from './merge-request.ts';
 import { mergeNested } from './nested-merge.ts';
 import type { OpenBranches } from './open-branches.ts';
+import { OutsideCommits, type Settled } from './outside-commits.ts';
 import type { PendingMerge } from './pending-merges.ts';
 
 export interface CommitterParts {
@@ -30,18 +32,15 @@ export interface CommitterParts {
   readonly openBranches: OpenBranches;
 }
 
-/** The branch as it stands when the turn has come. */
-export interface CommitTarget {
-  readonly dataset: Dataset;
-  readonly location: Location;
-}
-
 export class MergeCommitter {
   readonly #parts: CommitterParts;
-  #known: KnownKeys | undefined;
+  readonly #outside: OutsideCommits;
+  readonly #keys: KeyMemory;
 
   constructor(parts: CommitterParts) {
     this.#parts = parts;
+    this.#outside = new OutsideCommits(parts);
+    this.#keys = new KeyMemory(parts.engine);
   }
 
   /** Settles every merge of the group. To be called under the branch's turn; never rejects. */
@@ -49,6 +48,7 @@ export class MergeCommitter {
     const [oldest] = group;
     if (oldest === undefined) return;
     try {
+      await this.#keys.carryOver(target.dataset);
       if (group.length === 1) await this.#commitAlone(oldest, target);
       else await this.#commitShared(group, target);
     } catch (error) {
@@ -58,61 +58,50 @@ export class MergeCommitter {
 
   async #commitAlone(pending: PendingMerge, target: CommitTarget): Promise<void> {
     const { request } = pending;
-    const { dataset } = target;
     try {
-      const before = await dataset.version();
-      await this.#announce([request], before);
+      await this.#announce([request], await target.dataset.version());
       const startMs = performance.now();
-      const counts = await this.#inEngine(() => this.#mergeAlone(dataset, request));
-      const isWorthKnowing = this.#known !== undefined && pending.sharing !== undefined;
-      const shared = isWorthKnowing ? shareRows([request]) : undefined;
-      this.#keepKnown(before, counts, request, shared);
-      await this.#finish([{ pending, counts }], target, performance.now() - startMs);
+      const merged = await this.#inEngine(() => this.#mergeAlone(target.dataset, request));
+      const engineMs = performance.now() - startMs;
+      const settled = await this.#outside.settle(target, { requests: [request], piece: request.piece }, merged);
+      const isWorthKnowing = !this.#keys.isEmpty && pending.sharing !== undefined;
+      this.#keys.keep(settled, request, isWorthKnowing ? shareRows([request]) : undefined);
+      await this.#finish([{ pending, counts: withFound(merged.counts, settled) }], target, engineMs);
     } catch (error) {
       pending.reject(error);
     }
   }
 
-  async #mergeAlone(dataset: Dataset, request: MergeRequest): Promise<MergeCounts> {
+  async #mergeAlone(dataset: Dataset, request: MergeRequest): Promise<Merged> {
     const { on, spec, piece, keys, scope } = request;
     const timeoutMs = scope.remainingMs();
     if (isNested(request)) return mergeNested(this.#parts.engine, dataset, { on, spec, piece, keys, timeoutMs });
-    const useIndex = spec.useIndex && (await mayUseIndex(dataset, [request]));
-    return dataset.merge({ ...spec, useIndex, on: keyColumnsOf(request) }, piece.file, timeoutMs);
+    return mergeRows(dataset, { requests: [request], piece }, timeoutMs);
   }
 
   async #commitShared(group: readonly PendingMerge[], target: CommitTarget): Promise<void> {
-    const { dataset, location } = target;
-    const requests = group.map(({ request }) => request);
-    const before = await dataset.version();
-    await this.#announce(requests, before);
+    const { dataset } = target;
+    const requests = group.map(({ request }) => request) as [MergeRequest, ...MergeRequest[]];
+    await this.#announce(requests, await dataset.version());
     const startMs = performance.now();
     let shared: SharedRows;
-    let totals: MergeCounts;
+    let sent: SentRows;
+    let merged: Merged;
     try {
       shared = shareRows(requests);
-      totals = await this.#inEngine(() => this.#mergeShared(dataset, requests, shared));
+      // `canConcat` was asked of each; pieces with one fingerprint have one schema message.
+      sent = { requests, piece: concatRows(shared.parts) };
+      merged = await this.#inEngine(() => mergeRows(dataset, sent, longestTime(requests)));
     } catch (error) {
       await this.#commitApart(group, target, error);
       return;
     }
     const engineMs = performance.now() - startMs;
-    const rowsBefore = await this.#rowsBefore(requests, shared, before, totals, location);
-    const outcomes = group.map((pending, index) => ({
-      pending,
-      counts: countsOf(pending.request, index, shared, rowsBefore, totals),
-    }));
-    this.#keepKnown(before, totals, requests[0] as MergeRequest, shared);
+    const settled = await this.#outside.settle(target, sent, merged);
+    const counts = await this.#countsOfEach(target, requests, shared, merged, settled);
+    this.#keys.keep(settled, requests[0], shared);
+    const outcomes = group.map((pending, index) => ({ pending, counts: counts[index] as MergeCounts }));
     await this.#finish(outcomes, target, engineMs);
-  }
-
-  /** `canConcat` was asked of each; pieces with one fingerprint have one schema message. */
-  async #mergeShared(dataset: Dataset, requests: readonly MergeRequest[], shared: SharedRows): Promise<MergeCounts> {
-    const piece = concatRows(shared.parts);
-    const [first] = requests;
-    if (first === undefined) throw new Error('a group without requests');
-    const useIndex = first.spec.useIndex && (await mayUseIndex(dataset, requests));
-    return dataset.merge({ ...first.spec, useIndex, on: keyColumnsOf(first) }, piece.file, longestTime(requests));
   }
 
   /**
@@ -132,43 +121,20 @@ export class MergeCommitter {
     for (const pending of group) await this.#commitAlone(pending, target);
   }
 
-  /** Which keys the table had before: from the totals, else from the keys in memory, else by asking the version before. */
-  async #rowsBefore(
-    requests: readonly MergeRequest[],
+  /** From the totals where they leave no doubt, else from the rows that the keys had before. */
+  async #countsOfEach(
+    target: CommitTarget,
+    requests: readonly [MergeRequest, ...MergeRequest[]],
     shared: SharedRows,
-    before: number,
-    totals: MergeCounts,
-    location: Location,
-  ): Promise<RowsBefore> {
-    const [{ spec, on }] = requests as readonly [MergeRequest];
-    const byTotals = rowsBeforeByTotals(spec, shared, totals);
-    if (byTotals !== undefined) return byTotals;
-    if (this.#known?.isOf(before, on) === true) return this.#known.rowsBefore();
-    try {
-      return await this.#askBefore(requests, before, location);
-    } catch (error) {
-      throw new LancegateError('Internal', 'the rows were merged, but whose were new could not be told', {
-        cause: error,
-      });
-    }
-  }
-
-  async #askBefore(requests: readonly MergeRequest[], version: number, location: Location): Promise<RowsBefore> {
-    const [{ on, branch }] = requests as readonly [MergeRequest];
-    const past = await this.#parts.engine.open({ location, branch, version });
-    try {
-      this.#known = await KnownKeys.read(past, on);
-      return this.#known?.rowsBefore() ?? (await lookUp(past, on, requests));
-    } finally {
-      past.close();
-    }
-  }
-
-  #keepKnown(before: number, { version }: MergeCounts, request: MergeRequest, shared: SharedRows | undefined): void {
-    // A version in between is somebody else's commit, whose keys are not known.
-    const isNext = version === before + 1;
-    const isUpToDate = isNext && shared !== undefined && this.#known?.isOf(before, request.on) === true;
-    if (!isUpToDate || !this.#known?.advance(version, request, shared)) this.#known = undefined;
+    { counts }: Merged,
+    { version, versionBefore, found }: Settled,
+  ): Promise<readonly MergeCounts[]> {
+    const [{ spec }] = requests;
+    const known =
+      rowsBeforeByTotals(spec, shared, counts) ?? (await this.#keys.rowsBefore(target, requests, versionBefore));
+    const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : known(key));
+    const totals = { ...counts, version };
+    return requests.map((request, index) => countsOf(request, index, shared, rowsBefore, totals));
   }
 
   /** See operations/idempotency.ts: a crash must not make a committed merge look like one that never was. */
@@ -208,6 +174,28 @@ export class MergeCommitter {
     observer.committed({ table, tableId, branch, location, on, engineMs, version: first.counts.version });
   }
 }
+
+/** One merge on top-level columns. */
+async function mergeRows(
+  dataset: Dataset,
+  { requests, piece }: SentRows,
+  timeoutMs: number | undefined,
+): Promise<Merged> {
+  const [first] = requests;
+  const matched = await dataset.version();
+  const useIndex = first.spec.useIndex && (await mayUseIndex(dataset, requests));
+  const counts = await dataset.merge({ ...first.spec, useIndex, on: keyColumnsOf(first) }, piece.file, timeoutMs);
+  const { version, numAttempts } = counts;
+  return { counts, commit: { matched, version, numAttempts, ownVersions: [] } };
+}
+
+/** What the engine took for new and was there counts as found. */
+const withFound = (counts: MergeCounts, { version, found, numFoundUpdated }: Settled): MergeCounts => ({
+  ...counts,
+  version,
+  numInsertedRows: counts.numInsertedRows - found.size,
+  numUpdatedRows: counts.numUpdatedRows + numFoundUpdated,
+});
 
 /**
  * Through an index the engine loses source rows whose key is NULL (neither inserted nor refused), panics on a filtered

@@ -27,6 +27,7 @@ import {
   type Projection,
   type Scratch,
 } from '../engine/port.ts';
+import type { Merged } from './engine-commit.ts';
 
 const keyColumn = (index: number): string => `__lancegate_key_${index}`;
 const originColumn = '__lancegate_origin';
@@ -41,6 +42,12 @@ export interface NestedMerge {
   readonly timeoutMs: number | undefined;
 }
 
+/** The commit that changed the rows. */
+interface Stored {
+  readonly stored: MergeCounts;
+  readonly ownVersions: readonly number[];
+}
+
 interface Replacement {
   /** Holds the rows to put in, among others. */
   readonly from: Dataset;
@@ -49,18 +56,23 @@ interface Replacement {
   readonly deleteWhere: string | undefined;
 }
 
-export async function mergeNested(engine: Engine, target: Dataset, merge: NestedMerge): Promise<MergeCounts> {
+export async function mergeNested(engine: Engine, target: Dataset, merge: NestedMerge): Promise<Merged> {
   const scratch = await engine.scratch();
   try {
+    const matched = await target.version();
     const columns = (await target.schema()).fields;
     const where = keyFilter(merge);
     const found = await copyCandidates(scratch, target, columns, merge, where);
-    const rowsBefore = await target.countRows();
     const counts = await mergeInScratch(scratch, found, merge);
     const replacement = replacementOf(found, merge, where);
-    await commit(target, columns, merge, replacement);
-    const numDeletedRows = rowsBefore + counts.numInsertedRows - (await target.countRows());
-    return { ...counts, numDeletedRows, version: await target.version() };
+    const { stored, ownVersions } = await commit(target, columns, merge, replacement);
+    const { version, numAttempts } = stored;
+    // Rows that were replaced were deleted and inserted, which the sums of the two leave out.
+    const numDeletedRows = counts.numInsertedRows - stored.numInsertedRows + stored.numDeletedRows;
+    return {
+      counts: { ...counts, numDeletedRows, numAttempts, version: await target.version() },
+      commit: { matched, version, numAttempts, ownVersions },
+    };
   } finally {
     await scratch.discard();
   }
@@ -127,16 +139,16 @@ async function commit(
   columns: readonly Field[],
   merge: NestedMerge,
   replacement: Replacement,
-): Promise<void> {
+): Promise<Stored> {
   const { from, rowsWhere } = replacement;
   if (await mayMatchOnNull(target, merge)) return commitOverNothing(target, columns, merge, replacement);
   const on = [...new Set(merge.on.map((path) => path.segments[0] ?? ''))];
   const rows = await collect(from, columnProjections(columns), rowsWhere);
   try {
-    await target.merge(commitSpec(on, replacement), rows, merge.timeoutMs);
+    return { stored: await target.merge(commitSpec(on, replacement), rows, merge.timeoutMs), ownVersions: [] };
   } catch (error) {
     if (!isRefusal(error, 'ambiguous merge')) throw error;
-    await commitOverNothing(target, columns, merge, replacement);
+    return commitOverNothing(target, columns, merge, replacement);
   }
 }
 
@@ -153,12 +165,13 @@ async function commitOverNothing(
   columns: readonly Field[],
   merge: NestedMerge,
   replacement: Replacement,
-): Promise<void> {
+): Promise<Stored> {
   const nothing = { name: nothingColumn, expression: 'CAST(NULL AS INT)' };
   const rows = await collect(replacement.from, [...columnProjections(columns), nothing], replacement.rowsWhere);
   await target.addNullColumn(nothingColumn);
   try {
-    await target.merge(commitSpec([nothingColumn], replacement), rows, merge.timeoutMs);
+    const ownVersions = [await target.version()];
+    return { stored: await target.merge(commitSpec([nothingColumn], replacement), rows, merge.timeoutMs), ownVersions };
   } finally {
     await target.dropColumn(nothingColumn);
   }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { type Dataset, type Engine, isRefusal, type MergeSpec } from '#src/engine/port.ts';
+import { type Dataset, type Engine, isRefusal, type MergeSpec, type RowAddress, rowAddress } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 
@@ -39,6 +39,15 @@ async function idsOf(dataset: Dataset, where?: string): Promise<unknown[]> {
   }
   return found.sort((a, b) => Number(a) - Number(b));
 }
+
+async function addressesOf(dataset: Dataset, where: string): Promise<RowAddress[]> {
+  const columns = ['id', rowAddress].map((name) => ({ name, expression: name }));
+  const files = await Array.fromAsync(dataset.select(columns, where));
+  const rows = files.flatMap((file) => rowsOf(file)).sort((a, b) => Number(a.id) - Number(b.id));
+  return rows.map((row) => String(row[rowAddress]) as RowAddress);
+}
+
+const tidy = (dataset: Dataset) => dataset.optimize({ pruneBeforeMs: 1, onRewritten: () => undefined });
 
 /** What every engine must do; `open` gives a fresh one on empty storage. */
 export function engineContract(name: string, open: (t: { after(clean: () => void): void }) => EngineUnderTest): void {
@@ -118,6 +127,50 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       await other.pruneOldVersions();
       await dataset.refresh();
       assert.deepEqual(await idsOf(dataset), [1, 2, 3]);
+    });
+
+    test('commits that tidy or index are known to change no row, those of rows are known to', async (t) => {
+      const { engine, outsider } = open(t);
+      const at = place();
+      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      await dataset.append(ipcFile(table(2)));
+      const written = await dataset.version();
+      assert.equal(await dataset.rowChange(0, written), 'some');
+      await dataset.createScalarIndex('id');
+      await tidy(dataset);
+      const tidied = await dataset.version();
+      assert.ok(tidied > written + 1);
+      assert.equal(await dataset.rowChange(written, tidied), 'none');
+      await (await outsider(at)).add(table(3));
+      assert.equal(await dataset.rowChange(tidied, tidied + 1), 'some');
+      assert.equal(await dataset.rowChange(tidied, tidied + 2), 'some');
+      await (await outsider(at)).pruneOldVersions();
+      assert.equal(await dataset.rowChange(written, tidied), 'unknown');
+      assert.equal(await dataset.rowChange(tidied, tidied), 'none');
+      assert.equal(await dataset.rowChange(tidied, tidied - 1), 'unknown');
+    });
+
+    test('rows are deleted by their addresses, those that moved meanwhile are not', async (t) => {
+      const { engine } = open(t);
+      const at = place();
+      const dataset = await engine.create(at, ipcFile(table(1, 2, 3)), {});
+      const [first, second] = await addressesOf(dataset, 'id < 3');
+      assert.ok(first !== undefined && second !== undefined);
+      const other = await engine.open({ location: at });
+      await other.merge(upsert, ipcFile(table(2)), undefined);
+      const { numDeletedRows } = await dataset.deleteRows([first, second]);
+      assert.equal(numDeletedRows, 1);
+      assert.deepEqual(await idsOf(dataset), [2, 3]);
+    });
+
+    test('an update can be held to rows at certain addresses', async (t) => {
+      const { engine } = open(t);
+      const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
+      const [second] = await addressesOf(dataset, 'id = 2');
+      const filter = `target._rowaddr IN (${second})`;
+      const spec = { ...upsert, whenMatchedUpdateAll: { filter }, whenNotMatchedInsertAll: false, useIndex: false };
+      assert.equal((await dataset.merge(spec, ipcFile(table(1, 2)), undefined)).numUpdatedRows, 1);
+      assert.notDeepEqual(await addressesOf(dataset, 'id = 2'), [second]);
     });
 
     test('a selection promotes nested fields, filters, and has a schema even without rows', async (t) => {

@@ -3,19 +3,23 @@ import { readSchemaOfIpcFile } from '../../arrow/read-schema.ts';
 import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName } from '../../kernel/ids.ts';
-import type {
-  BranchFacts,
-  Dataset,
-  Layout,
-  MergeCounts,
-  MergeSpec,
-  OptimizeRequest,
-  OptimizeResult,
-  Projection,
-  VersionFacts,
+import {
+  type BranchFacts,
+  type Dataset,
+  type Layout,
+  type MergeCounts,
+  type MergeSpec,
+  type OptimizeRequest,
+  type OptimizeResult,
+  type Projection,
+  type RowAddress,
+  type RowChange,
+  rowAddress,
+  type VersionFacts,
 } from '../port.ts';
 import type { Durability } from './durability.ts';
 import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
+import { rowChangeBetween } from './row-change.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
 import { layoutOf, oldestTaggedAtMs, optimize, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
@@ -95,12 +99,22 @@ export class LanceDataset implements Dataset {
       const builder = configured(this.#table.mergeInsert(spec.on), spec);
       if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
       const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
-      this.#versions?.remember();
-      this.#version = version;
-      this.#keepSchema(version);
+      this.#committed(version);
       return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
     };
     return engineCall('merge', run, filterName(spec));
+  }
+
+  deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }> {
+    return engineCall('maintain', async () => {
+      const { version, numDeletedRows } = await this.#table.delete(`${rowAddress} IN (${addresses.join(', ')})`);
+      this.#committed(version);
+      return { numDeletedRows };
+    });
+  }
+
+  async rowChange(after: number, through: number): Promise<RowChange> {
+    return this.#versions === undefined ? 'unknown' : rowChangeBetween(this.#versions.path, after, through);
   }
 
   async addNullColumn(name: string): Promise<void> {
@@ -174,8 +188,10 @@ export class LanceDataset implements Dataset {
     this.#table.close();
   }
 
-  /** A merge changes no columns, and asking while the next one is under way waits for that. */
-  #keepSchema(version: number): void {
+  /** A merge changes no columns, and asking for them while the next one is under way waits for that. */
+  #committed(version: number): void {
+    this.#versions?.remember();
+    this.#version = version;
     if (this.#seen?.version === version - 1) this.#seen = { version, schema: this.#seen.schema };
   }
 

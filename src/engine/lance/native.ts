@@ -37,6 +37,7 @@ export interface NativeTable {
   schema(): Promise<Buffer>;
   add(file: Buffer, mode: 'append'): Promise<{ version: number }>;
   countRows(filter?: string): Promise<number>;
+  delete(predicate: string): Promise<{ version: number; numDeletedRows: number }>;
   query(): NativeQuery;
   addColumnsWithSchema(schemaFile: Buffer): Promise<{ version: number }>;
   dropColumns(columns: string[]): Promise<{ version: number }>;

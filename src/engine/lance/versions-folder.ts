@@ -12,11 +12,11 @@ import { manifestNames } from './manifest-files.ts';
  * the next manifest alone misses commits whose manifests were pruned again. Either sign alone counts as a change.
  */
 export class VersionsFolder {
-  readonly #path: string;
+  readonly path: string;
   #modifiedNs: bigint | undefined;
 
   constructor(datasetPath: string, branch: string | undefined) {
-    this.#path = join(branchFolder(datasetPath, branch), '_versions');
+    this.path = join(branchFolder(datasetPath, branch), '_versions');
   }
 
   mayHaveMoreThan(version: number): boolean {
@@ -31,10 +31,10 @@ export class VersionsFolder {
   }
 
   #modified(): bigint | undefined {
-    return statSync(this.#path, { bigint: true, throwIfNoEntry: false })?.mtimeNs;
+    return statSync(this.path, { bigint: true, throwIfNoEntry: false })?.mtimeNs;
   }
 
   #hasManifest(version: number): boolean {
-    return manifestNames(version).some((name) => existsSync(join(this.#path, name)));
+    return manifestNames(version).some((name) => existsSync(join(this.path, name)));
   }
 }

@@ -1,0 +1,60 @@
+/**
+ * Whether commits changed rows, by what their transactions say they did. A transaction is in the manifest of the version it
+ * made or, from writers that do not repeat it there, in a file the manifest names. Its operation is the one field of it
+ * between 100 and 199 (Lance's `protos/transaction.proto`).
+ */
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type { RowChange } from '../port.ts';
+import { parseManifest } from './manifest.ts';
+import { readManifest } from './manifest-files.ts';
+import { WireReader } from './wire-reader.ts';
+
+/** CreateIndex (also its removal), Rewrite (compaction), ReserveFragments, UpdateConfig (settings and metadata). */
+const keepingRows: ReadonlySet<number> = new Set([103, 104, 107, 110]);
+const firstOperation = 100;
+
+/** Each version costs the reading of its manifest; past so many, working out what changed costs less. */
+const mostVersions = 64;
+
+/** Of all commits after version `after` up to version `through`. */
+export function rowChangeBetween(versionsFolder: string, after: number, through: number): RowChange {
+  if (through < after || through - after > mostVersions) return 'unknown';
+  let isKnown = true;
+  for (let version = after + 1; version <= through; version++) {
+    const change = rowChangeOf(versionsFolder, version);
+    if (change === 'some') return 'some';
+    if (change === 'unknown') isKnown = false;
+  }
+  return isKnown ? 'none' : 'unknown';
+}
+
+function rowChangeOf(versionsFolder: string, version: number): RowChange {
+  try {
+    const transaction = readTransaction(versionsFolder, version);
+    return transaction === undefined ? 'unknown' : rowChangeIn(new WireReader(transaction));
+  } catch {
+    // Pruned meanwhile, or in a form that is not known here.
+    return 'unknown';
+  }
+}
+
+function readTransaction(versionsFolder: string, version: number): Uint8Array | undefined {
+  const found = readManifest(versionsFolder, version);
+  if (found === undefined) return undefined;
+  const { transaction, files } = parseManifest(found.bytes);
+  if (transaction !== undefined) return transaction;
+  const file = files.find(({ kind }) => kind === 'transaction');
+  return file && readFileSync(join(dirname(versionsFolder), '_transactions', file.path));
+}
+
+function rowChangeIn(reader: WireReader): RowChange {
+  let change: RowChange = 'unknown';
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    reader.skip();
+    if (field < firstOperation) continue;
+    if (!keepingRows.has(field)) return 'some';
+    change = 'none';
+  }
+  return change;
+}

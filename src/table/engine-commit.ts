@@ -1,0 +1,31 @@
+import type { IpcPiece } from '../arrow/source.ts';
+import type { Dataset, MergeCounts } from '../engine/port.ts';
+import type { Location } from '../kernel/ids.ts';
+import type { MergeRequest } from './merge-request.ts';
+
+/** The branch as it stands when the turn has come. */
+export interface CommitTarget {
+  readonly dataset: Dataset;
+  readonly location: Location;
+}
+
+/** The merges of one commit, and the rows they sent: one for each key. */
+export interface SentRows {
+  readonly requests: readonly [MergeRequest, ...MergeRequest[]];
+  readonly piece: IpcPiece;
+}
+
+/** What a merge did, and the commit of the engine that changed the rows. */
+export interface Merged {
+  readonly counts: MergeCounts;
+  readonly commit: EngineCommit;
+}
+
+export interface EngineCommit {
+  /** What the rows were matched against, unless it took the engine several attempts: then something later. */
+  readonly matched: number;
+  readonly version: number;
+  readonly numAttempts: number;
+  /** Commits in between that are ours and changed no row. */
+  readonly ownVersions: readonly number[];
+}

@@ -1,0 +1,108 @@
+/** Which rows of a dataset have which keys. Long work on the keys lets others have the thread in between (P10). */
+import { setImmediate } from 'node:timers/promises';
+import type { FieldPath } from '../arrow/field-path.ts';
+import { type CanonicalKey, readKeys, sqlFieldPath } from '../arrow/key-columns.ts';
+import { pieceOfFile } from '../arrow/piece-of-file.ts';
+import { type Dataset, type Projection, type RowAddress, rowAddress } from '../engine/port.ts';
+import type { MergeRequest } from './merge-request.ts';
+
+/** About a millisecond's work. */
+const sliceRows = 4_096;
+/** Beyond so many literals the whole table is read instead: a filter of a million is parsed for seconds. */
+const mostLiterals = 100_000;
+
+export interface SoughtKeys {
+  readonly on: readonly FieldPath[];
+  readonly keys: ReadonlySet<CanonicalKey>;
+  /** True for every row with one of the keys, and for some others; undefined for all rows. */
+  readonly where: string | undefined;
+}
+
+/** The keys of requests that merge on the same columns, or those of them that are in `only`. */
+export function soughtKeys(
+  requests: readonly MergeRequest[],
+  only?: ReadonlySet<CanonicalKey>,
+  table: '' | 'target.' = '',
+): SoughtKeys {
+  const on = requests[0]?.on ?? [];
+  const literals = on.map(() => new Set<string>());
+  const keys = new Set<CanonicalKey>();
+  for (const request of requests) {
+    for (let row = 0; row < request.keys.rows; row++) {
+      const key = request.keys.canonical(row);
+      if (key === undefined || only?.has(key) === false) continue;
+      keys.add(key);
+      for (const [column, values] of literals.entries()) values.add(request.keys.sqlLiteral(row, column) ?? 'NULL');
+    }
+  }
+  return { on, keys, where: whereOf(on, literals, table) };
+}
+
+function whereOf(
+  on: readonly FieldPath[],
+  literals: readonly ReadonlySet<string>[],
+  table: string,
+): string | undefined {
+  if (literals.some(({ size }) => size > mostLiterals)) return undefined;
+  const terms = on.map((path, column) => inList(table + sqlFieldPath(path), [...(literals[column] ?? [])]));
+  return terms.join(' AND ');
+}
+
+export const inList = (expression: string, literals: readonly string[]): string =>
+  literals.length === 0 ? 'false' : `${expression} IN (${literals.join(', ')})`;
+
+/** How many rows have each key; of `sought` alone, where given. */
+export async function countRowsByKey(
+  dataset: Dataset,
+  on: readonly FieldPath[],
+  sought?: SoughtKeys,
+): Promise<Map<CanonicalKey, number>> {
+  const rows = new Map<CanonicalKey, number>();
+  await eachRow(dataset, { on, where: sought?.where, others: [] }, (key) => {
+    if (sought?.keys.has(key) !== false) rows.set(key, (rows.get(key) ?? 0) + 1);
+  });
+  return rows;
+}
+
+/** Where the rows with the sought keys are. */
+export async function addressesByKey(
+  dataset: Dataset,
+  { on, keys, where }: SoughtKeys,
+): Promise<ReadonlyMap<CanonicalKey, readonly RowAddress[]>> {
+  const found = new Map<CanonicalKey, RowAddress[]>();
+  await eachRow(dataset, { on, where, others: [rowAddress] }, (key, [address]) => {
+    if (!keys.has(key)) return;
+    const known = found.get(key);
+    if (known === undefined) found.set(key, [address as RowAddress]);
+    else known.push(address as RowAddress);
+  });
+  return found;
+}
+
+interface Reading {
+  readonly on: readonly FieldPath[];
+  readonly where: string | undefined;
+  /** Expressions whose values are wanted as SQL. */
+  readonly others: readonly string[];
+}
+
+async function eachRow(
+  dataset: Dataset,
+  { on, where, others }: Reading,
+  see: (key: CanonicalKey, others: readonly (string | undefined)[]) => void,
+): Promise<void> {
+  const keyColumns = on.map((path, index) => ({ name: `key_${index}`, expression: sqlFieldPath(path) }));
+  const otherColumns = others.map((expression, index) => ({ name: `other_${index}`, expression }));
+  const pathsOf = (columns: readonly Projection[]) => columns.map(({ name }) => ({ segments: [name] }));
+  for await (const file of dataset.select([...keyColumns, ...otherColumns], where)) {
+    const piece = pieceOfFile(file);
+    const keys = readKeys(piece, pathsOf(keyColumns));
+    const values = others.length === 0 ? undefined : readKeys(piece, pathsOf(otherColumns));
+    for (let row = 0; row < keys.rows; row++) {
+      if (row % sliceRows === sliceRows - 1) await setImmediate();
+      const key = keys.canonical(row);
+      if (key === undefined) continue;
+      see(key, values === undefined ? [] : others.map((_, column) => values.sqlLiteral(row, column)));
+    }
+  }
+}
