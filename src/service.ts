@@ -16,6 +16,7 @@ import type { PolicySource } from './auth/policy-source.ts';
 import type { Verifier } from './auth/verifier.ts';
 import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
+import { keyBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/lance-engine.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
@@ -64,6 +65,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     metrics,
     maxWaitingPerTable: config.maxQueuedMerges,
     maxOpenDatasets,
+    keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
     idempotencyKeptMs: config.idempotencyKeptMs,
     maintenance: {
       isAutomatic: config.autoMaintenance,

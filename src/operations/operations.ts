@@ -4,6 +4,7 @@ import type { Clock, NewId } from '../kernel/clock.ts';
 import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.ts';
 import { Upkeep } from '../maintenance/upkeep.ts';
 import { TableGates } from '../table/gates.ts';
+import { KeyBudget } from '../table/key-budget.ts';
 import { OpenBranches } from '../table/open-branches.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { TableWriter } from '../table/table-writer.ts';
@@ -36,6 +37,8 @@ export interface OperationsParts {
   readonly metrics: Metrics;
   readonly maxWaitingPerTable: number;
   readonly maxOpenDatasets: number;
+  /** What the keys known of all tables may take together. */
+  readonly keyMemoryBytes: number;
   readonly idempotencyKeptMs: number;
   readonly maintenance: MaintenanceLimits;
 }
@@ -66,6 +69,7 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
     gates,
     observer: maintenance,
     openBranches,
+    keyBudget: new KeyBudget(given.keyMemoryBytes, given.clock),
     maxWaiting: given.maxWaitingPerTable,
   });
   const parts = { ...given, gates, datasets, access, maker, writer, openBranches };

@@ -39,6 +39,11 @@ export class BranchWriter {
     return this.#pumping === undefined;
   }
 
+  /** For one who lets go of this writer. */
+  forgetKeys(): void {
+    this.#committer.forgetKeys();
+  }
+
   /** Resolves when nothing is under way. */
   async settled(): Promise<void> {
     await this.#pumping;

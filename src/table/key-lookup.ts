@@ -51,17 +51,34 @@ function whereOf(
 export const inList = (expression: string, literals: readonly string[]): string =>
   literals.length === 0 ? 'false' : `${expression} IN (${literals.join(', ')})`;
 
-/** How many rows have each key; of `sought` alone, where given. */
+/** How many rows have each of the sought keys. */
+export async function countSoughtRows(
+  dataset: Dataset,
+  { on, keys, where }: SoughtKeys,
+): Promise<ReadonlyMap<CanonicalKey, number>> {
+  const rows = new Map<CanonicalKey, number>();
+  await eachRow(dataset, { on, where, others: [] }, (key) => {
+    if (keys.has(key)) rows.set(key, (rows.get(key) ?? 0) + 1);
+    return true;
+  });
+  return rows;
+}
+
+/** How many rows have each key. `mayHold` is asked about every key before it is kept; undefined once it says no. */
 export async function countRowsByKey(
   dataset: Dataset,
   on: readonly FieldPath[],
-  sought?: SoughtKeys,
-): Promise<Map<CanonicalKey, number>> {
+  { mayHold }: { readonly mayHold: (key: CanonicalKey) => boolean },
+): Promise<Map<CanonicalKey, number> | undefined> {
   const rows = new Map<CanonicalKey, number>();
-  await eachRow(dataset, { on, where: sought?.where, others: [] }, (key) => {
-    if (sought?.keys.has(key) !== false) rows.set(key, (rows.get(key) ?? 0) + 1);
+  let isWhole = true;
+  await eachRow(dataset, { on, where: undefined, others: [] }, (key) => {
+    const known = rows.get(key);
+    isWhole = known !== undefined || mayHold(key);
+    if (isWhole) rows.set(key, (known ?? 0) + 1);
+    return isWhole;
   });
-  return rows;
+  return isWhole ? rows : undefined;
 }
 
 /** Where the rows with the sought keys are. */
@@ -71,10 +88,11 @@ export async function addressesByKey(
 ): Promise<ReadonlyMap<CanonicalKey, readonly RowAddress[]>> {
   const found = new Map<CanonicalKey, RowAddress[]>();
   await eachRow(dataset, { on, where, others: [rowAddress] }, (key, [address]) => {
-    if (!keys.has(key)) return;
+    if (!keys.has(key)) return true;
     const known = found.get(key);
     if (known === undefined) found.set(key, [address as RowAddress]);
     else known.push(address as RowAddress);
+    return true;
   });
   return found;
 }
@@ -86,10 +104,11 @@ interface Reading {
   readonly others: readonly string[];
 }
 
+/** Until `see` says that it has seen enough. */
 async function eachRow(
   dataset: Dataset,
   { on, where, others }: Reading,
-  see: (key: CanonicalKey, others: readonly (string | undefined)[]) => void,
+  see: (key: CanonicalKey, others: readonly (string | undefined)[]) => boolean,
 ): Promise<void> {
   const keyColumns = on.map((path, index) => ({ name: `key_${index}`, expression: sqlFieldPath(path) }));
   const otherColumns = others.map((expression, index) => ({ name: `other_${index}`, expression }));
@@ -102,7 +121,8 @@ async function eachRow(
       if (row % sliceRows === sliceRows - 1) await setImmediate();
       const key = keys.canonical(row);
       if (key === undefined) continue;
-      see(key, values === undefined ? [] : others.map((_, column) => values.sqlLiteral(row, column)));
+      const seen = values === undefined ? [] : others.map((_, column) => values.sqlLiteral(row, column));
+      if (!see(key, seen)) return;
     }
   }
 }

@@ -1,21 +1,29 @@
+import type { FieldPath } from '../arrow/field-path.ts';
 import type { Dataset, Engine } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { CommitTarget } from './engine-commit.ts';
-import { countRowsByKey, soughtKeys } from './key-lookup.ts';
+import type { KeyBudget } from './key-budget.ts';
+import { countSoughtRows, soughtKeys } from './key-lookup.ts';
 import { KnownKeys } from './known-keys.ts';
 import type { RowsBefore, SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 import type { Settled } from './outside-commits.ts';
 
+/** To read a million keys in vain takes as long as some ten lookups. */
+const lookupsBetweenTries = 100;
+
 /** The keys that the writer of a branch knows, if it does, and how it comes to know them. */
 export class KeyMemory {
   readonly #engine: Engine;
+  readonly #budget: KeyBudget;
+  #lookupsUntilNextTry = 0;
   #known: KnownKeys | undefined;
   /** Another one of the same name, such as after an overwrite, has versions of its own. */
   #dataset: Dataset | undefined;
 
-  constructor(engine: Engine) {
+  constructor({ engine, keyBudget }: { readonly engine: Engine; readonly keyBudget: KeyBudget }) {
     this.#engine = engine;
+    this.#budget = keyBudget;
   }
 
   get isEmpty(): boolean {
@@ -24,11 +32,19 @@ export class KeyMemory {
 
   /** To be called when a turn begins: upkeep may have committed since the last one, and so may somebody outside. */
   async carryOver(dataset: Dataset): Promise<void> {
-    if (this.#known === undefined) return;
+    const known = this.#known;
+    if (known === undefined) return;
     const version = await dataset.version();
-    if (this.#dataset !== dataset) this.#known = undefined;
-    else if ((await dataset.rowChange(this.#known.version, version)) === 'none') this.#known.carryTo(version);
-    else this.#known = undefined;
+    const isSame = this.#dataset === dataset && (await dataset.rowChange(known.version, version)) === 'none';
+    if (this.#known !== known) return; // others needed the room meanwhile
+    if (isSame) known.carryTo(version);
+    else this.forget();
+  }
+
+  /** Safe at any time: what is not known is asked for. */
+  forget(): void {
+    this.#known?.release();
+    this.#known = undefined;
   }
 
   /** How many rows each key of the requests had at `version`: from memory, else by asking that version. */
@@ -45,7 +61,7 @@ export class KeyMemory {
   /** To be called after every commit. `shared` are the rows it wrote; without them what was known is forgotten. */
   keep({ wasAlone, version, versionBefore }: Settled, request: MergeRequest, shared: SharedRows | undefined): void {
     const isUpToDate = wasAlone && shared !== undefined && this.#known?.isOf(versionBefore, request.on) === true;
-    if (!isUpToDate || this.#known?.advance(version, request, shared) !== true) this.#known = undefined;
+    if (!isUpToDate || this.#known?.advance(version, request, shared) !== true) this.forget();
   }
 
   async #ask(
@@ -57,12 +73,31 @@ export class KeyMemory {
     const past = await this.#engine.open({ location, branch, version });
     try {
       this.#dataset = dataset;
-      this.#known = await KnownKeys.read(past, on);
+      this.#known = await this.#readAll(past, on);
       if (this.#known !== undefined) return this.#known.rowsBefore();
-      const rows = await countRowsByKey(past, on, soughtKeys(requests));
+      const rows = await countSoughtRows(past, soughtKeys(requests));
       return (key) => rows.get(key) ?? 0;
     } finally {
       past.close();
+    }
+  }
+
+  async #readAll(past: Dataset, on: readonly FieldPath[]): Promise<KnownKeys | undefined> {
+    this.forget();
+    if (this.#lookupsUntilNextTry > 0) {
+      this.#lookupsUntilNextTry -= 1;
+      return undefined;
+    }
+    const hold = this.#budget.open(() => this.forget());
+    let known: KnownKeys | undefined;
+    try {
+      known = await KnownKeys.read(past, on, hold);
+      return known;
+    } finally {
+      if (known === undefined) {
+        hold.release();
+        this.#lookupsUntilNextTry = lookupsBetweenTries;
+      }
     }
   }
 }

@@ -1,11 +1,12 @@
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Dataset } from '../engine/port.ts';
+import type { KeyHold } from './key-budget.ts';
 import { countRowsByKey } from './key-lookup.ts';
 import type { RowsBefore, SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 
-/** About 60 MB of numbers, or 150 MB of short texts; a larger table is asked about the keys at hand instead. */
+/** A larger table is asked about the keys at hand instead: reading them all would keep its writers for a second. */
 const maxKnownKeys = 1_000_000;
 
 /**
@@ -18,17 +19,25 @@ export class KnownKeys {
   #version: number;
   readonly #columns: string;
   readonly #rows: Map<CanonicalKey, number>;
+  readonly #hold: KeyHold;
 
-  private constructor(version: number, columns: string, rows: Map<CanonicalKey, number>) {
+  private constructor(version: number, columns: string, rows: Map<CanonicalKey, number>, hold: KeyHold) {
     this.#version = version;
     this.#columns = columns;
     this.#rows = rows;
+    this.#hold = hold;
   }
 
-  /** undefined for a table with too many keys. */
-  static async read(dataset: Dataset, on: readonly FieldPath[]): Promise<KnownKeys | undefined> {
+  /** undefined for a table with too many keys. The keys are counted on `hold`. */
+  static async read(dataset: Dataset, on: readonly FieldPath[], hold: KeyHold): Promise<KnownKeys | undefined> {
     if ((await dataset.countRows()) > maxKnownKeys) return undefined;
-    return new KnownKeys(await dataset.version(), columnsOf(on), await countRowsByKey(dataset, on));
+    const rows = await countRowsByKey(dataset, on, { mayHold: (key) => hold.take(key) });
+    return rows && new KnownKeys(await dataset.version(), columnsOf(on), rows, hold);
+  }
+
+  /** To be called when nobody will ask any more. */
+  release(): void {
+    this.#hold.release();
   }
 
   get version(): number {
@@ -45,6 +54,7 @@ export class KnownKeys {
 
   /** To be called where no commit after its version up to `version` changed a row. */
   carryTo(version: number): void {
+    this.#hold.touch();
     this.#version = version;
   }
 
@@ -52,7 +62,11 @@ export class KnownKeys {
   advance(version: number, { spec }: MergeRequest, { firstWith }: SharedRows): boolean {
     this.#version = version;
     if (!spec.whenNotMatchedInsertAll) return true;
-    for (const key of firstWith.keys()) if (!this.#rows.has(key)) this.#rows.set(key, 1);
+    for (const key of firstWith.keys()) {
+      if (this.#rows.has(key)) continue;
+      if (!this.#hold.take(key)) return false;
+      this.#rows.set(key, 1);
+    }
     return this.#rows.size <= maxKnownKeys;
   }
 }

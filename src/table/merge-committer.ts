@@ -15,6 +15,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CommitObserver } from './commit-observer.ts';
 import type { CommitTarget, Merged, SentRows } from './engine-commit.ts';
+import type { KeyBudget } from './key-budget.ts';
 import { KeyMemory } from './key-memory.ts';
 import { countsOf, rowsBeforeByTotals, type SharedRows, shareRows } from './merge-group.ts';
 import { isNested, keyColumnsOf, type MergeRequest } from './merge-request.ts';
@@ -30,6 +31,7 @@ export interface CommitterParts {
   readonly logger: Logger;
   readonly observer: CommitObserver;
   readonly openBranches: OpenBranches;
+  readonly keyBudget: KeyBudget;
 }
 
 export class MergeCommitter {
@@ -40,7 +42,12 @@ export class MergeCommitter {
   constructor(parts: CommitterParts) {
     this.#parts = parts;
     this.#outside = new OutsideCommits(parts);
-    this.#keys = new KeyMemory(parts.engine);
+    this.#keys = new KeyMemory(parts);
+  }
+
+  /** Gives back what only makes the next commit cheaper. */
+  forgetKeys(): void {
+    this.#keys.forget();
   }
 
   /** Settles every merge of the group. To be called under the branch's turn; never rejects. */

@@ -47,6 +47,7 @@ export class TableWriter {
     for (const [key, writer] of this.#writers) {
       if (idle <= maxIdleWriters) return;
       if (!writer.isIdle) continue;
+      writer.forgetKeys();
       this.#writers.delete(key);
       idle -= 1;
     }

@@ -95,18 +95,18 @@ const sizesOf = ({ memoryLimitBytes, bodyMemoryBytes, maxMergeBytes, pieceBytes 
 
 test('where memory is plenty the limit is fixed, and where it is not, a part of what is there (P7)', () => {
   assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 64 * GiB })), [5120, 1024, 256, 16]);
-  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [1536, 288, 72, 16]);
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [1536, 274, 68, 16]);
   assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 256 * MiB })), [640, 64, 16, 4]);
 });
 
 test('what was set is kept, and only what was not is made to fit under a memory limit (P7)', () => {
-  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=768MiB'] })), [768, 96, 24, 6]);
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=768MiB'] })), [768, 94, 23, 5]);
   const args = ['--memory-limit=1GiB', '--body-memory=96MiB', '--max-merge-size=40MiB'];
   assert.deepEqual(sizesOf(valuesOf({ args, machineMemoryBytes: 256 * MiB })), [1024, 96, 40, 6]);
   assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=10GiB'] })), [10_240, 1024, 256, 16]);
   assert.deepEqual(
     sizesOf(valuesOf({ args: ['--memory-limit=1GiB', '--table-share=100%', '--principal-share=100%'] })),
-    [1024, 160, 80, 16],
+    [1024, 154, 77, 16],
   );
 });
 
@@ -191,13 +191,13 @@ const conflicting: readonly (readonly [args: readonly string[], problem: RegExp]
   [['--default-timeout=2h'], /^--default-timeout \(2h\) is more than --max-timeout \(1h\) allows/],
   [
     ['--body-memory=2GiB'],
-    /^--body-memory \(2GiB\) is more than the 1184MiB that --memory-limit \(5GiB\) leaves for it/,
+    /^--body-memory \(2GiB\) is more than the 1114MiB that --memory-limit \(5GiB\) leaves for it/,
   ],
   [
     ['--memory-limit=1GiB', '--body-memory=512MiB'],
-    /^--body-memory \(512MiB\) is more than the 160MiB that --memory-limit \(1GiB\) leaves/,
+    /^--body-memory \(512MiB\) is more than the 154MiB that --memory-limit \(1GiB\) leaves/,
   ],
-  [['--memory-limit=1GiB', '--max-merge-size=100MiB'], /^--max-merge-size \(100MiB\) is more than the 80MiB that/],
+  [['--memory-limit=1GiB', '--max-merge-size=100MiB'], /^--max-merge-size \(100MiB\) is more than the 77MiB that/],
   [['--max-decoded-size=600MiB'], /^--max-decoded-size \(600MiB\) is more than the 512MiB that --principal-share and/],
 ];
 for (const [args, problem] of conflicting) {

@@ -60,6 +60,7 @@ async function start(t: TestContext) {
     metrics: new Metrics(),
     maxWaitingPerTable: 100,
     maxOpenDatasets: 10,
+    keyMemoryBytes: 1 << 24,
     idempotencyKeptMs: 60_000,
     maintenance: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },
   });
