@@ -61,7 +61,14 @@ export interface Layout {
   readonly longestFragment: number;
   /** Of data and indexes, as far as this version needs them. */
   readonly bytes: number;
-  readonly indexes: readonly { readonly columns: readonly string[]; readonly unindexedRows: number }[];
+  readonly indexes: readonly IndexFacts[];
+}
+
+export interface IndexFacts {
+  readonly columns: readonly string[];
+  readonly unindexedRows: number;
+  /** As `createScalarIndex` makes it: made anew it is the same. */
+  readonly isPlain: boolean;
 }
 
 export interface VersionFacts {
@@ -70,14 +77,20 @@ export interface VersionFacts {
 }
 
 export interface OptimizeRequest {
+  /** 0 removes no version. */
   readonly pruneBeforeMs: number;
+  /**
+   * Indexes stay as they are: they do not come to cover the new rows, and nothing is pruned. Fragments that an index covers
+   * are never put together with others, so the next call too finds the new rows by themselves. Only for main.
+   */
+  readonly leavesIndexes: boolean;
   /** Called once, also where nothing was to be put together; not if the call fails before. */
   readonly onRewritten: () => void;
 }
 
 export interface OptimizeResult {
+  /** How many fewer fragments there are. */
   readonly removedFragments: number;
-  readonly addedFragments: number;
   readonly removedVersions: number;
   readonly removedBytes: number;
 }
@@ -109,6 +122,8 @@ export interface Dataset {
   dropColumn(name: string): Promise<void>;
   /** Commits; safe beside merges, which it neither waits for nor hinders. */
   createScalarIndex(column: string): Promise<void>;
+  /** Commits a version without the index that `createScalarIndex` made of a column. */
+  dropScalarIndex(column: string): Promise<void>;
   /** Read from the newest manifest alone. */
   layout(): Promise<Layout>;
   /** Ascending. Reads every manifest: 0.1 ms each. */

@@ -31,6 +31,7 @@ export class BranchHistory {
   readonly #mergesOn = new Map<string, number>();
   #marks: Mark[] = [];
   #first: number[] = [];
+  #mergeMs = 0;
   #lossMs = 0;
   #commitsSinceOptimize = 0;
   #commits = 0;
@@ -56,13 +57,26 @@ export class BranchHistory {
     return this.#mergesOn;
   }
 
+  /** What the last commit took of the engine; 0 before the first. */
+  get mergeMs(): number {
+    return this.#mergeMs;
+  }
+
   quietForMs(nowMs: number): number {
     return this.#lastCommitMs === undefined ? Number.POSITIVE_INFINITY : nowMs - this.#lastCommitMs;
+  }
+
+  /** The branch begins with so many fragments, each by a commit of its own. */
+  created(fragments: number, nowMs: number): void {
+    this.#commits += fragments;
+    this.#commitsSinceOptimize += fragments;
+    this.#mark(nowMs);
   }
 
   committed({ on, engineMs }: Pick<Commit, 'on' | 'engineMs'>, nowMs: number): void {
     this.#commits += 1;
     this.#commitsSinceOptimize += 1;
+    this.#mergeMs = engineMs;
     this.#addLoss(engineMs);
     this.#mark(nowMs);
     const [path, ...others] = on;
@@ -76,10 +90,15 @@ export class BranchHistory {
    */
   rewritten(commits: number, nowMs: number): void {
     this.#commitsSinceOptimize -= commits;
-    this.#lossMs = 0;
-    this.#first = [];
+    this.measureAnew();
     if (commits > 0) this.#commits += 1;
     this.#mark(nowMs);
+  }
+
+  /** What commits take has changed for another reason than their number, such as an index. */
+  measureAnew(): void {
+    this.#lossMs = 0;
+    this.#first = [];
   }
 
   /** What was to be pruned, whether or not a tag was in the way. */

@@ -11,19 +11,24 @@ export interface BranchRef {
 /** What one job did and what it cost; the same goes to the log and to who asked for it by hand. */
 export type JobReport = OptimizeReport | IndexReport;
 
+/** `all`: full fragments aside. `new`: those that no index covers yet. */
+export type Extent = 'all' | 'new';
+
 export interface OptimizeReport {
   readonly job: 'optimize';
   readonly branch: BranchName | undefined;
   readonly reason: OptimizeReason;
+  readonly extent: Extent;
   /** How long writers were kept out. */
   readonly heldMs: number;
   readonly durationMs: number;
   readonly removedFragments: number;
-  readonly addedFragments: number;
   readonly removedVersions: number;
   readonly removedBytes: number;
   /** A tag keeps versions that would have been removed otherwise. */
   readonly isHeldByTag: boolean;
+  /** Columns whose index was built anew. */
+  readonly indexed: readonly string[];
 }
 
 export interface IndexReport {

@@ -9,22 +9,16 @@ import type { Schema } from '../arrow/schema.ts';
 import type { Dataset, Layout, VersionFacts } from '../engine/port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { type BranchName, showTable, type TableId } from '../kernel/ids.ts';
+import { showTable } from '../kernel/ids.ts';
 import { Turns } from '../kernel/turns.ts';
 import type { Commit, CommitObserver } from '../table/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { BranchHistory, type Cost } from './branch-history.ts';
+import type { BranchHistory } from './branch-history.ts';
 import type { BranchRef, JobReport, OptimizeReport } from './job.ts';
-import {
-  columnsToIndex,
-  correctedFactor,
-  guessCost,
-  type OptimizeReason,
-  reasonToOptimize,
-  type UpkeepLimits,
-} from './policy.ts';
+import { type Choice, columnsToIndex, indexFromMerges, isTidiedBeforeIndex, type UpkeepLimits } from './policy.ts';
 import type { Upkeep } from './upkeep.ts';
+import { WatchedBranch } from './watched-branch.ts';
 
 export interface MaintenanceParts {
   readonly upkeep: Upkeep;
@@ -41,29 +35,13 @@ export interface MaintenanceLimits extends UpkeepLimits {
   readonly retentionMs: number;
 }
 
-interface Watched {
-  readonly target: BranchRef;
-  readonly history: BranchHistory;
-  /** What a tidying would cost now; undefined until the branch was looked at. */
-  cost: Cost | undefined;
-  /** Measured over guessed, when it was last tidied. */
-  heldFactor: number;
-  tailMs: number | undefined;
-  restUntilMs: number;
-  failures: number;
-}
-
-/** The second merge on a column asks for its index. */
-const commitsToLook = 2;
 const checkEveryMs = 1_000;
 /** Beyond it, the branches written to longest ago are left as they are. */
 const maxWatched = 4_096;
-const firstRetryMs = 1_000;
-const longestRetryMs = 300_000;
 
 export class Maintenance implements CommitObserver {
   readonly #parts: MaintenanceParts;
-  readonly #watched = new Map<string, Watched>();
+  readonly #watched = new Map<string, WatchedBranch>();
   /** Jobs take turns: two at once would leave a machine of two cores to none of the writers. */
   readonly #jobs = new Turns(Number.POSITIVE_INFINITY);
   readonly #stopping = new AbortController();
@@ -75,11 +53,27 @@ export class Maintenance implements CommitObserver {
   }
 
   committed(commit: Commit): void {
-    if (!this.#parts.limits.isAutomatic || this.#stopping.signal.aborted) return;
+    if (!this.#isWatching) return;
     const watched = this.#watch(commit);
     watched.history.committed(commit, this.#parts.clock.nowMs());
+    if (mayAskForIndex(watched.history)) watched.lookAgain();
     this.#checkLater();
-    if (this.#isDue(watched)) void this.#run();
+    if (watched.isDue(this.#nowMs)) void this.#run();
+  }
+
+  /** A table made of many pieces is tidied as soon as it is quiet. */
+  created(target: BranchRef, fragments: number): void {
+    if (!this.#isWatching) return;
+    this.#watch(target).history.created(fragments, this.#parts.clock.nowMs());
+    this.#checkLater();
+  }
+
+  get #nowMs(): number {
+    return this.#parts.clock.nowMs();
+  }
+
+  get #isWatching(): boolean {
+    return this.#parts.limits.isAutomatic && !this.#stopping.signal.aborted;
   }
 
   /**
@@ -108,17 +102,9 @@ export class Maintenance implements CommitObserver {
     (await last)();
   }
 
-  #watch({ table, tableId, branch, location }: Commit): Watched {
-    const key = keyOf(tableId, branch);
-    const watched = this.#watched.get(key) ?? {
-      target: { table, tableId, branch, location },
-      history: new BranchHistory(this.#parts.limits.retentionMs),
-      cost: undefined,
-      heldFactor: 1,
-      tailMs: undefined,
-      restUntilMs: 0,
-      failures: 0,
-    };
+  #watch(target: BranchRef): WatchedBranch {
+    const key = keyOf(target);
+    const watched = this.#watched.get(key) ?? new WatchedBranch(target, this.#parts.limits);
     this.#watched.delete(key);
     this.#watched.set(key, watched);
     const [oldest] = this.#watched.keys();
@@ -154,45 +140,21 @@ export class Maintenance implements CommitObserver {
     this.#isRunning = false;
   }
 
-  #mostUrgent(): Watched | undefined {
+  #mostUrgent(): WatchedBranch | undefined {
     if (this.#stopping.signal.aborted) return undefined;
-    const due = [...this.#watched.values()].filter((watched) => this.#isDue(watched));
+    const nowMs = this.#nowMs;
+    const due = [...this.#watched.values()].filter((watched) => watched.isDue(nowMs));
     return due.sort((a, b) => b.history.lossMs - a.history.lossMs)[0];
   }
 
-  #isDue(watched: Watched): boolean {
-    const nowMs = this.#parts.clock.nowMs();
-    if (nowMs < watched.restUntilMs) return false;
-    if (watched.cost === undefined)
-      return watched.history.commitsSinceOptimize >= commitsToLook || this.#hasOldVersions(watched);
-    return this.#reason(watched, watched.cost) !== undefined;
-  }
-
-  #hasOldVersions({ history }: Watched): boolean {
-    return history.prunableVersions(this.#parts.clock.nowMs()) > 0;
-  }
-
-  #reason({ history }: Watched, cost: Cost): OptimizeReason | undefined {
-    const nowMs = this.#parts.clock.nowMs();
-    const facts = {
-      commitsSinceOptimize: history.commitsSinceOptimize,
-      lossMs: history.lossMs,
-      quietForMs: history.quietForMs(nowMs),
-      prunableVersions: history.prunableVersions(nowMs),
-    };
-    return reasonToOptimize(facts, cost, this.#parts.limits);
-  }
-
-  async #attend(watched: Watched): Promise<void> {
-    const { clock } = this.#parts;
+  async #attend(watched: WatchedBranch): Promise<void> {
     const leave = await this.#jobs.take('alone', new AbortController().signal);
     const startMs = performance.now();
     try {
       if (this.#stopping.signal.aborted) return;
       await this.#look(watched);
-      watched.failures = 0;
       // Half of the time at most goes into one branch.
-      watched.restUntilMs = Math.max(watched.restUntilMs, clock.nowMs() + performance.now() - startMs);
+      watched.succeeded(this.#nowMs + performance.now() - startMs);
     } catch (error) {
       this.#failed(watched, error);
     } finally {
@@ -200,36 +162,42 @@ export class Maintenance implements CommitObserver {
     }
   }
 
-  async #look(watched: Watched): Promise<void> {
-    const found = await this.#parts.upkeep.inspect(watched.target, layoutAndSchema);
+  async #look(watched: WatchedBranch): Promise<void> {
+    const { target, history } = watched;
+    const found = await this.#parts.upkeep.inspect(target, layoutAndSchema);
     if (found === undefined) {
-      this.#watched.delete(keyOf(watched.target.tableId, watched.target.branch));
+      this.#watched.delete(keyOf(target));
       return;
     }
-    const { clock } = this.#parts;
+    const columns = this.#columnsToIndex(target, history, found);
+    if (columns.length > 0) return this.#buildIndexes(watched, columns, found.layout);
+    const commits = history.commitsSinceOptimize;
+    const choice = watched.chooseFor(found.layout, this.#nowMs);
+    if (choice === undefined) return;
+    const pruneBeforeMs = choice.extent === 'all' ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
+    const report = await this.#optimize(target, history, choice, pruneBeforeMs);
+    if (report !== undefined) watched.learn(found.layout, commits, report);
+  }
+
+  async #buildIndexes(watched: WatchedBranch, columns: readonly string[], layout: Layout): Promise<void> {
     const { target, history } = watched;
-    for (const column of this.#columnsToIndex(target, history, found)) await this.#buildIndex(target, column);
-    const guess = guessCost(found.layout, history.commitsSinceOptimize);
-    watched.cost = { heldMs: guess.heldMs * watched.heldFactor, tailMs: watched.tailMs ?? guess.tailMs };
-    const reason = this.#reason(watched, watched.cost);
-    if (reason === undefined) return;
-    const report = await this.#optimize(target, history, reason, history.supersededBeforeMs(clock.nowMs()) ?? 0);
-    if (report === undefined) return;
-    watched.heldFactor = correctedFactor(watched.heldFactor, report.heldMs / guess.heldMs);
-    watched.tailMs = report.durationMs - report.heldMs;
-    watched.cost = undefined;
+    if (isTidiedBeforeIndex(layout, watched.estimateOf(layout), history.mergeMs)) {
+      await this.#optimize(target, history, { reason: 'index', extent: 'all' }, 0);
+    }
+    for (const column of columns) await this.#buildIndex(target, column);
+    watched.lookAgain();
   }
 
   async #optimize(
     target: BranchRef,
     history: BranchHistory | undefined,
-    reason: OptimizeReason,
+    choice: Choice,
     pruneBeforeMs: number,
   ): Promise<OptimizeReport | undefined> {
-    const { upkeep, clock } = this.#parts;
-    const onRewritten = (): void => history?.rewritten(history.commitsSinceOptimize, clock.nowMs());
-    const report = await upkeep.optimize({ target, reason, pruneBeforeMs, onRewritten });
+    const onRewritten = (): void => history?.rewritten(history.commitsSinceOptimize, this.#nowMs);
+    const report = await this.#parts.upkeep.optimize({ target, ...choice, pruneBeforeMs, onRewritten });
     if (report === undefined) return undefined;
+    history?.measureAnew();
     if (pruneBeforeMs > 0) history?.pruned(pruneBeforeMs);
     this.#tell(target, report);
     return report;
@@ -237,13 +205,14 @@ export class Maintenance implements CommitObserver {
 
   async #buildIndex(target: BranchRef, column: string): Promise<JobReport | undefined> {
     const report = await this.#parts.upkeep.buildIndex(target, column);
+    this.#watched.get(keyOf(target))?.history.measureAnew();
     if (report !== undefined) this.#tell(target, report);
     return report;
   }
 
   async #maintainBranch(target: BranchRef): Promise<readonly JobReport[]> {
     const { upkeep, clock, limits } = this.#parts;
-    const history = this.#watched.get(keyOf(target.tableId, target.branch))?.history;
+    const history = this.#watched.get(keyOf(target))?.history;
     const found = await upkeep.inspect(target, async (dataset) => ({
       ...(await layoutAndSchema(dataset)),
       versions: await dataset.versions(),
@@ -254,7 +223,8 @@ export class Maintenance implements CommitObserver {
       reports.push(await this.#buildIndex(target, column));
     }
     const keptFromMs = clock.nowMs() - limits.retentionMs;
-    reports.push(await this.#optimize(target, history, 'by hand', newestUntil(found.versions, keptFromMs)));
+    const choice: Choice = { reason: 'by hand', extent: 'all' };
+    reports.push(await this.#optimize(target, history, choice, newestUntil(found.versions, keptFromMs)));
     return reports.filter((report) => report !== undefined);
   }
 
@@ -277,19 +247,24 @@ export class Maintenance implements CommitObserver {
     logger.info(fields, report.job === 'optimize' ? 'tidied a table' : 'built an index');
   }
 
-  #failed(watched: Watched, error: unknown): void {
-    const { clock, logger, metrics } = this.#parts;
+  #failed(watched: WatchedBranch, error: unknown): void {
+    const { logger, metrics } = this.#parts;
     const { table, branch } = watched.target;
-    watched.failures += 1;
-    const retryAfterMs = Math.min(longestRetryMs, firstRetryMs * 2 ** (watched.failures - 1));
-    watched.restUntilMs = clock.nowMs() + retryAfterMs;
     metrics.maintenanceFinished({ job: 'optimize', outcome: 'failed' }, { durationMs: 0, heldMs: 0 });
-    const fields = { table: showTable(table), branch: branch ?? 'main', retryAfterMs, error };
+    const fields = {
+      table: showTable(table),
+      branch: branch ?? 'main',
+      retryAfterMs: watched.failed(this.#nowMs),
+      error,
+    };
     logger.warn(fields, 'looking after a table failed; no row is affected');
   }
 }
 
-const keyOf = (tableId: TableId, branch: BranchName | undefined): string => JSON.stringify([tableId, branch ?? null]);
+/** The second merge on a column does. */
+const mayAskForIndex = ({ mergesOn }: BranchHistory): boolean => [...mergesOn.values()].includes(indexFromMerges);
+
+const keyOf = ({ tableId, branch }: BranchRef): string => JSON.stringify([tableId, branch ?? null]);
 
 const layoutAndSchema = async (dataset: Dataset): Promise<{ readonly layout: Layout; readonly schema: Schema }> => ({
   layout: await dataset.layout(),

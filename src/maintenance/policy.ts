@@ -5,10 +5,14 @@
  * renting or buying: once the commits since the last tidying have lost, together, what a tidying costs, it is time. Where
  * the loss per fragment is constant this is the interval with the least total cost, and no constant of this machine is in
  * it: both sides are measured.
+ *
+ * There are two ways: to put all fragments together, which takes longer the more rows the table has, up to a million, and
+ * has its indexes built anew; or the new ones alone, which takes a twentieth of a second however large the table is.
  */
 import type { DataType, Schema } from '../arrow/schema.ts';
 import type { Layout } from '../engine/port.ts';
 import type { Cost } from './branch-history.ts';
+import type { Extent } from './job.ts';
 
 export interface UpkeepLimits {
   /** Writers should not wait longer than this for a tidying. */
@@ -24,8 +28,11 @@ export interface BranchFacts {
   readonly prunableVersions: number;
 }
 
-/** `slower`: the loss outweighs the cost; `many commits`: whatever is measured; `quiet`: nobody is there to wait. */
-export type OptimizeReason = 'slower' | 'many commits' | 'quiet' | 'old versions' | 'overdue' | 'by hand';
+/**
+ * `slower`: the loss outweighs the cost; `many commits`: whatever is measured; `quiet`: nobody is there to wait; `index`: one
+ * is about to be built.
+ */
+export type OptimizeReason = 'slower' | 'many commits' | 'quiet' | 'old versions' | 'overdue' | 'index' | 'by hand';
 
 /** Fewer commits are not worth a rewrite, whatever a noisy measurement says. */
 const minCommits = 16;
@@ -33,6 +40,7 @@ const minCommits = 16;
 const maxCommits = 256;
 const maxPrunableVersions = 256;
 const quietMs = 5_000;
+const longQuietMs = 60_000;
 /** A tidying that keeps writers out for too long has to be worth so many times its cost before it is done beside them. */
 const patience = 3;
 /** And even so there is an end to the fragments. */
@@ -40,17 +48,52 @@ const mostCommits = 1_024;
 
 /** The engine leaves longer fragments alone. */
 const fullFragmentRows = 2 ** 20;
+/** Below, building an index anew takes less than a second. */
+const quicklyIndexedRows = 4_000_000;
+/** Merges read the keys of rows that no index covers: about 2 ms for each 100,000. */
+const maxUnindexedRows = 2 ** 20;
+
+/** What tidying a branch will cost. `new` is undefined where it is no choice. */
+export interface Estimate {
+  readonly all: Cost;
+  readonly new: Cost | undefined;
+}
+
+/** Measured over guessed, as seen before. */
+export interface Correction {
+  readonly heldFactor: number;
+  readonly tailMs: number | undefined;
+}
+export type Corrections = Readonly<Record<Extent, Correction>>;
+
+export const noCorrections: Corrections = {
+  all: { heldFactor: 1, tailMs: undefined },
+  new: { heldFactor: 1, tailMs: undefined },
+};
+
+export function estimateCost(layout: Layout, commits: number, corrections: Corrections): Estimate {
+  return {
+    all: corrected(guessCost(layout, commits, 'all'), corrections.all),
+    new: mayTidyNew(layout, commits) ? corrected(guessCost(layout, commits, 'new'), corrections.new) : undefined,
+  };
+}
 
 /**
- * What a tidying will cost, before any was measured: 10 ms, half a microsecond for each row and 4 ms for each MB of those it
- * rewrites (local ext4, two cores; a BTREE included), and as much again beside the writers.
+ * Before any was measured: 10 ms, 0.1 ms for each thousand rows and 2.5 ms for each MB that are rewritten while writers
+ * wait; beside them as much again, and 0.15 ms for each thousand rows that are indexed anew (local ext4, two cores).
  */
-export function guessCost(layout: Layout, commits: number): Cost {
-  const rows = rewrittenRows(layout, commits);
+export function guessCost(layout: Layout, commits: number, extent: Extent): Cost {
+  const rows = extent === 'new' ? unindexedRows(layout) : rewrittenRows(layout, commits);
   const bytes = layout.rows === 0 ? 0 : (layout.bytes * rows) / layout.rows;
-  const heldMs = 10 + rows * 0.0005 + (bytes / 1e6) * 4;
-  return { heldMs, tailMs: heldMs };
+  const heldMs = 10 + rows * 0.0001 + (bytes / 1e6) * 2.5;
+  const indexedAnew = extent === 'new' ? 0 : layout.indexes.filter(({ isPlain }) => isPlain).length * layout.rows;
+  return { heldMs, tailMs: heldMs + indexedAnew * 0.00015 };
 }
+
+const corrected = ({ heldMs, tailMs }: Cost, correction: Correction): Cost => ({
+  heldMs: heldMs * correction.heldFactor,
+  tailMs: correction.tailMs ?? tailMs,
+});
 
 /** How far a measured cost may be from the guess before it counts as an accident. */
 const largestFactor = 20;
@@ -59,11 +102,41 @@ const largestFactor = 20;
 export const correctedFactor = (known: number, measured: number): number =>
   Math.min(largestFactor, Math.max(1 / largestFactor, (known + measured) / 2));
 
-/** All of them, unless the branch looks like one that was tidied before: full fragments, one that is not, and the new. */
-function rewrittenRows({ rows, fragments, longestFragment }: Layout, commits: number): number {
+/**
+ * Tidying all drops plain indexes and builds them anew, which is soon done for a small table. For a large one, and for
+ * indexes that are not plain, the new fragments alone are put together as long as they are few rows.
+ */
+function mayTidyNew(layout: Layout, commits: number): boolean {
+  const { rows, indexes } = layout;
+  if (indexes.length === 0 || unindexedRows(layout) > maxUnindexedRows) return false;
+  const isSoonIndexed = rows < quicklyIndexedRows && indexes.every(({ isPlain }) => isPlain);
+  return !isSoonIndexed && isSettled(layout, commits);
+}
+
+const unindexedRows = ({ indexes }: Layout): number => Math.max(0, ...indexes.map((index) => index.unindexedRows));
+
+/** All of them, unless the branch looks like one that was tidied before. */
+const rewrittenRows = (layout: Layout, commits: number): number =>
+  isSettled(layout, commits) ? layout.rows % fullFragmentRows : layout.rows;
+
+/** The new fragments aside, there are full ones, at most one shorter after each of them, and one of each kind at the end. */
+function isSettled({ rows, fragments, longestFragment }: Layout, commits: number): boolean {
   const full = Math.floor(rows / fullFragmentRows);
-  const isTidy = longestFragment >= fullFragmentRows && fragments - commits <= full + 2;
-  return isTidy ? rows % fullFragmentRows : rows;
+  return longestFragment >= fullFragmentRows && fragments - commits <= 2 * full + 2;
+}
+
+export interface Choice {
+  readonly reason: OptimizeReason;
+  readonly extent: Extent;
+}
+
+/** What should be done to the branch now, and why; undefined: nothing. */
+export function chooseTidying(facts: BranchFacts, estimate: Estimate, limits: UpkeepLimits): Choice | undefined {
+  const whole = reasonToOptimize(facts, estimate.all, limits);
+  const isForAll = whole === 'quiet' || whole === 'old versions';
+  if (estimate.new === undefined || isForAll) return whole && { reason: whole, extent: 'all' };
+  const reason = reasonToOptimize({ ...facts, prunableVersions: 0 }, estimate.new, limits);
+  return reason && { reason, extent: 'new' };
 }
 
 /** Why the branch should be tidied now, or undefined. */
@@ -71,7 +144,7 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
   const { commitsSinceOptimize: commits, lossMs, quietForMs, prunableVersions } = facts;
   if (quietForMs >= quietMs) {
     if (commits >= minCommits) return 'quiet';
-    return prunableVersions > 0 ? 'old versions' : undefined;
+    return prunableVersions >= (quietForMs < longQuietMs ? minCommits : 1) ? 'old versions' : undefined;
   }
   if (commits < minCommits) return undefined;
   // The part beside the writers costs them about half of one of two cores.
@@ -79,13 +152,14 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
   if (cost.heldMs > limits.maxWaitMs) {
     return lossMs >= patience * costMs || commits >= mostCommits ? 'overdue' : undefined;
   }
+  // Each tidying reads through all versions, 0.1 ms for each and more than once.
+  if (prunableVersions >= Math.max(maxPrunableVersions, costMs)) return 'old versions';
   if (lossMs >= costMs) return 'slower';
-  if (commits >= maxCommits) return 'many commits';
-  return prunableVersions >= maxPrunableVersions ? 'old versions' : undefined;
+  return commits >= maxCommits ? 'many commits' : undefined;
 }
 
 /** The first merge may be the only one; the second says that more will come. */
-const indexFromMerges = 2;
+export const indexFromMerges = 2;
 
 /** The key columns that should get a BTREE now. Only main: the writer uses no index elsewhere. */
 export function columnsToIndex(
@@ -98,6 +172,20 @@ export function columnsToIndex(
   return [...mergesOn]
     .filter(([column, merges]) => merges >= indexFromMerges && !hasIndex(layout, column) && isIndexable(schema, column))
     .map(([column]) => column);
+}
+
+/** Fewer fragments than this beside the full ones are not worth it. */
+const manyFragments = 8;
+/** Writers that read all keys for each merge gain by it, though they wait once for as long as so many merges take. */
+const mergesWorthWaiting = 10;
+
+/**
+ * Whether fragments are put together before the first index is built, rather than at the next tidying, which would have to
+ * build it again: for a large table that takes seconds.
+ */
+export function isTidiedBeforeIndex(layout: Layout, { all }: Estimate, mergeMs: number): boolean {
+  if (layout.indexes.length > 0 || isSettled(layout, 0) || layout.fragments < manyFragments) return false;
+  return all.heldMs <= mergesWorthWaiting * mergeMs;
 }
 
 const hasIndex = ({ indexes }: Layout, column: string): boolean =>

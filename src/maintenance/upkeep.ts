@@ -4,13 +4,18 @@
  * run beside the writers, as does building an index: the engine's commits of them do not conflict with merges, and neither
  * changes which keys the table has (P2). Until a job has ended the table cannot be dropped or replaced.
  *
- * If it fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
+ * Where fragments that an index covers are put together, the engine writes the index again, row by row, while the writers
+ * wait: of 900,000 rows 0.7 s of 0.85 s. Building it anew takes 0.1 s, and beside them. So plain indexes are dropped first
+ * and built again afterwards; merges in between read the key column instead, with the same result.
+ *
+ * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row. An index
+ * that a crash left dropped is built again when the next merges ask for it.
  */
 import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, Engine } from '../engine/port.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
-import type { BranchRef, IndexReport, OptimizeReport } from './job.ts';
+import type { BranchRef, Extent, IndexReport, OptimizeReport } from './job.ts';
 import type { OptimizeReason } from './policy.ts';
 
 export interface UpkeepParts {
@@ -23,14 +28,33 @@ export interface UpkeepParts {
 export interface OptimizeJob {
   readonly target: BranchRef;
   readonly reason: OptimizeReason;
-  /** Versions committed before it are superseded for long enough. 0 removes none. */
+  readonly extent: Extent;
+  /** Versions committed before it are superseded for long enough. 0 removes none, as does tidying the new rows alone. */
   readonly pruneBeforeMs: number;
   /** Called while writers are still kept out. */
   readonly onRewritten: () => void;
 }
 
+/** What one call of the engine did. */
+interface Step {
+  readonly heldMs: number;
+  readonly removedFragments: number;
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+  readonly isHeldByTag: boolean;
+}
+
+interface StepRequest {
+  readonly pruneBeforeMs: number;
+  readonly leavesIndexes: boolean;
+  /** Done under the turn, before the engine is called. */
+  readonly prepare: () => Promise<void>;
+  readonly onRewritten: () => void;
+}
+
 /** Writers ahead have deadlines, so a turn comes by itself. */
 const untilItsTurn = new AbortController().signal;
+const nothing = async (): Promise<void> => {};
 
 export class Upkeep {
   readonly #parts: UpkeepParts;
@@ -45,43 +69,59 @@ export class Upkeep {
   }
 
   optimize(job: OptimizeJob): Promise<OptimizeReport | undefined> {
-    return this.#onTable(job.target, (dataset) => this.#tidyAndPrune(dataset, job));
+    return this.#onTable(job.target, async (dataset) => {
+      const startMs = performance.now();
+      const { steps, indexed } =
+        job.extent === 'new' ? await this.#tidyNew(dataset, job) : await this.#tidyAll(dataset, job);
+      const { target, reason, extent } = job;
+      const durationMs = performance.now() - startMs;
+      return { job: 'optimize', branch: target.branch, reason, extent, durationMs, indexed, ...sumOf(steps) };
+    });
   }
 
   buildIndex(target: BranchRef, column: string): Promise<IndexReport | undefined> {
     return this.#onTable(target, async (dataset) => {
       const startMs = performance.now();
       await this.#announce(target, dataset);
-      await dataset.createScalarIndex(column);
-      await this.#parts.openBranches.acknowledge(target.tableId, target.branch, dataset);
+      await this.#createIndex(dataset, target, column);
       const rows = await dataset.countRows();
       const durationMs = performance.now() - startMs;
       return { job: 'index', branch: target.branch, reason: 'merges on the column', column, rows, durationMs };
     });
   }
 
+  async #tidyNew(dataset: Dataset, { target, onRewritten }: OptimizeJob) {
+    const step = { pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
+    return { steps: [await this.#step(dataset, target, step)], indexed: [] };
+  }
+
   /**
    * In two calls, because one would remove old versions before the new one is on disk: after a power cut neither might be
    * there (P3). The second finds next to nothing left to put together.
    */
-  async #tidyAndPrune(dataset: Dataset, job: OptimizeJob): Promise<OptimizeReport> {
-    const tidied = await this.#optimize(dataset, { ...job, pruneBeforeMs: 0 });
-    if (job.pruneBeforeMs === 0) return tidied;
-    const pruned = await this.#optimize(dataset, { ...job, onRewritten: () => undefined });
-    return {
-      ...pruned,
-      heldMs: tidied.heldMs + pruned.heldMs,
-      durationMs: tidied.durationMs + pruned.durationMs,
-      removedFragments: tidied.removedFragments + pruned.removedFragments,
-      addedFragments: tidied.addedFragments + pruned.addedFragments,
+  async #tidyAll(dataset: Dataset, { target, pruneBeforeMs, onRewritten }: OptimizeJob) {
+    const indexed: string[] = [];
+    const prepare = async (): Promise<void> => {
+      for (const column of await plainIndexes(dataset, target)) {
+        await dataset.dropScalarIndex(column);
+        indexed.push(column);
+      }
     };
+    const calls = { leavesIndexes: false, onRewritten: () => undefined };
+    const steps: Step[] = [];
+    try {
+      steps.push(await this.#step(dataset, target, { ...calls, pruneBeforeMs: 0, prepare, onRewritten }));
+      if (pruneBeforeMs > 0)
+        steps.push(await this.#step(dataset, target, { ...calls, pruneBeforeMs, prepare: nothing }));
+    } finally {
+      for (const column of indexed) await this.#createIndex(dataset, target, column);
+    }
+    return { steps, indexed };
   }
 
-  async #optimize(
-    dataset: Dataset,
-    { target, reason, pruneBeforeMs, onRewritten }: OptimizeJob,
-  ): Promise<OptimizeReport> {
+  async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
     const { gates, openBranches } = this.#parts;
+    const { pruneBeforeMs, leavesIndexes, onRewritten } = request;
     const taggedAtMs = await dataset.oldestTaggedAtMs();
     const isHeldByTag = taggedAtMs !== undefined && taggedAtMs < pruneBeforeMs;
     const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
@@ -90,8 +130,10 @@ export class Upkeep {
     try {
       await dataset.refresh();
       await openBranches.beforeCommit(target.tableId, target.branch, dataset);
+      await request.prepare();
       const result = await dataset.optimize({
         pruneBeforeMs: isHeldByTag ? taggedAtMs : pruneBeforeMs,
+        leavesIndexes,
         onRewritten: () => {
           heldMs = performance.now() - startMs;
           onRewritten();
@@ -99,11 +141,15 @@ export class Upkeep {
         },
       });
       await openBranches.acknowledge(target.tableId, target.branch, dataset);
-      const durationMs = performance.now() - startMs;
-      return { job: 'optimize', branch: target.branch, reason, heldMs, durationMs, ...result, isHeldByTag };
+      return { heldMs, ...result, isHeldByTag };
     } finally {
       leave();
     }
+  }
+
+  async #createIndex(dataset: Dataset, { tableId, branch }: BranchRef, column: string): Promise<void> {
+    await dataset.createScalarIndex(column);
+    await this.#parts.openBranches.acknowledge(tableId, branch, dataset);
   }
 
   /** Under the turn, as before any commit; it is over in no time. */
@@ -137,3 +183,19 @@ export class Upkeep {
     return record?.id === tableId && record.state === 'created';
   }
 }
+
+/** A branch's indexes are those of the version it started from, and the writer does not use them. */
+async function plainIndexes(dataset: Dataset, { branch }: BranchRef): Promise<readonly string[]> {
+  if (branch !== undefined) return [];
+  const { indexes } = await dataset.layout();
+  return indexes.filter(({ isPlain }) => isPlain).flatMap(({ columns }) => columns);
+}
+
+const sumOf = (steps: readonly Step[]): Step =>
+  steps.reduce((a, b) => ({
+    heldMs: a.heldMs + b.heldMs,
+    removedFragments: a.removedFragments + b.removedFragments,
+    removedVersions: a.removedVersions + b.removedVersions,
+    removedBytes: a.removedBytes + b.removedBytes,
+    isHeldByTag: a.isHeldByTag || b.isHeldByTag,
+  }));

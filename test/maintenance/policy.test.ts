@@ -4,8 +4,12 @@ import type { DataType, Field, Schema } from '#src/arrow/schema.ts';
 import type { Layout } from '#src/engine/port.ts';
 import {
   type BranchFacts,
+  chooseTidying,
   columnsToIndex,
+  estimateCost,
   guessCost,
+  isTidiedBeforeIndex,
+  noCorrections,
   type OptimizeReason,
   reasonToOptimize,
 } from '#src/maintenance/policy.ts';
@@ -46,6 +50,12 @@ const cases: readonly Case[] = [
     facts: { commitsSinceOptimize: 16, prunableVersions: 256 },
     reason: 'old versions',
   },
+  {
+    title: 'the longer it takes, the more of them there have to be',
+    facts: { commitsSinceOptimize: 16, prunableVersions: 949 },
+    cost: { heldMs: 150, tailMs: 1_600 },
+    reason: undefined,
+  },
   { title: 'a quiet branch is tidied', facts: { commitsSinceOptimize: 16, quietForMs: 5_000 }, reason: 'quiet' },
   {
     title: 'a few commits on a quiet branch stay',
@@ -53,8 +63,18 @@ const cases: readonly Case[] = [
     reason: undefined,
   },
   {
-    title: 'on a quiet branch every old version goes',
-    facts: { commitsSinceOptimize: 1, quietForMs: 5_000, prunableVersions: 1 },
+    title: 'on a quiet branch some old versions go',
+    facts: { commitsSinceOptimize: 1, quietForMs: 5_000, prunableVersions: 16 },
+    reason: 'old versions',
+  },
+  {
+    title: 'not a few, which a slow writer makes again and again',
+    facts: { commitsSinceOptimize: 1, quietForMs: 5_000, prunableVersions: 15 },
+    reason: undefined,
+  },
+  {
+    title: 'the last old version goes when nobody has written for a minute',
+    facts: { commitsSinceOptimize: 1, quietForMs: 60_000, prunableVersions: 1 },
     reason: 'old versions',
   },
   {
@@ -98,19 +118,81 @@ const layout = (given: Partial<Layout>): Layout => ({
   ...given,
 });
 
+const plain = { columns: ['k'], unindexedRows: 6_000, isPlain: true };
+const large = layout({
+  rows: 10_500_000,
+  fragments: 11 + 60,
+  longestFragment: 2 ** 20,
+  bytes: 2.5e8,
+  indexes: [plain],
+});
+
 describe('what a tidying is expected to cost', () => {
   test('it grows with the rows that are rewritten', () => {
-    assert.ok(guessCost(layout({ rows: 1_000_000 }), 0).heldMs > 5 * guessCost(layout({}), 0).heldMs);
+    assert.ok(guessCost(layout({ rows: 1_000_000 }), 0, 'all').heldMs > 3 * guessCost(layout({}), 0, 'all').heldMs);
   });
 
   test('a table of ten million rows in full fragments is not rewritten', () => {
     const tidy = layout({ rows: 10_500_000, fragments: 11 + 60, longestFragment: 2 ** 20, bytes: 1e8 });
-    assert.ok(guessCost(tidy, 60).heldMs < 50);
+    assert.ok(guessCost(tidy, 60, 'all').heldMs < 50);
   });
 
   test('one in many fragments is', () => {
     const pieces = layout({ rows: 10_500_000, fragments: 80, longestFragment: 2 ** 20, bytes: 1e8 });
-    assert.ok(guessCost(pieces, 0).heldMs > 1_000);
+    assert.ok(guessCost(pieces, 0, 'all').heldMs > 1_000);
+  });
+
+  test('what was measured corrects it, for each way by itself', () => {
+    const corrections = { ...noCorrections, all: { heldFactor: 3, tailMs: 7 } };
+    const guess = estimateCost(large, 60, noCorrections);
+    const { all, new: only } = estimateCost(large, 60, corrections);
+    assert.deepEqual(all, { heldMs: guess.all.heldMs * 3, tailMs: 7 });
+    assert.deepEqual(only, guess.new);
+  });
+});
+
+describe('fragments are put together before the first index is built', () => {
+  const isFirst = (given: Partial<Layout>, mergeMs: number): boolean => {
+    const made = layout({ rows: 10_000_000, fragments: 15, longestFragment: 700_000, bytes: 2.4e8, ...given });
+    return isTidiedBeforeIndex(made, estimateCost(made, 0, noCorrections), mergeMs);
+  };
+
+  test('where merges are slow without it', () => assert.equal(isFirst({}, 250), true));
+  test('not where writers would wait for much longer than they do', () => assert.equal(isFirst({}, 25), false));
+  test('not where there are few', () => assert.equal(isFirst({ fragments: 7 }, 250), false));
+  test('not where they are full', () => assert.equal(isFirst({ longestFragment: 2 ** 20 }, 250), false));
+  test('not where an index would have to be built again', () =>
+    assert.equal(isFirst({ indexes: [plain] }, 250), false));
+});
+
+describe('what is tidied', () => {
+  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, 60, noCorrections);
+  const extent = (facts: Partial<BranchFacts>, given: Partial<Layout> = {}) =>
+    chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimate(given), limits)?.extent;
+
+  test('the new fragments alone of a large table: the index is not built again for them', () => {
+    assert.equal(extent({ lossMs: 200 }), 'new');
+    assert.ok((estimate({}).new?.heldMs ?? 0) < 20);
+    assert.ok(estimate({}).all.tailMs > 1_000);
+  });
+
+  test('all of it when it is quiet, and when there are many old versions: neither can go the other way', () => {
+    assert.equal(extent({ quietForMs: 5_000 }), 'all');
+    assert.equal(extent({ prunableVersions: 2_000 }), 'all');
+    assert.equal(extent({ prunableVersions: 300 }), undefined);
+  });
+
+  const whole: readonly (readonly [string, Partial<Layout>])[] = [
+    ['of a table whose index is soon built', { rows: 900_000 }],
+    ['of one without an index', { indexes: [] }],
+    ['of one that is in many pieces', { fragments: 200 }],
+    ['of one where many rows are not in the index', { indexes: [{ ...plain, unindexedRows: 1_100_000 }] }],
+  ];
+  for (const [title, given] of whole) test(`all ${title}`, () => assert.equal(estimate(given).new, undefined));
+
+  test('the new fragments alone of a smaller table with an index that is not ours to build', () => {
+    const indexes = [{ columns: ['vector'], unindexedRows: 600, isPlain: false }];
+    assert.equal(extent({ lossMs: 200 }, { rows: 1_100_000, fragments: 62, indexes }), 'new');
   });
 });
 
@@ -135,7 +217,7 @@ describe('which key columns get an index (P8)', () => {
   test('not at the first merge', () => assert.deepEqual(columns(1, grown, int64), []));
   test('not in a small table', () => assert.deepEqual(columns(2, layout({ rows: 19_999 }), int64), []));
   test('not twice', () => {
-    const indexed = { ...grown, indexes: [{ columns: ['k'], unindexedRows: 5_000 }] };
+    const indexed = { ...grown, indexes: [plain] };
     assert.deepEqual(columns(2, indexed, int64), []);
   });
   test('not one that the table has no more', () => {

@@ -21,7 +21,7 @@ import type { Durability } from './durability.ts';
 import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
 import { rowChangeBetween } from './row-change.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
-import { layoutOf, oldestTaggedAtMs, optimize, versionsOf } from './upkeep.ts';
+import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
 
 /** More than any batch holds: the engine's default of 1,024 rows makes a file of every handful of rows. */
@@ -127,6 +127,10 @@ export class LanceDataset implements Dataset {
 
   createScalarIndex(column: string): Promise<void> {
     return this.#commit('maintain', () => this.#table.createIndex(nativeBtree(), column, true));
+  }
+
+  dropScalarIndex(column: string): Promise<void> {
+    return this.#commit('maintain', () => this.#table.dropIndex(plainIndexName(column)));
   }
 
   layout(): Promise<Layout> {

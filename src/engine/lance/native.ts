@@ -32,6 +32,11 @@ export interface NativeBranches {
   checkout(name: string, version?: number): Promise<NativeTable>;
   delete(name: string): Promise<void>;
 }
+export interface NativeTags {
+  list(): Promise<Record<string, { version: number }>>;
+  create(name: string, version: number): Promise<void>;
+  delete(name: string): Promise<void>;
+}
 export interface NativeTable {
   close(): void;
   schema(): Promise<Buffer>;
@@ -43,10 +48,11 @@ export interface NativeTable {
   dropColumns(columns: string[]): Promise<{ version: number }>;
   createIndex(index: unknown, column: string, replace: boolean): Promise<void>;
   stats(): Promise<NativeStats>;
-  listIndices(): Promise<{ columns: string[]; numUnindexedRows?: number }[]>;
+  dropIndex(name: string): Promise<void>;
+  listIndices(): Promise<{ name: string; indexType: string; columns: string[]; numUnindexedRows?: number }[]>;
   /** Compacts, prunes, then extends indexes. A time of 0 counts as none given, which is seven days ago. */
   optimize(beforeTimestampMs: number, deleteUnverified: boolean): Promise<NativeOptimizeStats>;
-  tags(): Promise<{ list(): Promise<Record<string, { version: number }>> }>;
+  tags(): Promise<NativeTags>;
   version(): Promise<number>;
   checkout(version: number): Promise<void>;
   checkoutLatest(): Promise<void>;

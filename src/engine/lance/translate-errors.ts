@@ -178,3 +178,7 @@ export async function engineCall<Result>(
     throw translateEngineError(call, error, filter);
   }
 }
+
+/** Pruning refuses to remove a version that has a tag, and names the tags. */
+export const isPruningStoppedBy = (tag: string, error: unknown): boolean =>
+  error instanceof Error && error.message.includes('Cleanup error') && error.message.includes(`"${tag}"`);

@@ -23,9 +23,9 @@ function jobContents(report: MaintenanceJob) {
     ...common,
     writers_waited_ms: Math.round(report.heldMs),
     removed_fragments: report.removedFragments,
-    added_fragments: report.addedFragments,
     removed_versions: report.removedVersions,
     removed_bytes: report.removedBytes,
     held_by_tag: report.isHeldByTag,
+    indexed_columns: report.indexed,
   };
 }
