@@ -7,7 +7,6 @@
  */
 import { type BodyAccount, type BodyMemory, bufferBytesFor } from '../arrow/body-memory.ts';
 import { bytesAround, firstBufferBytes } from '../arrow/source-reader.ts';
-import { LancegateError } from '../kernel/errors.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { type Holder, SharedBudget } from '../kernel/shared-budget.ts';
@@ -59,17 +58,10 @@ export class Admission {
     return applicant.body === 'json' ? this.#enterJson(applicant, holders) : this.#enterWrite(applicant, holders);
   }
 
-  /** Why `enter` would be refused now, for want of room; undefined where it would not. Takes nothing. */
-  refusalOf(applicant: Applicant): LancegateError | undefined {
-    return refusalIn(() => this.enter(applicant).leave());
-  }
-
-  /** What anybody would hear of whom no more is known than that they want to write. */
-  refusalOfAnybody(): LancegateError | undefined {
-    return refusalIn(() => {
-      this.#writes.requireRoom(1, []);
-      this.#memory.requireResidentRoom();
-    });
+  /** `SlowDown` where nobody's write would be let in, whoever sends it and wherever it goes. Takes nothing. */
+  requireRoomForAnybody(): void {
+    this.#memory.requireResidentRoom();
+    this.#writes.requireRoom(1, []);
   }
 
   #enterJson({ declaredBytes }: Applicant, holders: readonly Holder[]): Entry {
@@ -111,16 +103,6 @@ export class Admission {
     if (table === undefined) return holders;
     const target = JSON.stringify(['table', ...table.namespace, table.name]);
     return [...holders, { kind: 'table', name: target, share: tableShare }];
-  }
-}
-
-function refusalIn(enter: () => void): LancegateError | undefined {
-  try {
-    enter();
-    return undefined;
-  } catch (error) {
-    if (error instanceof LancegateError && error.kind === 'SlowDown') return error;
-    throw error;
   }
 }
 

@@ -105,7 +105,8 @@ export class Reception {
   }
 
   #enter(exchange: Exchange, applicant: Applicant): Entry {
-    const entry = this.#admitted(exchange, applicant);
+    this.#doorkeeper.remember(exchange.request.raw, applicant);
+    const entry = this.#admission.enter(applicant);
     const endUpload = this.#parts.metrics.uploadStarted();
     const endReceiving = (): void => {
       entry.endReceiving();
@@ -114,16 +115,6 @@ export class Reception {
     exchange.body.onEnd(endReceiving);
     exchange.atEnd(endReceiving);
     return entry;
-  }
-
-  #admitted({ request: { raw, routeOptions } }: Exchange, applicant: Applicant): Entry {
-    try {
-      return this.#admission.enter(applicant);
-    } catch (error) {
-      const isFull = error instanceof LancegateError && error.kind === 'SlowDown';
-      if (isFull) this.#doorkeeper.remember(raw, { route: routeOptions.url ?? 'none', applicant });
-      throw error;
-    }
   }
 
   #upload(exchange: Exchange, signal: AbortSignal, kind: BodyKind, entry: Entry | undefined): Upload {

@@ -66,7 +66,7 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   };
   const app = fastify(serverOptions(parts, exchangeParts));
   app.server.maxConnections = parts.config.maxConnections;
-  keepDoor(app, (raw, response) => !reception.isStopping && doorkeeper.turnsAway(raw, response));
+  keepDoor(app, (raw, response, letIn) => (reception.isStopping ? letIn() : doorkeeper.receive(raw, response, letIn)));
   leaveBodiesAlone(app);
   answerExpectations(app, waiting);
   openExchanges(app, exchangeParts);
@@ -105,11 +105,11 @@ function leaveBodiesAlone(app: FastifyInstance): void {
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
 }
 
-/** Fastify hears of no request that was turned away. */
-function keepDoor(app: FastifyInstance, turnsAway: (raw: IncomingMessage, response: ServerResponse) => boolean): void {
+/** Fastify hears of what was let in. */
+function keepDoor(app: FastifyInstance, receive: Doorkeeper['receive']): void {
   app.server.removeAllListeners('request');
   app.server.on('request', (raw: IncomingMessage, response: ServerResponse) => {
-    if (!turnsAway(raw, response)) app.routing(raw, response);
+    receive(raw, response, () => app.routing(raw, response));
   });
 }
 

@@ -62,6 +62,11 @@ export class RawClient implements Disposable {
     return this.#received;
   }
 
+  /** Nothing more will be sent. */
+  finish(): void {
+    this.#socket.end();
+  }
+
   leave(): void {
     this.#socket.destroy();
   }

@@ -1,0 +1,189 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { type Clock, systemClock } from '#src/kernel/clock.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
+import type { Operations } from '#src/operations/commands.ts';
+import { ask, upload } from './client.ts';
+import { RawClient } from './raw-client.ts';
+import { startTestService, type TestOptions, type TestService } from './service.ts';
+
+const merge = 'POST /v1/table/users/merge_insert?on=id';
+const full = { maxConcurrentWrites: 1 };
+const half = { maxConcurrentWrites: 2, tableShare: 0.5 };
+
+/** A create that has its place and waits for its body until its client leaves. */
+async function withOneWrite(options: TestOptions): Promise<TestService & { readonly slow: RawClient }> {
+  const entered = Promise.withResolvers<void>();
+  const createTable = async ({ source }: { source: { schema(): Promise<unknown> } }) => {
+    entered.resolve();
+    await source.schema();
+    throw new LancegateError('NamespaceNotFound', 'script');
+  };
+  const service = await startTestService({ ...options, script: { createTable } as unknown as Partial<Operations> });
+  const slow = await RawClient.connect(service);
+  await slow.head('POST /v1/table/users/create', ['transfer-encoding: chunked']);
+  await entered.promise;
+  const close = async () => {
+    slow.leave();
+    await service[Symbol.asyncDispose]();
+  };
+  return { ...service, slow, [Symbol.asyncDispose]: close };
+}
+
+const answers = ({ received }: RawClient): readonly string[] =>
+  [...received.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status ?? '');
+
+/** What would be a request if it were not inside a body. */
+const smuggled = 'GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n';
+const sized = (body: string): readonly string[] => [`content-length: ${body.length}`];
+
+for (const [name, config] of [
+  ['everything', full],
+  ['the share of a table', half],
+] as const) {
+  test(`where ${name} is taken, a refused write keeps its connection, and the next request begins behind its body`, async () => {
+    await using service = await withOneWrite({ config });
+    using client = await RawClient.connect(service);
+    for (let i = 1; i <= 3; i++) {
+      await client.head(merge, sized(smuggled));
+      await turn();
+      await client.write(smuggled);
+      await client.head('GET /readyz', [], false);
+      await until(() => answers(client).length === 2 * i);
+    }
+    assert.deepEqual(answers(client), ['503', '200', '503', '200', '503', '200']);
+    assert.doesNotMatch(client.received, /"alive"|connection: close/i);
+    assert.equal(client.received.match(/^retry-after: 1\r$/gim)?.length, 3);
+  });
+
+  test(`where ${name} is taken, requests sent without waiting for answers get theirs in order, none out of a body`, async () => {
+    await using service = await withOneWrite({ config });
+    using client = await RawClient.connect(service);
+    const head = (line: string, headers: readonly string[]) =>
+      [`${line} HTTP/1.1`, 'host: x', 'authorization: Bearer good-token', ...headers, '', ''].join('\r\n');
+    const refused = head(merge, sized(smuggled)) + smuggled;
+    await client.write(refused + head('GET /readyz', []) + refused + refused + head('GET /readyz', []));
+    await until(() => answers(client).length === 5);
+    assert.deepEqual(answers(client), ['503', '200', '503', '503', '200']);
+    assert.doesNotMatch(client.received, /"alive"/);
+  });
+
+  test(`where ${name} is taken, a body without a length, a long one and one that waits for 100 Continue end the connection`, async () => {
+    await using service = await withOneWrite({ config });
+    const unknown = ['transfer-encoding: chunked'];
+    const waiting = [...sized(smuggled), 'expect: 100-continue'];
+    for (const headers of [unknown, waiting, ['content-length: 65537'], ['content-length: 1000000']]) {
+      using client = await RawClient.connect(service);
+      await client.head(merge, headers);
+      await client.until('"code":17}');
+      assert.match(client.received, /^HTTP\/1\.1 503 .*\nconnection: close\r/is, headers.join());
+      if (headers === unknown) await client.write(`${smuggled.length.toString(16)}\r\n${smuggled}\r\n0\r\n\r\n`);
+      else await client.write(smuggled);
+      client.finish();
+      await client.closed;
+      assert.ok(!answers(client).includes('200'), headers.join());
+    }
+  });
+
+  test(`where ${name} is taken, a client that leaves in the middle of its refused body does no harm`, async () => {
+    await using service = await withOneWrite({ config });
+    for (let i = 0; i < 3; i++) {
+      using client = await RawClient.connect(service);
+      await client.head(merge, ['content-length: 60000']);
+      await client.write('half');
+      await client.until('"code":17}');
+    }
+    assert.equal((await ask(service, '/readyz', { method: 'GET' })).status, 200);
+  });
+}
+
+test('where all room is taken, a write learns only that, before its sender is known; the rest gets through (P7, P9)', async () => {
+  await using service = await withOneWrite({ config: full });
+  const headers = { 'x-request-id': 'mine', authorization: 'Bearer nobody' };
+  for (const path of ['/v1/table/users/create', '/v1/table/nothing/merge_insert/', '//v1/table/a%2Fb/create?mode=x']) {
+    const { status, json, headers: got } = await upload(service, path, { headers });
+    assert.deepEqual(json, {
+      type: '/errors/service-unavailable',
+      title: 'Slow down',
+      status: 503,
+      detail: '',
+      instance: path.split('?')[0],
+      error: 'too many writes at the same time',
+      code: 17,
+    });
+    assert.equal(status, 503);
+    const named = ['x-request-id', 'retry-after', 'cache-control', 'content-type'].map((name) => got.get(name));
+    assert.deepEqual(named, ['mine', '1', 'no-store', 'application/json']);
+  }
+  assert.equal((await ask(service, '/v1/table/users/describe', { body: {} })).status, 200);
+  assert.equal((await ask(service, '/v1/table/users/describe', { body: {}, headers })).status, 401);
+  assert.equal((await upload(service, '/v1/table/users/insert')).status, 406);
+  assert.equal((await ask(service, '/healthz', { method: 'GET' })).status, 200);
+});
+
+test('that a table or a principal has its share is told only to who may write there (P9, P10)', async () => {
+  const mayWrite = { name: true };
+  await using service = await withOneWrite({ config: half, allows: () => mayWrite.name });
+  const path = '/v1/table/users/merge_insert?on=id';
+  const stranger = { authorization: 'Bearer nobody' };
+  assert.equal((await upload(service, path, { headers: stranger })).status, 401);
+  assert.match((await upload(service, path)).text, /too many writes of this table/);
+  assert.equal((await upload(service, path, { headers: stranger })).status, 401, 'also when it is known at the door');
+  assert.equal((await upload(service, '/v1/table/others/merge_insert?on=id')).status, 200, 'another table is open');
+  mayWrite.name = false;
+  assert.equal((await upload(service, `${path}&x=1`)).status, 403, 'nothing is concluded from one request to another');
+});
+
+test('repeats of a refused write are turned away unexamined, for five seconds; each is counted and in the log', async () => {
+  let laterMs = 0;
+  const clock: Clock = { ...systemClock, nowMs: () => systemClock.nowMs() + laterMs };
+  await using service = await withOneWrite({ config: half, clock });
+  const path = '/v1/table/users/merge_insert?on=id';
+  const asked = async () => {
+    const before = service.decisions.length;
+    const { status, text } = await upload(service, path);
+    assert.equal(status, 503, text);
+    assert.match(text, /too many writes of this table/);
+    return service.decisions.length - before;
+  };
+  assert.deepEqual([await asked(), await asked(), await asked()], [1, 0, 0]);
+  laterMs = 5_001;
+  assert.deepEqual([await asked(), await asked()], [1, 0]);
+  const lines = service.log.filter(({ message, status }) => message === 'request' && status === 503);
+  const shown = lines.map(({ route, refusal, subject }) => [route, refusal, subject]);
+  assert.deepEqual(shown, Array(5).fill(['/v1/table/:id/merge_insert', 'SlowDown', 'ann']));
+  service.slow.leave();
+  await until(() => service.log.some(({ route }) => route === '/v1/table/:id/create'));
+  assert.equal((await upload(service, path)).status, 200, 'let in as soon as there is room');
+});
+
+test('of many writes that come at once, as many are let in as find room', async () => {
+  const release = Promise.withResolvers<void>();
+  let underWay = 0;
+  const mergeRows = async ({ source }: { source: { whole(): Promise<unknown> } }) => {
+    underWay += 1;
+    await source.whole();
+    await release.promise;
+    throw new LancegateError('TableNotFound', 'script');
+  };
+  await using service = await startTestService({
+    config: { maxConcurrentWrites: 8, tableShare: 0.5 },
+    script: { mergeRows } as unknown as Partial<Operations>,
+  });
+  const path = '/v1/table/users/merge_insert?on=id';
+  const all = Array.from({ length: 100 }, () => upload(service, path).then(({ status }) => status));
+  await until(() => service.log.filter(({ status }) => status === 503).length === 96);
+  assert.equal(underWay, 4);
+  release.resolve();
+  assert.deepEqual((await Promise.all(all)).filter((status) => status === 404).length, 4);
+});
+
+/** Yields to the event loop until it holds; gives up after what only a failure can take. */
+async function until(holds: () => boolean): Promise<void> {
+  const giveUpAtMs = performance.now() + 5_000;
+  while (!holds()) {
+    assert.ok(performance.now() < giveUpAtMs, `never came true: ${holds}`);
+    await turn();
+  }
+}
