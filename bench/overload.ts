@@ -1,13 +1,20 @@
-import { runClosedLoop } from './closed-loop.ts';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type Outcome, runClosedLoop } from './closed-loop.ts';
 import { KeyFeed } from './key-feed.ts';
 import { perSecond, shownMs } from './many-writers.ts';
 import { percentile, type Row } from './measure.ts';
 import type { ServiceProcess } from './service-process.ts';
-import { floatsPerRow, httpUpserters } from './upserters.ts';
+import { floatsPerRow, type HttpUpserters, httpUpserters } from './upserters.ts';
 import { bodyOf, range, vectorTable } from './workloads.ts';
 
 const targetRows = 100_000;
 const rowsPerRequest = 100;
+const table = 'overload';
+/** What Retry-After says. */
+const pauseAfterRefusalMs = 1000;
+/** Clients begin one after the other: all at once would measure how fast the load generator sends thousands of requests. */
+const spreadMs = 1000;
+const sampleEveryMs = 100;
 
 export interface Overload {
   /** As many as are served without a refusal. */
@@ -16,54 +23,97 @@ export interface Overload {
   readonly seconds: number;
 }
 
+interface Loaded {
+  readonly accepted: Outcome;
+  /** Milliseconds from the send over a connection that was there to the whole answer. */
+  readonly refusedMs: readonly number[];
+  /** Requests that got no answer. */
+  readonly unanswered: number;
+  /** Connections that had to be made anew, after each client's first. */
+  readonly reconnected: number;
+  readonly peakBytes: number;
+}
+
 /** Ten times the clients: is as much accepted as before, are the others told at once, does memory hold? */
 export async function measureOverload(service: ServiceProcess, given: Overload): Promise<readonly Row[]> {
-  const table = 'overload';
   const first = bodyOf(vectorTable({ keys: range(0, targetRows), floatsPerRow })).stream;
   await service.post(`/v1/table/${table}/create`, first);
   const feed = new KeyFeed(targetRows, rowsPerRequest);
-  const load = async (clients: number) => {
-    const upserters = httpUpserters(service, table, { clients, rowsPerRequest });
-    const request = (client: number) => upserters.upsert(client, feed.next());
-    const outcome = await runClosedLoop({
-      clients,
-      durationMs: given.seconds * 1000,
-      request,
-      pauseAfterRefusalMs: 1000, // what Retry-After says
-    });
-    upserters.close();
-    return outcome;
+  const usual = await load(service, feed, given.clients, given.seconds);
+  const over = await load(service, feed, given.clients * given.factor, given.seconds);
+  return rows(given, usual, over);
+}
+
+async function load(service: ServiceProcess, feed: KeyFeed, clients: number, seconds: number): Promise<Loaded> {
+  const upserters = httpUpserters(service, table, { clients, rowsPerRequest });
+  await Promise.all(Array.from({ length: clients }, (_, client) => upserters.connect(client)));
+  const memory = watchMemory(service);
+  const refusedMs: number[] = [];
+  let unanswered = 0;
+  const begun = new Set<number>();
+  const request = async (client: number): Promise<boolean> => {
+    if (!begun.has(client)) await pause((client / clients) * spreadMs);
+    begun.add(client);
+    const answer = await ask(upserters, client, feed).catch(() => undefined);
+    if (answer === undefined) unanswered += 1;
+    else if (!answer.isAccepted) refusedMs.push(answer.ms);
+    return answer?.isAccepted === true;
   };
-  const usual = await load(given.clients);
-  const residentBefore = await service.residentBytes();
-  const over = await load(given.clients * given.factor);
-  const resident = await service.residentBytes();
-  const kept = perSecond(over) / perSecond(usual);
+  const accepted = await runClosedLoop({ clients, durationMs: seconds * 1000, request, pauseAfterRefusalMs });
+  const reconnected = upserters.connections() - clients;
+  upserters.close();
+  return { accepted, refusedMs, unanswered, reconnected, peakBytes: await memory.stop() };
+}
+
+async function ask(upserters: HttpUpserters, client: number, feed: KeyFeed) {
+  await upserters.connect(client);
+  const keys = feed.next();
+  const sent = performance.now();
+  const isAccepted = await upserters.upsert(client, keys);
+  return { isAccepted, ms: performance.now() - sent };
+}
+
+function watchMemory(service: ServiceProcess): { stop(): Promise<number> } {
+  let peakBytes = 0;
+  const sample = async () => {
+    peakBytes = Math.max(peakBytes, await service.residentBytes());
+  };
+  const timer = setInterval(() => void sample(), sampleEveryMs);
+  return {
+    stop: async () => {
+      clearInterval(timer);
+      await sample();
+      return peakBytes;
+    },
+  };
+}
+
+function rows({ clients, factor }: Overload, usual: Loaded, over: Loaded): readonly Row[] {
+  const [before, after] = [perSecond(usual.accepted), perSecond(over.accepted)];
+  const latency = ({ accepted }: Loaded, part: number) => shownMs(percentile(accepted.acceptedMs, part));
+  const refused = (part: number) => shownMs(percentile(over.refusedMs, part));
   const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(0)} MB`;
+  const row = (what: string, lancegate: string, goal: string, ratio = ''): Row => ({
+    ...{ what, lancegate, bareEngine: '', ratio, goal },
+  });
   return [
-    {
-      what: `${given.clients * given.factor} clients instead of ${given.clients}`,
-      lancegate: `${perSecond(over).toFixed(0)} req/s (before ${perSecond(usual).toFixed(0)})`,
-      bareEngine: '',
-      ratio: `${kept.toFixed(2)}x`,
-      goal: 'throughput kept',
-    },
-    {
-      what: '- refused',
-      lancegate:
-        over.refusedMs.length === 0
-          ? 'none'
-          : `${over.refusedMs.length}, p99 after ${shownMs(percentile(over.refusedMs, 0.99))}`,
-      bareEngine: '',
-      ratio: '',
-      goal: 'within 100 ms',
-    },
-    {
-      what: '- resident memory',
-      lancegate: `${megabytes(resident)} (before ${megabytes(residentBefore)})`,
-      bareEngine: '',
-      ratio: '',
-      goal: '',
-    },
+    row(
+      `${clients * factor} clients instead of ${clients}`,
+      `${after.toFixed(0)} req/s (before ${before.toFixed(0)})`,
+      'throughput kept',
+      `${(after / before).toFixed(2)}x`,
+    ),
+    row(
+      '- latency of what is served',
+      `p50 ${latency(over, 0.5)}, p99 ${latency(over, 0.99)} (before ${latency(usual, 0.5)}, ${latency(usual, 0.99)})`,
+      '',
+    ),
+    row(
+      '- refused',
+      over.refusedMs.length === 0 ? 'none' : `${over.refusedMs.length}: p50 ${refused(0.5)}, p99 ${refused(0.99)}`,
+      'within 100 ms',
+    ),
+    row('- connections lost, requests unanswered', `${over.reconnected}, ${over.unanswered}`, 'none'),
+    row('- resident memory at most', `${megabytes(over.peakBytes)} (before ${megabytes(usual.peakBytes)})`, ''),
   ];
 }

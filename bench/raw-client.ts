@@ -21,9 +21,20 @@ export class RawClient {
   #socket: Socket | undefined;
   #received: Buffer = Buffer.alloc(0);
   #waiting: Waiting | undefined;
+  #connections = 0;
 
   constructor(port: number) {
     this.#port = port;
+  }
+
+  /** How often it had to connect. */
+  get connections(): number {
+    return this.#connections;
+  }
+
+  /** Does nothing where the connection is there. */
+  async connect(): Promise<void> {
+    if (this.#socket === undefined) await this.#connect();
   }
 
   /** `request` must not change before the answer is there. */
@@ -47,6 +58,7 @@ export class RawClient {
     socket.on('error', (error) => this.#fail(error));
     socket.on('close', () => this.#fail(new Error('the service closed the connection')));
     this.#socket = socket;
+    this.#connections += 1;
     return socket;
   }
 

@@ -17,7 +17,14 @@ export interface ClientCount {
   readonly rowsPerRequest: number;
 }
 
-export function httpUpserters(service: ServiceProcess, table: string, size: ClientCount): Upserters {
+export interface HttpUpserters extends Upserters {
+  /** Makes the client's connection, if it has none. */
+  connect(client: number): Promise<void>;
+  /** Connections made so far, of all clients. */
+  connections(): number;
+}
+
+export function httpUpserters(service: ServiceProcess, table: string, size: ClientCount): HttpUpserters {
   const headOf = (bodyBytes: number): string => upsertHead(service, table, bodyBytes);
   const clients = Array.from({ length: size.clients }, () => ({
     connection: new RawClient(service.port),
@@ -31,6 +38,8 @@ export function httpUpserters(service: ServiceProcess, table: string, size: Clie
       if (answer.status === 503) return false;
       throw new Error(`${answer.status}: ${answer.body.toString()}`);
     },
+    connect: (index) => (clients[index] as (typeof clients)[number]).connection.connect(),
+    connections: () => clients.reduce((sum, { connection }) => sum + connection.connections, 0),
     close: () => {
       for (const { connection } of clients) connection.close();
     },
