@@ -55,7 +55,8 @@ export class OutsideCommits {
       const repair = await this.#plan(target, sent, commit);
       const numFoundUpdated = await this.#repair(target.dataset, sent, repair);
       const version = await target.dataset.version();
-      if (repair.doomed.length > 0) log.warn({ keys: repair.keys.size, version }, 'put right what both had written');
+      if (repair.doomed.length > 0)
+        log.warn({ keys: repair.keys.size, newVersion: version }, 'put right what both had written');
       const versionBefore = commit.numAttempts === 1 ? commit.matched : commit.version - 1;
       return { wasAlone: false, version, versionBefore, found: repair.found, numFoundUpdated };
     } catch (error) {

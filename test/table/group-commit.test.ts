@@ -1,42 +1,12 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { Int32, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
-import { parseFieldPath } from '#src/arrow/field-path.ts';
-import { readKeys } from '#src/arrow/key-columns.ts';
-import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
-import type { Dataset, MergeCounts, MergeSpec } from '#src/engine/port.ts';
-import { systemClock } from '#src/kernel/clock.ts';
+import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import type { MergeSpec } from '#src/engine/port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
-import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
-import { TableGates } from '#src/table/gates.ts';
-import { KeyBudget } from '#src/table/key-budget.ts';
-import type { MergeRequest } from '#src/table/merge-request.ts';
-import { OpenBranches } from '#src/table/open-branches.ts';
-import { OpenDatasets } from '#src/table/open-datasets.ts';
-import { TableWriter } from '#src/table/table-writer.ts';
-import { createLogger } from '#src/telemetry/logger.ts';
-import { Metrics } from '#src/telemetry/metrics.ts';
-import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
-import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
-import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { countsOf, never, place, type Spec, Stage, table, upsert } from './stage.ts';
 
 type Pair = readonly [id: number | null, v: string];
-type Spec = MergeRequest['spec'];
-
-const place = 't.lance' as Location;
-const table = { namespace: [], name: 't' as ObjectName };
-const tableId = 'id-of-t' as TableId;
-const never = new AbortController().signal;
-const upsert: Spec = {
-  whenMatchedUpdateAll: true,
-  whenNotMatchedInsertAll: true,
-  whenNotMatchedBySourceDelete: false,
-  useIndex: true,
-};
-
 const tableOf = (pairs: readonly Pair[]): Table =>
   new Table({
     id: vectorFromArray(
@@ -49,116 +19,8 @@ const tableOf = (pairs: readonly Pair[]): Table =>
     ),
   });
 
-class Stage {
-  readonly commits: number[] = [];
-  readonly engine: LanceEngine;
-  readonly gates = new TableGates(100);
-  writer!: TableWriter;
-  #dataset!: Dataset;
-
-  private constructor(folder: string) {
-    this.engine = new LanceEngine({
-      root: join(folder, 'tables'),
-      rootOptions: {},
-      scratchFolder: join(folder, 'scratch'),
-      indexCacheBytes: 1 << 24,
-      metadataCacheBytes: 1 << 24,
-    });
-  }
-
-  /** Runs between the writer's look at the version and its commit, for requests with a key. */
-  betweenLookAndCommit: () => Promise<void> = async () => undefined;
-
-  static async open(t: TestContext, rows: readonly Pair[], keyMemoryBytes = 1 << 20): Promise<Stage> {
-    const folder = temporaryFolder((clean) => t.after(clean));
-    const stage = new Stage(folder);
-    const { engine, gates } = stage;
-    const catalog = await openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'test' } });
-    t.after(() => catalog.close());
-    catalog.announceCommits = () => stage.betweenLookAndCommit();
-    const creation = await catalog.reserveCreation(table, undefined, place);
-    stage.#dataset = await engine.create(place, ipcFile(tableOf(rows)), {});
-    const published = await catalog.publishCreation(creation, {
-      properties: undefined,
-      storageOptions: {},
-      transaction: transaction(1),
-    });
-    stage.tableId = published.id;
-    const metrics = new Metrics();
-    metrics.commitFinished = (merges) => void stage.commits.push(merges);
-    stage.writer = new TableWriter({
-      engine,
-      catalog,
-      gates,
-      metrics,
-      datasets: new OpenDatasets(engine, 10),
-      openBranches: new OpenBranches({ catalog, engine }),
-      logger: createLogger({ level: 'error', format: 'json', destination: process.stderr }),
-      observer: { committed: () => undefined },
-      keyBudget: new KeyBudget(keyMemoryBytes, systemClock),
-      maxWaiting: 100,
-    });
-    return stage;
-  }
-
-  tableId = tableId;
-
-  async request(source: Table, spec: Spec = upsert, signal = never): Promise<MergeRequest> {
-    const piece = await sourceFrom(inChunks(tableToIPC(source, 'stream'))).whole();
-    const on = [parseFieldPath('id')];
-    return {
-      table,
-      tableId: this.tableId,
-      branch: undefined,
-      on,
-      spec,
-      piece,
-      keys: readKeys(piece, on),
-      keyed: undefined,
-      scope: {
-        requestId: 'r',
-        principal: { subject: 'a', scopes: [], groups: [], issuer: 'test' },
-        signal,
-        remainingMs: () => undefined,
-      },
-      locate: async () => place,
-      record: (counts) => ({ ...transaction(counts.version), tableId: this.tableId, ref: table }),
-    };
-  }
-
-  /** Sends all while nobody gets a turn, so that they queue in this order. */
-  async together(requests: readonly MergeRequest[]): Promise<PromiseSettledResult<MergeCounts>[]> {
-    const leave = await this.gates.enterBranch(table, undefined, never);
-    const answers = requests.map((request) => this.writer.merge(request));
-    await new Promise<void>((resolve) => setImmediate(resolve));
-    leave();
-    return Promise.allSettled(answers);
-  }
-
-  async rows(): Promise<string[]> {
-    await this.#dataset.refresh();
-    const columns = ['id', 'v'].map((name) => ({ name, expression: name }));
-    const rows: string[] = [];
-    for await (const file of this.#dataset.select(columns, undefined)) {
-      rows.push(...rowsOf(file).map(({ id, v }) => `${id}:${v}`));
-    }
-    return rows.sort();
-  }
-}
-
-const transaction = (version: number) => ({
-  id: randomUUID() as TransactionId,
-  operation: 'merge_insert' as const,
-  branch: undefined,
-  version,
-  outcome: {},
-  committedAtMs: 0,
-});
-
-const counts = ({ numInsertedRows, numUpdatedRows }: Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows'>) => [
-  numInsertedRows,
-  numUpdatedRows,
-];
+const open = (t: TestContext, rows: readonly Pair[], keyMemoryBytes?: number): Promise<Stage> =>
+  Stage.open(t, tableOf(rows), { keyMemoryBytes });
 
 /** What SQL says of one merge after the other. */
 function applyInOrder(rows: Pair[], sources: readonly (readonly Pair[])[], spec: Spec): number[][] {
@@ -193,7 +55,7 @@ test('requests that share a commit leave rows and counts as if applied one after
     if (round % 3 === 0) before.push([3, 'twin'], [null, 'none']);
     // The writer knows all keys, or runs out of room for them on the way, or knows none.
     const keyMemoryBytes = [1 << 20, 10 * 60, 0][Math.floor(round / 3) % 3];
-    const stage = await Stage.open(t, before, keyMemoryBytes);
+    const stage = await open(t, before, keyMemoryBytes);
     const spec: Spec = [
       upsert,
       { ...upsert, whenNotMatchedInsertAll: false },
@@ -210,7 +72,7 @@ test('requests that share a commit leave rows and counts as if applied one after
       const answers = await stage.together(
         await Promise.all(sources.map((source) => stage.request(tableOf(source), spec))),
       );
-      const got = answers.map((answer) => (answer.status === 'fulfilled' ? counts(answer.value) : answer.reason));
+      const got = countsOf(answers);
       const what = JSON.stringify({ round, group, spec, before, sources });
       assert.deepEqual(got, expected, what);
       assert.deepEqual(await stage.rows(), rows.map(([id, v]) => `${id}:${v}`).sort(), what);
@@ -220,7 +82,7 @@ test('requests that share a commit leave rows and counts as if applied one after
 });
 
 test('a request whose values lie is refused alone, and its neighbours share their commit all the same', async (t) => {
-  const stage = await Stage.open(t, [[1, 'old']]);
+  const stage = await open(t, [[1, 'old']]);
   const bad = await stage.request(tableOf([[7, 'bad']]));
   const offsets = bad.piece.file.indexOf(Buffer.from([0, 0, 0, 0, 3, 0, 0, 0]));
   bad.piece.file.writeInt32LE(-5, offsets + 4);
@@ -235,7 +97,7 @@ test('a request whose values lie is refused alone, and its neighbours share thei
 });
 
 test('what cannot share takes its turn alone, in order, and keeps nobody from sharing around it (P10)', async (t) => {
-  const stage = await Stage.open(t, [[1, 'old']]);
+  const stage = await open(t, [[1, 'old']]);
   const deleting: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: "v = 'gone'" } };
   const requests = await Promise.all([
     stage.request(tableOf([[2, 'a']])),
@@ -253,26 +115,23 @@ test('what cannot share takes its turn alone, in order, and keeps nobody from sh
 });
 
 test('requests with other columns do not share, and both are right', async (t) => {
-  const stage = await Stage.open(t, [[1, 'old']]);
+  const stage = await open(t, [[1, 'old']]);
   const onlyKey = new Table({ id: vectorFromArray([1, 9], new Int32()) });
   const answers = await stage.together([
     await stage.request(tableOf([[2, 'a']])),
     await stage.request(onlyKey),
     await stage.request(tableOf([[9, 'b']])),
   ]);
-  assert.deepEqual(
-    answers.map((answer) => answer.status === 'fulfilled' && counts(answer.value)),
-    [
-      [1, 0],
-      [0, 2],
-      [1, 0],
-    ],
-  );
+  assert.deepEqual(countsOf(answers), [
+    [1, 0],
+    [0, 2],
+    [1, 0],
+  ]);
   assert.deepEqual(stage.commits, [2, 1]);
 });
 
 test('one who leaves the queue is not written, and the others are (flow rule 7)', async (t) => {
-  const stage = await Stage.open(t, []);
+  const stage = await open(t, []);
   const leaver = new AbortController();
   const leave = await stage.gates.enterBranch(table, undefined, never);
   const staying = stage.writer.merge(await stage.request(tableOf([[1, 'stays']])));
@@ -285,7 +144,7 @@ test('one who leaves the queue is not written, and the others are (flow rule 7)'
 });
 
 test('keys written behind the back of the writer are not counted as new (P4)', async (t) => {
-  const stage = await Stage.open(t, [[1, 'old']]);
+  const stage = await open(t, [[1, 'old']]);
   const send = async (...sources: Pair[][]) =>
     stage.together(await Promise.all(sources.map((source) => stage.request(tableOf(source)))));
   await send([[1, 'a']], [[2, 'a']]);
@@ -293,17 +152,14 @@ test('keys written behind the back of the writer are not counted as new (P4)', a
   const spec: MergeSpec = { ...upsert, on: ['id'] };
   await outsider.merge(spec, ipcFile(tableOf([[3, 'outside']])), undefined);
   const answers = await send([[3, 'b']], [[4, 'b']]);
-  assert.deepEqual(
-    answers.map((answer) => answer.status === 'fulfilled' && counts(answer.value)),
-    [
-      [0, 1],
-      [1, 0],
-    ],
-  );
+  assert.deepEqual(countsOf(answers), [
+    [0, 1],
+    [1, 0],
+  ]);
 });
 
 test('a commit of somebody else between the look and the commit makes the known keys worthless (P4)', async (t) => {
-  const stage = await Stage.open(t, [[1, 'old']]);
+  const stage = await open(t, [[1, 'old']]);
   const requests = (...sources: Pair[][]) => Promise.all(sources.map((source) => stage.request(tableOf(source))));
   await stage.together(await requests([[1, 'a']], [[2, 'a']]));
   stage.betweenLookAndCommit = async () => {
@@ -314,11 +170,8 @@ test('a commit of somebody else between the look and the commit makes the known 
   const second = (await requests([[1, 'b']], [[3, 'b']])).map((request) => ({ ...request, keyed }));
   await stage.together(second);
   const answers = await stage.together(await requests([[50, 'c']], [[60, 'c']]));
-  assert.deepEqual(
-    answers.map((answer) => answer.status === 'fulfilled' && counts(answer.value)),
-    [
-      [0, 1],
-      [1, 0],
-    ],
-  );
+  assert.deepEqual(countsOf(answers), [
+    [0, 1],
+    [1, 0],
+  ]);
 });

@@ -24,8 +24,8 @@ import { type EngineCall, engineCall } from './translate-errors.ts';
 import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
 
-/** More than any batch holds: the engine's default of 1,024 rows makes a file of every handful of rows. */
-const maxBatchRows = 2 ** 30;
+/** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */
+const maxBatchRows = 2 ** 16;
 
 /** One open native table, on one branch. */
 export class LanceDataset implements Dataset {

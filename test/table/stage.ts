@@ -1,0 +1,244 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { connect } from '@lancedb/lancedb';
+import { type Table, tableToIPC } from 'apache-arrow';
+import { parseFieldPath } from '#src/arrow/field-path.ts';
+import { readKeys } from '#src/arrow/key-columns.ts';
+import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import type { Dataset, Engine, MergeCounts, OpenRequest } from '#src/engine/port.ts';
+import { systemClock } from '#src/kernel/clock.ts';
+import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
+import { TableGates } from '#src/table/gates.ts';
+import { KeyBudget } from '#src/table/key-budget.ts';
+import type { MergeRequest } from '#src/table/merge-request.ts';
+import { OpenBranches } from '#src/table/open-branches.ts';
+import { OpenDatasets } from '#src/table/open-datasets.ts';
+import { TableWriter } from '#src/table/table-writer.ts';
+import { createLogger } from '#src/telemetry/logger.ts';
+import { Metrics } from '#src/telemetry/metrics.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+export type Spec = MergeRequest['spec'];
+
+export const place = 't.lance' as Location;
+export const table = { namespace: [], name: 't' as ObjectName };
+export const never = new AbortController().signal;
+export const upsert: Spec = {
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+  useIndex: true,
+};
+
+/** What tests do to the writer's dataset in the middle of its work; each is awaited before the call goes on. */
+export interface Interruptions {
+  merge?: (() => Promise<void>) | undefined;
+  deleteRows?: (() => Promise<void>) | undefined;
+}
+
+export interface StageOptions {
+  readonly on?: readonly string[];
+  readonly interruptions?: Interruptions;
+  readonly keyMemoryBytes?: number | undefined;
+}
+
+/** One table with its writer, over the real engine and catalog. */
+export class Stage {
+  /** How many merges each commit had. */
+  readonly commits: number[] = [];
+  /** What each request that was answered had deleted. */
+  readonly deletedRows: number[] = [];
+  /** Lines of the log at `warn` and above. */
+  readonly warnings: string[] = [];
+  /** Past versions that were opened, which is what asking for keys costs. */
+  readonly versionsOpened: number[] = [];
+  readonly engine: LanceEngine;
+  readonly gates = new TableGates(100);
+  readonly folder: string;
+  readonly on: readonly string[];
+  /** Runs between the writer's look at the version and its commit, for requests with a key. */
+  betweenLookAndCommit: () => Promise<void> = async () => undefined;
+  writer!: TableWriter;
+  tableId!: TableId;
+  #dataset!: Dataset;
+  #place = place;
+
+  private constructor(folder: string, on: readonly string[]) {
+    this.folder = folder;
+    this.on = on;
+    this.engine = new LanceEngine({
+      root: join(folder, 'tables'),
+      rootOptions: {},
+      scratchFolder: join(folder, 'scratch'),
+      indexCacheBytes: 1 << 24,
+      metadataCacheBytes: 1 << 24,
+    });
+  }
+
+  static async open(
+    t: TestContext,
+    rows: Table,
+    { on = ['id'], interruptions = {}, keyMemoryBytes = 1 << 20 }: StageOptions = {},
+  ) {
+    const stage = new Stage(
+      temporaryFolder((clean) => t.after(clean)),
+      on,
+    );
+    const catalog = await openSqliteCatalog(join(stage.folder, 'catalog.sqlite'), { holder: { command: 'test' } });
+    t.after(() => catalog.close());
+    catalog.announceCommits = () => stage.betweenLookAndCommit();
+    const creation = await catalog.reserveCreation(table, undefined, place);
+    stage.#dataset = await stage.engine.create(place, ipcFile(rows), {});
+    const details = { properties: undefined, storageOptions: {}, transaction: transaction(1) };
+    stage.tableId = (await catalog.publishCreation(creation, details)).id;
+    const metrics = new Metrics();
+    metrics.commitFinished = (merges) => void stage.commits.push(merges);
+    const engine = interrupted(stage.engine, interruptions, stage.versionsOpened);
+    const lines = { write: (line: string) => void stage.warnings.push(line) };
+    stage.writer = new TableWriter({
+      engine,
+      catalog,
+      gates: stage.gates,
+      metrics,
+      datasets: new OpenDatasets(engine, 10),
+      openBranches: new OpenBranches({ catalog, engine }),
+      logger: createLogger({ level: 'warn', format: 'json', destination: lines }),
+      observer: { committed: () => undefined },
+      keyBudget: new KeyBudget(keyMemoryBytes, systemClock),
+      maxWaiting: 1_000,
+    });
+    return stage;
+  }
+
+  async request(source: Table, spec: Spec = upsert, signal = never, subject = 'a'): Promise<MergeRequest> {
+    const piece = await sourceFrom(inChunks(tableToIPC(source, 'stream'))).whole();
+    const on = this.on.map(parseFieldPath);
+    return {
+      table,
+      tableId: this.tableId,
+      branch: undefined,
+      on,
+      spec,
+      piece,
+      keys: readKeys(piece, on),
+      keyed: undefined,
+      scope: {
+        requestId: 'r',
+        principal: { subject, scopes: [], groups: [], issuer: 'test' },
+        signal,
+        remainingMs: () => undefined,
+      },
+      locate: async () => this.#place,
+      record: (counts) => ({ ...transaction(counts.version), tableId: this.tableId, ref: table }),
+    };
+  }
+
+  /** Sends all while nobody gets a turn, so that they queue in this order. */
+  async together(requests: readonly MergeRequest[]): Promise<PromiseSettledResult<MergeCounts>[]> {
+    const leave = await this.gates.enterBranch(table, undefined, never);
+    const answers = requests.map((request) => this.#merge(request));
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    leave();
+    return Promise.allSettled(answers);
+  }
+
+  async #merge(request: MergeRequest): Promise<MergeCounts> {
+    const counts = await this.writer.merge(request);
+    this.deletedRows.push(counts.numDeletedRows);
+    return counts;
+  }
+
+  /** The table as another program opens it. */
+  async outsider() {
+    const database = await connect(join(this.folder, 'tables'));
+    return database.openTable('t');
+  }
+
+  async rows(columns: readonly string[] = ['id', 'v']): Promise<string[]> {
+    await this.#dataset.refresh();
+    const selected = columns.map((path) => ({ name: path.replace('.', '_'), expression: path }));
+    const rows: string[] = [];
+    for await (const file of this.#dataset.select(selected, undefined)) {
+      rows.push(...rowsOf(file).map((row) => selected.map(({ name }) => String(row[name])).join(':')));
+    }
+    return rows.sort();
+  }
+
+  /** Puts another table at another place under the name of this one, at the version `version`. */
+  async replace(rows: Table, version: number): Promise<void> {
+    this.#place = 'another.lance' as Location;
+    this.#dataset = await this.engine.create(this.#place, ipcFile(rows), {});
+    while ((await this.#dataset.version()) < version) await this.#dataset.append(ipcFile(rows.slice(0, 0)));
+  }
+
+  /** As upkeep does, beside the writer. */
+  async buildIndex(column: string): Promise<void> {
+    const dataset = await this.engine.open({ location: place });
+    await dataset.createScalarIndex(column);
+    dataset.close();
+  }
+
+  async tidy(): Promise<void> {
+    const table = await this.outsider();
+    await table.optimize();
+  }
+}
+
+/** What the outsider does. */
+export const byAppending = (stage: Stage, rows: Table) => async () => (await stage.outsider()).add(rows);
+export const byMerging = (stage: Stage, rows: Table) => async () =>
+  (await stage.outsider()).mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll().execute(rows);
+
+const transaction = (version: number) => ({
+  id: randomUUID() as TransactionId,
+  operation: 'merge_insert' as const,
+  branch: undefined,
+  version,
+  outcome: {},
+  committedAtMs: 0,
+});
+
+/** Inserted and updated rows; the reason of a refusal. */
+export const countsOf = (answers: readonly PromiseSettledResult<MergeCounts>[]): unknown[] =>
+  answers.map((answer) =>
+    answer.status === 'fulfilled'
+      ? [answer.value.numInsertedRows, answer.value.numUpdatedRows]
+      : (answer.reason as unknown),
+  );
+
+function interrupted(engine: Engine, interruptions: Interruptions, versionsOpened: number[]): Engine {
+  const open = async (request: OpenRequest): Promise<Dataset> => {
+    const dataset = await engine.open(request);
+    if (request.version !== undefined) versionsOpened.push(request.version);
+    return request.version === undefined ? withInterruptions(dataset, interruptions) : dataset;
+  };
+  return replacing(engine, { open });
+}
+
+function withInterruptions(dataset: Dataset, interruptions: Interruptions): Dataset {
+  return replacing(dataset, {
+    merge: async (...args: Parameters<Dataset['merge']>) => {
+      await interruptions.merge?.();
+      return dataset.merge(...args);
+    },
+    deleteRows: async (...args: Parameters<Dataset['deleteRows']>) => {
+      await interruptions.deleteRows?.();
+      return dataset.deleteRows(...args);
+    },
+  });
+}
+
+/** `target` with some of its methods replaced. */
+function replacing<Target extends object>(target: Target, methods: Partial<Target>): Target {
+  return new Proxy(target, {
+    get: (_, name) => {
+      if (name in methods) return methods[name as keyof Target];
+      const value = target[name as keyof Target];
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
