@@ -56,12 +56,17 @@ export interface BranchFacts {
 /** How a branch is stored. */
 export interface Layout {
   readonly rows: number;
-  readonly fragments: number;
-  /** Rows of the longest fragment. */
-  readonly longestFragment: number;
+  /** Oldest first. Where the engine alone can be asked, on object stores, all are taken to be of one size. */
+  readonly fragments: readonly FragmentFacts[];
   /** Of data and indexes, as far as this version needs them. */
   readonly bytes: number;
   readonly indexes: readonly IndexFacts[];
+}
+
+export interface FragmentFacts {
+  /** Deleted ones included. */
+  readonly rows: number;
+  readonly deletedRows: number;
 }
 
 export interface IndexFacts {
@@ -81,7 +86,8 @@ export interface OptimizeRequest {
   readonly pruneBeforeMs: number;
   /**
    * Indexes stay as they are: they do not come to cover the new rows, and nothing is pruned. Fragments that an index covers
-   * are never put together with others, so the next call too finds the new rows by themselves. Only for main.
+   * are never put together with those that it does not, so the next call too finds the new rows by themselves. Only for
+   * main.
    */
   readonly leavesIndexes: boolean;
   /** Called once, also where nothing was to be put together; not if the call fails before. */

@@ -171,12 +171,11 @@ export class Maintenance implements CommitObserver {
     }
     const columns = this.#columnsToIndex(target, history, found);
     if (columns.length > 0) return this.#buildIndexes(watched, columns, found.layout);
-    const commits = history.commitsSinceOptimize;
     const choice = watched.chooseFor(found.layout, this.#nowMs);
     if (choice === undefined) return;
     const pruneBeforeMs = choice.extent === 'all' ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
     const report = await this.#optimize(target, history, choice, pruneBeforeMs);
-    if (report !== undefined) watched.learn(found.layout, commits, report);
+    if (report !== undefined) watched.learn(found.layout, report);
   }
 
   async #buildIndexes(watched: WatchedBranch, columns: readonly string[], layout: Layout): Promise<void> {

@@ -6,11 +6,11 @@
  * the loss per fragment is constant this is the interval with the least total cost, and no constant of this machine is in
  * it: both sides are measured.
  *
- * There are two ways: to put all fragments together, which takes longer the more rows the table has, up to a million, and
- * has its indexes built anew; or the new ones alone, which takes a twentieth of a second however large the table is.
+ * There are two ways: to put all fragments together that are not full, up to a million rows, and build the indexes anew; or
+ * the new ones alone, which takes a twentieth of a second however large the table is and writes little.
  */
 import type { DataType, Schema } from '../arrow/schema.ts';
-import type { Layout } from '../engine/port.ts';
+import type { FragmentFacts, Layout } from '../engine/port.ts';
 import type { Cost } from './branch-history.ts';
 import type { Extent } from './job.ts';
 
@@ -46,12 +46,13 @@ const patience = 3;
 /** And even so there is an end to the fragments. */
 const mostCommits = 1_024;
 
-/** The engine leaves longer fragments alone. */
+/** The engine leaves longer fragments alone, unless more than this part of their rows is deleted. */
 const fullFragmentRows = 2 ** 20;
-/** Below, building an index anew takes less than a second. */
-const quicklyIndexedRows = 4_000_000;
+const crowdedPart = 0.1;
 /** Merges read the keys of rows that no index covers: about 2 ms for each 100,000. */
 const maxUnindexedRows = 2 ** 20;
+/** In small tables, merges would soon gain nothing from an index that misses more. */
+const maxUnindexedPart = 1 / 8;
 
 /** What tidying a branch will cost. `new` is undefined where it is no choice. */
 export interface Estimate {
@@ -73,8 +74,8 @@ export const noCorrections: Corrections = {
 
 export function estimateCost(layout: Layout, commits: number, corrections: Corrections): Estimate {
   return {
-    all: corrected(guessCost(layout, commits, 'all'), corrections.all),
-    new: mayTidyNew(layout, commits) ? corrected(guessCost(layout, commits, 'new'), corrections.new) : undefined,
+    all: corrected(guessCost(layout, 'all'), corrections.all),
+    new: mayTidyNew(layout, commits) ? corrected(guessCost(layout, 'new'), corrections.new) : undefined,
   };
 }
 
@@ -82,8 +83,8 @@ export function estimateCost(layout: Layout, commits: number, corrections: Corre
  * Before any was measured: 10 ms, 0.1 ms for each thousand rows and 2.5 ms for each MB that are rewritten while writers
  * wait; beside them as much again, and 0.15 ms for each thousand rows that are indexed anew (local ext4, two cores).
  */
-export function guessCost(layout: Layout, commits: number, extent: Extent): Cost {
-  const rows = extent === 'new' ? unindexedRows(layout) : rewrittenRows(layout, commits);
+export function guessCost(layout: Layout, extent: Extent): Cost {
+  const rows = extent === 'new' ? unindexedRows(layout) : rewrittenRows(layout);
   const bytes = layout.rows === 0 ? 0 : (layout.bytes * rows) / layout.rows;
   const heldMs = 10 + rows * 0.0001 + (bytes / 1e6) * 2.5;
   const indexedAnew = extent === 'new' ? 0 : layout.indexes.filter(({ isPlain }) => isPlain).length * layout.rows;
@@ -103,27 +104,30 @@ export const correctedFactor = (known: number, measured: number): number =>
   Math.min(largestFactor, Math.max(1 / largestFactor, (known + measured) / 2));
 
 /**
- * Tidying all drops plain indexes and builds them anew, which is soon done for a small table. For a large one, and for
- * indexes that are not plain, the new fragments alone are put together as long as they are few rows.
+ * Tidying all rewrites what is not full, and builds plain indexes anew. While few rows are new, it is enough to put those
+ * together. Not where the engine would take others as well, and write the index again while writers wait: it takes fragments
+ * with many deletions, and short ones that lie side by side and are in the index.
  */
 function mayTidyNew(layout: Layout, commits: number): boolean {
-  const { rows, indexes } = layout;
-  if (indexes.length === 0 || unindexedRows(layout) > maxUnindexedRows) return false;
-  const isSoonIndexed = rows < quicklyIndexedRows && indexes.every(({ isPlain }) => isPlain);
-  return !isSoonIndexed && isSettled(layout, commits);
+  const { rows, indexes, fragments } = layout;
+  if (indexes.length === 0 || unindexedRows(layout) > Math.min(maxUnindexedRows, rows * maxUnindexedPart)) return false;
+  if (fragments.some(isCrowded)) return false;
+  const old = fragments.slice(0, Math.max(0, fragments.length - commits));
+  return old.filter((fragment, i) => isShort(fragment) && old.slice(i + 1, i + 2).some(isShort)).length <= newestPair;
 }
+
+/** What the last tidying put together lies beside what the index covers. */
+const newestPair = 1;
+
+const isShort = ({ rows }: FragmentFacts): boolean => rows < fullFragmentRows;
+const isCrowded = ({ rows, deletedRows }: FragmentFacts): boolean => deletedRows > rows * crowdedPart;
 
 const unindexedRows = ({ indexes }: Layout): number => Math.max(0, ...indexes.map((index) => index.unindexedRows));
 
-/** All of them, unless the branch looks like one that was tidied before. */
-const rewrittenRows = (layout: Layout, commits: number): number =>
-  isSettled(layout, commits) ? layout.rows % fullFragmentRows : layout.rows;
-
-/** The new fragments aside, there are full ones, at most one shorter after each of them, and one of each kind at the end. */
-function isSettled({ rows, fragments, longestFragment }: Layout, commits: number): boolean {
-  const full = Math.floor(rows / fullFragmentRows);
-  return longestFragment >= fullFragmentRows && fragments - commits <= 2 * full + 2;
-}
+const rewrittenRows = ({ fragments }: Layout): number =>
+  fragments
+    .filter((fragment) => isShort(fragment) || isCrowded(fragment))
+    .reduce((sum, { rows, deletedRows }) => sum + rows - deletedRows, 0);
 
 export interface Choice {
   readonly reason: OptimizeReason;
@@ -174,7 +178,7 @@ export function columnsToIndex(
     .map(([column]) => column);
 }
 
-/** Fewer fragments than this beside the full ones are not worth it. */
+/** Fewer short ones are not worth it. */
 const manyFragments = 8;
 /** Writers that read all keys for each merge gain by it, though they wait once for as long as so many merges take. */
 const mergesWorthWaiting = 10;
@@ -184,7 +188,7 @@ const mergesWorthWaiting = 10;
  * build it again: for a large table that takes seconds.
  */
 export function isTidiedBeforeIndex(layout: Layout, { all }: Estimate, mergeMs: number): boolean {
-  if (layout.indexes.length > 0 || isSettled(layout, 0) || layout.fragments < manyFragments) return false;
+  if (layout.indexes.length > 0 || layout.fragments.filter(isShort).length < manyFragments) return false;
   return all.heldMs <= mergesWorthWaiting * mergeMs;
 }
 

@@ -58,9 +58,9 @@ export class WatchedBranch {
     return this.#choose(nowMs, estimate);
   }
 
-  /** A tidying of what `layout` showed, `commits` after the one before it, has ended. */
-  learn(layout: Layout, commits: number, { extent, heldMs, durationMs }: OptimizeReport): void {
-    const guess = guessCost(layout, commits, extent);
+  /** A tidying of what `layout` showed has ended. */
+  learn(layout: Layout, { extent, heldMs, durationMs }: OptimizeReport): void {
+    const guess = guessCost(layout, extent);
     const heldFactor = correctedFactor(this.#corrections[extent].heldFactor, heldMs / guess.heldMs);
     this.#corrections = { ...this.#corrections, [extent]: { heldFactor, tailMs: durationMs - heldMs } };
     this.lookAgain();

@@ -66,7 +66,7 @@ describe('putting the new fragments alone together (P8)', () => {
     await dataset.optimize({ ...compact, onRewritten });
     await dataset.append(rows(2_000, 10));
     await dataset.optimize({ ...compact, onRewritten });
-    assert.equal((await dataset.layout()).fragments, 2);
+    assert.equal((await dataset.layout()).fragments.length, 2);
     assert.deepEqual(Object.keys(await (await (await outside()).tags()).list()), ['mine']);
   });
 
@@ -93,6 +93,24 @@ describe('putting the new fragments alone together (P8)', () => {
     await engine.recover({ location, branch: undefined, acknowledgedVersion, storageSession });
     assert.equal(existsSync(tornTag), false, readdirSync(join(folder, 't.lance/_refs/tags')).join());
   });
+});
+
+test('the layout shows each fragment, its deletions too', async (t) => {
+  const { dataset } = await grownTable(t);
+  const spec = { on: ['id'], whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true } as const;
+  await dataset.merge({ ...spec, whenNotMatchedBySourceDelete: false, useIndex: true }, rows(5, 7), undefined);
+  const { rows: count, fragments } = await dataset.layout();
+  assert.equal(count, 1_030);
+  assert.deepEqual(
+    fragments.map((fragment) => [fragment.rows, fragment.deletedRows]),
+    [
+      [1_000, 7],
+      [10, 0],
+      [10, 0],
+      [10, 0],
+      [7, 0],
+    ],
+  );
 });
 
 test('an index that was dropped and built again is a plain one as before, and one of another name is not', async (t) => {

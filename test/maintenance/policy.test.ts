@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { DataType, Field, Schema } from '#src/arrow/schema.ts';
-import type { Layout } from '#src/engine/port.ts';
+import type { FragmentFacts, Layout } from '#src/engine/port.ts';
 import {
   type BranchFacts,
   chooseTidying,
@@ -109,10 +109,13 @@ describe('when a branch is tidied (P8)', () => {
   }
 });
 
+const sizes = (count: number, rows: number, deletedRows = 0): FragmentFacts[] =>
+  Array.from({ length: count }, () => ({ rows, deletedRows }));
+const full = 2 ** 20;
+
 const layout = (given: Partial<Layout>): Layout => ({
   rows: 100_000,
-  fragments: 1,
-  longestFragment: 100_000,
+  fragments: sizes(1, 100_000),
   bytes: 1_000_000,
   indexes: [],
   ...given,
@@ -120,26 +123,29 @@ const layout = (given: Partial<Layout>): Layout => ({
 
 const plain = { columns: ['k'], unindexedRows: 6_000, isPlain: true };
 const large = layout({
-  rows: 10_500_000,
-  fragments: 11 + 60,
-  longestFragment: 2 ** 20,
+  rows: 10 * full + 6_000,
+  fragments: [...sizes(10, full), ...sizes(60, 100)],
   bytes: 2.5e8,
   indexes: [plain],
 });
 
 describe('what a tidying is expected to cost', () => {
   test('it grows with the rows that are rewritten', () => {
-    assert.ok(guessCost(layout({ rows: 1_000_000 }), 0, 'all').heldMs > 3 * guessCost(layout({}), 0, 'all').heldMs);
+    const million = layout({ rows: 1_000_000, fragments: sizes(1, 1_000_000) });
+    assert.ok(guessCost(million, 'all').heldMs > 3 * guessCost(layout({}), 'all').heldMs);
   });
 
   test('a table of ten million rows in full fragments is not rewritten', () => {
-    const tidy = layout({ rows: 10_500_000, fragments: 11 + 60, longestFragment: 2 ** 20, bytes: 1e8 });
-    assert.ok(guessCost(tidy, 60, 'all').heldMs < 50);
+    assert.ok(guessCost(large, 'all').heldMs < 20);
   });
 
   test('one in many fragments is', () => {
-    const pieces = layout({ rows: 10_500_000, fragments: 80, longestFragment: 2 ** 20, bytes: 1e8 });
-    assert.ok(guessCost(pieces, 0, 'all').heldMs > 1_000);
+    assert.ok(guessCost({ ...large, fragments: sizes(80, 131_072) }, 'all').heldMs > 1_000);
+  });
+
+  test('full fragments of which a good part is deleted are, too', () => {
+    const crowded = [...sizes(9, full), ...sizes(1, full, 110_000)];
+    assert.ok(guessCost({ ...large, fragments: crowded }, 'all').heldMs > 100);
   });
 
   test('what was measured corrects it, for each way by itself', () => {
@@ -153,14 +159,14 @@ describe('what a tidying is expected to cost', () => {
 
 describe('fragments are put together before the first index is built', () => {
   const isFirst = (given: Partial<Layout>, mergeMs: number): boolean => {
-    const made = layout({ rows: 10_000_000, fragments: 15, longestFragment: 700_000, bytes: 2.4e8, ...given });
+    const made = layout({ rows: 10_000_000, fragments: sizes(15, 700_000), bytes: 2.4e8, ...given });
     return isTidiedBeforeIndex(made, estimateCost(made, 0, noCorrections), mergeMs);
   };
 
   test('where merges are slow without it', () => assert.equal(isFirst({}, 250), true));
   test('not where writers would wait for much longer than they do', () => assert.equal(isFirst({}, 25), false));
-  test('not where there are few', () => assert.equal(isFirst({ fragments: 7 }, 250), false));
-  test('not where they are full', () => assert.equal(isFirst({ longestFragment: 2 ** 20 }, 250), false));
+  test('not where there are few', () => assert.equal(isFirst({ fragments: sizes(7, 700_000) }, 250), false));
+  test('not where they are full', () => assert.equal(isFirst({ fragments: sizes(10, full) }, 250), false));
   test('not where an index would have to be built again', () =>
     assert.equal(isFirst({ indexes: [plain] }, 250), false));
 });
@@ -183,16 +189,31 @@ describe('what is tidied', () => {
   });
 
   const whole: readonly (readonly [string, Partial<Layout>])[] = [
-    ['of a table whose index is soon built', { rows: 900_000 }],
-    ['of one without an index', { indexes: [] }],
-    ['of one that is in many pieces', { fragments: 200 }],
+    ['of a table without an index', { indexes: [] }],
+    ['of one that is in many pieces', { fragments: sizes(140, 75_000) }],
+    [
+      'of one with a fragment that is rewritten for its deletions',
+      { fragments: [...sizes(9, full), ...sizes(1, full, 110_000)] },
+    ],
     ['of one where many rows are not in the index', { indexes: [{ ...plain, unindexedRows: 1_100_000 }] }],
+    [
+      'of a small one where a good part is not',
+      { ...layout({ fragments: sizes(61, 1_640) }), indexes: [{ ...plain, unindexedRows: 13_000 }] },
+    ],
   ];
   for (const [title, given] of whole) test(`all ${title}`, () => assert.equal(estimate(given).new, undefined));
 
-  test('the new fragments alone of a smaller table with an index that is not ours to build', () => {
-    const indexes = [{ columns: ['vector'], unindexedRows: 600, isPlain: false }];
-    assert.equal(extent({ lossMs: 200 }, { rows: 1_100_000, fragments: 62, indexes }), 'new');
+  test('the new fragments alone of a small table too: nothing else is written then', () => {
+    const fragments = [...sizes(1, 100_000), ...sizes(1, 300), ...sizes(60, 1)];
+    assert.equal(
+      extent({ lossMs: 200 }, { ...layout({ fragments }), indexes: [{ ...plain, unindexedRows: 360 }] }),
+      'new',
+    );
+  });
+
+  test('beside short fragments that full ones keep apart', () => {
+    const apart = Array.from({ length: 7 }, () => [...sizes(1, full), ...sizes(1, 285_000)]).flat();
+    assert.notEqual(estimate({ fragments: [...apart, ...sizes(60, 100)] }).new, undefined);
   });
 });
 

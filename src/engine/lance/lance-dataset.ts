@@ -134,7 +134,7 @@ export class LanceDataset implements Dataset {
   }
 
   layout(): Promise<Layout> {
-    return engineCall('maintain', () => layoutOf(this.#table));
+    return engineCall('maintain', () => layoutOf(this.#table, this.#versions?.path));
   }
 
   versions(): Promise<readonly VersionFacts[]> {

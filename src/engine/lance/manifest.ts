@@ -8,6 +8,7 @@
  */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { FragmentFacts } from '../port.ts';
 import { MalformedFile, WireReader } from './wire-reader.ts';
 
 export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds';
@@ -29,6 +30,7 @@ interface Base {
 
 export interface Manifest {
   readonly version: number;
+  readonly fragments: readonly FragmentFacts[];
   readonly files: readonly FileReference[];
   /** Folders of indexes whose files the manifest does not list (written by earlier releases of Lance). */
   readonly indexFolders: readonly FileReference[];
@@ -110,12 +112,13 @@ interface Message extends Omit<Manifest, 'indexFolders' | 'transaction'> {
 
 function readMessage(reader: WireReader): Message {
   const files: FileReference[] = [];
+  const fragments: FragmentFacts[] = [];
   const bases = new Map<number, Base>();
   let version = 0;
   let indexSection: number | undefined;
   let transactionSection: number | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 2) readFragment(reader.message(), files);
+    if (field === 2) fragments.push(readFragment(reader.message(), files));
     else if (field === 3) version = reader.number();
     else if (field === 6) indexSection = reader.number();
     else if (field === 12) addTransaction(reader.text(), files);
@@ -123,7 +126,7 @@ function readMessage(reader: WireReader): Message {
     else if (field === 21) transactionSection = reader.number();
     else reader.skip();
   }
-  return { version, files, bases, indexSection, transactionSection };
+  return { version, fragments, files, bases, indexSection, transactionSection };
 }
 
 function addTransaction(path: string, files: FileReference[]): void {
@@ -143,18 +146,23 @@ function addBase(reader: WireReader, bases: Map<number, Base>): void {
   bases.set(id, { path, isDatasetRoot });
 }
 
-function readFragment(reader: WireReader, files: FileReference[]): void {
+function readFragment(reader: WireReader, files: FileReference[]): FragmentFacts {
   let id = 0;
+  let rows = 0;
   let deletions: WireReader | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
     if (field === 1) id = reader.number();
     else if (field === 2) files.push(readDataFile(reader.message()));
     else if (field === 3) deletions = reader.message();
+    else if (field === 4) rows = reader.number();
     else if (field === 6 || field === 8 || field === 10) files.push(readExternalFile(reader.message()));
     else if (field === 11) readOverlay(reader.message(), files);
     else reader.skip();
   }
-  if (deletions !== undefined) files.push(readDeletionFile(deletions, id));
+  if (deletions === undefined) return { rows, deletedRows: 0 };
+  const { deletedRows, ...file } = readDeletionFile(deletions, id);
+  files.push(file);
+  return { rows, deletedRows };
 }
 
 function readOverlay(reader: WireReader, files: FileReference[]): void {
@@ -177,19 +185,22 @@ function readDataFile(reader: WireReader): FileReference {
   return { kind: 'data', path, baseId, sizeBytes: sizeBytes === 0 ? undefined : sizeBytes };
 }
 
-function readDeletionFile(reader: WireReader, fragment: number): FileReference {
+function readDeletionFile(reader: WireReader, fragment: number): FileReference & { readonly deletedRows: number } {
   let extension = 'arrow';
   let readVersion = 0;
   let id = 0n;
+  let deletedRows = 0;
   let baseId: number | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
     if (field === 1) extension = reader.flag() ? 'bin' : 'arrow';
     else if (field === 2) readVersion = reader.number();
     else if (field === 3) id = reader.uint64();
+    else if (field === 4) deletedRows = reader.number();
     else if (field === 7) baseId = reader.number();
     else reader.skip();
   }
-  return { kind: 'deletions', path: `${fragment}-${readVersion}-${id}.${extension}`, baseId, sizeBytes: undefined };
+  const path = `${fragment}-${readVersion}-${id}.${extension}`;
+  return { kind: 'deletions', path, baseId, sizeBytes: undefined, deletedRows };
 }
 
 /** Its offset and size are of a part of the file. */

@@ -1,20 +1,23 @@
 /** Looking after one branch of a dataset: what its storage looks like, and the engine's one call that tidies it. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Layout, OptimizeRequest, OptimizeResult, VersionFacts } from '../port.ts';
+import type { FragmentFacts, Layout, OptimizeRequest, OptimizeResult, VersionFacts } from '../port.ts';
 import { compactionTag } from './compaction-tag.ts';
+import { parseManifest } from './manifest.ts';
+import { readManifest } from './manifest-files.ts';
 import type { NativeOptimizeStats, NativeTable } from './native.ts';
 import { isPruningStoppedBy } from './translate-errors.ts';
 
 /** What the engine calls the index of a column if it is given no name. */
 export const plainIndexName = (column: string): string => `${column}_idx`;
 
-export async function layoutOf(table: NativeTable): Promise<Layout> {
+/** `versionsFolder` where the table is on a file system. */
+export async function layoutOf(table: NativeTable, versionsFolder: string | undefined): Promise<Layout> {
   const { totalBytes, numRows, fragmentStats } = await table.stats();
   const indexes = await table.listIndices();
+  const manifest = versionsFolder && readManifest(versionsFolder, await table.version());
   return {
     rows: numRows,
-    fragments: fragmentStats.numFragments,
-    longestFragment: fragmentStats.lengths.max,
+    fragments: manifest ? parseManifest(manifest.bytes).fragments : alike(fragmentStats.numFragments, numRows),
     bytes: totalBytes,
     indexes: indexes.map(({ name, indexType, columns, numUnindexedRows }) => ({
       columns,
@@ -23,6 +26,9 @@ export async function layoutOf(table: NativeTable): Promise<Layout> {
     })),
   };
 }
+
+const alike = (count: number, rows: number): readonly FragmentFacts[] =>
+  Array.from({ length: count }, () => ({ rows: rows / count, deletedRows: 0 }));
 
 export async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> {
   return (await table.listVersions())
