@@ -12,8 +12,8 @@ const [, program = '', ...args] = process.argv;
  * What only a process that begins can be given (docs/adr/0010): few arenas for the allocator of glibc, which otherwise
  * keeps freed memory for each of dozens of threads, and a small space for the youngest objects of JavaScript.
  */
-const thriftyMemory = { MALLOC_ARENA_MAX: '2', MALLOC_TRIM_THRESHOLD_: '131072', MALLOC_MMAP_THRESHOLD_: '1048576' };
-const thriftyNode = '--max-semi-space-size=8';
+const fewArenas = '2';
+const smallYoungSpace = '--max-semi-space-size=8';
 
 /**
  * Begins anew as the same process, with the same files, arguments and signals: 50 ms. Not where the operator has chosen
@@ -22,7 +22,7 @@ const thriftyNode = '--max-semi-space-size=8';
 function beginThrifty(): void {
   const { env } = process;
   if (process.platform !== 'linux' || env.MALLOC_ARENA_MAX !== undefined || process.send !== undefined) return;
-  const changed = { ...thriftyMemory, NODE_OPTIONS: [thriftyNode, env.NODE_OPTIONS].join(' ').trim() };
+  const changed = { MALLOC_ARENA_MAX: fewArenas, NODE_OPTIONS: [smallYoungSpace, env.NODE_OPTIONS].join(' ').trim() };
   process.execve?.(process.execPath, [process.argv0, ...process.execArgv, program, ...args], { ...env, ...changed });
 }
 
