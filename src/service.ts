@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { BodyMemory } from './arrow/body-memory.ts';
+import { KnownSchemas } from './arrow/known-schemas.ts';
 import { type IpcLimits, StreamSource } from './arrow/source-reader.ts';
 import { ApiKeyStore } from './auth/api-keys.ts';
 import { Authenticator } from './auth/authenticator.ts';
@@ -77,13 +78,14 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   starting.defer(closeOperations);
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const limits = ipcLimits(config);
+  const schemas = new KnownSchemas();
   const memory = bodyMemory(config, { logger, clock, metrics });
   const server = await startHttpServer({
     operations,
     authenticator,
     policy,
     memory,
-    openSource: (body, expectedBytes, account) => new StreamSource(body, { limits, account, expectedBytes }),
+    openSource: (body, expectedBytes, account) => new StreamSource(body, { limits, account, expectedBytes, schemas }),
     config,
     logger,
     metrics,

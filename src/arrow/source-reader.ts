@@ -10,8 +10,10 @@ import { type BodyAccount, bufferBytesFor } from './body-memory.ts';
 import { Arena, ByteIntake } from './byte-intake.ts';
 import { checkBatch } from './check-batch.ts';
 import { DictionaryBook } from './dictionary-book.ts';
+import type { FlatTable } from './flat-table.ts';
 import { describeForeignFormat } from './foreign-format.ts';
 import { continuation, type Message, magic, messageKindName, prefixBytes, readMessage } from './ipc-message.ts';
+import { KnownSchemas } from './known-schemas.ts';
 import { PieceBuilder, Preamble } from './piece-builder.ts';
 import { readSchemaTable } from './read-schema.ts';
 import type { Schema } from './schema.ts';
@@ -60,6 +62,8 @@ export interface SourceParts {
   readonly account: BodyAccount;
   /** The length of the body, where the client declared one. */
   readonly expectedBytes?: number | undefined;
+  /** Shared by all sources of a service. */
+  readonly schemas?: KnownSchemas;
 }
 
 /** What a body takes as soon as it is opened, by the length that the client declared. */
@@ -69,10 +73,17 @@ export const firstBufferBytes = (expectedBytes = 0): number =>
 const tooLarge = (what: string, maxBytes: number) =>
   new LancegateError('BodyTooLarge', `${what} is larger than the ${maxBytes} bytes that this service accepts`);
 
+function checkedSchema(header: FlatTable): Schema {
+  const schema = readSchemaTable(header);
+  checkNames(schema);
+  return schema;
+}
+
 export class StreamSource implements ArrowSource {
   readonly #limits: IpcLimits;
   readonly #intake: ByteIntake;
   readonly #account: BodyAccount;
+  readonly #schemas: KnownSchemas;
   readonly #arenas = new Set<Arena>();
   #isClosed = false;
   readonly #firstBytes: number;
@@ -85,6 +96,7 @@ export class StreamSource implements ArrowSource {
   constructor(body: AsyncIterable<Uint8Array>, parts: SourceParts) {
     this.#limits = parts.limits;
     this.#account = parts.account;
+    this.#schemas = parts.schemas ?? new KnownSchemas();
     this.#firstBytes = firstBufferBytes(parts.expectedBytes);
     this.#likelyBytes = (parts.expectedBytes ?? parts.limits.maxWholeBytes) + bytesAround;
     this.#intake = new ByteIntake(body);
@@ -152,9 +164,8 @@ export class StreamSource implements ArrowSource {
     return this.#named(message, () => {
       if (message.kind !== 'schema') throw invalidInput('the first message must be the schema');
       if (message.bodyLength !== 0) throw invalidInput('a schema has no body');
-      const schema = readSchemaTable(message.header);
-      checkNames(schema);
       const bytes = Buffer.from(arena.view(magic.length, arena.used));
+      const schema = this.#schemas.of(bytes, () => checkedSchema(message.header));
       return { arena, preamble: new Preamble(schema, bytes), dictionaries: new DictionaryBook(schema) };
     });
   }

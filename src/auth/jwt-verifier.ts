@@ -77,10 +77,11 @@ export class JwtVerifier implements Verifier {
   }
 
   async verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
-    if (kind !== 'bearer' || claimedIssuer(token) !== this.#settings.issuer) return undefined;
+    if (kind !== 'bearer') return undefined;
     const key = hashToken(token);
     const known = this.#principals.get(key);
     if (known !== undefined) return known;
+    if (claimedIssuer(token) !== this.#settings.issuer) return undefined;
 
     const { claims, endsAtMs } = await this.#checked(token);
     const principal = principalFrom(claims, this.#settings.issuer, this.#settings);
