@@ -21,6 +21,8 @@ export interface Overload {
   readonly clients: number;
   readonly factor: number;
   readonly seconds: number;
+  /** Of resident memory, as `--memory-limit` has it. */
+  readonly memoryLimit: string;
 }
 
 interface Loaded {
@@ -88,7 +90,7 @@ function watchMemory(service: ServiceProcess): { stop(): Promise<number> } {
   };
 }
 
-function rows({ clients, factor }: Overload, usual: Loaded, over: Loaded): readonly Row[] {
+function rows({ clients, factor, memoryLimit }: Overload, usual: Loaded, over: Loaded): readonly Row[] {
   const [before, after] = [perSecond(usual.accepted), perSecond(over.accepted)];
   const latency = ({ accepted }: Loaded, part: number) => shownMs(percentile(accepted.acceptedMs, part));
   const refused = (part: number) => shownMs(percentile(over.refusedMs, part));
@@ -114,6 +116,10 @@ function rows({ clients, factor }: Overload, usual: Loaded, over: Loaded): reado
       'within 100 ms',
     ),
     row('- connections lost, requests unanswered', `${over.reconnected}, ${over.unanswered}`, 'none'),
-    row('- resident memory at most', `${megabytes(over.peakBytes)} (before ${megabytes(usual.peakBytes)})`, ''),
+    row(
+      '- resident memory at most',
+      `${megabytes(over.peakBytes)} (before ${megabytes(usual.peakBytes)})`,
+      `under ${memoryLimit}`,
+    ),
   ];
 }

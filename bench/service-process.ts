@@ -16,13 +16,14 @@ export interface ServiceProcess extends Omit<ServerProcess, 'post'> {
 
 /**
  * The service as an operator runs it: a process of its own, on its embedded defaults, with a token of its own issuer.
- * `nodeFlags` are for profiling it.
+ * `nodeFlags` are for profiling it, `settings` are flags of `serve`.
  */
 export async function startServiceProcess(
   dataFolder: string,
   nodeFlags: readonly string[] = [],
+  settings: readonly string[] = [],
 ): Promise<ServiceProcess> {
-  const serve = ['serve', '--data', dataFolder, '--port', '0', '--log-level', 'error'];
+  const serve = ['serve', '--data', dataFolder, '--port', '0', '--log-level', 'error', ...settings];
   const server = await startServerProcess([...nodeFlags, main, ...serve]);
   const token = await mint(dataFolder);
   const authorization = `Bearer ${token}`;

@@ -28,6 +28,7 @@ const { values } = parseArgs({
 });
 const seconds = Number(values.seconds);
 const profileLines = 30;
+const memoryLimit = '1GiB';
 const shape = { rowsPerRequest: 100, targetRows: 100_000 };
 
 type Part = (service: ServiceProcess, folder: string) => Promise<readonly Row[]>;
@@ -37,15 +38,17 @@ const parts: Readonly<Record<string, Part>> = {
   one: (service, folder) => compareOneWriter(service, folder, Number(values.upserts)),
   cold: async (service) => [await compareColdTables(service, seconds)],
   large: (service) => compareLargeTable(service, Number(values.rows), seconds),
-  overload: (service) => measureOverload(service, { clients: 256, factor: 10, seconds }),
+  overload: (service) => measureOverload(service, { clients: 256, factor: 10, seconds, memoryLimit }),
 };
+/** All parts have the defaults but this one, whose limit is to be within reach. */
+const settings: Readonly<Record<string, readonly string[]>> = { overload: ['--memory-limit', memoryLimit] };
 
 /** Each part has a service and folders of its own, so that none sees what another left behind. */
-async function run(part: Part): Promise<readonly Row[]> {
+async function run(name: string, part: Part): Promise<readonly Row[]> {
   const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
   const profiles = join(folder, 'profiles');
   const nodeFlags = values.profile ? ['--cpu-prof', `--cpu-prof-dir=${profiles}`] : [];
-  const service = await startServiceProcess(join(folder, 'data'), nodeFlags);
+  const service = await startServiceProcess(join(folder, 'data'), nodeFlags, settings[name]);
   try {
     return await part(service, folder);
   } finally {
@@ -60,6 +63,6 @@ for (const name of values.only.split(',')) {
   const part = parts[name];
   if (part === undefined) throw new Error(`--only: no part '${name}'; there are ${Object.keys(parts).join(', ')}`);
   process.stderr.write(`${name}\n`);
-  rows.push(...(await run(part)));
+  rows.push(...(await run(name, part)));
 }
 process.stdout.write(`${table(rows)}\n`);
