@@ -56,6 +56,8 @@ export class Stage {
   readonly warnings: string[] = [];
   /** Past versions that were opened, which is what asking for keys costs. */
   readonly versionsOpened: number[] = [];
+  /** That merges of the writer made, ascending. */
+  readonly mergedVersions: number[] = [];
   readonly engine: LanceEngine;
   readonly gates = new TableGates(100);
   readonly folder: string;
@@ -97,7 +99,7 @@ export class Stage {
     stage.tableId = (await catalog.publishCreation(creation, details)).id;
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
-    const engine = interrupted(stage.engine, interruptions, stage.versionsOpened);
+    const engine = stage.#interrupted(interruptions);
     const lines = { write: (line: string) => void stage.warnings.push(line) };
     stage.writer = new TableWriter({
       engine,
@@ -150,6 +152,31 @@ export class Stage {
     const counts = await this.writer.merge(request);
     this.deletedRows.push(counts.numDeletedRows);
     return counts;
+  }
+
+  #interrupted(interruptions: Interruptions): Engine {
+    const open = async (request: OpenRequest): Promise<Dataset> => {
+      const dataset = await this.engine.open(request);
+      if (request.version === undefined) return this.#withInterruptions(dataset, interruptions);
+      this.versionsOpened.push(request.version);
+      return dataset;
+    };
+    return replacing<Engine>(this.engine, { open });
+  }
+
+  #withInterruptions(dataset: Dataset, interruptions: Interruptions): Dataset {
+    return replacing(dataset, {
+      merge: async (...args: Parameters<Dataset['merge']>) => {
+        await interruptions.merge?.();
+        const counts = await dataset.merge(...args);
+        this.mergedVersions.push(counts.version);
+        return counts;
+      },
+      deleteRows: async (...args: Parameters<Dataset['deleteRows']>) => {
+        await interruptions.deleteRows?.();
+        return dataset.deleteRows(...args);
+      },
+    });
   }
 
   /** The table as another program opens it. */
@@ -209,28 +236,6 @@ export const countsOf = (answers: readonly PromiseSettledResult<MergeCounts>[]):
       ? [answer.value.numInsertedRows, answer.value.numUpdatedRows]
       : (answer.reason as unknown),
   );
-
-function interrupted(engine: Engine, interruptions: Interruptions, versionsOpened: number[]): Engine {
-  const open = async (request: OpenRequest): Promise<Dataset> => {
-    const dataset = await engine.open(request);
-    if (request.version !== undefined) versionsOpened.push(request.version);
-    return request.version === undefined ? withInterruptions(dataset, interruptions) : dataset;
-  };
-  return replacing(engine, { open });
-}
-
-function withInterruptions(dataset: Dataset, interruptions: Interruptions): Dataset {
-  return replacing(dataset, {
-    merge: async (...args: Parameters<Dataset['merge']>) => {
-      await interruptions.merge?.();
-      return dataset.merge(...args);
-    },
-    deleteRows: async (...args: Parameters<Dataset['deleteRows']>) => {
-      await interruptions.deleteRows?.();
-      return dataset.deleteRows(...args);
-    },
-  });
-}
 
 /** `target` with some of its methods replaced. */
 function replacing<Target extends object>(target: Target, methods: Partial<Target>): Target {
