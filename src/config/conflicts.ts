@@ -62,10 +62,17 @@ function* memoryConflicts(config: Config): Iterable<string> {
   yield `${flag('bodyMemoryBytes')} (${showBytes(bodyMemoryBytes)}) is more than the ${left}, since the engine works on it`;
 }
 
+/** What a body of any length is promised before it comes is up to 16 MiB and what decoding takes. */
+const leastPartBytes = 32 * 2 ** 20;
+
 /** What is allowed must also find room, or it would be refused for a reason that no setting names. */
 function* shareConflicts(config: Config): Iterable<string> {
   const share = Math.min(config.principalShare, config.tableShare);
   const part = Math.floor(config.bodyMemoryBytes * share);
+  if (part < leastPartBytes) {
+    yield `${flag('principalShare')} and ${flag('tableShare')} leave ${showBytes(part)} of ${flag('bodyMemoryBytes')} (${showBytes(config.bodyMemoryBytes)}), and a body needs up to ${showBytes(leastPartBytes)}`;
+    return;
+  }
   for (const name of ['maxMergeBytes', 'pieceBytes', 'maxBatchBytes', 'maxDecodedBytes'] as const) {
     if (config[name] <= part) continue;
     const shares = `${flag('principalShare')} and ${flag('tableShare')}`;

@@ -110,6 +110,10 @@ test('what was set is kept, and only what was not is made to fit under a memory 
   );
 });
 
+test('sizes of bodies follow the part that one principal or table can have (P10)', () => {
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--table-share=10%'] })), [5120, 1024, 51, 12]);
+});
+
 test('the configuration cannot be changed afterwards', () => {
   const { values } = read({ args: ['--group-claims=a,b'] });
   assert.ok(Object.isFrozen(values));
@@ -198,6 +202,10 @@ const conflicting: readonly (readonly [args: readonly string[], problem: RegExp]
     /^--body-memory \(512MiB\) is more than the 154MiB that --memory-limit \(1GiB\) leaves/,
   ],
   [['--memory-limit=1GiB', '--max-merge-size=100MiB'], /^--max-merge-size \(100MiB\) is more than the 77MiB that/],
+  [
+    ['--table-share=1%'],
+    /^--principal-share and --table-share leave 10737418B of --body-memory \(1GiB\), and a body needs/,
+  ],
   [['--max-decoded-size=600MiB'], /^--max-decoded-size \(600MiB\) is more than the 512MiB that --principal-share and/],
 ];
 for (const [args, problem] of conflicting) {
