@@ -34,8 +34,8 @@ import { requestIdFrom } from './request-id.ts';
 const believedForMs = 5_000;
 /** Credentials times tables. One takes a few hundred bytes. */
 const maxApplicants = 10_000;
-/** Some 10 ms of work. With a quarter of it, fewer merges come together in one commit. */
-const writesPerTurn = 32;
+/** Some 5 ms of work. With half of it, fewer merges come together in one commit. */
+const writesPerTurn = 16;
 
 export class Doorkeeper {
   readonly #parts: Pick<HttpParts, 'clock' | 'logger' | 'metrics' | 'newId'>;

@@ -2,8 +2,9 @@
  * The HTTP/1.1 server: Fastify as the router, and nothing more. It parses no body, applies no schema and renders no
  * error. HTTP/2 is left to a proxy: in Node a cancelled HTTP/2 upload looks like one that ended well.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget } from '../wire/request-path.ts';
@@ -11,6 +12,7 @@ import { Admission } from './admission.ts';
 import { Doorkeeper } from './doorkeeper.ts';
 import { renderError } from './error-renderer.ts';
 import { Exchange, type ExchangeParts } from './exchange.ts';
+import type { HttpConfig } from './http-config.ts';
 import type { HttpParts } from './http-parts.ts';
 import { type Proceed, Reception } from './reception.ts';
 import { requestIdFrom } from './request-id.ts';
@@ -64,11 +66,13 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
       if (waiting.delete(raw)) reply.raw.writeContinue();
     },
   };
-  const app = fastify(serverOptions(parts, exchangeParts));
-  app.server.maxConnections = parts.config.maxConnections;
-  keepDoor(app, (raw, response, letIn) => (reception.isStopping ? letIn() : doorkeeper.receive(raw, response, letIn)));
+  const receive: Doorkeeper['receive'] = (raw, response, letIn) =>
+    reception.isStopping ? letIn() : doorkeeper.receive(raw, response, letIn);
+  const app = fastify({
+    ...routerOptions(parts, exchangeParts),
+    serverFactory: (letIn) => nodeServer(parts.config, { receive, letIn, waiting }),
+  });
   leaveBodiesAlone(app);
-  answerExpectations(app, waiting);
   openExchanges(app, exchangeParts);
   app.addHook('preClose', async () => reception.stop());
   app.setNotFoundHandler((request) => exchangeOf(request).refuse(new LancegateError('NoSuchRoute', 'no such route')));
@@ -78,15 +82,9 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   return app;
 }
 
-function serverOptions({ config, newId }: HttpParts, exchangeParts: ExchangeParts) {
+function routerOptions({ newId }: HttpParts, exchangeParts: ExchangeParts) {
   return {
     logger: false,
-    http: {
-      headersTimeout: config.requestHeaderTimeoutMs,
-      connectionsCheckingInterval: Math.ceil(config.requestHeaderTimeoutMs / checksPerHeaderTimeout),
-    },
-    requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
-    keepAliveTimeout: config.keepAliveTimeoutMs,
     return503OnClosing: false, // the reception refuses, in the same words as ever
     exposeHeadRoutes: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
@@ -95,33 +93,41 @@ function serverOptions({ config, newId }: HttpParts, exchangeParts: ExchangePart
     frameworkErrors: (error: Error, request: FastifyRequest, reply: FastifyReply) => {
       new Exchange(exchangeParts, request, reply).refuse(error);
     },
-    clientErrorHandler: refuseBrokenHttp,
+    clientErrorHandler: () => undefined, // every server has `refuseBrokenHttp`, the ones Fastify makes for `localhost` too
   } as const;
+}
+
+interface Entrance {
+  readonly receive: Doorkeeper['receive'];
+  readonly letIn: (raw: IncomingMessage, response: ServerResponse) => void;
+  /** Whose clients wait for `100 Continue`. */
+  readonly waiting: WeakSet<IncomingMessage>;
+}
+
+/** `localhost` has two addresses, and each gets a server: so all that a server needs is done here. */
+function nodeServer(config: HttpConfig, { receive, letIn, waiting }: Entrance): Server {
+  const server = createServer({
+    headersTimeout: config.requestHeaderTimeoutMs,
+    connectionsCheckingInterval: Math.ceil(config.requestHeaderTimeoutMs / checksPerHeaderTimeout),
+    requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
+    keepAliveTimeout: config.keepAliveTimeoutMs,
+  });
+  server.maxConnections = config.maxConnections;
+  server.on('request', (raw, response) => receive(raw, response, () => letIn(raw, response)));
+  // Node would answer `100 Continue` by itself, before anybody is known to be welcome. Other expectations are ignored.
+  server.on('checkContinue', (raw: IncomingMessage, response: ServerResponse) => {
+    waiting.add(raw);
+    letIn(raw, response);
+  });
+  server.on('checkExpectation', letIn);
+  server.on('clientError', refuseBrokenHttp);
+  return server;
 }
 
 /** Any Content-Type, or none, reaches the handler with the body untouched; `RequestBody` reads it. */
 function leaveBodiesAlone(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
-}
-
-/** Fastify hears of what was let in. */
-function keepDoor(app: FastifyInstance, receive: Doorkeeper['receive']): void {
-  app.server.removeAllListeners('request');
-  app.server.on('request', (raw: IncomingMessage, response: ServerResponse) => {
-    receive(raw, response, () => app.routing(raw, response));
-  });
-}
-
-/** Node would answer `100 Continue` by itself, before anybody is known to be welcome. Other expectations are ignored. */
-function answerExpectations(app: FastifyInstance, waiting: WeakSet<IncomingMessage>): void {
-  app.server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
-    waiting.add(request);
-    app.routing(request, response);
-  });
-  app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-    app.routing(request, response);
-  });
 }
 
 function openExchanges(app: FastifyInstance, parts: ExchangeParts): void {
@@ -163,7 +169,7 @@ const brokenHttpTexts: Readonly<Record<string, string>> = {
 };
 
 /** There is no request to answer; whoever still listens gets the same body as ever. */
-function refuseBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
+function refuseBrokenHttp(error: NodeJS.ErrnoException, socket: Duplex): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { lookup } from 'node:dns/promises';
 import { request } from 'node:http';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
@@ -62,13 +63,14 @@ test('a Content-Length beyond the limit of merges is 413 before a byte is read (
 interface Expecting {
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
+  readonly host?: string;
 }
 
 /** What a client sees that sends its body only when told to. */
-function expectContinue(service: { port: number }, { path, headers = {} }: Expecting) {
+function expectContinue(service: { port: number }, { path, headers = {}, host = '127.0.0.1' }: Expecting) {
   return new Promise<{ status: number | undefined; continued: boolean }>((resolve, reject) => {
     const expecting = { expect: '100-continue', 'content-length': String(usersStream.length), ...headers };
-    const sending = request({ port: service.port, method: 'POST', path, headers: expecting });
+    const sending = request({ host, port: service.port, method: 'POST', path, headers: expecting });
     const seen = { continued: false };
     sending.on('continue', () => {
       seen.continued = true;
@@ -97,6 +99,18 @@ test('100 Continue is said only to a client that is let in, and whose body fits'
   assert.deepEqual(await expectContinue(service, { path: '/v1/nowhere' }), { status: 404, ...refused });
   const welcome = { path: merge, headers: { authorization } };
   assert.deepEqual(await expectContinue(service, welcome), { status: 200, continued: true });
+});
+
+test('every address of localhost asks who it is before it says 100 Continue (P9)', async () => {
+  await using service = await startTestService({ config: { host: 'localhost' } });
+  const addresses = await lookup('localhost', { all: true });
+  assert.ok(addresses.length > 0);
+  for (const { address: host } of addresses) {
+    const path = '/v1/table/users/merge_insert?on=id';
+    assert.deepEqual(await expectContinue(service, { path, host }), { status: 401, continued: false }, host);
+    const headers = { authorization: `Bearer ${token}` };
+    assert.deepEqual(await expectContinue(service, { path, host, headers }), { status: 200, continued: true }, host);
+  }
 });
 
 test('a connection lives on after an answer to a body that was read', async () => {
