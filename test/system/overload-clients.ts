@@ -63,6 +63,8 @@ export interface Load {
   readonly refused: number;
   /** The median time until a refusal. */
   readonly refusedMs: number;
+  /** How many connections the clients needed. */
+  readonly connections: number;
   /** Answers that are neither. */
   readonly others: readonly string[];
 }
@@ -76,12 +78,13 @@ export async function load(
   const endMs = performance.now() + ms;
   const refusals: number[] = [];
   const others: string[] = [];
+  const sockets = new Set<Socket>();
   let acknowledged = 0;
   let nextId = firstId;
   const client = async (): Promise<void> => {
     while (performance.now() < endMs) {
       const startMs = performance.now();
-      const { status, retryAfterMs, text } = await merge(service, agent, idRows([nextId++]));
+      const { status, retryAfterMs, text } = await merge(service, agent, idRows([nextId++]), sockets);
       if (status === 200) acknowledged += 1;
       else if (status !== 503) others.push(text);
       else {
@@ -97,6 +100,7 @@ export async function load(
     perSecond: Math.round((acknowledged * 1000) / ms),
     refused: refusals.length,
     refusedMs,
+    connections: sockets.size,
     others,
   };
 }
@@ -107,8 +111,9 @@ interface Merged {
   readonly text: string;
 }
 
-/** Over connections that are kept, which `fetch` does not do for refused uploads. */
-function merge({ url, authorization }: ServiceProcess, agent: Agent, body: Uint8Array): Promise<Merged> {
+/** Over connections that are kept; those used are put into `sockets`. */
+function merge(service: ServiceProcess, agent: Agent, body: Uint8Array, sockets: Set<Socket>): Promise<Merged> {
+  const { url, authorization } = service;
   const headers = { authorization, 'content-length': body.length };
   return new Promise((resolve, reject) => {
     const sending = request(`${url}/v1/table/t/merge_insert?on=id`, { method: 'POST', agent, headers }, (response) => {
@@ -123,6 +128,7 @@ function merge({ url, authorization }: ServiceProcess, agent: Agent, body: Uint8
         }),
       );
     });
+    sending.on('socket', (socket) => sockets.add(socket));
     sending.on('error', reject);
     sending.end(body);
   });
