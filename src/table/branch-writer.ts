@@ -69,7 +69,7 @@ export class BranchWriter {
 
   /** Never rejects: every failure goes to the requests it belongs to. */
   async #pump(): Promise<void> {
-    for (let next = this.#pending.oldest; next !== undefined; next = this.#pending.oldest) {
+    for (let next = this.#pending.next; next !== undefined; next = this.#pending.next) {
       await this.#turn(next);
       await this.#letTheNextIn();
     }
@@ -87,17 +87,17 @@ export class BranchWriter {
   }
 
   /** The group is taken as late as can be, so that it is as large as can be. */
-  async #turn(oldest: PendingMerge): Promise<void> {
-    const { table, tableId, branch } = oldest.request;
+  async #turn(next: PendingMerge): Promise<void> {
+    const { table, tableId, branch } = next.request;
     this.#isPreparing = true;
     const leave = await this.#parts.gates.takeBranch(table, branch, untilItsTurn);
     try {
-      const target = await this.#prepare(oldest.request);
+      const target = await this.#prepare(next.request);
       const group = this.#pending.takeGroup(tableId);
       this.#isPreparing = false;
       await this.#committer.commit(group, target);
     } catch (error) {
-      this.#pending.refuse(oldest, error);
+      this.#pending.refuse(next, error);
     } finally {
       this.#isPreparing = false;
       leave();

@@ -31,16 +31,20 @@ export function sharingKey(request: MergeRequest): string | undefined {
   return JSON.stringify([tableId, on.map(({ segments }) => segments), flags, schemaFingerprint(piece)]);
 }
 
-/** How many from the front of `sizes` go into one commit; at least one. */
-export function groupLength(pieces: readonly { readonly rows: number; readonly decodedBytes: number }[]): number {
-  let rows = 0;
-  let bytes = 0;
-  const end = pieces.findIndex((piece) => {
-    rows += piece.rows;
-    bytes += piece.decodedBytes;
-    return rows > maxGroupRows || bytes > maxGroupBytes;
-  });
-  return end < 0 ? pieces.length : Math.max(1, end);
+/** What one commit still has room for. */
+export class GroupRoom {
+  #rows = maxGroupRows;
+  #bytes = maxGroupBytes;
+  #isEmpty = true;
+
+  /** False where it does not fit; the first always does. */
+  take({ rows, decodedBytes }: { readonly rows: number; readonly decodedBytes: number }): boolean {
+    if (!this.#isEmpty && (rows > this.#rows || decodedBytes > this.#bytes)) return false;
+    this.#isEmpty = false;
+    this.#rows -= rows;
+    this.#bytes -= decodedBytes;
+    return true;
+  }
 }
 
 export interface SharedRows {

@@ -2,7 +2,7 @@ import type { MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { TableId } from '../kernel/ids.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { groupLength, sharingKey } from './merge-group.ts';
+import { GroupRoom, sharingKey } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 
 /** A merge that waits, or whose commit is under way. */
@@ -10,16 +10,25 @@ export interface PendingMerge {
   readonly request: MergeRequest;
   /** Equal for merges that may share a commit; undefined for one that takes its turn alone. */
   readonly sharing: string | undefined;
+  readonly principal: string;
   readonly resolve: (counts: MergeCounts) => void;
   readonly reject: (error: unknown) => void;
   /** Ends its wait in the accounts; called once it left the queue, in whatever way. */
   readonly leave: () => void;
 }
 
-/** The merges that wait for one table branch, oldest first. A request may leave until it is taken. */
+/**
+ * The merges that wait for one table branch, oldest first. A request may leave until it is taken.
+ *
+ * Principals take turns (P10): each group is led by the oldest merge of the one whose turn it is, so that merges that cannot
+ * share, or many large ones, keep others waiting for a group and not for a queue. Nobody starves, since whoever waits comes
+ * one place further with each group, and so does whoever is behind them among their own.
+ */
 export class PendingMerges {
   readonly #metrics: Metrics;
   readonly #queue: PendingMerge[] = [];
+  /** Of those who have merges waiting, by turn. */
+  #principals: readonly string[] = [];
 
   constructor(metrics: Metrics) {
     this.#metrics = metrics;
@@ -29,8 +38,10 @@ export class PendingMerges {
     return this.#queue.length;
   }
 
-  get oldest(): PendingMerge | undefined {
-    return this.#queue[0];
+  /** Who leads the next group. */
+  get next(): PendingMerge | undefined {
+    const [principal] = this.#principals;
+    return this.#queue.find((pending) => pending.principal === principal);
   }
 
   /** Settles when the request's commit has, or with the reason of its scope's signal if that aborts while it waits. */
@@ -43,9 +54,11 @@ export class PendingMerges {
       endWait();
       signal.removeEventListener('abort', onAbort);
     };
-    const pending: PendingMerge = { request, sharing: sharingKey(request), resolve, reject, leave };
+    const principal = principalOf(request);
+    const pending: PendingMerge = { request, sharing: sharingKey(request), principal, resolve, reject, leave };
     signal.addEventListener('abort', onAbort, { once: true });
     this.#queue.push(pending);
+    if (!this.#principals.includes(principal)) this.#principals = [...this.#principals, principal];
     return promise;
   }
 
@@ -54,24 +67,48 @@ export class PendingMerges {
     const place = this.#queue.indexOf(pending);
     if (place < 0) return;
     this.#queue.splice(place, 1);
+    this.#dropGonePrincipals();
     pending.leave();
     pending.reject(error);
   }
 
   /**
-   * The oldest merge and those that may share with it, in order of arrival, so whoever is oldest always goes next and nobody
-   * starves. None if the oldest is not for the table `tableId`, which was replaced then.
+   * The next merge and those that may share with it, in order of arrival. None if the next is not for the table `tableId`,
+   * which was replaced then.
    */
   takeGroup(tableId: TableId): readonly PendingMerge[] {
-    const { oldest } = this;
-    if (oldest === undefined || oldest.request.tableId !== tableId) return [];
-    const sharers =
-      oldest.sharing === undefined ? [oldest] : this.#queue.filter(({ sharing }) => sharing === oldest.sharing);
-    const group = sharers.slice(0, groupLength(sharers.map(({ request }) => request.piece)));
-    const taken = new Set(group);
+    const { next } = this;
+    if (next === undefined || next.request.tableId !== tableId) return [];
+    const taken = next.sharing === undefined ? new Set([next]) : this.#sharers(next);
+    const group = this.#queue.filter((pending) => taken.has(pending));
     this.#queue.splice(0, this.#queue.length, ...this.#queue.filter((pending) => !taken.has(pending)));
+    this.#principals = [...this.#principals.slice(1), next.principal];
+    this.#dropGonePrincipals();
     for (const pending of group) pending.leave();
     return group;
+  }
+
+  /** One of each principal in turn, each in their order, as long as there is room for another. */
+  #sharers(next: PendingMerge): ReadonlySet<PendingMerge> {
+    const sharers = this.#queue.filter(({ sharing }) => sharing === next.sharing);
+    const byPrincipal = Map.groupBy(sharers, ({ principal }) => principal);
+    const room = new GroupRoom();
+    const taken = new Set<PendingMerge>();
+    let lanes = this.#principals.map((principal) => byPrincipal.get(principal) ?? []);
+    for (let place = 0; lanes.length > 0; place++) {
+      lanes = lanes.filter((lane) => {
+        const pending = lane[place];
+        if (pending === undefined || !room.take(pending.request.piece)) return false;
+        taken.add(pending);
+        return true;
+      });
+    }
+    return taken;
+  }
+
+  #dropGonePrincipals(): void {
+    const waiting = new Set(this.#queue.map(({ principal }) => principal));
+    this.#principals = this.#principals.filter((principal) => waiting.has(principal));
   }
 
   /** Counts a merge as waiting until the returned function is called. */
@@ -84,6 +121,11 @@ export class PendingMerges {
       wait.resolve();
     };
   }
+}
+
+function principalOf({ scope }: MergeRequest): string {
+  const { issuer, subject } = scope.principal;
+  return JSON.stringify([issuer, subject]);
 }
 
 export const queueIsFull = (): LancegateError =>
