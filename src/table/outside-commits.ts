@@ -14,6 +14,7 @@ import type { Dataset, Engine, MergeSpec, RowAddress, RowChange } from '../engin
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import type { CommitTarget, EngineCommit, Merged, SentRows } from './engine-commit.ts';
 import { addressesByKey, inList, type SoughtKeys, soughtKeys } from './key-lookup.ts';
 import { isNested, keyColumnsOf, type MergeRequest } from './merge-request.ts';
@@ -38,9 +39,11 @@ const mostDeletes = 5;
 export class OutsideCommits {
   readonly #engine: Engine;
   readonly #logger: Logger;
+  readonly #metrics: Metrics;
 
-  constructor(parts: { engine: Engine; logger: Logger }) {
+  constructor(parts: { engine: Engine; logger: Logger; metrics: Metrics }) {
     this.#engine = parts.engine;
+    this.#metrics = parts.metrics;
     this.#logger = parts.logger;
   }
 
@@ -50,16 +53,18 @@ export class OutsideCommits {
     if (change === 'none') return undisturbed(counts.version, commit.matched);
     const [{ table, branch }] = sent.requests;
     const log = this.#logger.child({ table: showTable(table), branch: branch ?? 'main', ...commit });
-    if (change === 'some') log.warn({ change }, 'somebody outside the service committed beside a merge');
+    if (change === 'some') log.warn({}, 'somebody outside the service committed beside a merge');
     try {
       const repair = await this.#plan(target, sent, commit);
       const numFoundUpdated = await this.#repair(target.dataset, sent, repair);
       const version = await target.dataset.version();
-      if (repair.doomed.length > 0)
-        log.warn({ keys: repair.keys.size, newVersion: version }, 'put right what both had written');
+      const isRepaired = repair.keys.size > 0;
+      if (isRepaired) log.warn({ keys: repair.keys.size, newVersion: version }, 'put right what both had written');
+      if (isRepaired || change === 'some') this.#metrics.outsideCommit(isRepaired ? 'repaired' : 'harmless');
       const versionBefore = commit.numAttempts === 1 ? commit.matched : commit.version - 1;
       return { wasAlone: false, version, versionBefore, found: repair.found, numFoundUpdated };
     } catch (error) {
+      this.#metrics.outsideCommit('failed');
       throw notRepaired(error);
     }
   }

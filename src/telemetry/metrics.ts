@@ -76,6 +76,12 @@ export class Metrics {
     help: 'Merges that shared one commit.',
     buckets: powersOfTwo,
   });
+  readonly #outsideCommits = new Counter({
+    ...this.#on,
+    name: 'lancegate_outside_commits_total',
+    help: 'Commits of rows by others that came between a look at a table and its merge, by whether keys were repaired.',
+    labelNames: ['outcome'],
+  });
   readonly #creates = new Counter({
     ...this.#on,
     name: 'lancegate_creates_total',
@@ -172,6 +178,10 @@ export class Metrics {
 
   commitFinished(merges: number): void {
     this.#mergesPerCommit.observe(merges);
+  }
+
+  outsideCommit(outcome: 'harmless' | 'repaired' | 'failed'): void {
+    this.#outsideCommits.inc({ outcome });
   }
 
   maintenanceFinished(

@@ -114,6 +114,7 @@ export class LanceDataset implements Dataset {
   }
 
   async rowChange(after: number, through: number): Promise<RowChange> {
+    if (after === through) return 'none';
     return this.#versions === undefined ? 'unknown' : rowChangeBetween(this.#versions.path, after, through);
   }
 
