@@ -47,7 +47,8 @@ async function addressesOf(dataset: Dataset, where: string): Promise<RowAddress[
   return rows.map((row) => String(row[rowAddress]) as RowAddress);
 }
 
-const tidy = (dataset: Dataset) => dataset.optimize({ pruneBeforeMs: 1, leavesIndexes: false, onRewritten: () => undefined });
+const tidy = (dataset: Dataset) =>
+  dataset.optimize({ pruneBeforeMs: 1, leavesIndexes: false, onRewritten: () => undefined });
 
 /** What every engine must do; `open` gives a fresh one on empty storage. */
 export function engineContract(name: string, open: (t: { after(clean: () => void): void }) => EngineUnderTest): void {
