@@ -1,5 +1,5 @@
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
-import type { OptimizeReason } from './policy.ts';
+import type { Extent, OptimizeReason } from './policy.ts';
 
 export interface BranchRef {
   readonly table: TableRef;
@@ -10,9 +10,6 @@ export interface BranchRef {
 
 /** What one job did and what it cost; the same goes to the log and to who asked for it by hand. */
 export type JobReport = OptimizeReport | IndexReport;
-
-/** `all`: full fragments aside. `new`: those that no index covers yet. */
-export type Extent = 'all' | 'new';
 
 export interface OptimizeReport {
   readonly job: 'optimize';

@@ -12,7 +12,6 @@
 import type { DataType, Schema } from '../arrow/schema.ts';
 import type { FragmentFacts, Layout } from '../engine/port.ts';
 import type { Cost } from './branch-history.ts';
-import type { Extent } from './job.ts';
 
 export interface UpkeepLimits {
   /** Writers should not wait longer than this for a tidying. */
@@ -20,6 +19,9 @@ export interface UpkeepLimits {
   /** A table with as many rows gets an index on its merge key. */
   readonly indexFromRows: number;
 }
+
+/** What is put together. `all`: full fragments aside. `new`: those that no index covers yet. */
+export type Extent = 'all' | 'new';
 
 export interface BranchFacts {
   readonly commitsSinceOptimize: number;

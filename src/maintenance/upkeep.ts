@@ -15,8 +15,8 @@ import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, Engine } from '../engine/port.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
-import type { BranchRef, Extent, IndexReport, OptimizeReport } from './job.ts';
-import type { OptimizeReason } from './policy.ts';
+import type { BranchRef, IndexReport, OptimizeReport } from './job.ts';
+import type { Extent, OptimizeReason } from './policy.ts';
 
 export interface UpkeepParts {
   readonly catalog: Catalog;
