@@ -16,7 +16,14 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { BranchHistory } from './branch-history.ts';
 import type { BranchRef, JobReport, OptimizeReport } from './job.ts';
-import { type Choice, columnsToIndex, indexFromMerges, isTidiedBeforeIndex, type UpkeepLimits } from './policy.ts';
+import {
+  type Choice,
+  columnsToIndex,
+  indexFromMerges,
+  isPruned,
+  isTidiedBeforeIndex,
+  type UpkeepLimits,
+} from './policy.ts';
 import type { Upkeep } from './upkeep.ts';
 import { WatchedBranch } from './watched-branch.ts';
 
@@ -173,7 +180,9 @@ export class Maintenance implements CommitObserver {
     if (columns.length > 0) return this.#buildIndexes(watched, columns, found.layout);
     const choice = watched.chooseFor(found.layout, this.#nowMs);
     if (choice === undefined) return;
-    const pruneBeforeMs = choice.extent === 'all' ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
+    const pruneBeforeMs = isPruned(choice, history.prunableVersions(this.#nowMs))
+      ? (history.supersededBeforeMs(this.#nowMs) ?? 0)
+      : 0;
     const report = await this.#optimize(target, history, choice, pruneBeforeMs);
     if (report !== undefined) watched.learn(found.layout, report);
   }

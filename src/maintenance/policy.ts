@@ -113,8 +113,8 @@ export const correctedFactor = (known: number, measured: number): number =>
 function mayTidyNew(layout: Layout, commits: number): boolean {
   const { rows, indexes, fragments } = layout;
   if (indexes.length === 0 || unindexedRows(layout) > Math.min(maxUnindexedRows, rows * maxUnindexedPart)) return false;
-  if (fragments.some(isCrowded)) return false;
   const old = fragments.slice(0, Math.max(0, fragments.length - commits));
+  if (old.some(isCrowded)) return false;
   return old.filter((fragment, i) => isShort(fragment) && old.slice(i + 1, i + 2).some(isShort)).length <= newestPair;
 }
 
@@ -144,6 +144,12 @@ export function chooseTidying(facts: BranchFacts, estimate: Estimate, limits: Up
   const reason = reasonToOptimize({ ...facts, prunableVersions: 0 }, estimate.new, limits);
   return reason && { reason, extent: 'new' };
 }
+
+/** Beside writers, fewer are not worth a second call of the engine, which reads all of those that are kept. */
+const fewPrunableVersions = 64;
+
+export const isPruned = ({ reason, extent }: Choice, prunableVersions: number): boolean =>
+  extent === 'all' && (reason === 'quiet' || reason === 'old versions' || prunableVersions >= fewPrunableVersions);
 
 /** Why the branch should be tidied now, or undefined. */
 export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepLimits): OptimizeReason | undefined {

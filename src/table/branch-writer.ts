@@ -1,12 +1,14 @@
 /**
  * The writer of one table branch: a queue of merges and one pump (P2, P5). While a commit is in flight arriving merges
- * queue; when it is done, those of them that may share a commit do. Nothing waits for company: an idle branch commits at
- * once. Before its commit starts a request may leave: its signal takes it out of the queue.
+ * queue; when it is done, those of them that may share a commit do. An idle branch commits at once; after a commit there is
+ * a short wait for the clients it answered (`gathering.ts`). Before its commit starts a request may leave: its signal takes
+ * it out of the queue.
  */
-import { setImmediate } from 'node:timers/promises';
 import type { MergeCounts } from '../engine/port.ts';
+import type { Clock } from '../kernel/clock.ts';
 import type { CommitTarget } from './engine-commit.ts';
 import type { TableGates } from './gates.ts';
+import { Gathering } from './gathering.ts';
 import { type CommitterParts, MergeCommitter } from './merge-committer.ts';
 import type { MergeRequest } from './merge-request.ts';
 import { dropLeftoverColumn } from './nested-merge.ts';
@@ -17,6 +19,7 @@ export interface WriterParts extends CommitterParts {
   readonly datasets: OpenDatasets;
   readonly gates: TableGates;
   readonly maxWaiting: number;
+  readonly clock: Clock;
 }
 
 /** A turn ends by itself: every commit ahead has a deadline. */
@@ -26,6 +29,7 @@ export class BranchWriter {
   readonly #parts: WriterParts;
   readonly #pending: PendingMerges;
   readonly #committer: MergeCommitter;
+  readonly #gathering: Gathering;
   #pumping: Promise<void> | undefined;
   #isPreparing = false;
 
@@ -33,6 +37,7 @@ export class BranchWriter {
     this.#parts = parts;
     this.#pending = new PendingMerges(parts.metrics);
     this.#committer = new MergeCommitter(parts);
+    this.#gathering = new Gathering(parts.clock);
   }
 
   get isIdle(): boolean {
@@ -58,6 +63,7 @@ export class BranchWriter {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     if (this.#waiting >= this.#parts.maxWaiting) return Promise.reject(queueIsFull());
     const answer = this.#pending.add(request);
+    this.#gathering.arrived();
     this.#pumping ??= this.#pump();
     return answer;
   }
@@ -70,24 +76,15 @@ export class BranchWriter {
   /** Never rejects: every failure goes to the requests it belongs to. */
   async #pump(): Promise<void> {
     for (let next = this.#pending.next; next !== undefined; next = this.#pending.next) {
-      await this.#turn(next);
-      await this.#letTheNextIn();
+      const startMs = performance.now();
+      const answered = await this.#turn(next);
+      await this.#gathering.wait(answered, performance.now() - startMs);
     }
     this.#pumping = undefined;
   }
 
-  /**
-   * Clients that just got their answers are about to send again; in two rounds of the event loop those that are here have
-   * been read. Without this, halves of the clients take turns, and groups are half of what they could be. A merge that
-   * finds the branch idle does not wait for it.
-   */
-  async #letTheNextIn(): Promise<void> {
-    await setImmediate();
-    await setImmediate();
-  }
-
-  /** The group is taken as late as can be, so that it is as large as can be. */
-  async #turn(next: PendingMerge): Promise<void> {
+  /** The group is taken as late as can be, so that it is as large as can be. Answers how many merges it had. */
+  async #turn(next: PendingMerge): Promise<number> {
     const { table, tableId, branch } = next.request;
     this.#isPreparing = true;
     const leave = await this.#parts.gates.takeBranch(table, branch, untilItsTurn);
@@ -96,8 +93,10 @@ export class BranchWriter {
       const group = this.#pending.takeGroup(tableId);
       this.#isPreparing = false;
       await this.#committer.commit(group, target);
+      return group.length;
     } catch (error) {
       this.#pending.refuse(next, error);
+      return 0;
     } finally {
       this.#isPreparing = false;
       leave();

@@ -1,11 +1,15 @@
 import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Clock } from '../kernel/clock.ts';
 
-/** A key's place in a map of keys, for a number; a text takes its characters beside that. Measured. */
+/** What `KeyRows` takes for a key: an integer has its place there, others are in a map, a text with its characters. Measured. */
+const bytesPerInteger = 24;
 const bytesPerKey = 60;
 const bytesPerTextKey = 90;
-const bytesOf = (key: CanonicalKey): number =>
-  typeof key === 'string' ? bytesPerTextKey + 2 * key.length : bytesPerKey;
+
+function bytesOf(key: CanonicalKey): number {
+  if (typeof key === 'string') return bytesPerTextKey + 2 * key.length;
+  return Number.isInteger(key) ? bytesPerInteger : bytesPerKey;
+}
 
 /** Keys used within this time are nobody else's to push out: two busy tables would read theirs anew at every commit. */
 const inUseMs = 10_000;

@@ -4,6 +4,7 @@ import type { FieldPath } from '../arrow/field-path.ts';
 import { type CanonicalKey, readKeys, sqlFieldPath } from '../arrow/key-columns.ts';
 import { pieceOfFile } from '../arrow/piece-of-file.ts';
 import { type Dataset, type Projection, type RowAddress, rowAddress } from '../engine/port.ts';
+import { KeyRows } from './key-rows.ts';
 import type { MergeRequest } from './merge-request.ts';
 
 /** About a millisecond's work. */
@@ -69,13 +70,12 @@ export async function countRowsByKey(
   dataset: Dataset,
   on: readonly FieldPath[],
   { mayHold }: { readonly mayHold: (key: CanonicalKey) => boolean },
-): Promise<Map<CanonicalKey, number> | undefined> {
-  const rows = new Map<CanonicalKey, number>();
+): Promise<KeyRows | undefined> {
+  const rows = new KeyRows();
   let isWhole = true;
   await eachRow(dataset, { on, where: undefined, others: [] }, (key) => {
-    const known = rows.get(key);
-    isWhole = known !== undefined || mayHold(key);
-    if (isWhole) rows.set(key, (known ?? 0) + 1);
+    isWhole = rows.get(key) > 0 || mayHold(key);
+    if (isWhole) rows.add(key);
     return isWhole;
   });
   return isWhole ? rows : undefined;

@@ -1,13 +1,15 @@
 import type { FieldPath } from '../arrow/field-path.ts';
-import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Dataset } from '../engine/port.ts';
 import type { KeyHold } from './key-budget.ts';
 import { countRowsByKey } from './key-lookup.ts';
+import type { KeyRows } from './key-rows.ts';
 import type { RowsBefore, SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 
 /** A larger table is asked about the keys at hand instead: reading them all would keep its writers for a second. */
-const maxKnownKeys = 1_000_000;
+const maxReadKeys = 1_000_000;
+/** What a table may grow to while its keys are known. */
+const maxKnownKeys = 4_000_000;
 
 /**
  * The keys of one table branch at one version, held in memory so that a group can tell whose rows were new without asking
@@ -18,10 +20,10 @@ const maxKnownKeys = 1_000_000;
 export class KnownKeys {
   #version: number;
   readonly #columns: string;
-  readonly #rows: Map<CanonicalKey, number>;
+  readonly #rows: KeyRows;
   readonly #hold: KeyHold;
 
-  private constructor(version: number, columns: string, rows: Map<CanonicalKey, number>, hold: KeyHold) {
+  private constructor(version: number, columns: string, rows: KeyRows, hold: KeyHold) {
     this.#version = version;
     this.#columns = columns;
     this.#rows = rows;
@@ -30,7 +32,7 @@ export class KnownKeys {
 
   /** undefined for a table with too many keys. The keys are counted on `hold`. */
   static async read(dataset: Dataset, on: readonly FieldPath[], hold: KeyHold): Promise<KnownKeys | undefined> {
-    if ((await dataset.countRows()) > maxKnownKeys) return undefined;
+    if ((await dataset.countRows()) > maxReadKeys) return undefined;
     const rows = await countRowsByKey(dataset, on, { mayHold: (key) => hold.take(key) });
     return rows && new KnownKeys(await dataset.version(), columnsOf(on), rows, hold);
   }
@@ -49,7 +51,7 @@ export class KnownKeys {
   }
 
   rowsBefore(): RowsBefore {
-    return (key) => this.#rows.get(key) ?? 0;
+    return (key) => this.#rows.get(key);
   }
 
   /** To be called where no commit after its version up to `version` changed a row. */
@@ -63,9 +65,9 @@ export class KnownKeys {
     this.#version = version;
     if (!spec.whenNotMatchedInsertAll) return true;
     for (const key of firstWith.keys()) {
-      if (this.#rows.has(key)) continue;
+      if (this.#rows.get(key) > 0) continue;
       if (!this.#hold.take(key)) return false;
-      this.#rows.set(key, 1);
+      this.#rows.add(key);
     }
     return this.#rows.size <= maxKnownKeys;
   }

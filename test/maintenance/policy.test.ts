@@ -192,8 +192,8 @@ describe('what is tidied', () => {
     ['of a table without an index', { indexes: [] }],
     ['of one that is in many pieces', { fragments: sizes(140, 75_000) }],
     [
-      'of one with a fragment that is rewritten for its deletions',
-      { fragments: [...sizes(9, full), ...sizes(1, full, 110_000)] },
+      'of one with an old fragment that is rewritten for its deletions',
+      { fragments: [...sizes(9, full), ...sizes(1, full, 110_000), ...sizes(60, 100)] },
     ],
     ['of one where many rows are not in the index', { indexes: [{ ...plain, unindexedRows: 1_100_000 }] }],
     [
@@ -209,6 +209,11 @@ describe('what is tidied', () => {
       extent({ lossMs: 200 }, { ...layout({ fragments }), indexes: [{ ...plain, unindexedRows: 360 }] }),
       'new',
     );
+  });
+
+  test('whatever is deleted of the new ones', () => {
+    const fragments = [...sizes(10, full), ...sizes(60, 100, 50)];
+    assert.notEqual(estimate({ fragments }).new, undefined);
   });
 
   test('beside short fragments that full ones keep apart', () => {

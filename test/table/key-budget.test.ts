@@ -4,7 +4,7 @@ import type { Clock } from '#src/kernel/clock.ts';
 import { KeyBudget, type KeyHold } from '#src/table/key-budget.ts';
 
 /** Ten numbers. */
-const maxBytes = 600;
+const maxBytes = 10 * 24;
 
 class Stage {
   nowMs = 0;
@@ -25,7 +25,7 @@ describe('the memory for the keys of tables', () => {
     const b = stage.open('b', 4);
     assert.equal(stage.budget.heldBytes, maxBytes);
     assert.equal(b.take(11), false);
-    assert.equal(stage.budget.heldBytes, 360);
+    assert.equal(stage.budget.heldBytes, 6 * 24);
     assert.equal(b.take(12), false, 'it is not asked for a part of the keys');
   });
 
@@ -43,7 +43,7 @@ describe('the memory for the keys of tables', () => {
     const b = stage.open('b', 5);
     b.release();
     b.release();
-    assert.equal(stage.budget.heldBytes, 180);
+    assert.equal(stage.budget.heldBytes, 3 * 24);
   });
 
   it('forgets the keys of tables that were not used lately, the longest unused first, and no more than it must', () => {
@@ -57,7 +57,7 @@ describe('the memory for the keys of tables', () => {
     stage.nowMs = 15_000;
     stage.open('d', 2);
     assert.deepEqual(stage.forgotten, ['b']);
-    assert.equal(stage.budget.heldBytes, (4 + 3 + 2) * 60);
+    assert.equal(stage.budget.heldBytes, (4 + 3 + 2) * 24);
   });
 
   it('does not take the keys of busy tables from each other', () => {

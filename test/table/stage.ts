@@ -112,6 +112,7 @@ export class Stage {
       observer: { committed: () => undefined },
       keyBudget: new KeyBudget(keyMemoryBytes, systemClock),
       maxWaiting: 1_000,
+      clock: systemClock,
     });
     return stage;
   }

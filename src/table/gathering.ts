@@ -1,0 +1,51 @@
+import type { Clock } from '../kernel/clock.ts';
+
+/** Of what the commit took that was waited for. */
+const gapPart = 0.15;
+const wholePart = 0.5;
+/** Clients of the same network are back within this; only a slow one would be waited for longer. */
+const longestGapMs = 8;
+const longestMs = 30;
+
+/**
+ * Waits after a commit for the clients that it answered, who often send their next request at once. A commit takes as long
+ * for 64 merges as for 16, so without this the clients fall into parts that take turns, each waiting for the other's commit:
+ * 64 clients in one group had 1.2 times the throughput and four fifths of the latency of two halves (measured).
+ *
+ * Nobody waits for long: it ends when all are back, when none came for a moment that is short beside a commit, and after
+ * half a commit at the latest. One client alone is never kept: it is all there is to wait for. A merge that finds its branch
+ * idle does not wait at all.
+ */
+export class Gathering {
+  readonly #clock: Clock;
+  #arrived: (() => void) | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** To be called for each merge that comes. */
+  arrived(): void {
+    this.#arrived?.();
+  }
+
+  /** Resolves when `missing` more have come, or no longer are to be waited for. `commitMs` is what the last commit took. */
+  async wait(missing: number, commitMs: number): Promise<void> {
+    if (missing === 0) return;
+    const gapMs = Math.min(longestGapMs, commitMs * gapPart);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let stillMissing = missing;
+    let cancelGap = this.#clock.schedule(gapMs, resolve);
+    const cancelWhole = this.#clock.schedule(Math.min(longestMs, commitMs * wholePart), resolve);
+    this.#arrived = () => {
+      cancelGap();
+      stillMissing -= 1;
+      if (stillMissing === 0) resolve();
+      else cancelGap = this.#clock.schedule(gapMs, resolve);
+    };
+    await promise;
+    this.#arrived = undefined;
+    cancelGap();
+    cancelWhole();
+  }
+}

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { Clock } from '#src/kernel/clock.ts';
+import { Gathering } from '#src/table/gathering.ts';
+
+/** Goes ahead when it is told. */
+class SteppedClock implements Clock {
+  #nowMs = 0;
+  readonly #scheduled = new Map<() => void, number>();
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  schedule(afterMs: number, run: () => void): () => void {
+    const once = (): void => run();
+    this.#scheduled.set(once, this.#nowMs + afterMs);
+    return () => this.#scheduled.delete(once);
+  }
+
+  get waiting(): number {
+    return this.#scheduled.size;
+  }
+
+  advance(ms: number): void {
+    this.#nowMs += ms;
+    for (const [run, atMs] of [...this.#scheduled]) {
+      if (atMs > this.#nowMs) continue;
+      this.#scheduled.delete(run);
+      run();
+    }
+  }
+}
+
+/** After a commit of `commitMs` for `missing` merges; says whether the wait has ended. */
+async function waitFor(missing: number, commitMs: number) {
+  const clock = new SteppedClock();
+  const gathering = new Gathering(clock);
+  let isOver = false;
+  const wait = gathering.wait(missing, commitMs).then(() => {
+    isOver = true;
+  });
+  const hasEnded = async (): Promise<boolean> => {
+    await new Promise(setImmediate);
+    return isOver;
+  };
+  return { clock, gathering, wait, hasEnded };
+}
+
+describe('after a commit, its clients are waited for (P10)', () => {
+  test('until all are back, and not a moment longer', async () => {
+    const { clock, gathering, hasEnded } = await waitFor(3, 40);
+    gathering.arrived();
+    gathering.arrived();
+    assert.equal(await hasEnded(), false);
+    gathering.arrived();
+    assert.equal(await hasEnded(), true);
+    assert.equal(clock.waiting, 0, 'no timer is left');
+  });
+
+  test('no longer than a gap that is short beside the commit', async () => {
+    const { clock, hasEnded } = await waitFor(3, 40);
+    clock.advance(5);
+    assert.equal(await hasEnded(), false);
+    clock.advance(1);
+    assert.equal(await hasEnded(), true);
+  });
+
+  test('each that comes keeps the others welcome, for half a commit at most', async () => {
+    const { clock, gathering, hasEnded } = await waitFor(1_000, 40);
+    for (let ms = 5; ms < 20; ms += 5) {
+      clock.advance(5);
+      gathering.arrived();
+      assert.equal(await hasEnded(), false);
+    }
+    clock.advance(5);
+    assert.equal(await hasEnded(), true);
+  });
+
+  test('for 8 ms without an arrival and for 30 ms in all, however long the commit took', async () => {
+    const alone = await waitFor(2, 10_000);
+    alone.clock.advance(8);
+    assert.equal(await alone.hasEnded(), true);
+    const busy = await waitFor(1_000, 10_000);
+    for (let ms = 0; ms < 28; ms += 7) {
+      busy.clock.advance(7);
+      busy.gathering.arrived();
+    }
+    assert.equal(await busy.hasEnded(), false);
+    busy.clock.advance(2);
+    assert.equal(await busy.hasEnded(), true);
+  });
+
+  test('not at all after a turn that committed nothing', async () => {
+    const { clock, hasEnded } = await waitFor(0, 40);
+    assert.equal(await hasEnded(), true);
+    assert.equal(clock.waiting, 0);
+  });
+
+  test('who comes while nobody is waited for is no concern of it', () => {
+    new Gathering(new SteppedClock()).arrived();
+  });
+});
