@@ -130,12 +130,13 @@ export class Maintenance implements CommitObserver {
     });
   }
 
-  /** By then all that can be done for them is done. */
+  /** By then all that can be done for them is done, or other branches have kept us from it. */
   #forgetQuiet(): void {
-    const { clock, limits } = this.#parts;
+    const { limits } = this.#parts;
     const longMs = 2 * limits.retentionMs + 60_000;
-    for (const [key, { history }] of this.#watched) {
-      if (history.quietForMs(clock.nowMs()) > longMs) this.#watched.delete(key);
+    const nowMs = this.#nowMs;
+    for (const [key, watched] of this.#watched) {
+      if (watched.history.quietForMs(nowMs) > longMs && !watched.isDue(nowMs)) this.#watched.delete(key);
     }
   }
 

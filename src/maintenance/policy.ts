@@ -43,8 +43,11 @@ const maxCommits = 256;
 const maxPrunableVersions = 256;
 const quietMs = 5_000;
 const longQuietMs = 60_000;
-/** A tidying that keeps writers out for too long has to be worth so many times its cost before it is done beside them. */
-const patience = 3;
+/**
+ * A tidying that keeps writers out for twice as long as they should wait has to be worth twice its cost before it is done
+ * beside them, and so on up to this.
+ */
+const mostPatience = 3;
 /** And even so there is an end to the fragments. */
 const mostCommits = 1_024;
 
@@ -162,6 +165,7 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
   // The part beside the writers costs them about half of one of two cores.
   const costMs = cost.heldMs + cost.tailMs / 2;
   if (cost.heldMs > limits.maxWaitMs) {
+    const patience = Math.min(mostPatience, cost.heldMs / limits.maxWaitMs);
     return lossMs >= patience * costMs || commits >= mostCommits ? 'overdue' : undefined;
   }
   // Each tidying reads through all versions, 0.1 ms for each and more than once.

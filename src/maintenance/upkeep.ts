@@ -97,26 +97,37 @@ export class Upkeep {
 
   /**
    * In two calls, because one would remove old versions before the new one is on disk: after a power cut neither might be
-   * there (P3). The second finds next to nothing left to put together.
+   * there (P3). The second finds next to nothing left to put together. Indexes are begun as soon as writers are let in, beside
+   * the rest of the first call, which reads all versions: until they are there, merges read all keys.
    */
   async #tidyAll(dataset: Dataset, { target, pruneBeforeMs, onRewritten }: OptimizeJob) {
-    const indexed: string[] = [];
+    const columns = await plainIndexes(dataset, target);
+    const dropped: string[] = [];
     const prepare = async (): Promise<void> => {
-      for (const column of await plainIndexes(dataset, target)) {
+      for (const column of columns) {
         await dataset.dropScalarIndex(column);
-        indexed.push(column);
+        dropped.push(column);
       }
+    };
+    let indexing: Promise<void> | undefined;
+    const index = (): Promise<void> => {
+      indexing ??= this.#createIndexes(target, dropped);
+      indexing.catch(() => undefined); // its failure is reported where it is awaited below
+      return indexing;
     };
     const calls = { leavesIndexes: false, onRewritten: () => undefined };
     const steps: Step[] = [];
+    const beginIndex = (): void => {
+      onRewritten();
+      void index();
+    };
     try {
-      steps.push(await this.#step(dataset, target, { ...calls, pruneBeforeMs: 0, prepare, onRewritten }));
-      if (pruneBeforeMs > 0)
-        steps.push(await this.#step(dataset, target, { ...calls, pruneBeforeMs, prepare: nothing }));
+      steps.push(await this.#step(dataset, target, { ...calls, pruneBeforeMs: 0, prepare, onRewritten: beginIndex }));
     } finally {
-      for (const column of indexed) await this.#createIndex(dataset, target, column);
+      await index();
     }
-    return { steps, indexed };
+    if (pruneBeforeMs > 0) steps.push(await this.#step(dataset, target, { ...calls, pruneBeforeMs, prepare: nothing }));
+    return { steps, indexed: dropped };
   }
 
   async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
@@ -144,6 +155,16 @@ export class Upkeep {
       return { heldMs, ...result, isHeldByTag };
     } finally {
       leave();
+    }
+  }
+
+  async #createIndexes(target: BranchRef, columns: readonly string[]): Promise<void> {
+    if (columns.length === 0) return;
+    const dataset = await this.#parts.engine.open(target);
+    try {
+      for (const column of columns) await this.#createIndex(dataset, target, column);
+    } finally {
+      dataset.close();
     }
   }
 

@@ -90,6 +90,12 @@ const cases: readonly Case[] = [
     reason: 'overdue',
   },
   {
+    title: 'a little longer than they should is borne for a little more',
+    facts: { commitsSinceOptimize: 60, lossMs: 330 },
+    cost: { heldMs: 220, tailMs: 160 },
+    reason: 'overdue',
+  },
+  {
     title: 'nor do fragments grow in number without end',
     facts: { commitsSinceOptimize: 1_024 },
     cost: long,
