@@ -19,6 +19,11 @@ interface Mark {
 
 /** The baseline is the median of so many commits. */
 const baselineCommits = 8;
+/**
+ * What a merge takes longer for each fragment that its index does not cover: 0.15 ms, and 0.013 ms for one that it does (two
+ * cores, local ext4, merges of 2 and of 100 rows into 100,000 with 400 fragments).
+ */
+const scanMsPerFragment = 0.15;
 /** Marks are this part of the retention apart, which is how much longer than asked a version can live. */
 const marksPerRetention = 8;
 
@@ -34,6 +39,9 @@ export class BranchHistory {
   #mergeMs = 0;
   #lossMs = 0;
   #commitsSinceOptimize = 0;
+  #commitsSinceIndex = 0;
+  #scanLossMs = 0;
+  #scanLossSinceIndexMs = 0;
   #commits = 0;
   #prunedCommits = 0;
   #lastCommitMs: number | undefined;
@@ -50,6 +58,19 @@ export class BranchHistory {
   /** What those commits took beyond what the first of them took. Never negative. */
   get lossMs(): number {
     return this.#lossMs;
+  }
+
+  /** Those that no index covers. */
+  get commitsSinceIndex(): number {
+    return this.#commitsSinceIndex;
+  }
+
+  get scanLossMs(): number {
+    return this.#scanLossMs;
+  }
+
+  get scanLossSinceIndexMs(): number {
+    return this.#scanLossSinceIndexMs;
   }
 
   /** Top-level columns that merges used as their only key, with the number of commits. */
@@ -70,6 +91,7 @@ export class BranchHistory {
   created(fragments: number, nowMs: number): void {
     this.#commits += fragments;
     this.#commitsSinceOptimize += fragments;
+    this.#commitsSinceIndex += fragments;
     this.#mark(nowMs);
   }
 
@@ -77,6 +99,7 @@ export class BranchHistory {
     this.#commits += 1;
     this.#commitsSinceOptimize += 1;
     this.#mergeMs = engineMs;
+    this.#addScanLoss();
     this.#addLoss(engineMs);
     this.#mark(nowMs);
     const [path, ...others] = on;
@@ -90,6 +113,7 @@ export class BranchHistory {
    */
   rewritten(commits: number, nowMs: number): void {
     this.#commitsSinceOptimize -= commits;
+    this.indexed(this.#commitsSinceIndex);
     this.measureAnew();
     if (commits > 0) this.#commits += 1;
     this.#mark(nowMs);
@@ -98,7 +122,14 @@ export class BranchHistory {
   /** What commits take has changed for another reason than their number, such as an index. */
   measureAnew(): void {
     this.#lossMs = 0;
+    this.#scanLossMs = 0;
     this.#first = [];
+  }
+
+  /** The first `commits` of those since the last time are covered by an index, or put together as one fragment. */
+  indexed(commits: number): void {
+    this.#commitsSinceIndex -= commits;
+    this.#scanLossSinceIndexMs = 0;
   }
 
   /** What was to be pruned, whether or not a tag was in the way. */
@@ -116,6 +147,13 @@ export class BranchHistory {
   /** How many versions a pruning would remove, roughly. */
   prunableVersions(nowMs: number): number {
     return Math.max(0, (this.#markAt(nowMs)?.commits ?? 0) - this.#prunedCommits);
+  }
+
+  #addScanLoss(): void {
+    const scanMs = this.#commitsSinceIndex * scanMsPerFragment;
+    this.#commitsSinceIndex += 1;
+    this.#scanLossMs += scanMs;
+    this.#scanLossSinceIndexMs += scanMs;
   }
 
   /** The sum falls as well as it rises, so that noise does not add up. */

@@ -31,7 +31,8 @@ export interface OptimizeReport {
 export interface IndexReport {
   readonly job: 'index';
   readonly branch: BranchName | undefined;
-  readonly reason: 'merges on the column';
+  /** `slower`: rows that it does not cover. */
+  readonly reason: 'merges on the column' | 'slower';
   readonly column: string;
   readonly rows: number;
   readonly durationMs: number;

@@ -15,13 +15,14 @@ import type { Commit, CommitObserver } from '../table/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { BranchHistory } from './branch-history.ts';
-import type { BranchRef, JobReport, OptimizeReport } from './job.ts';
+import type { BranchRef, IndexReport, JobReport, OptimizeReport } from './job.ts';
 import {
-  type Choice,
   columnsToIndex,
+  type Extent,
   indexFromMerges,
   isPruned,
   isTidiedBeforeIndex,
+  type OptimizeReason,
   type UpkeepLimits,
 } from './policy.ts';
 import type { Upkeep } from './upkeep.ts';
@@ -179,13 +180,32 @@ export class Maintenance implements CommitObserver {
     }
     const columns = this.#columnsToIndex(target, history, found);
     if (columns.length > 0) return this.#buildIndexes(watched, columns, found.layout);
-    const choice = watched.chooseFor(found.layout, this.#nowMs);
-    if (choice === undefined) return;
-    const pruneBeforeMs = isPruned(choice, history.prunableVersions(this.#nowMs))
-      ? (history.supersededBeforeMs(this.#nowMs) ?? 0)
-      : 0;
-    const report = await this.#optimize(target, history, choice, pruneBeforeMs);
-    if (report !== undefined) watched.learn(found.layout, report);
+    const layout = layoutFor(target, found.layout);
+    const choice = watched.chooseFor(layout, this.#nowMs);
+    if (choice?.way === 'index') await this.#renewIndexes(watched, layout);
+    else if (choice !== undefined) await this.#tidy(watched, layout, choice.way, choice.reason);
+  }
+
+  async #tidy(watched: WatchedBranch, layout: Layout, extent: Extent, reason: OptimizeReason): Promise<void> {
+    const { target, history } = watched;
+    const isPruning = isPruned({ reason, way: extent }, history.prunableVersions(this.#nowMs));
+    const pruneBeforeMs = isPruning ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
+    const report = await this.#optimize(target, history, { reason, extent }, pruneBeforeMs);
+    if (report !== undefined) watched.learn(layout, extent, report);
+  }
+
+  /** What is committed meanwhile is for the next time. */
+  async #renewIndexes(watched: WatchedBranch, layout: Layout): Promise<void> {
+    const { target, history } = watched;
+    const commits = history.commitsSinceIndex;
+    let durationMs = 0;
+    for (const { isPlain, columns } of layout.indexes) {
+      const [column] = columns;
+      if (!isPlain || column === undefined) continue;
+      durationMs += (await this.#buildIndex(target, column, 'slower'))?.durationMs ?? 0;
+    }
+    history.indexed(commits);
+    watched.learn(layout, 'index', { heldMs: 0, durationMs });
   }
 
   async #buildIndexes(watched: WatchedBranch, columns: readonly string[], layout: Layout): Promise<void> {
@@ -193,14 +213,16 @@ export class Maintenance implements CommitObserver {
     if (isTidiedBeforeIndex(layout, watched.estimateOf(layout), history.mergeMs)) {
       await this.#optimize(target, history, { reason: 'index', extent: 'all' }, 0);
     }
-    for (const column of columns) await this.#buildIndex(target, column);
+    for (const column of columns) await this.#buildIndex(target, column, 'merges on the column');
+    history.measureAnew();
+    history.indexed(history.commitsSinceIndex);
     watched.lookAgain();
   }
 
   async #optimize(
     target: BranchRef,
     history: BranchHistory | undefined,
-    choice: Choice,
+    choice: { readonly reason: OptimizeReason; readonly extent: Extent },
     pruneBeforeMs: number,
   ): Promise<OptimizeReport | undefined> {
     const onRewritten = (): void => history?.rewritten(history.commitsSinceOptimize, this.#nowMs);
@@ -212,9 +234,12 @@ export class Maintenance implements CommitObserver {
     return report;
   }
 
-  async #buildIndex(target: BranchRef, column: string): Promise<JobReport | undefined> {
-    const report = await this.#parts.upkeep.buildIndex(target, column);
-    this.#watched.get(keyOf(target))?.history.measureAnew();
+  async #buildIndex(
+    target: BranchRef,
+    column: string,
+    reason: IndexReport['reason'],
+  ): Promise<IndexReport | undefined> {
+    const report = await this.#parts.upkeep.buildIndex(target, column, reason);
     if (report !== undefined) this.#tell(target, report);
     return report;
   }
@@ -229,10 +254,10 @@ export class Maintenance implements CommitObserver {
     if (found === undefined) return [];
     const reports = [];
     for (const column of this.#columnsToIndex(target, history, found)) {
-      reports.push(await this.#buildIndex(target, column));
+      reports.push(await this.#buildIndex(target, column, 'merges on the column'));
     }
     const keptFromMs = clock.nowMs() - limits.retentionMs;
-    const choice: Choice = { reason: 'by hand', extent: 'all' };
+    const choice = { reason: 'by hand', extent: 'all' } as const;
     reports.push(await this.#optimize(target, history, choice, newestUntil(found.versions, keptFromMs)));
     return reports.filter((report) => report !== undefined);
   }
@@ -269,6 +294,10 @@ export class Maintenance implements CommitObserver {
     logger.warn(fields, 'looking after a table failed; no row is affected');
   }
 }
+
+/** A branch's indexes are those of the version it started from: the writer does not use them, and they stay as they are. */
+const layoutFor = ({ branch }: BranchRef, layout: Layout): Layout =>
+  branch === undefined ? layout : { ...layout, indexes: [] };
 
 /** The second merge on a column does. */
 const mayAskForIndex = ({ mergesOn }: BranchHistory): boolean => [...mergesOn.values()].includes(indexFromMerges);

@@ -6,8 +6,10 @@
  * the loss per fragment is constant this is the interval with the least total cost, and no constant of this machine is in
  * it: both sides are measured.
  *
- * There are two ways: to put all fragments together that are not full, up to a million rows, and build the indexes anew; or
- * the new ones alone, which takes a twentieth of a second however large the table is and writes little.
+ * There are three ways. To build the indexes anew beside the writers, after which merges read no fragment for its keys: most
+ * of what a fragment costs is that. To put all fragments together that are not full, up to a million rows, and build the
+ * indexes anew. Or, where that takes long, to put together only what no index covers, which takes a twentieth of a second
+ * however large the table is.
  */
 import type { DataType, Schema } from '../arrow/schema.ts';
 import type { FragmentFacts, Layout } from '../engine/port.ts';
@@ -20,12 +22,19 @@ export interface UpkeepLimits {
   readonly indexFromRows: number;
 }
 
-/** What is put together. `all`: full fragments aside. `new`: those that no index covers yet. */
+/** What is put together. `all`: full fragments aside. `new`: those that no index covers. */
 export type Extent = 'all' | 'new';
+/** `index`: nothing is put together, the indexes are built anew. */
+export type Way = Extent | 'index';
 
 export interface BranchFacts {
   readonly commitsSinceOptimize: number;
+  readonly commitsSinceIndex: number;
   readonly lossMs: number;
+  /** The part of it that an index over all rows would have spared. */
+  readonly scanLossMs: number;
+  /** The same since the index was built. */
+  readonly scanLossSinceIndexMs: number;
   readonly quietForMs: number;
   readonly prunableVersions: number;
 }
@@ -59,10 +68,11 @@ const maxUnindexedRows = 2 ** 20;
 /** In small tables, merges would soon gain nothing from an index that misses more. */
 const maxUnindexedPart = 1 / 8;
 
-/** What tidying a branch will cost. `new` is undefined where it is no choice. */
+/** What each way will cost; undefined where it is no choice. */
 export interface Estimate {
   readonly all: Cost;
   readonly new: Cost | undefined;
+  readonly index: Cost | undefined;
 }
 
 /** Measured over guessed, as seen before. */
@@ -70,15 +80,19 @@ export interface Correction {
   readonly heldFactor: number;
   readonly tailMs: number | undefined;
 }
-export type Corrections = Readonly<Record<Extent, Correction>>;
+export type Corrections = Readonly<Record<Way, Correction>>;
 
 export const noCorrections: Corrections = {
   all: { heldFactor: 1, tailMs: undefined },
   new: { heldFactor: 1, tailMs: undefined },
+  index: { heldFactor: 1, tailMs: undefined },
 };
 
+/** `commits` so many fragments, the newest, are not in the index. */
 export function estimateCost(layout: Layout, commits: number, corrections: Corrections): Estimate {
+  const isIndexed = layout.indexes.some(({ isPlain }) => isPlain);
   return {
+    index: isIndexed ? corrected(guessCost(layout, 'index'), corrections.index) : undefined,
     all: corrected(guessCost(layout, 'all'), corrections.all),
     new: mayTidyNew(layout, commits) ? corrected(guessCost(layout, 'new'), corrections.new) : undefined,
   };
@@ -88,12 +102,13 @@ export function estimateCost(layout: Layout, commits: number, corrections: Corre
  * Before any was measured: 10 ms, 0.1 ms for each thousand rows and 2.5 ms for each MB that are rewritten while writers
  * wait; beside them as much again, and 0.15 ms for each thousand rows that are indexed anew (local ext4, two cores).
  */
-export function guessCost(layout: Layout, extent: Extent): Cost {
-  const rows = extent === 'new' ? unindexedRows(layout) : rewrittenRows(layout);
+export function guessCost(layout: Layout, way: Way): Cost {
+  const indexMs = layout.indexes.filter(({ isPlain }) => isPlain).length * layout.rows * 0.00015;
+  if (way === 'index') return { heldMs: 0, tailMs: 20 + indexMs };
+  const rows = way === 'new' ? unindexedRows(layout) : rewrittenRows(layout);
   const bytes = layout.rows === 0 ? 0 : (layout.bytes * rows) / layout.rows;
   const heldMs = 10 + rows * 0.0001 + (bytes / 1e6) * 2.5;
-  const indexedAnew = extent === 'new' ? 0 : layout.indexes.filter(({ isPlain }) => isPlain).length * layout.rows;
-  return { heldMs, tailMs: heldMs + indexedAnew * 0.00015 };
+  return { heldMs, tailMs: way === 'new' ? heldMs : heldMs + indexMs };
 }
 
 const corrected = ({ heldMs, tailMs }: Cost, correction: Correction): Cost => ({
@@ -136,23 +151,39 @@ const rewrittenRows = ({ fragments }: Layout): number =>
 
 export interface Choice {
   readonly reason: OptimizeReason;
-  readonly extent: Extent;
+  readonly way: Way;
 }
 
 /** What should be done to the branch now, and why; undefined: nothing. */
 export function chooseTidying(facts: BranchFacts, estimate: Estimate, limits: UpkeepLimits): Choice | undefined {
   const whole = reasonToOptimize(facts, estimate.all, limits);
-  const isForAll = whole === 'quiet' || whole === 'old versions';
-  if (estimate.new === undefined || isForAll) return whole && { reason: whole, extent: 'all' };
+  if (whole === 'quiet' || whole === 'old versions') return { reason: whole, way: 'all' };
+  if (isIndexCheaper(estimate)) return chooseBesideIndex(facts, estimate, limits);
+  if (estimate.new === undefined) return whole && { reason: whole, way: 'all' };
   const reason = reasonToOptimize({ ...facts, prunableVersions: 0 }, estimate.new, limits);
-  return reason && { reason, extent: 'new' };
+  return reason && { reason, way: 'new' };
 }
+
+/** What is left of the loss when the index is kept up to date is what putting all together would spare. */
+function chooseBesideIndex(facts: BranchFacts, estimate: Estimate, limits: UpkeepLimits): Choice | undefined {
+  const lossMs = Math.max(0, facts.lossMs - facts.scanLossMs);
+  const reason = reasonToOptimize({ ...facts, lossMs }, estimate.all, limits);
+  if (reason !== undefined) return { reason, way: 'all' };
+  const isDue = estimate.index !== undefined && facts.scanLossSinceIndexMs >= costOf(estimate.index);
+  return isDue && facts.commitsSinceIndex >= minCommits ? { reason: 'slower', way: 'index' } : undefined;
+}
+
+const isIndexCheaper = ({ index, new: only }: Estimate): boolean =>
+  index !== undefined && (only === undefined || costOf(index) <= costOf(only));
+
+/** The part beside the writers costs them about half of one of two cores. */
+const costOf = ({ heldMs, tailMs }: Cost): number => heldMs + tailMs / 2;
 
 /** Beside writers, fewer are not worth a second call of the engine, which reads all of those that are kept. */
 const fewPrunableVersions = 64;
 
-export const isPruned = ({ reason, extent }: Choice, prunableVersions: number): boolean =>
-  extent === 'all' && (reason === 'quiet' || reason === 'old versions' || prunableVersions >= fewPrunableVersions);
+export const isPruned = ({ reason, way }: Choice, prunableVersions: number): boolean =>
+  way === 'all' && (reason === 'quiet' || reason === 'old versions' || prunableVersions >= fewPrunableVersions);
 
 /** Why the branch should be tidied now, or undefined. */
 export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepLimits): OptimizeReason | undefined {
@@ -162,8 +193,7 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
     return prunableVersions >= (quietForMs < longQuietMs ? minCommits : 1) ? 'old versions' : undefined;
   }
   if (commits < minCommits) return undefined;
-  // The part beside the writers costs them about half of one of two cores.
-  const costMs = cost.heldMs + cost.tailMs / 2;
+  const costMs = costOf(cost);
   if (cost.heldMs > limits.maxWaitMs) {
     const patience = Math.min(mostPatience, cost.heldMs / limits.maxWaitMs);
     return lossMs >= patience * costMs || commits >= mostCommits ? 'overdue' : undefined;

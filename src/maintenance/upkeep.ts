@@ -79,14 +79,14 @@ export class Upkeep {
     });
   }
 
-  buildIndex(target: BranchRef, column: string): Promise<IndexReport | undefined> {
+  buildIndex(target: BranchRef, column: string, reason: IndexReport['reason']): Promise<IndexReport | undefined> {
     return this.#onTable(target, async (dataset) => {
       const startMs = performance.now();
       await this.#announce(target, dataset);
       await this.#createIndex(dataset, target, column);
       const rows = await dataset.countRows();
       const durationMs = performance.now() - startMs;
-      return { job: 'index', branch: target.branch, reason: 'merges on the column', column, rows, durationMs };
+      return { job: 'index', branch: target.branch, reason, column, rows, durationMs };
     });
   }
 

@@ -1,6 +1,6 @@
 import type { Layout } from '../engine/port.ts';
 import { BranchHistory } from './branch-history.ts';
-import type { BranchRef, OptimizeReport } from './job.ts';
+import type { BranchRef } from './job.ts';
 import {
   type Choice,
   type Corrections,
@@ -11,9 +11,15 @@ import {
   guessCost,
   noCorrections,
   type UpkeepLimits,
+  type Way,
 } from './policy.ts';
 
 const commitsToLook = 2;
+
+interface Measured {
+  readonly heldMs: number;
+  readonly durationMs: number;
+}
 
 /** A branch that is looked after: what was seen of it, what tidying it would cost, and when to look again. */
 export class WatchedBranch {
@@ -48,7 +54,7 @@ export class WatchedBranch {
   }
 
   estimateOf(layout: Layout): Estimate {
-    return estimateCost(layout, this.history.commitsSinceOptimize, this.#corrections);
+    return estimateCost(layout, this.history.commitsSinceIndex, this.#corrections);
   }
 
   /** What is to be done now; if that is nothing, what `layout` showed is remembered until it is something. */
@@ -58,11 +64,12 @@ export class WatchedBranch {
     return this.#choose(nowMs, estimate);
   }
 
-  /** A tidying of what `layout` showed has ended. */
-  learn(layout: Layout, { extent, heldMs, durationMs }: OptimizeReport): void {
-    const guess = guessCost(layout, extent);
-    const heldFactor = correctedFactor(this.#corrections[extent].heldFactor, heldMs / guess.heldMs);
-    this.#corrections = { ...this.#corrections, [extent]: { heldFactor, tailMs: durationMs - heldMs } };
+  /** What was done to what `layout` showed has ended. */
+  learn(layout: Layout, way: Way, { heldMs, durationMs }: Measured): void {
+    const guess = guessCost(layout, way);
+    const known = this.#corrections[way].heldFactor;
+    const heldFactor = guess.heldMs === 0 ? known : correctedFactor(known, heldMs / guess.heldMs);
+    this.#corrections = { ...this.#corrections, [way]: { heldFactor, tailMs: durationMs - heldMs } };
     this.lookAgain();
   }
 
@@ -80,10 +87,11 @@ export class WatchedBranch {
   }
 
   #choose(nowMs: number, estimate: Estimate): Choice | undefined {
-    const { commitsSinceOptimize, lossMs } = this.history;
+    const { commitsSinceOptimize, commitsSinceIndex, lossMs, scanLossMs, scanLossSinceIndexMs } = this.history;
+    const losses = { commitsSinceOptimize, commitsSinceIndex, lossMs, scanLossMs, scanLossSinceIndexMs };
     const quietForMs = this.history.quietForMs(nowMs);
     const prunableVersions = this.history.prunableVersions(nowMs);
-    return chooseTidying({ commitsSinceOptimize, lossMs, quietForMs, prunableVersions }, estimate, this.#limits);
+    return chooseTidying({ ...losses, quietForMs, prunableVersions }, estimate, this.#limits);
   }
 }
 

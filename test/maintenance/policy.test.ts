@@ -15,7 +15,15 @@ import {
 } from '#src/maintenance/policy.ts';
 
 const limits = { maxWaitMs: 200, indexFromRows: 20_000 };
-const busy: BranchFacts = { commitsSinceOptimize: 0, lossMs: 0, quietForMs: 10, prunableVersions: 0 };
+const busy: BranchFacts = {
+  commitsSinceOptimize: 0,
+  commitsSinceIndex: 0,
+  lossMs: 0,
+  scanLossMs: 0,
+  scanLossSinceIndexMs: 0,
+  quietForMs: 10,
+  prunableVersions: 0,
+};
 const cheap = { heldMs: 40, tailMs: 60 };
 const long = { heldMs: 900, tailMs: 100 };
 
@@ -180,7 +188,7 @@ describe('fragments are put together before the first index is built', () => {
 describe('what is tidied', () => {
   const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, 60, noCorrections);
   const extent = (facts: Partial<BranchFacts>, given: Partial<Layout> = {}) =>
-    chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimate(given), limits)?.extent;
+    chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimate(given), limits)?.way;
 
   test('the new fragments alone of a large table: the index is not built again for them', () => {
     assert.equal(extent({ lossMs: 200 }), 'new');
