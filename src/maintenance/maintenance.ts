@@ -188,7 +188,7 @@ export class Maintenance implements CommitObserver {
 
   async #tidy(watched: WatchedBranch, layout: Layout, extent: Extent, reason: OptimizeReason): Promise<void> {
     const { target, history } = watched;
-    const isPruning = isPruned({ reason, way: extent }, history.prunableVersions(this.#nowMs));
+    const isPruning = isPruned({ reason, way: extent });
     const pruneBeforeMs = isPruning ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
     const report = await this.#optimize(target, history, { reason, extent }, pruneBeforeMs);
     if (report !== undefined) watched.learn(layout, extent, report);

@@ -47,9 +47,9 @@ export type OptimizeReason = 'slower' | 'many commits' | 'quiet' | 'old versions
 
 /** Fewer commits are not worth a rewrite, whatever a noisy measurement says. */
 const minCommits = 16;
-/** More fragments cost memory and files even where merges do not slow down. */
-const maxCommits = 256;
-const maxPrunableVersions = 256;
+/** Every version lists all fragments, and every tidying reads all versions: more cost disk, and time in the end. */
+const maxCommits = 192;
+const maxPrunableVersions = 512;
 const quietMs = 5_000;
 const longQuietMs = 60_000;
 /**
@@ -179,11 +179,9 @@ const isIndexCheaper = ({ index, new: only }: Estimate): boolean =>
 /** The part beside the writers costs them about half of one of two cores. */
 const costOf = ({ heldMs, tailMs }: Cost): number => heldMs + tailMs / 2;
 
-/** Beside writers, fewer are not worth a second call of the engine, which reads all of those that are kept. */
-const fewPrunableVersions = 64;
-
-export const isPruned = ({ reason, way }: Choice, prunableVersions: number): boolean =>
-  way === 'all' && (reason === 'quiet' || reason === 'old versions' || prunableVersions >= fewPrunableVersions);
+/** Beside writers, versions are removed when they are many: the engine reads all that are kept, and lists all files. */
+export const isPruned = ({ reason, way }: Choice): boolean =>
+  way === 'all' && (reason === 'quiet' || reason === 'old versions');
 
 /** Why the branch should be tidied now, or undefined. */
 export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepLimits): OptimizeReason | undefined {
@@ -198,7 +196,7 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
     const patience = Math.min(mostPatience, cost.heldMs / limits.maxWaitMs);
     return lossMs >= patience * costMs || commits >= mostCommits ? 'overdue' : undefined;
   }
-  // Each tidying reads through all versions, 0.1 ms for each and more than once.
+  // The more versions are kept, the longer all of this takes: the engine reads each of them, 0.1 to 0.3 ms.
   if (prunableVersions >= Math.max(maxPrunableVersions, costMs)) return 'old versions';
   if (lossMs >= costMs) return 'slower';
   return commits >= maxCommits ? 'many commits' : undefined;

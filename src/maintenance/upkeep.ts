@@ -71,11 +71,11 @@ export class Upkeep {
   optimize(job: OptimizeJob): Promise<OptimizeReport | undefined> {
     return this.#onTable(job.target, async (dataset) => {
       const startMs = performance.now();
-      const { steps, indexed } =
+      const { step, indexed } =
         job.extent === 'new' ? await this.#tidyNew(dataset, job) : await this.#tidyAll(dataset, job);
       const { target, reason, extent } = job;
       const durationMs = performance.now() - startMs;
-      return { job: 'optimize', branch: target.branch, reason, extent, durationMs, indexed, ...sumOf(steps) };
+      return { job: 'optimize', branch: target.branch, reason, extent, durationMs, indexed, ...step };
     });
   }
 
@@ -92,13 +92,13 @@ export class Upkeep {
 
   async #tidyNew(dataset: Dataset, { target, onRewritten }: OptimizeJob) {
     const step = { pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
-    return { steps: [await this.#step(dataset, target, step)], indexed: [] };
+    return { step: await this.#step(dataset, target, step), indexed: [] };
   }
 
   /**
-   * In two calls, because one would remove old versions before the new one is on disk: after a power cut neither might be
-   * there (P3). The second finds next to nothing left to put together. Indexes are begun as soon as writers are let in, beside
-   * the rest of the first call, which reads all versions: until they are there, merges read all keys.
+   * In one call, though it removes old versions before the new one is on disk: the one that a power cut goes back to is made
+   * the newest there is, under the turn, so it is none of those (P3). Indexes are begun as soon as writers are let in, beside the rest of the
+   * call, which reads all versions: until they are there, merges read all keys.
    */
   async #tidyAll(dataset: Dataset, { target, pruneBeforeMs, onRewritten }: OptimizeJob) {
     const columns = await plainIndexes(dataset, target);
@@ -115,19 +115,16 @@ export class Upkeep {
       indexing.catch(() => undefined); // its failure is reported where it is awaited below
       return indexing;
     };
-    const calls = { leavesIndexes: false, onRewritten: () => undefined };
-    const steps: Step[] = [];
     const beginIndex = (): void => {
       onRewritten();
       void index();
     };
     try {
-      steps.push(await this.#step(dataset, target, { ...calls, pruneBeforeMs: 0, prepare, onRewritten: beginIndex }));
+      const step = { pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
+      return { step: await this.#step(dataset, target, step), indexed: dropped };
     } finally {
       await index();
     }
-    if (pruneBeforeMs > 0) steps.push(await this.#step(dataset, target, { ...calls, pruneBeforeMs, prepare: nothing }));
-    return { steps, indexed: dropped };
   }
 
   async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
@@ -141,6 +138,7 @@ export class Upkeep {
     try {
       await dataset.refresh();
       await openBranches.beforeCommit(target.tableId, target.branch, dataset);
+      if (pruneBeforeMs > 0) await openBranches.acknowledge(target.tableId, target.branch, dataset);
       await request.prepare();
       const result = await dataset.optimize({
         pruneBeforeMs: isHeldByTag ? taggedAtMs : pruneBeforeMs,
@@ -211,12 +209,3 @@ async function plainIndexes(dataset: Dataset, { branch }: BranchRef): Promise<re
   const { indexes } = await dataset.layout();
   return indexes.filter(({ isPlain }) => isPlain).flatMap(({ columns }) => columns);
 }
-
-const sumOf = (steps: readonly Step[]): Step =>
-  steps.reduce((a, b) => ({
-    heldMs: a.heldMs + b.heldMs,
-    removedFragments: a.removedFragments + b.removedFragments,
-    removedVersions: a.removedVersions + b.removedVersions,
-    removedBytes: a.removedBytes + b.removedBytes,
-    isHeldByTag: a.isHeldByTag || b.isHeldByTag,
-  }));

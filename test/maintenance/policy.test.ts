@@ -45,7 +45,7 @@ const cases: readonly Case[] = [
   },
   {
     title: 'many fragments go, also where they cost nothing',
-    facts: { commitsSinceOptimize: 256 },
+    facts: { commitsSinceOptimize: 192 },
     reason: 'many commits',
   },
   {
@@ -55,7 +55,7 @@ const cases: readonly Case[] = [
   },
   {
     title: 'many old versions go beside writers',
-    facts: { commitsSinceOptimize: 16, prunableVersions: 256 },
+    facts: { commitsSinceOptimize: 16, prunableVersions: 512 },
     reason: 'old versions',
   },
   {
@@ -171,6 +171,37 @@ describe('what a tidying is expected to cost', () => {
   });
 });
 
+describe('the index is built anew beside the writers', () => {
+  const small = layout({
+    fragments: [...sizes(1, 100_000), ...sizes(60, 1)],
+    indexes: [{ ...plain, unindexedRows: 60 }],
+  });
+  // Reading through many versions is what has made putting the new ones together expensive.
+  const corrections = { ...noCorrections, new: { heldFactor: 1, tailMs: 300 } };
+  const estimate = estimateCost(small, 60, corrections);
+  const lost: BranchFacts = { ...busy, commitsSinceOptimize: 60, commitsSinceIndex: 60, lossMs: 90 };
+  const way = (facts: Partial<BranchFacts>) => chooseTidying({ ...lost, ...facts }, estimate, limits)?.way;
+
+  test('when reading what it does not cover has cost as much', () => {
+    assert.equal(way({ scanLossMs: 90, scanLossSinceIndexMs: 16 }), undefined);
+    assert.equal(way({ scanLossMs: 90, scanLossSinceIndexMs: 18 }), 'index');
+  });
+
+  test('not for a few commits', () => {
+    assert.equal(way({ scanLossMs: 90, scanLossSinceIndexMs: 18, commitsSinceIndex: 15 }), undefined);
+  });
+
+  test('and fragments are put together when what remains has cost as much as that', () => {
+    assert.equal(way({ scanLossMs: 30, scanLossSinceIndexMs: 18 }), 'all');
+  });
+
+  test('not where putting the new fragments together takes less', () => {
+    const sooner = estimateCost(small, 60, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } });
+    const facts = { ...lost, lossMs: 200, scanLossMs: 200, scanLossSinceIndexMs: 200 };
+    assert.equal(chooseTidying(facts, sooner, limits)?.way, 'new');
+  });
+});
+
 describe('fragments are put together before the first index is built', () => {
   const isFirst = (given: Partial<Layout>, mergeMs: number): boolean => {
     const made = layout({ rows: 10_000_000, fragments: sizes(15, 700_000), bytes: 2.4e8, ...given });
@@ -199,7 +230,7 @@ describe('what is tidied', () => {
   test('all of it when it is quiet, and when there are many old versions: neither can go the other way', () => {
     assert.equal(extent({ quietForMs: 5_000 }), 'all');
     assert.equal(extent({ prunableVersions: 2_000 }), 'all');
-    assert.equal(extent({ prunableVersions: 300 }), undefined);
+    assert.equal(extent({ prunableVersions: 600 }), undefined);
   });
 
   const whole: readonly (readonly [string, Partial<Layout>])[] = [
