@@ -226,7 +226,8 @@ export class Maintenance implements CommitObserver {
     pruneBeforeMs: number,
   ): Promise<OptimizeReport | undefined> {
     const onRewritten = (): void => history?.rewritten(history.commitsSinceOptimize, this.#nowMs);
-    const report = await this.#parts.upkeep.optimize({ target, ...choice, pruneBeforeMs, onRewritten });
+    const rewrites = choice.reason !== 'old versions' || history === undefined || history.commitsSinceOptimize > 0;
+    const report = await this.#parts.upkeep.optimize({ target, ...choice, rewrites, pruneBeforeMs, onRewritten });
     if (report === undefined) return undefined;
     history?.measureAnew();
     if (pruneBeforeMs > 0) history?.pruned(pruneBeforeMs);

@@ -29,6 +29,8 @@ export interface OptimizeJob {
   readonly target: BranchRef;
   readonly reason: OptimizeReason;
   readonly extent: Extent;
+  /** False where there is nothing new to put together, so that no index has to be written again. */
+  readonly rewrites: boolean;
   /** Versions committed before it are superseded for long enough. 0 removes none, as does tidying the new rows alone. */
   readonly pruneBeforeMs: number;
   /** Called while writers are still kept out. */
@@ -100,8 +102,8 @@ export class Upkeep {
    * the newest there is, under the turn, so it is none of those (P3). Indexes are begun as soon as writers are let in, beside the rest of the
    * call, which reads all versions: until they are there, merges read all keys.
    */
-  async #tidyAll(dataset: Dataset, { target, pruneBeforeMs, onRewritten }: OptimizeJob) {
-    const columns = await plainIndexes(dataset, target);
+  async #tidyAll(dataset: Dataset, { target, rewrites, pruneBeforeMs, onRewritten }: OptimizeJob) {
+    const columns = rewrites ? await plainIndexes(dataset, target) : [];
     const dropped: string[] = [];
     const prepare = async (): Promise<void> => {
       for (const column of columns) {
