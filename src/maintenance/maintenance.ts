@@ -9,13 +9,13 @@ import type { Schema } from '../arrow/schema.ts';
 import type { Dataset, Layout, VersionFacts } from '../engine/port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { showTable } from '../kernel/ids.ts';
 import { Turns } from '../kernel/turns.ts';
 import type { Commit, CommitObserver } from '../table/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { BranchHistory } from './branch-history.ts';
 import type { BranchRef, IndexReport, JobReport, OptimizeReport } from './job.ts';
+import { JobLog } from './job-log.ts';
 import {
   columnsToIndex,
   type Extent,
@@ -49,6 +49,7 @@ const maxWatched = 4_096;
 
 export class Maintenance implements CommitObserver {
   readonly #parts: MaintenanceParts;
+  readonly #log: JobLog;
   readonly #watched = new Map<string, WatchedBranch>();
   /** Jobs take turns: two at once would leave a machine of two cores to none of the writers. */
   readonly #jobs = new Turns(Number.POSITIVE_INFINITY);
@@ -58,6 +59,7 @@ export class Maintenance implements CommitObserver {
 
   constructor(parts: MaintenanceParts) {
     this.#parts = parts;
+    this.#log = new JobLog(parts);
   }
 
   committed(commit: Commit): void {
@@ -165,7 +167,7 @@ export class Maintenance implements CommitObserver {
       // Half of the time at most goes into one branch.
       watched.succeeded(this.#nowMs + performance.now() - startMs);
     } catch (error) {
-      this.#failed(watched, error);
+      this.#log.failed(watched.target, watched.failed(this.#nowMs), error);
     } finally {
       leave();
     }
@@ -231,7 +233,7 @@ export class Maintenance implements CommitObserver {
     if (report === undefined) return undefined;
     history?.measureAnew();
     if (pruneBeforeMs > 0) history?.pruned(pruneBeforeMs);
-    this.#tell(target, report);
+    this.#log.done(target, report);
     return report;
   }
 
@@ -241,7 +243,7 @@ export class Maintenance implements CommitObserver {
     reason: IndexReport['reason'],
   ): Promise<IndexReport | undefined> {
     const report = await this.#parts.upkeep.buildIndex(target, column, reason);
-    if (report !== undefined) this.#tell(target, report);
+    if (report !== undefined) this.#log.done(target, report);
     return report;
   }
 
@@ -270,29 +272,6 @@ export class Maintenance implements CommitObserver {
   ): readonly string[] {
     if (branch !== undefined || history === undefined) return [];
     return columnsToIndex(history.mergesOn, layout, schema, this.#parts.limits);
-  }
-
-  #tell({ table, branch }: BranchRef, report: JobReport): void {
-    const { logger, metrics } = this.#parts;
-    const { job, durationMs } = report;
-    const heldMs = report.job === 'optimize' ? report.heldMs : 0;
-    metrics.maintenanceFinished({ job, outcome: 'done' }, { durationMs, heldMs });
-    const fields = { ...report, table: showTable(table), branch: branch ?? 'main' };
-    if (report.job === 'optimize' && report.isHeldByTag) logger.warn(fields, 'a tag keeps old versions of a table');
-    logger.info(fields, report.job === 'optimize' ? 'tidied a table' : 'built an index');
-  }
-
-  #failed(watched: WatchedBranch, error: unknown): void {
-    const { logger, metrics } = this.#parts;
-    const { table, branch } = watched.target;
-    metrics.maintenanceFinished({ job: 'optimize', outcome: 'failed' }, { durationMs: 0, heldMs: 0 });
-    const fields = {
-      table: showTable(table),
-      branch: branch ?? 'main',
-      retryAfterMs: watched.failed(this.#nowMs),
-      error,
-    };
-    logger.warn(fields, 'looking after a table failed; no row is affected');
   }
 }
 

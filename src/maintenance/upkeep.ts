@@ -99,8 +99,8 @@ export class Upkeep {
 
   /**
    * In one call, though it removes old versions before the new one is on disk: the one that a power cut goes back to is made
-   * the newest there is, under the turn, so it is none of those (P3). Indexes are begun as soon as writers are let in, beside the rest of the
-   * call, which reads all versions: until they are there, merges read all keys.
+   * the newest there is, under the turn, so it is none of those (P3). Indexes are begun as soon as writers are let in, beside
+   * the rest of the call, which reads all versions: until they are there, merges read all keys.
    */
   async #tidyAll(dataset: Dataset, { target, rewrites, pruneBeforeMs, onRewritten }: OptimizeJob) {
     const columns = rewrites ? await plainIndexes(dataset, target) : [];

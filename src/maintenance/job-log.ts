@@ -1,0 +1,32 @@
+import { showTable } from '../kernel/ids.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { BranchRef, JobReport } from './job.ts';
+
+/** What ran, why and what it cost, in the log and the metrics. */
+export class JobLog {
+  readonly #logger: Logger;
+  readonly #metrics: Metrics;
+
+  constructor({ logger, metrics }: { readonly logger: Logger; readonly metrics: Metrics }) {
+    this.#logger = logger;
+    this.#metrics = metrics;
+  }
+
+  done({ table, branch }: BranchRef, report: JobReport): void {
+    const { job, durationMs } = report;
+    const heldMs = report.job === 'optimize' ? report.heldMs : 0;
+    this.#metrics.maintenanceFinished({ job, outcome: 'done' }, { durationMs, heldMs });
+    const fields = { ...report, table: showTable(table), branch: branch ?? 'main' };
+    if (report.job === 'optimize' && report.isHeldByTag) {
+      this.#logger.warn(fields, 'a tag keeps old versions of a table');
+    }
+    this.#logger.info(fields, report.job === 'optimize' ? 'tidied a table' : 'built an index');
+  }
+
+  failed({ table, branch }: BranchRef, retryAfterMs: number, error: unknown): void {
+    this.#metrics.maintenanceFinished({ job: 'optimize', outcome: 'failed' }, { durationMs: 0, heldMs: 0 });
+    const fields = { table: showTable(table), branch: branch ?? 'main', retryAfterMs, error };
+    this.#logger.warn(fields, 'looking after a table failed; no row is affected');
+  }
+}
