@@ -49,8 +49,9 @@ export class BranchWriter {
     this.#committer.forgetKeys();
   }
 
-  /** Resolves when nothing is under way. */
+  /** Resolves when nothing is under way; from now on nobody is waited for after a commit. */
   async settled(): Promise<void> {
+    this.#gathering.stop();
     await this.#pumping;
   }
 

@@ -19,6 +19,8 @@ const longestMs = 30;
 export class Gathering {
   readonly #clock: Clock;
   #arrived: (() => void) | undefined;
+  #end: (() => void) | undefined;
+  #isStopped = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -29,11 +31,21 @@ export class Gathering {
     this.#arrived?.();
   }
 
+  /**
+   * Nobody is waited for any more. To be called when the service ends: the timers of a clock do not keep a process alive, so
+   * whoever waited for one that has nothing else to do would never hear of it.
+   */
+  stop(): void {
+    this.#isStopped = true;
+    this.#end?.();
+  }
+
   /** Resolves when `missing` more have come, or no longer are to be waited for. `commitMs` is what the last commit took. */
   async wait(missing: number, commitMs: number): Promise<void> {
-    if (missing === 0) return;
+    if (missing === 0 || this.#isStopped) return;
     const gapMs = Math.min(longestGapMs, commitMs * gapPart);
     const { promise, resolve } = Promise.withResolvers<void>();
+    this.#end = resolve;
     let stillMissing = missing;
     let cancelGap = this.#clock.schedule(gapMs, resolve);
     const cancelWhole = this.#clock.schedule(Math.min(longestMs, commitMs * wholePart), resolve);
@@ -45,6 +57,7 @@ export class Gathering {
     };
     await promise;
     this.#arrived = undefined;
+    this.#end = undefined;
     cancelGap();
     cancelWhole();
   }

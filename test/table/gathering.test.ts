@@ -97,6 +97,15 @@ describe('after a commit, its clients are waited for (P10)', () => {
     assert.equal(clock.waiting, 0);
   });
 
+  test('not when the service ends: its clock keeps no process alive', async () => {
+    const { clock, gathering, hasEnded } = await waitFor(3, 40);
+    gathering.stop();
+    assert.equal(await hasEnded(), true);
+    assert.equal(clock.waiting, 0);
+    await gathering.wait(3, 40);
+    assert.equal(clock.waiting, 0);
+  });
+
   test('who comes while nobody is waited for is no concern of it', () => {
     new Gathering(new SteppedClock()).arrived();
   });
