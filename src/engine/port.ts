@@ -55,6 +55,8 @@ export interface BranchFacts {
 
 /** How a branch is stored. */
 export interface Layout {
+  /** When the version was committed, by the clock of who did. Not known where the engine alone can be asked. */
+  readonly committedAtMs: number | undefined;
   readonly rows: number;
   /** Oldest first. Where the engine alone can be asked, on object stores, all are taken to be of one size. */
   readonly fragments: readonly FragmentFacts[];

@@ -190,8 +190,7 @@ export class Maintenance implements CommitObserver {
 
   async #tidy(watched: WatchedBranch, layout: Layout, extent: Extent, reason: OptimizeReason): Promise<void> {
     const { target, history } = watched;
-    const isPruning = isPruned({ reason, way: extent });
-    const pruneBeforeMs = isPruning ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
+    const pruneBeforeMs = isPruned(reason) ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
     const report = await this.#optimize(target, history, { reason, extent }, pruneBeforeMs);
     if (report !== undefined) watched.learn(layout, extent, report);
   }
@@ -275,7 +274,7 @@ export class Maintenance implements CommitObserver {
   }
 }
 
-/** A branch's indexes are those of the version it started from: the writer does not use them, and they stay as they are. */
+/** The writer does not use the indexes of a branch, so they are no reason to do anything. */
 const layoutFor = ({ branch }: BranchRef, layout: Layout): Layout =>
   branch === undefined ? layout : { ...layout, indexes: [] };
 

@@ -3,8 +3,8 @@
  *
  * Every commit leaves a fragment, and every fragment makes the next commit a little slower. So the question is that of
  * renting or buying: once the commits since the last tidying have lost, together, what a tidying costs, it is time. Where
- * the loss per fragment is constant this is the interval with the least total cost, and no constant of this machine is in
- * it: both sides are measured.
+ * the loss per fragment is constant this is the interval with the least total cost. Both sides are measured, but for the
+ * part of the loss that an index would have spared (`branch-history.ts`): merges show only the whole.
  *
  * There are three ways. To build the indexes anew beside the writers, after which merges read no fragment for its keys: most
  * of what a fragment costs is that. To put all fragments together that are not full, up to a million rows, and build the
@@ -180,8 +180,7 @@ const isIndexCheaper = ({ index, new: only }: Estimate): boolean =>
 const costOf = ({ heldMs, tailMs }: Cost): number => heldMs + tailMs / 2;
 
 /** Beside writers, versions are removed when they are many: the engine reads all that are kept, and lists all files. */
-export const isPruned = ({ reason, way }: Choice): boolean =>
-  way === 'all' && (reason === 'quiet' || reason === 'old versions');
+export const isPruned = (reason: OptimizeReason): boolean => reason === 'quiet' || reason === 'old versions';
 
 /** Why the branch should be tidied now, or undefined. */
 export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepLimits): OptimizeReason | undefined {

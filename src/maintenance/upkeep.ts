@@ -13,6 +13,7 @@
  */
 import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, Engine } from '../engine/port.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import type { BranchRef, IndexReport, OptimizeReport } from './job.ts';
@@ -98,12 +99,13 @@ export class Upkeep {
   }
 
   /**
-   * In one call, though it removes old versions before the new one is on disk: the one that a power cut goes back to is made
-   * the newest there is, under the turn, so it is none of those (P3). Indexes are begun as soon as writers are let in, beside
-   * the rest of the call, which reads all versions: until they are there, merges read all keys.
+   * In one call, though it removes old versions before the new one is on disk: the one that a power cut goes back to is none
+   * of those (`#keepNewest`). Indexes are begun as soon as writers are let in, beside the rest of the call, which reads all
+   * versions: until they are there, merges read all keys.
    */
   async #tidyAll(dataset: Dataset, { target, rewrites, pruneBeforeMs, onRewritten }: OptimizeJob) {
-    const columns = rewrites ? await plainIndexes(dataset, target) : [];
+    const plain = await plainIndexes(dataset, target);
+    const columns = rewrites || target.branch !== undefined ? plain : [];
     const dropped: string[] = [];
     const prepare = async (): Promise<void> => {
       for (const column of columns) {
@@ -140,10 +142,10 @@ export class Upkeep {
     try {
       await dataset.refresh();
       await openBranches.beforeCommit(target.tableId, target.branch, dataset);
-      if (pruneBeforeMs > 0) await openBranches.acknowledge(target.tableId, target.branch, dataset);
+      const keptFromMs = pruneBeforeMs === 0 ? 0 : await this.#keepNewest(dataset, target, pruneBeforeMs);
       await request.prepare();
       const result = await dataset.optimize({
-        pruneBeforeMs: isHeldByTag ? taggedAtMs : pruneBeforeMs,
+        pruneBeforeMs: isHeldByTag ? Math.min(taggedAtMs, keptFromMs) : keptFromMs,
         leavesIndexes,
         onRewritten: () => {
           heldMs = performance.now() - startMs;
@@ -156,6 +158,16 @@ export class Upkeep {
     } finally {
       leave();
     }
+  }
+
+  /**
+   * Under the turn: a power cut goes back to the newest version from now on, and that is not pruned though it will be an old
+   * one, whatever clock it was dated by (P3). Answers from when on versions are kept.
+   */
+  async #keepNewest(dataset: Dataset, { tableId, branch }: BranchRef, pruneBeforeMs: number): Promise<number> {
+    await this.#parts.openBranches.acknowledge(tableId, branch, dataset);
+    const { committedAtMs } = await dataset.layout();
+    return Math.min(pruneBeforeMs, committedAtMs ?? pruneBeforeMs);
   }
 
   async #createIndexes(target: BranchRef, columns: readonly string[]): Promise<void> {
@@ -205,9 +217,17 @@ export class Upkeep {
   }
 }
 
-/** A branch's indexes are those of the version it started from, and the writer does not use them. */
+/**
+ * Where the engine itself writes the index of a branch again that the branch has from its parent, it looks for the new files
+ * among the parent's, and every reader that asks by that column fails. Ours are dropped before; others we cannot build.
+ */
 async function plainIndexes(dataset: Dataset, { branch }: BranchRef): Promise<readonly string[]> {
-  if (branch !== undefined) return [];
   const { indexes } = await dataset.layout();
+  if (branch !== undefined && indexes.some(({ isPlain }) => !isPlain)) {
+    throw new LancegateError(
+      'InvalidTableState',
+      `branch '${branch}' has an index that tidying would break; it is left as it is`,
+    );
+  }
   return indexes.filter(({ isPlain }) => isPlain).flatMap(({ columns }) => columns);
 }

@@ -1,5 +1,5 @@
 /**
- * The power goes at every step of creates, merges, schema changes, indexing and branching, and each time many ways of losing
+ * The power goes at every step of creates, merges, schema changes, branching and upkeep, and each time many ways of losing
  * what was not synced are tried. `LANCEGATE_TEST_POWER_CUTS` sets how many there are in all; a failure names its step and seed.
  */
 import assert from 'node:assert/strict';
@@ -15,8 +15,10 @@ import { parseManifest, storedFiles } from '#src/engine/lance/manifest.ts';
 import type { Dataset, MergeSpec } from '#src/engine/port.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
+import { type OptimizeJob, Upkeep } from '#src/maintenance/upkeep.ts';
 import { recoverTables } from '#src/operations/recovery.ts';
 import { TableMaker } from '#src/operations/table-maker.ts';
+import { TableGates } from '#src/table/gates.ts';
 import { OpenBranches } from '#src/table/open-branches.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
@@ -25,7 +27,7 @@ import { FileJournal, layOutAfterCut, type Moment } from '#test/fixtures/file-jo
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
 
-const totalCuts = Number(process.env.LANCEGATE_TEST_POWER_CUTS ?? 520);
+const totalCuts = Number(process.env.LANCEGATE_TEST_POWER_CUTS ?? 640);
 const ref = { namespace: [], name: 't' as ObjectName };
 const dev = 'a/dev' as BranchName;
 const newKey = 1_000_000;
@@ -173,6 +175,19 @@ class Recording {
     this.#tell();
   }
 
+  /** Changes no row, so that what clients were told holds all the while. */
+  async upkeep(table: TableRecord, job: Pick<OptimizeJob, 'extent' | 'pruneBeforeMs'>): Promise<void> {
+    const { catalog, engine, open } = this.#parts;
+    const upkeep = new Upkeep({ catalog, engine, gates: new TableGates(10), openBranches: open });
+    const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
+    const keep = (): void => this.#keep('upkeep has put fragments together');
+    const report = await upkeep.optimize({ ...job, target, reason: 'by hand', rewrites: true, onRewritten: keep });
+    assert.ok((report?.removedFragments ?? 0) > 0);
+    assert.equal((report?.removedVersions ?? 0) > 0, job.pruneBeforeMs > 0);
+    await upkeep.buildIndex(target, 'k', 'slower');
+    this.#keep('after upkeep');
+  }
+
   keepBetween(what: string): void {
     this.#keep(what);
   }
@@ -243,6 +258,7 @@ async function requireWorking(parts: Parts, folder: string, random: Random): Pro
   if (table === undefined) return;
   requireNoLeftovers(join(folder, 'tables', table.location));
   const main = await parts.engine.open({ location: table.location });
+  assert.equal(await main.oldestTaggedAtMs(), undefined, 'tags can be read, and none is left');
   const isBranched = (await main.listBranches()).length > 0;
   for (const branch of isBranched ? [undefined, dev] : [undefined]) {
     const dataset: Dataset =
@@ -309,6 +325,11 @@ async function record(folder: string): Promise<readonly Step[]> {
   await recording.commit(table, undefined, large, merge(large));
   const dense = new Map(Array.from({ length: 4_500 }, (_, index) => [index * 2, 6]));
   await recording.commit(table, undefined, dense, merge(dense));
+  await recording.upkeep(table, { extent: 'new', pruneBeforeMs: 0 });
+  for (const change of [rows(3, 5, 7), rows(20_000, 5, 8)]) {
+    await recording.commit(table, undefined, change, merge(change));
+  }
+  await recording.upkeep(table, { extent: 'all', pruneBeforeMs: Date.now() + 60_000 });
   await parts.catalog.close();
   return recording.steps;
 }

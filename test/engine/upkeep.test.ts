@@ -82,7 +82,16 @@ describe('putting the new fragments alone together (P8)', () => {
     const { engine, dataset, folder, outside } = await grownTable(t);
     const tags = await (await outside()).tags();
     await tags.create(compactionTag, 1);
+    assert.equal(await dataset.oldestTaggedAtMs(), undefined, 'it holds nothing up');
     await dataset.optimize({ ...compact, onRewritten: () => {} });
+    assert.deepEqual(await tags.list(), {});
+    await tags.create(compactionTag, 1);
+    const { removedVersions } = await dataset.optimize({
+      pruneBeforeMs: Date.now() + 60_000,
+      leavesIndexes: false,
+      onRewritten: () => {},
+    });
+    assert.ok(removedVersions > 0);
     assert.deepEqual(await tags.list(), {});
 
     const tornTag = join(folder, 't.lance/_refs/tags', `${compactionTag}.json`);
@@ -99,7 +108,9 @@ test('the layout shows each fragment, its deletions too', async (t) => {
   const { dataset } = await grownTable(t);
   const spec = { on: ['id'], whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true } as const;
   await dataset.merge({ ...spec, whenNotMatchedBySourceDelete: false, useIndex: true }, rows(5, 7), undefined);
-  const { rows: count, fragments } = await dataset.layout();
+  const { rows: count, fragments, committedAtMs } = await dataset.layout();
+  const versions = await dataset.versions();
+  assert.equal(committedAtMs, versions.at(-1)?.committedAtMs);
   assert.equal(count, 1_030);
   assert.deepEqual(
     fragments.map((fragment) => [fragment.rows, fragment.deletedRows]),

@@ -231,6 +231,77 @@ describe('an index on the key of a table that has grown (P8)', () => {
     assert.deepEqual(jobsOf(service).at(-1)?.indexed, ['id'], 'built anew');
   });
 
+  test('is built anew by itself when merges have brought rows that it does not cover', async (t) => {
+    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' });
+    await create(service, people(numbers(100), 'first'));
+    const renewed = (): boolean => jobsOf(service).some(({ job, reason }) => job === 'index' && reason === 'slower');
+    for (let i = 0; i < 300 && !renewed(); i++) await merge(service, people([i % 2 === 0 ? i : 1_000 + i], 'later'));
+    await eventually('it is built anew', renewed);
+    const ids = (await storedRows(service, 't')).map(({ id }) => id);
+    assert.equal(new Set(ids).size, ids.length);
+    assert.equal((await (await outside(service)).listIndices()).length, 1);
+  });
+
+  test('of a branch is no reason to build it, and readers can ask by it when the branch was tidied', async (t) => {
+    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' });
+    await create(service, people(numbers(100), 'first'));
+    for (const i of numbers(3)) await merge(service, people([i], 'main'));
+    await eventually('main has an index', () => jobsOf(service).some(({ job }) => job === 'index'));
+    await service.post('/v1/table/t/branches/create', { name: 'dev' });
+    for (const i of numbers(60)) await merge(service, people([1_000 + i, i], 'dev'), 'on=id&branch=dev');
+    await maintain(service);
+    const ofDev = jobsOf(service).filter(({ branch }) => branch === 'dev');
+    assert.deepEqual(
+      ofDev.filter(({ job, extent }) => job === 'index' || extent === 'new'),
+      [],
+    );
+    assert.equal(ofDev.at(-1)?.reason, 'by hand');
+    const dev = await (await (await outside(service)).branches()).checkout('dev');
+    for (const id of [5, 80, 1_005]) assert.equal((await dev.query().where(`id = ${id}`).toArray()).length, 1);
+    assert.equal(await dev.countRows(), 160);
+  });
+
+  test('of a branch that we cannot build again keeps that branch from being tidied', async (t) => {
+    const service = await startTestService(t.after.bind(t), { ...byHand, INDEX_FROM_ROWS: '1000000' });
+    await create(service, people(numbers(100), 'first'));
+    await (await outside(service)).createIndex('id', { name: 'mine' });
+    await service.post('/v1/table/t/branches/create', { name: 'dev' });
+    for (const i of numbers(20)) await merge(service, people([i, 1_000 + i], 'dev'), 'on=id&branch=dev');
+    const { status, body } = await service.post('/v1/table/t/maintain', {});
+    assert.deepEqual(
+      [status, /branch 'dev' has an index/.test(JSON.stringify(body))],
+      [400, true],
+      JSON.stringify(body),
+    );
+    const dev = await (await (await outside(service)).branches()).checkout('dev');
+    for (const id of [5, 80, 1_005]) assert.equal((await dev.query().where(`id = ${id}`).toArray()).length, 1);
+  });
+
+  test('is not written again when only old versions go', async (t) => {
+    const clock = new AdvancingClock();
+    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' }, clock);
+    await create(service, people(numbers(100), 'first'));
+    for (const i of numbers(20)) await merge(service, people([i], 'later'));
+    clock.advance(10_000);
+    await eventually('it is tidied', () => jobsOf(service).some(({ reason }) => reason === 'quiet'));
+    const until = jobsOf(service).length;
+    for (const _ of numbers(3)) clock.advance(retentionMs);
+    const pruned = () =>
+      jobsOf(service)
+        .slice(until)
+        .find(({ reason }) => reason === 'old versions');
+    await eventually('old versions go', () => pruned() !== undefined);
+    assert.ok(Number(pruned()?.removedVersions) > 0);
+    assert.deepEqual(
+      jobsOf(service)
+        .slice(until)
+        .flatMap(({ indexed }) => indexed),
+      [],
+    );
+    const statistics = await (await outside(service)).indexStats('id_idx');
+    assert.equal(statistics?.numUnindexedRows, 0);
+  });
+
   test('stays as it is where another program made it under a name of its own', async (t) => {
     const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '1000000' });
     await create(service, people(numbers(100), 'first'));

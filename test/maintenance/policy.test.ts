@@ -128,6 +128,7 @@ const sizes = (count: number, rows: number, deletedRows = 0): FragmentFacts[] =>
 const full = 2 ** 20;
 
 const layout = (given: Partial<Layout>): Layout => ({
+  committedAtMs: undefined,
   rows: 100_000,
   fragments: sizes(1, 100_000),
   bytes: 1_000_000,

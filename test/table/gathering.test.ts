@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
 import { Gathering } from '#src/table/gathering.ts';
+import { full } from './rows.ts';
+import { Stage } from './stage.ts';
 
 /** Goes ahead when it is told. */
 class SteppedClock implements Clock {
@@ -46,6 +48,14 @@ async function waitFor(missing: number, commitMs: number) {
   };
   return { clock, gathering, wait, hasEnded };
 }
+
+test('a writer that is to end waits for nobody to come back, then or later', async (t) => {
+  const stage = await Stage.open(t, full([1, 'old']), { clock: new SteppedClock() });
+  await stage.writer.merge(await stage.request(full([2, 'a'])));
+  await stage.writer.settled();
+  await stage.writer.merge(await stage.request(full([3, 'b'])));
+  await stage.writer.settled();
+});
 
 describe('after a commit, its clients are waited for (P10)', () => {
   test('until all are back, and not a moment longer', async () => {

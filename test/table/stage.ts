@@ -8,7 +8,7 @@ import { readKeys } from '#src/arrow/key-columns.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import type { Dataset, Engine, MergeCounts, OpenRequest } from '#src/engine/port.ts';
-import { systemClock } from '#src/kernel/clock.ts';
+import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
 import { TableGates } from '#src/table/gates.ts';
 import { KeyBudget } from '#src/table/key-budget.ts';
@@ -44,6 +44,7 @@ export interface StageOptions {
   readonly on?: readonly string[];
   readonly interruptions?: Interruptions;
   readonly keyMemoryBytes?: number | undefined;
+  readonly clock?: Clock;
 }
 
 /** One table with its writer, over the real engine and catalog. */
@@ -84,7 +85,7 @@ export class Stage {
   static async open(
     t: TestContext,
     rows: Table,
-    { on = ['id'], interruptions = {}, keyMemoryBytes = 1 << 20 }: StageOptions = {},
+    { on = ['id'], interruptions = {}, keyMemoryBytes = 1 << 20, clock = systemClock }: StageOptions = {},
   ) {
     const stage = new Stage(
       temporaryFolder((clean) => t.after(clean)),
@@ -112,7 +113,7 @@ export class Stage {
       observer: { committed: () => undefined },
       keyBudget: new KeyBudget(keyMemoryBytes, systemClock),
       maxWaiting: 1_000,
-      clock: systemClock,
+      clock,
     });
     return stage;
   }

@@ -30,6 +30,7 @@ interface Base {
 
 export interface Manifest {
   readonly version: number;
+  readonly committedAtMs: number;
   readonly fragments: readonly FragmentFacts[];
   readonly files: readonly FileReference[];
   /** Folders of indexes whose files the manifest does not list (written by earlier releases of Lance). */
@@ -115,18 +116,31 @@ function readMessage(reader: WireReader): Message {
   const fragments: FragmentFacts[] = [];
   const bases = new Map<number, Base>();
   let version = 0;
+  let committedAtMs = 0;
   let indexSection: number | undefined;
   let transactionSection: number | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
     if (field === 2) fragments.push(readFragment(reader.message(), files));
     else if (field === 3) version = reader.number();
     else if (field === 6) indexSection = reader.number();
+    else if (field === 7) committedAtMs = readTimestampMs(reader.message());
     else if (field === 12) addTransaction(reader.text(), files);
     else if (field === 18) addBase(reader.message(), bases);
     else if (field === 21) transactionSection = reader.number();
     else reader.skip();
   }
-  return { version, fragments, files, bases, indexSection, transactionSection };
+  return { version, committedAtMs, fragments, files, bases, indexSection, transactionSection };
+}
+
+/** Whole milliseconds, rounded down. */
+function readTimestampMs(reader: WireReader): number {
+  let ms = 0;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 1) ms += reader.number() * 1_000;
+    else if (field === 2) ms += Math.floor(reader.number() / 1_000_000);
+    else reader.skip();
+  }
+  return ms;
 }
 
 function addTransaction(path: string, files: FileReference[]): void {

@@ -14,10 +14,12 @@ export const plainIndexName = (column: string): string => `${column}_idx`;
 export async function layoutOf(table: NativeTable, versionsFolder: string | undefined): Promise<Layout> {
   const { totalBytes, numRows, fragmentStats } = await table.stats();
   const indexes = await table.listIndices();
-  const manifest = versionsFolder && readManifest(versionsFolder, await table.version());
+  const file = versionsFolder === undefined ? undefined : readManifest(versionsFolder, await table.version());
+  const manifest = file && parseManifest(file.bytes);
   return {
+    committedAtMs: manifest?.committedAtMs,
     rows: numRows,
-    fragments: manifest ? parseManifest(manifest.bytes).fragments : alike(fragmentStats.numFragments, numRows),
+    fragments: manifest?.fragments ?? alike(fragmentStats.numFragments, numRows),
     bytes: totalBytes,
     indexes: indexes.map(({ name, indexType, columns, numUnindexedRows }) => ({
       columns,
@@ -37,13 +39,14 @@ export async function versionsOf(table: NativeTable): Promise<readonly VersionFa
 }
 
 export async function oldestTaggedAtMs(table: NativeTable): Promise<number | undefined> {
-  const tags = Object.values(await (await table.tags()).list());
-  if (tags.length === 0) return undefined;
-  const tagged = new Set(tags.map(({ version }) => version));
+  const { [compactionTag]: _, ...tags } = await (await table.tags()).list();
+  const tagged = new Set(Object.values(tags).map(({ version }) => version));
+  if (tagged.size === 0) return undefined;
   return (await versionsOf(table)).find(({ version }) => tagged.has(version))?.committedAtMs;
 }
 
-export function optimize(table: NativeTable, request: OptimizeRequest): Promise<OptimizeResult> {
+export async function optimize(table: NativeTable, request: OptimizeRequest): Promise<OptimizeResult> {
+  await removeOwnTag(table);
   return request.leavesIndexes ? compactOnly(table, request) : doAll(table, request);
 }
 
@@ -75,7 +78,6 @@ const farFutureMs = Date.UTC(2100, 0);
  */
 async function compactOnly(table: NativeTable, { onRewritten }: OptimizeRequest): Promise<OptimizeResult> {
   const tags = await table.tags();
-  if (compactionTag in (await tags.list())) await tags.delete(compactionTag);
   const fragmentsBefore = await countFragments(table);
   await tags.create(compactionTag, await table.version());
   try {
@@ -87,6 +89,12 @@ async function compactOnly(table: NativeTable, { onRewritten }: OptimizeRequest)
     await tags.delete(compactionTag);
   }
   return { removedFragments: fragmentsBefore - (await countFragments(table)), removedVersions: 0, removedBytes: 0 };
+}
+
+/** One that a crash left, where start-up recovery does not look: on object stores. */
+async function removeOwnTag(table: NativeTable): Promise<void> {
+  const tags = await table.tags();
+  if (compactionTag in (await tags.list())) await tags.delete(compactionTag);
 }
 
 const countFragments = async (table: NativeTable): Promise<number> => (await table.stats()).fragmentStats.numFragments;
