@@ -281,9 +281,9 @@ describe('an index on the key of a table that has grown (P8)', () => {
     const clock = new AdvancingClock();
     const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' }, clock);
     await create(service, people(numbers(100), 'first'));
-    for (const i of numbers(20)) await merge(service, people([i], 'later'));
-    clock.advance(10_000);
-    await eventually('it is tidied', () => jobsOf(service).some(({ reason }) => reason === 'quiet'));
+    for (const i of numbers(4)) await merge(service, people([i], 'later'));
+    await eventually('the index is built', () => jobsOf(service).some(({ job }) => job === 'index'));
+    await maintain(service);
     const until = jobsOf(service).length;
     for (const _ of numbers(3)) clock.advance(retentionMs);
     const pruned = () =>
