@@ -87,14 +87,6 @@ export class BranchHistory {
     return this.#lastCommitMs === undefined ? Number.POSITIVE_INFINITY : nowMs - this.#lastCommitMs;
   }
 
-  /** The branch begins with so many fragments, each by a commit of its own. */
-  created(fragments: number, nowMs: number): void {
-    this.#commits += fragments;
-    this.#commitsSinceOptimize += fragments;
-    this.#commitsSinceIndex += fragments;
-    this.#mark(nowMs);
-  }
-
   committed({ on, engineMs }: Pick<Commit, 'on' | 'engineMs'>, nowMs: number): void {
     this.#commits += 1;
     this.#commitsSinceOptimize += 1;

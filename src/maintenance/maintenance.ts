@@ -63,27 +63,16 @@ export class Maintenance implements CommitObserver {
   }
 
   committed(commit: Commit): void {
-    if (!this.#isWatching) return;
+    if (!this.#parts.limits.isAutomatic || this.#stopping.signal.aborted) return;
     const watched = this.#watch(commit);
-    watched.history.committed(commit, this.#parts.clock.nowMs());
+    watched.history.committed(commit, this.#nowMs);
     if (mayAskForIndex(watched.history)) watched.lookAgain();
     this.#checkLater();
     if (watched.isDue(this.#nowMs)) void this.#run();
   }
 
-  /** A table made of many pieces is tidied as soon as it is quiet. */
-  created(target: BranchRef, fragments: number): void {
-    if (!this.#isWatching) return;
-    this.#watch(target).history.created(fragments, this.#parts.clock.nowMs());
-    this.#checkLater();
-  }
-
   get #nowMs(): number {
     return this.#parts.clock.nowMs();
-  }
-
-  get #isWatching(): boolean {
-    return this.#parts.limits.isAutomatic && !this.#stopping.signal.aborted;
   }
 
   /**

@@ -3,7 +3,6 @@ import type { Catalog, TableRecord } from '../catalog/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import type { Maintenance } from '../maintenance/maintenance.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { CreateTableCommand, CreateTableResult } from './commands.ts';
@@ -18,7 +17,6 @@ export class CreateTable {
   readonly #maker: TableMaker;
   readonly #gates: TableGates;
   readonly #datasets: OpenDatasets;
-  readonly #maintenance: Maintenance;
 
   constructor(parts: {
     catalog: Catalog;
@@ -26,14 +24,12 @@ export class CreateTable {
     maker: TableMaker;
     gates: TableGates;
     datasets: OpenDatasets;
-    maintenance: Maintenance;
   }) {
     this.#catalog = parts.catalog;
     this.#access = parts.access;
     this.#maker = parts.maker;
     this.#gates = parts.gates;
     this.#datasets = parts.datasets;
-    this.#maintenance = parts.maintenance;
   }
 
   /** A `keyed` request's answer is recorded with the publication; one that finds its table there, by itself. */
@@ -45,7 +41,6 @@ export class CreateTable {
     checkStorable(await command.source.schema());
     const made = await this.#make(command, existing, scope, keyed);
     if (existing !== undefined) await this.#discardReplaced(existing, made);
-    this.#tellMaintenance(made);
     return this.#answer(made);
   }
 
@@ -79,11 +74,6 @@ export class CreateTable {
     if (existing.location === made.record.location) return;
     this.#datasets.forget(existing.location);
     await this.#maker.discard(existing.location);
-  }
-
-  /** Each piece made a version and a fragment. */
-  #tellMaintenance({ record: { ref: table, id: tableId, location }, version }: Made): void {
-    this.#maintenance.created({ table, tableId, location, branch: undefined }, version);
   }
 
   async #answerExisting(record: TableRecord, keyed: Keyed | undefined): Promise<CreateTableResult> {

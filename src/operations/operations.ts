@@ -72,7 +72,7 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
     keyBudget: new KeyBudget(given.keyMemoryBytes, given.clock),
     maxWaiting: given.maxWaitingPerTable,
   });
-  const parts = { ...given, gates, datasets, access, maker, writer, openBranches, maintenance };
+  const parts = { ...given, gates, datasets, access, maker, writer, openBranches };
   const create = new CreateTable(parts);
   const merge = new MergeRows(parts);
   const drop = dropTable(parts);

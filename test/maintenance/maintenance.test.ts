@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { connect, type Table as LanceTable } from '@lancedb/lancedb';
-import { Float64, Int32, Table, tableFromIPC, tableToIPC, Utf8, type Vector, vectorFromArray } from 'apache-arrow';
+import { Float64, Int32, Utf8, type Vector, vectorFromArray } from 'apache-arrow';
 import { runInProcess } from '#test/cli/in-process.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { eventually } from '#test/http/eventually.ts';
@@ -23,9 +23,6 @@ interface Job extends Row {
 
 const jobsOf = (service: TestService): Job[] =>
   service.log.map((line) => JSON.parse(line) as Row).filter((entry): entry is Job => entry.job !== undefined);
-
-const inBatches = (streams: readonly Buffer[]): Buffer =>
-  Buffer.from(tableToIPC(new Table(streams.flatMap((one) => tableFromIPC(one).batches)), 'stream'));
 
 async function create(service: TestService, rows: Buffer, table = 't'): Promise<void> {
   assert.equal((await service.post(`/v1/table/${table}/create`, rows)).status, 200);
@@ -316,18 +313,6 @@ describe('an index on the key of a table that has grown (P8)', () => {
     assert.deepEqual(jobsOf(service).at(-1)?.indexed, []);
     await merge(service, people([1, 500], 'last'));
     assert.equal((await storedRows(service, 't')).filter(({ id }) => id === 1).length, 1);
-  });
-
-  test('a table made of many pieces is tidied when it is quiet, before anybody merges into it', async (t) => {
-    const clock = new AdvancingClock();
-    const service = await startTestService(t.after.bind(t), { ...settings, PIECE_SIZE: '1KiB' }, clock);
-    await create(service, inBatches(numbers(20).map((i) => people(numbers(100, 100 * i), 'first'))));
-    assert.ok((await (await outside(service)).stats()).fragmentStats.numFragments >= 16);
-    for (const _ of numbers(8)) clock.advance(1_000);
-    await eventually('it is tidied', () => jobsOf(service).length === 1);
-    assert.equal(jobsOf(service)[0]?.reason, 'quiet');
-    assert.equal((await (await outside(service)).stats()).fragmentStats.numFragments, 1);
-    assert.equal(await (await outside(service)).countRows(), 2_000);
   });
 
   test('is not built where keys are floats, composite or nested, nor on a branch', async (t) => {
