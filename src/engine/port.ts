@@ -149,11 +149,12 @@ export interface Dataset {
   listBranches(): Promise<readonly BranchFacts[]>;
   deleteBranch(name: BranchName): Promise<void>;
   /**
-   * Resolves once the version this dataset stands at, and those it made on the way there, would survive a power cut (P3).
-   * To be called after a commit and before anybody is told of it. Branches made or deleted need no such call. Once it has
-   * failed, what was written may be lost although it can be read, and it fails for every dataset until the next start.
+   * Resolves once the version this dataset stands at would survive a power cut (P3), and with it those after `after`, the
+   * newest that is known to be durable; without it, those since the last call or since it was opened. To be called after a
+   * commit and before anybody is told of it. Branches made or deleted need no such call. Once it has failed, what was
+   * written may be lost although it can be read, and it fails for every dataset until the next start.
    */
-  sync(): Promise<void>;
+  sync(after?: number): Promise<void>;
   close(): void;
 }
 

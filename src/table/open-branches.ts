@@ -5,6 +5,8 @@ import type { BranchName, TableId } from '../kernel/ids.ts';
 interface Opened {
   readonly tableId: TableId;
   readonly branch: BranchName | undefined;
+  /** This version and all before it are durable. */
+  readonly durableVersion: number;
 }
 
 /**
@@ -32,7 +34,7 @@ export class OpenBranches {
     const acknowledgedVersion = await dataset.version();
     const { storageSession } = this.#engine;
     await this.#catalog.markOpenForWriting({ tableId, branch, acknowledgedVersion, storageSession });
-    this.#opened.set(key, { tableId, branch });
+    this.#opened.set(key, { tableId, branch, durableVersion: acknowledgedVersion });
   }
 
   /**
@@ -51,16 +53,23 @@ export class OpenBranches {
   }
 
   /**
-   * To be called after every commit, before anybody is told of it: resolves once it is durable (P3). If that fails, what was
-   * written may be lost although it can be read, so the branch stays on the list for the next start to look at.
+   * To be called after every commit, before anybody is told of it: resolves once it is durable (P3), with all the versions
+   * before it. Those another dataset instance has committed are among them: a job of upkeep lets writers in before it has
+   * synced its own, and what a crash goes back to must not have torn versions behind it, which nobody would look at again.
+   * If it fails, what was written may be lost although it can be read, so the branch stays on the list for the next start.
    */
   async afterCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+    const key = keyOf(tableId, branch);
+    const version = await dataset.version();
     try {
-      await dataset.sync();
+      await dataset.sync(this.#opened.get(key)?.durableVersion);
     } catch (error) {
-      this.#opened.delete(keyOf(tableId, branch));
+      this.#opened.delete(key);
       throw error;
     }
+    const opened = this.#opened.get(key);
+    if (opened === undefined || opened.durableVersion >= version) return;
+    this.#opened.set(key, { ...opened, durableVersion: version });
   }
 
   /** Once no commit is under way or will follow. */

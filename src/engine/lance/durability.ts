@@ -47,10 +47,13 @@ export class Durability {
     this.#openedAt = openedAt;
   }
 
-  /** Everything that `version` and those since the last call need. Throws the errors of `node:fs`, and `MalformedFile`. */
-  async sync(version: number): Promise<void> {
-    if (this.#synced !== undefined && version <= this.#synced) return;
-    const between = this.#filesBetween(this.#synced ?? this.#openedAt, version);
+  /**
+   * Everything that `version` and those after `durable` need; by default those since the last call, or since the branch was
+   * opened here. Throws the errors of `node:fs`, and `MalformedFile`.
+   */
+  async sync(version: number, durable: number | undefined = this.#synced): Promise<void> {
+    if (durable !== undefined && version <= durable) return;
+    const between = this.#filesBetween(durable ?? this.#openedAt, version);
     const newest = this.#filesOf(version);
     if (newest === undefined) throw new MalformedFile(`the manifest of version ${version} is missing`);
     const fresh = [...between, ...newest].filter(({ path }) => !this.#files.has(path));

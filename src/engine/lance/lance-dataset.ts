@@ -185,8 +185,8 @@ export class LanceDataset implements Dataset {
     });
   }
 
-  sync(): Promise<void> {
-    return engineCall('sync', async () => this.#durability?.sync(await this.#currentVersion()));
+  sync(after?: number): Promise<void> {
+    return engineCall('sync', async () => this.#durability?.sync(await this.#currentVersion(), after));
   }
 
   close(): void {
