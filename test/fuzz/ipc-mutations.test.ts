@@ -13,7 +13,7 @@ import { emptyStream, polarsStreams, streamsByType, wholeOf, wideStream } from '
 import { EngineJudge } from '#test/fuzz/engine-judge.ts';
 import { mutate, randomOf } from '#test/fuzz/mutations.ts';
 
-const runs = Number(process.env.LANCEGATE_FUZZ_RUNS ?? 5000);
+const runs = Number(process.env.LANCEGATE_FUZZ_RUNS ?? 3000);
 const seed = Number(process.env.LANCEGATE_FUZZ_SEED ?? 1);
 const limits: IpcLimits = {
   pieceBytes: 1 << 20,

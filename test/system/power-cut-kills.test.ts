@@ -10,7 +10,7 @@ import { Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { mintToken, type ServiceProcess, startServiceProcess } from './service-process.ts';
 
-const kills = Number(process.env.LANCEGATE_TEST_KILLS ?? 5);
+const kills = Number(process.env.LANCEGATE_TEST_KILLS ?? 4);
 const clients = 8;
 const sharedKey = 0;
 const rowsPerRequest = 3;
