@@ -92,7 +92,10 @@ export interface OptimizeRequest {
    * main.
    */
   readonly leavesIndexes: boolean;
-  /** Called once, also where nothing was to be put together; not if the call fails before. */
+  /**
+   * Called once, at the first commit: of the new fragments or, where there was nothing to put together, of an index. Not if
+   * there is none.
+   */
   readonly onRewritten: () => void;
 }
 

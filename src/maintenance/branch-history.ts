@@ -100,14 +100,24 @@ export class BranchHistory {
   }
 
   /**
-   * The fragments of the first `commits` of those commits were put together. To be called while writers are still kept out:
-   * what is committed next is younger than this call.
+   * The fragments of all commits were put together. To be called while writers are still kept out: what is committed next is
+   * younger than this call.
    */
-  rewritten(commits: number, nowMs: number): void {
-    this.#commitsSinceOptimize -= commits;
+  rewritten(nowMs: number): void {
+    this.foundTidy(this.#commitsSinceOptimize);
     this.indexed(this.#commitsSinceIndex);
+    this.changed(nowMs);
+  }
+
+  /** The fragments of the first `commits` of those commits cannot be put together. */
+  foundTidy(commits: number): void {
+    this.#commitsSinceOptimize -= commits;
     this.measureAnew();
-    if (commits > 0) this.#commits += 1;
+  }
+
+  /** Upkeep has committed. */
+  changed(nowMs: number): void {
+    this.#commits += 1;
     this.#mark(nowMs);
   }
 

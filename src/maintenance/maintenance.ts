@@ -25,7 +25,7 @@ import {
   type OptimizeReason,
   type UpkeepLimits,
 } from './policy.ts';
-import type { Upkeep } from './upkeep.ts';
+import type { OptimizeJob, Upkeep } from './upkeep.ts';
 import { WatchedBranch } from './watched-branch.ts';
 
 export interface MaintenanceParts {
@@ -35,6 +35,10 @@ export interface MaintenanceParts {
   readonly metrics: Metrics;
   readonly limits: MaintenanceLimits;
 }
+
+type OptimizeTask = Omit<OptimizeJob, 'mayRewrite' | 'onRewritten'> & {
+  readonly history: BranchHistory | undefined;
+};
 
 export interface MaintenanceLimits extends UpkeepLimits {
   /** False leaves all to `maintainByHand`. */
@@ -180,8 +184,9 @@ export class Maintenance implements CommitObserver {
   async #tidy(watched: WatchedBranch, layout: Layout, extent: Extent, reason: OptimizeReason): Promise<void> {
     const { target, history } = watched;
     const pruneBeforeMs = isPruned(reason) ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
-    const report = await this.#optimize(target, history, { reason, extent }, pruneBeforeMs);
-    if (report !== undefined) watched.learn(layout, extent, report);
+    const report = await this.#optimize({ target, history, reason, extent, pruneBeforeMs });
+    if (report !== undefined && report.removedFragments > 0) watched.learn(layout, extent, report);
+    watched.lookAgain();
   }
 
   /** What is committed meanwhile is for the next time. */
@@ -201,7 +206,7 @@ export class Maintenance implements CommitObserver {
   async #buildIndexes(watched: WatchedBranch, columns: readonly string[], layout: Layout): Promise<void> {
     const { target, history } = watched;
     if (isTidiedBeforeIndex(layout, watched.estimateOf(layout), history.mergeMs)) {
-      await this.#optimize(target, history, { reason: 'index', extent: 'all' }, 0);
+      await this.#optimize({ target, history, reason: 'index', extent: 'all', pruneBeforeMs: 0 });
     }
     for (const column of columns) await this.#buildIndex(target, column, 'merges on the column');
     history.measureAnew();
@@ -209,17 +214,21 @@ export class Maintenance implements CommitObserver {
     watched.lookAgain();
   }
 
-  async #optimize(
-    target: BranchRef,
-    history: BranchHistory | undefined,
-    choice: { readonly reason: OptimizeReason; readonly extent: Extent },
-    pruneBeforeMs: number,
-  ): Promise<OptimizeReport | undefined> {
-    const onRewritten = (): void => history?.rewritten(history.commitsSinceOptimize, this.#nowMs);
-    const rewrites = choice.reason !== 'old versions' || history === undefined || history.commitsSinceOptimize > 0;
-    const report = await this.#parts.upkeep.optimize({ target, ...choice, rewrites, pruneBeforeMs, onRewritten });
+  async #optimize({ history, ...job }: OptimizeTask): Promise<OptimizeReport | undefined> {
+    const { target, pruneBeforeMs } = job;
+    const commits = history?.commitsSinceOptimize ?? 0;
+    let isRewritten = false;
+    const onRewritten = (): void => {
+      isRewritten = true;
+      history?.rewritten(this.#nowMs);
+    };
+    // Once for each commit at the most, so that a quiet table comes to rest whatever the engine makes of it.
+    const mayRewrite = job.reason !== 'old versions' || commits > 0;
+    const report = await this.#parts.upkeep.optimize({ ...job, mayRewrite, onRewritten });
     if (report === undefined) return undefined;
-    history?.measureAnew();
+    if (isRewritten) history?.measureAnew();
+    else history?.foundTidy(commits);
+    if (report.indexed.length > 0) history?.changed(this.#nowMs);
     if (pruneBeforeMs > 0) history?.pruned(pruneBeforeMs);
     this.#log.done(target, report);
     return report;
@@ -231,7 +240,9 @@ export class Maintenance implements CommitObserver {
     reason: IndexReport['reason'],
   ): Promise<IndexReport | undefined> {
     const report = await this.#parts.upkeep.buildIndex(target, column, reason);
-    if (report !== undefined) this.#log.done(target, report);
+    if (report === undefined) return undefined;
+    this.#watched.get(keyOf(target))?.history.changed(this.#nowMs);
+    this.#log.done(target, report);
     return report;
   }
 
@@ -249,7 +260,8 @@ export class Maintenance implements CommitObserver {
     }
     const keptFromMs = clock.nowMs() - limits.retentionMs;
     const choice = { reason: 'by hand', extent: 'all' } as const;
-    reports.push(await this.#optimize(target, history, choice, newestUntil(found.versions, keptFromMs)));
+    const pruneBeforeMs = newestUntil(found.versions, keptFromMs);
+    reports.push(await this.#optimize({ target, history, ...choice, pruneBeforeMs }));
     return reports.filter((report) => report !== undefined);
   }
 

@@ -133,13 +133,19 @@ function mayTidyNew(layout: Layout, commits: number): boolean {
   if (indexes.length === 0 || unindexedRows(layout) > Math.min(maxUnindexedRows, rows * maxUnindexedPart)) return false;
   const old = fragments.slice(0, Math.max(0, fragments.length - commits));
   if (old.some(isCrowded)) return false;
-  return old.filter((fragment, i) => isShort(fragment) && old.slice(i + 1, i + 2).some(isShort)).length <= newestPair;
+  return old.filter((_, i) => isShortPair(old, i)).length <= newestPair;
 }
+
+/** Whether the engine would write anything. Where an index of somebody else covers some of it, it may find less. */
+export const isAnythingToPutTogether = ({ fragments }: Layout): boolean =>
+  fragments.some((fragment, i) => isCrowded(fragment) || isShortPair(fragments, i));
 
 /** What the last tidying put together lies beside what the index covers. */
 const newestPair = 1;
 
 const isShort = ({ rows }: FragmentFacts): boolean => rows < fullFragmentRows;
+const isShortPair = (fragments: readonly FragmentFacts[], first: number): boolean =>
+  fragments.slice(first, first + 2).filter(isShort).length > 1;
 const isCrowded = ({ rows, deletedRows }: FragmentFacts): boolean => deletedRows > rows * crowdedPart;
 
 const unindexedRows = ({ indexes }: Layout): number => Math.max(0, ...indexes.map((index) => index.unindexedRows));

@@ -12,12 +12,12 @@
  * that a crash left dropped is built again when the next merges ask for it.
  */
 import type { Catalog } from '../catalog/port.ts';
-import type { Dataset, Engine } from '../engine/port.ts';
+import type { Dataset, Engine, Layout } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import type { BranchRef, IndexReport, OptimizeReport } from './job.ts';
-import type { Extent, OptimizeReason } from './policy.ts';
+import { type Extent, isAnythingToPutTogether, type OptimizeReason } from './policy.ts';
 
 export interface UpkeepParts {
   readonly catalog: Catalog;
@@ -30,11 +30,11 @@ export interface OptimizeJob {
   readonly target: BranchRef;
   readonly reason: OptimizeReason;
   readonly extent: Extent;
-  /** False where there is nothing new to put together, so that no index has to be written again. */
-  readonly rewrites: boolean;
+  /** False: fragments stay as they are, and so does the index of main. */
+  readonly mayRewrite: boolean;
   /** Versions committed before it are superseded for long enough. 0 removes none, as does tidying the new rows alone. */
   readonly pruneBeforeMs: number;
-  /** Called while writers are still kept out. */
+  /** Called while writers are still kept out; not where nothing was put together. */
   readonly onRewritten: () => void;
 }
 
@@ -48,10 +48,11 @@ interface Step {
 }
 
 interface StepRequest {
+  readonly mayRewrite: boolean;
   readonly pruneBeforeMs: number;
   readonly leavesIndexes: boolean;
-  /** Done under the turn, before the engine is called. */
-  readonly prepare: () => Promise<void>;
+  /** Done under the turn, before the engine is called. `rewrites` says whether it will find anything to put together. */
+  readonly prepare: (rewrites: boolean) => Promise<void>;
   readonly onRewritten: () => void;
 }
 
@@ -94,7 +95,7 @@ export class Upkeep {
   }
 
   async #tidyNew(dataset: Dataset, { target, onRewritten }: OptimizeJob) {
-    const step = { pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
+    const step = { mayRewrite: true, pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
     return { step: await this.#step(dataset, target, step), indexed: [] };
   }
 
@@ -103,12 +104,11 @@ export class Upkeep {
    * of those (`#keepNewest`). Indexes are begun as soon as writers are let in, beside the rest of the call, which reads all
    * versions: until they are there, merges read all keys.
    */
-  async #tidyAll(dataset: Dataset, { target, rewrites, pruneBeforeMs, onRewritten }: OptimizeJob) {
+  async #tidyAll(dataset: Dataset, { target, mayRewrite, pruneBeforeMs, onRewritten }: OptimizeJob) {
     const plain = await plainIndexes(dataset, target);
-    const columns = rewrites || target.branch !== undefined ? plain : [];
     const dropped: string[] = [];
-    const prepare = async (): Promise<void> => {
-      for (const column of columns) {
+    const prepare = async (rewrites: boolean): Promise<void> => {
+      for (const column of rewrites || target.branch !== undefined ? plain : []) {
         await dataset.dropScalarIndex(column);
         dropped.push(column);
       }
@@ -124,7 +124,7 @@ export class Upkeep {
       void index();
     };
     try {
-      const step = { pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
+      const step = { mayRewrite, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
       return { step: await this.#step(dataset, target, step), indexed: dropped };
     } finally {
       await index();
@@ -133,28 +133,36 @@ export class Upkeep {
 
   async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
     const { gates, openBranches } = this.#parts;
-    const { pruneBeforeMs, leavesIndexes, onRewritten } = request;
+    const { mayRewrite, pruneBeforeMs, leavesIndexes, onRewritten } = request;
     const taggedAtMs = await dataset.oldestTaggedAtMs();
     const isHeldByTag = taggedAtMs !== undefined && taggedAtMs < pruneBeforeMs;
     const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
     const startMs = performance.now();
-    let heldMs = 0;
+    let heldMs: number | undefined;
+    const letIn = (): void => {
+      heldMs = performance.now() - startMs;
+      leave();
+    };
     try {
       await dataset.refresh();
       await openBranches.beforeCommit(target.tableId, target.branch, dataset);
-      const keptFromMs = pruneBeforeMs === 0 ? 0 : await this.#keepNewest(dataset, target, pruneBeforeMs);
-      await request.prepare();
+      const layout = await dataset.layout();
+      const keptFromMs = pruneBeforeMs === 0 ? 0 : await this.#keepNewest(dataset, target, layout, pruneBeforeMs);
+      const rewrites = mayRewrite && isAnythingToPutTogether(layout);
+      await request.prepare(rewrites);
+      // The engine would not say that it has found nothing until it has read all versions.
+      if (!rewrites) letIn();
       const result = await dataset.optimize({
         pruneBeforeMs: isHeldByTag ? Math.min(taggedAtMs, keptFromMs) : keptFromMs,
         leavesIndexes,
         onRewritten: () => {
-          heldMs = performance.now() - startMs;
+          if (!rewrites) return;
           onRewritten();
-          leave();
+          letIn();
         },
       });
       await openBranches.acknowledge(target.tableId, target.branch, dataset);
-      return { heldMs, ...result, isHeldByTag };
+      return { heldMs: heldMs ?? performance.now() - startMs, ...result, isHeldByTag };
     } finally {
       leave();
     }
@@ -164,9 +172,13 @@ export class Upkeep {
    * Under the turn: a power cut goes back to the newest version from now on, and that is not pruned though it will be an old
    * one, whatever clock it was dated by (P3). Answers from when on versions are kept.
    */
-  async #keepNewest(dataset: Dataset, { tableId, branch }: BranchRef, pruneBeforeMs: number): Promise<number> {
+  async #keepNewest(
+    dataset: Dataset,
+    { tableId, branch }: BranchRef,
+    { committedAtMs }: Layout,
+    pruneBeforeMs: number,
+  ): Promise<number> {
     await this.#parts.openBranches.acknowledge(tableId, branch, dataset);
-    const { committedAtMs } = await dataset.layout();
     return Math.min(pruneBeforeMs, committedAtMs ?? pruneBeforeMs);
   }
 

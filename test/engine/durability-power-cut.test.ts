@@ -182,7 +182,7 @@ class Recording {
     const upkeep = new Upkeep({ catalog, engine, gates: new TableGates(10), openBranches: open });
     const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
     const keep = (): void => this.#keep('upkeep has put fragments together');
-    const report = await upkeep.optimize({ ...job, target, reason: 'by hand', rewrites: true, onRewritten: keep });
+    const report = await upkeep.optimize({ ...job, target, reason: 'by hand', mayRewrite: true, onRewritten: keep });
     assert.ok((report?.removedFragments ?? 0) > 0);
     assert.equal((report?.removedVersions ?? 0) > 0, job.pruneBeforeMs > 0);
     await upkeep.buildIndex(target, 'k', 'slower');

@@ -43,10 +43,31 @@ describe('which versions are old enough to go', () => {
     assert.equal(history.prunableVersions(1_500), 2);
     history.pruned(0);
     assert.equal(history.prunableVersions(1_500), 0);
-    history.rewritten(2, 2_000);
+    history.rewritten(2_000);
     assert.equal(history.prunableVersions(2_999), 0);
     assert.equal(history.prunableVersions(3_000), 1);
     assert.equal(history.supersededBeforeMs(3_000), 500);
+  });
+});
+
+describe('what upkeep commits', () => {
+  test('supersedes the last merge, so that it goes from a table that stays quiet', () => {
+    const history = historyOf(0, 500);
+    history.changed(700);
+    assert.equal(history.supersededBeforeMs(1_700), 500);
+    history.rewritten(5_000);
+    history.changed(5_100);
+    assert.equal(history.supersededBeforeMs(6_000), 700);
+    assert.equal(history.supersededBeforeMs(6_100), 5_000);
+    assert.equal(history.prunableVersions(6_100), 5);
+  });
+
+  test('is nothing where there was nothing to put together: the newest version stays the newest', () => {
+    const history = historyOf(0, 500);
+    history.foundTidy(2);
+    history.committed({ on, engineMs: 1 }, 5_000);
+    assert.equal(history.supersededBeforeMs(5_999), 0);
+    assert.equal(history.supersededBeforeMs(6_000), 500);
   });
 });
 
@@ -61,7 +82,7 @@ describe('what commits lose', () => {
     assert.equal(history.lossMs, 0);
     commits(history, 14, 5);
     assert.equal(history.lossMs, 20);
-    history.rewritten(13, 20);
+    history.rewritten(20);
     assert.equal(history.lossMs, 0);
     assert.equal(history.commitsSinceOptimize, 0);
     commits(history, 14, 10);
@@ -75,9 +96,9 @@ describe('what commits lose', () => {
     assert.ok(history.lossMs <= 2);
   });
 
-  test('commits that came after the writers were let in again count for the next time', () => {
+  test('commits that came while a tidying found nothing to put together count for the next time', () => {
     const history = historyOf(1, 2, 3);
-    history.rewritten(2, 4);
+    history.foundTidy(2);
     assert.equal(history.commitsSinceOptimize, 1);
   });
 });

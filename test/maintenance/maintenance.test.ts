@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { connect, type Table as LanceTable } from '@lancedb/lancedb';
 import { Float64, Int32, Utf8, type Vector, vectorFromArray } from 'apache-arrow';
 import { runInProcess } from '#test/cli/in-process.ts';
@@ -66,6 +67,23 @@ describe('a table stays as fast as it was (P8)', () => {
     assert.ok((await table.stats()).fragmentStats.numFragments < 10);
     assert.equal(await table.countRows(), 100 + 100 + 150);
     for (const job of jobsOf(service)) assert.ok(Number(job.durationMs) >= Number(job.heldMs ?? 0));
+  });
+
+  test('a table at rest is, after the retention, no more than its newest version', async (t) => {
+    const clock = new AdvancingClock();
+    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' }, clock);
+    await create(service, people(numbers(100), 'first'));
+    for (const i of numbers(6)) await merge(service, people([i, 1_000 + i], 'later'));
+    await eventually('the index is built', () => jobsOf(service).some(({ job }) => job === 'index'));
+    await maintain(service);
+    const folder = join(service.tablesFolder, 't.lance');
+    const files = (): number[] =>
+      ['data', '_deletions', '_indices'].map((name) => readdirSync(join(folder, name)).length);
+    assert.ok(countVersions(service) > 6);
+    for (const _ of numbers(4)) clock.advance(retentionMs);
+    await eventually('nothing else is left', () =>
+      isDeepStrictEqual({ versions: countVersions(service), files: files() }, { versions: 1, files: [1, 0, 1] }),
+    );
   });
 
   test('what ran, why and what it cost is in the metrics and the log', async (t) => {

@@ -19,6 +19,7 @@ import { TableWriter } from '#src/table/table-writer.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -238,14 +239,3 @@ export const countsOf = (answers: readonly PromiseSettledResult<MergeCounts>[]):
       ? [answer.value.numInsertedRows, answer.value.numUpdatedRows]
       : (answer.reason as unknown),
   );
-
-/** `target` with some of its methods replaced. */
-function replacing<Target extends object>(target: Target, methods: Partial<Target>): Target {
-  return new Proxy(target, {
-    get: (_, name) => {
-      if (name in methods) return methods[name as keyof Target];
-      const value = target[name as keyof Target];
-      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
-    },
-  });
-}

@@ -112,9 +112,6 @@ async function watched(
   // Its failure is reported where it is awaited below.
   running.catch(() => undefined);
   while (!isDone && (await table.version()) === before) await sleep(askEveryMs);
-  const isRewritten = !isDone || (await table.version()) !== before;
-  if (isRewritten) onRewritten();
-  const result = await running;
-  if (!isRewritten) onRewritten();
-  return result;
+  if (!isDone || (await table.version()) !== before) onRewritten();
+  return running;
 }
