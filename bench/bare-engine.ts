@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { connect } from '@lancedb/lancedb';
+import { connect, Index } from '@lancedb/lancedb';
 
 interface NativeMerge {
   whenMatchedUpdateAll(): NativeMerge;
@@ -10,6 +10,7 @@ interface NativeMerge {
 }
 interface NativeTable {
   mergeInsert(on: string[]): NativeMerge;
+  add(file: Buffer, mode: 'append'): Promise<unknown>;
   countRows(): Promise<number>;
 }
 interface NativeConnection {
@@ -18,6 +19,9 @@ interface NativeConnection {
 
 export interface BareTable {
   upsert(file: Buffer): Promise<unknown>;
+  append(file: Buffer): Promise<unknown>;
+  /** A BTREE on the key. */
+  buildIndex(): Promise<void>;
   /** What it takes to make the last upsert survive a power cut: the engine itself does not. */
   sync(): Promise<void>;
   countRows(): Promise<number>;
@@ -28,13 +32,16 @@ export interface BareTable {
  * network. A team without a service between would write like this, at best.
  */
 export async function createBare(folder: string, name: string, file: Buffer): Promise<BareTable> {
-  const { inner } = (await connect(folder)) as unknown as { inner: NativeConnection };
+  const database = await connect(folder);
+  const { inner } = database as unknown as { inner: NativeConnection };
   const table = await inner.createTable(name, file, 'create', []);
   const sync = newFileSync(join(folder, `${name}.lance`));
   await sync();
   return {
     sync,
     upsert: (source) => table.mergeInsert(['id']).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute(source),
+    append: (source) => table.add(source, 'append'),
+    buildIndex: async () => (await database.openTable(name)).createIndex('id', { config: Index.btree() }),
     countRows: () => table.countRows(),
   };
 }

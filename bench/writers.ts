@@ -37,7 +37,7 @@ const parts: Readonly<Record<string, Part>> = {
   far: async (service) => [await measureManyWriters(service, { ...shape, clients: 256, seconds }, 'aim 5,000 req/s')],
   one: (service, folder) => compareOneWriter(service, folder, Number(values.upserts)),
   cold: async (service) => [await compareColdTables(service, seconds)],
-  large: (service) => compareLargeTable(service, Number(values.rows), seconds),
+  large: (service, folder) => compareLargeTable(service, folder, Number(values.rows), seconds),
   overload: (service) => measureOverload(service, { clients: 256, factor: 10, seconds, memoryLimit }),
 };
 /** All parts have the defaults but this one, whose limit is to be within reach. */

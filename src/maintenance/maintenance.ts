@@ -208,9 +208,11 @@ export class Maintenance implements CommitObserver {
     if (isTidiedBeforeIndex(layout, watched.estimateOf(layout), history.mergeMs)) {
       await this.#optimize({ target, history, reason: 'index', extent: 'all', pruneBeforeMs: 0 });
     }
+    // Those that come while it is built are not in it.
+    const commits = history.commitsSinceIndex;
     for (const column of columns) await this.#buildIndex(target, column, 'merges on the column');
     history.measureAnew();
-    history.indexed(history.commitsSinceIndex);
+    history.indexed(commits);
     watched.lookAgain();
   }
 

@@ -223,7 +223,10 @@ export function columnsToIndex(
     .map(([column]) => column);
 }
 
-/** Fewer short ones are not worth it. */
+/**
+ * Fewer short ones are not worth it, unless the table is large: there an index that covers two of them side by side would
+ * keep new fragments from being put together by themselves, and be built anew instead, for seconds each time.
+ */
 const manyFragments = 8;
 /** Writers that read all keys for each merge gain by it, though they wait once for as long as so many merges take. */
 const mergesWorthWaiting = 10;
@@ -233,8 +236,10 @@ const mergesWorthWaiting = 10;
  * build it again: for a large table that takes seconds.
  */
 export function isTidiedBeforeIndex(layout: Layout, { all }: Estimate, mergeMs: number): boolean {
-  if (layout.indexes.length > 0 || layout.fragments.filter(isShort).length < manyFragments) return false;
-  return all.heldMs <= mergesWorthWaiting * mergeMs;
+  const { fragments, indexes, rows } = layout;
+  const isLarge = rows >= fullFragmentRows;
+  const isInPieces = isLarge ? isAnythingToPutTogether(layout) : fragments.filter(isShort).length >= manyFragments;
+  return indexes.length === 0 && isInPieces && all.heldMs <= mergesWorthWaiting * mergeMs;
 }
 
 const hasIndex = ({ indexes }: Layout, column: string): boolean =>

@@ -211,7 +211,12 @@ describe('fragments are put together before the first index is built', () => {
 
   test('where merges are slow without it', () => assert.equal(isFirst({}, 250), true));
   test('not where writers would wait for much longer than they do', () => assert.equal(isFirst({}, 25), false));
-  test('not where there are few', () => assert.equal(isFirst({ fragments: sizes(7, 700_000) }, 250), false));
+  test('of a large table also where there are few, for else the index would be built anew instead', () => {
+    assert.equal(isFirst({ fragments: [...sizes(9, full), ...sizes(1, 600_000), ...sizes(2, 100)] }, 250), true);
+    assert.equal(isFirst({ fragments: [...sizes(9, full), ...sizes(1, 600_000)] }, 250), false);
+  });
+  test('not where there are few of a small one', () =>
+    assert.equal(isFirst({ rows: 700_000, fragments: sizes(7, 100_000) }, 250), false));
   test('not where they are full', () => assert.equal(isFirst({ fragments: sizes(10, full) }, 250), false));
   test('not where an index would have to be built again', () =>
     assert.equal(isFirst({ indexes: [plain] }, 250), false));
