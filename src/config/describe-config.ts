@@ -1,7 +1,8 @@
 import { environmentFileName, environmentName } from './environment.ts';
 import type { Option } from './options.ts';
 import type { ConfigReading } from './read-config.ts';
-import { type Group, groups, type Setting, type SettingName, settings } from './settings.ts';
+import { type Group, groups, type Setting } from './setting.ts';
+import { type SettingName, settings } from './settings.ts';
 
 const groupNames = Object.keys(groups) as Group[];
 const settingEntries = Object.entries(settings) as [SettingName, Setting<unknown>][];

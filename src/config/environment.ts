@@ -1,6 +1,7 @@
 /** Settings in environment variables: what each is called, what is there, and what is there that nobody asked for. */
 import type { Found, Option } from './options.ts';
-import { type Setting, settings } from './settings.ts';
+import type { Setting } from './setting.ts';
+import { settings } from './settings.ts';
 import { didYouMean } from './suggest.ts';
 
 const prefix = 'LANCEGATE_';

@@ -2,7 +2,8 @@ import { findConflicts } from './conflicts.ts';
 import { type EnvironmentSources, readEnvironment } from './environment.ts';
 import { fitToMemory } from './memory-plan.ts';
 import { type Found, type OptionReading, readOptions } from './options.ts';
-import { type Setting, type SettingName, settings } from './settings.ts';
+import type { Setting } from './setting.ts';
+import { type SettingName, settings } from './settings.ts';
 
 export type { Environment } from './environment.ts';
 
