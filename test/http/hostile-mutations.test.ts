@@ -11,7 +11,7 @@ import { mutate, randomOf } from '#test/fuzz/mutations.ts';
 import { type ServiceProcess, startServiceProcess } from '#test/http/service-process.ts';
 import { entriesUnder, openStored } from '#test/http/stored.ts';
 
-const runs = Number(process.env.LANCEGATE_HTTP_FUZZ_RUNS ?? 240);
+const runs = Number(process.env.LANCEGATE_HTTP_FUZZ_RUNS ?? 200);
 const seed = Number(process.env.LANCEGATE_FUZZ_SEED ?? 1);
 const clients = 4;
 

@@ -13,7 +13,7 @@ import { Subject } from './subject.ts';
 import { fromJson } from './values.ts';
 
 const { LANCEGATE_MODEL_SEED, LANCEGATE_MODEL_STEPS, LANCEGATE_MODEL_REPLAY } = process.env;
-const seeds = LANCEGATE_MODEL_SEED === undefined ? [1, 2, 3, 4] : LANCEGATE_MODEL_SEED.split(',').map(Number);
+const seeds = LANCEGATE_MODEL_SEED === undefined ? [1, 2, 3] : LANCEGATE_MODEL_SEED.split(',').map(Number);
 const steps = Number(LANCEGATE_MODEL_STEPS ?? 60);
 
 /** What the engine said to an internal error is in the log alone. */
