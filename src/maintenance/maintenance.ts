@@ -36,7 +36,7 @@ export interface MaintenanceParts {
   readonly limits: MaintenanceLimits;
 }
 
-type OptimizeTask = Omit<OptimizeJob, 'mayRewrite' | 'onRewritten'> & {
+type OptimizeTask = Omit<OptimizeJob, 'onRewritten'> & {
   readonly history: BranchHistory | undefined;
 };
 
@@ -224,9 +224,7 @@ export class Maintenance implements CommitObserver {
       isRewritten = true;
       history?.rewritten(this.#nowMs);
     };
-    // Once for each commit at the most, so that a quiet table comes to rest whatever the engine makes of it.
-    const mayRewrite = job.reason !== 'old versions' || commits > 0;
-    const report = await this.#parts.upkeep.optimize({ ...job, mayRewrite, onRewritten });
+    const report = await this.#parts.upkeep.optimize({ ...job, onRewritten });
     if (report === undefined) return undefined;
     if (isRewritten) history?.measureAnew();
     else history?.foundTidy(commits);

@@ -30,8 +30,6 @@ export interface OptimizeJob {
   readonly target: BranchRef;
   readonly reason: OptimizeReason;
   readonly extent: Extent;
-  /** False: fragments stay as they are, and so does the index of main. */
-  readonly mayRewrite: boolean;
   /** Versions committed before it are superseded for long enough. 0 removes none, as does tidying the new rows alone. */
   readonly pruneBeforeMs: number;
   /** Called while writers are still kept out; not where nothing was put together. */
@@ -48,7 +46,6 @@ interface Step {
 }
 
 interface StepRequest {
-  readonly mayRewrite: boolean;
   readonly pruneBeforeMs: number;
   readonly leavesIndexes: boolean;
   /** Done under the turn, before the engine is called. `rewrites` says whether it will find anything to put together. */
@@ -95,7 +92,7 @@ export class Upkeep {
   }
 
   async #tidyNew(dataset: Dataset, { target, onRewritten }: OptimizeJob) {
-    const step = { mayRewrite: true, pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
+    const step = { pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
     return { step: await this.#step(dataset, target, step), indexed: [] };
   }
 
@@ -104,7 +101,7 @@ export class Upkeep {
    * of those (`#keepNewest`). Indexes are begun as soon as writers are let in, beside the rest of the call, which reads all
    * versions: until they are there, merges read all keys.
    */
-  async #tidyAll(dataset: Dataset, { target, mayRewrite, pruneBeforeMs, onRewritten }: OptimizeJob) {
+  async #tidyAll(dataset: Dataset, { target, pruneBeforeMs, onRewritten }: OptimizeJob) {
     const plain = await plainIndexes(dataset, target);
     const dropped: string[] = [];
     const prepare = async (rewrites: boolean): Promise<void> => {
@@ -124,7 +121,7 @@ export class Upkeep {
       void index();
     };
     try {
-      const step = { mayRewrite, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
+      const step = { pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
       return { step: await this.#step(dataset, target, step), indexed: dropped };
     } finally {
       await index();
@@ -133,7 +130,7 @@ export class Upkeep {
 
   async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
     const { gates, openBranches } = this.#parts;
-    const { mayRewrite, pruneBeforeMs, leavesIndexes, onRewritten } = request;
+    const { pruneBeforeMs, leavesIndexes, onRewritten } = request;
     const taggedAtMs = await dataset.oldestTaggedAtMs();
     const isHeldByTag = taggedAtMs !== undefined && taggedAtMs < pruneBeforeMs;
     const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
@@ -148,7 +145,7 @@ export class Upkeep {
       await openBranches.beforeCommit(target.tableId, target.branch, dataset);
       const layout = await dataset.layout();
       const keptFromMs = pruneBeforeMs === 0 ? 0 : await this.#keepNewest(dataset, target, layout, pruneBeforeMs);
-      const rewrites = mayRewrite && isAnythingToPutTogether(layout);
+      const rewrites = isAnythingToPutTogether(layout);
       await request.prepare(rewrites);
       // The engine would not say that it has found nothing until it has read all versions.
       if (!rewrites) letIn();

@@ -13,13 +13,12 @@ const never = new AbortController().signal;
 const rows = (...ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
 
 interface Job {
-  readonly mayRewrite: boolean;
   /** Fragments of one row beside the first one. */
   readonly appends: number;
 }
 
 /** Tidies a table that has old versions, with a writer that comes when the engine is called. */
-async function tidy(t: TestContext, { mayRewrite, appends }: Job) {
+async function tidy(t: TestContext, { appends }: Job) {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
   await dataset.addNullColumn('more');
   await dataset.dropColumn('more');
@@ -50,7 +49,6 @@ async function tidy(t: TestContext, { mayRewrite, appends }: Job) {
     target: { table: ref, tableId, branch: undefined, location },
     reason: 'by hand',
     extent: 'all',
-    mayRewrite,
     pruneBeforeMs: Date.now() + 3_600_000,
     onRewritten: () => rewritten++,
   });
@@ -63,12 +61,12 @@ async function tidy(t: TestContext, { mayRewrite, appends }: Job) {
 
 describe('while the engine removes old versions (P8)', () => {
   test('writers go on where there is nothing to put together', async (t) => {
-    const found = await tidy(t, { mayRewrite: true, appends: 0 });
+    const found = await tidy(t, { appends: 0 });
     assert.deepEqual(found, { wasLetIn: true, rewritten: 0, fragments: 1, versions: 1, removedVersions: 2 });
   });
 
   test('writers wait where there is, until it is done', async (t) => {
-    const { wasLetIn, rewritten, fragments } = await tidy(t, { mayRewrite: true, appends: 2 });
+    const { wasLetIn, rewritten, fragments } = await tidy(t, { appends: 2 });
     assert.deepEqual({ wasLetIn, rewritten, fragments }, { wasLetIn: false, rewritten: 1, fragments: 1 });
   });
 });
