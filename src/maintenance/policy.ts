@@ -88,13 +88,12 @@ export const noCorrections: Corrections = {
   index: { heldFactor: 1, tailMs: undefined },
 };
 
-/** `commits` so many fragments, the newest, are not in the index. */
-export function estimateCost(layout: Layout, commits: number, corrections: Corrections): Estimate {
+export function estimateCost(layout: Layout, corrections: Corrections): Estimate {
   const isIndexed = layout.indexes.some(({ isPlain }) => isPlain);
   return {
     index: isIndexed ? corrected(guessCost(layout, 'index'), corrections.index) : undefined,
     all: corrected(guessCost(layout, 'all'), corrections.all),
-    new: mayTidyNew(layout, commits) ? corrected(guessCost(layout, 'new'), corrections.new) : undefined,
+    new: mayTidyNew(layout) ? corrected(guessCost(layout, 'new'), corrections.new) : undefined,
   };
 }
 
@@ -105,7 +104,7 @@ export function estimateCost(layout: Layout, commits: number, corrections: Corre
 export function guessCost(layout: Layout, way: Way): Cost {
   const indexMs = layout.indexes.filter(({ isPlain }) => isPlain).length * layout.rows * 0.00015;
   if (way === 'index') return { heldMs: 0, tailMs: 20 + indexMs };
-  const rows = way === 'new' ? unindexedRows(layout) : rewrittenRows(layout);
+  const rows = way === 'new' ? mostUnindexedRows(layout) : rewrittenRows(layout);
   const bytes = layout.rows === 0 ? 0 : (layout.bytes * rows) / layout.rows;
   const heldMs = 10 + rows * 0.0001 + (bytes / 1e6) * 2.5;
   return { heldMs, tailMs: way === 'new' ? heldMs : heldMs + indexMs };
@@ -128,32 +127,40 @@ export const correctedFactor = (known: number, measured: number): number =>
  * together. Not where the engine would take others as well, and write the index again while writers wait: it takes fragments
  * with many deletions, and short ones that lie side by side and are in the index.
  */
-function mayTidyNew(layout: Layout, commits: number): boolean {
-  const { rows, indexes, fragments } = layout;
-  if (indexes.length === 0 || unindexedRows(layout) > Math.min(maxUnindexedRows, rows * maxUnindexedPart)) return false;
-  const old = fragments.slice(0, Math.max(0, fragments.length - commits));
-  if (old.some(isCrowded)) return false;
-  return old.filter((_, i) => isShortPair(old, i)).length <= newestPair;
+function mayTidyNew(layout: Layout): boolean {
+  const { rows, indexes } = layout;
+  if (indexes.length === 0 || mostUnindexedRows(layout) > Math.min(maxUnindexedRows, rows * maxUnindexedPart))
+    return false;
+  return !isAnythingToPutTogether({ fragments: indexedFragments(layout) });
+}
+
+/**
+ * Those that any index covers. The others are the newest: an index is built for all there are, and what is put together
+ * keeps its place.
+ */
+function indexedFragments({ fragments, indexes }: Layout): readonly FragmentFacts[] {
+  let end = fragments.length;
+  let rows = Math.min(...indexes.map(({ unindexedRows }) => unindexedRows));
+  for (; rows > 0 && end > 0; end -= 1) rows -= liveRows(fragments[end - 1]);
+  return fragments.slice(0, end);
 }
 
 /** Whether the engine would write anything. Where an index of somebody else covers some of it, it may find less. */
-export const isAnythingToPutTogether = ({ fragments }: Layout): boolean =>
+export const isAnythingToPutTogether = ({ fragments }: Pick<Layout, 'fragments'>): boolean =>
   fragments.some((fragment, i) => isCrowded(fragment) || isShortPair(fragments, i));
-
-/** What the last tidying put together lies beside what the index covers. */
-const newestPair = 1;
 
 const isShort = ({ rows }: FragmentFacts): boolean => rows < fullFragmentRows;
 const isShortPair = (fragments: readonly FragmentFacts[], first: number): boolean =>
   fragments.slice(first, first + 2).filter(isShort).length > 1;
 const isCrowded = ({ rows, deletedRows }: FragmentFacts): boolean => deletedRows > rows * crowdedPart;
 
-const unindexedRows = ({ indexes }: Layout): number => Math.max(0, ...indexes.map((index) => index.unindexedRows));
+const liveRows = (fragment: FragmentFacts | undefined): number => (fragment?.rows ?? 0) - (fragment?.deletedRows ?? 0);
+const mostUnindexedRows = ({ indexes }: Layout): number => Math.max(0, ...indexes.map((index) => index.unindexedRows));
 
 const rewrittenRows = ({ fragments }: Layout): number =>
   fragments
     .filter((fragment) => isShort(fragment) || isCrowded(fragment))
-    .reduce((sum, { rows, deletedRows }) => sum + rows - deletedRows, 0);
+    .reduce((sum, fragment) => sum + liveRows(fragment), 0);
 
 export interface Choice {
   readonly reason: OptimizeReason;
@@ -166,7 +173,9 @@ export function chooseTidying(facts: BranchFacts, estimate: Estimate, limits: Up
   if (whole === 'quiet' || whole === 'old versions') return { reason: whole, way: 'all' };
   if (isIndexCheaper(estimate)) return chooseBesideIndex(facts, estimate, limits);
   if (estimate.new === undefined) return whole && { reason: whole, way: 'all' };
-  const reason = reasonToOptimize({ ...facts, prunableVersions: 0 }, estimate.new, limits);
+  // Measured over a few dozen merges that are slow anyway, the loss is lost in the noise; so much of it is sure.
+  const lossMs = Math.max(facts.lossMs, facts.scanLossMs);
+  const reason = reasonToOptimize({ ...facts, lossMs, prunableVersions: 0 }, estimate.new, limits);
   return reason && { reason, way: 'new' };
 }
 

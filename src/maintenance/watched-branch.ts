@@ -54,7 +54,7 @@ export class WatchedBranch {
   }
 
   estimateOf(layout: Layout): Estimate {
-    return estimateCost(layout, this.history.commitsSinceIndex, this.#corrections);
+    return estimateCost(layout, this.#corrections);
   }
 
   /** What is to be done now; if that is nothing, what `layout` showed is remembered until it is something. */

@@ -47,18 +47,29 @@ export class Gathering {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#end = resolve;
     let stillMissing = missing;
-    let cancelGap = this.#clock.schedule(gapMs, resolve);
+    let cancelGap = this.#afterGap(gapMs, resolve);
     const cancelWhole = this.#clock.schedule(Math.min(longestMs, commitMs * wholePart), resolve);
     this.#arrived = () => {
       cancelGap();
       stillMissing -= 1;
       if (stillMissing === 0) resolve();
-      else cancelGap = this.#clock.schedule(gapMs, resolve);
+      else cancelGap = this.#afterGap(gapMs, resolve);
     };
     await promise;
     this.#arrived = undefined;
     this.#end = undefined;
     cancelGap();
     cancelWhole();
+  }
+
+  /**
+   * In two halves: the event loop takes requests a few at a time, and between them looks at its timers by a clock that it set
+   * before those few. So a timer may end while the next few are there; they come before the second half has ended.
+   */
+  #afterGap(gapMs: number, run: () => void): () => void {
+    let cancel = this.#clock.schedule(gapMs / 2, () => {
+      cancel = this.#clock.schedule(gapMs / 2, run);
+    });
+    return () => cancel();
   }
 }

@@ -165,8 +165,8 @@ describe('what a tidying is expected to cost', () => {
 
   test('what was measured corrects it, for each way by itself', () => {
     const corrections = { ...noCorrections, all: { heldFactor: 3, tailMs: 7 } };
-    const guess = estimateCost(large, 60, noCorrections);
-    const { all, new: only } = estimateCost(large, 60, corrections);
+    const guess = estimateCost(large, noCorrections);
+    const { all, new: only } = estimateCost(large, corrections);
     assert.deepEqual(all, { heldMs: guess.all.heldMs * 3, tailMs: 7 });
     assert.deepEqual(only, guess.new);
   });
@@ -179,7 +179,7 @@ describe('the index is built anew beside the writers', () => {
   });
   // Reading through many versions is what has made putting the new ones together expensive.
   const corrections = { ...noCorrections, new: { heldFactor: 1, tailMs: 300 } };
-  const estimate = estimateCost(small, 60, corrections);
+  const estimate = estimateCost(small, corrections);
   const lost: BranchFacts = { ...busy, commitsSinceOptimize: 60, commitsSinceIndex: 60, lossMs: 90 };
   const way = (facts: Partial<BranchFacts>) => chooseTidying({ ...lost, ...facts }, estimate, limits)?.way;
 
@@ -197,7 +197,7 @@ describe('the index is built anew beside the writers', () => {
   });
 
   test('not where putting the new fragments together takes less', () => {
-    const sooner = estimateCost(small, 60, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } });
+    const sooner = estimateCost(small, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } });
     const facts = { ...lost, lossMs: 200, scanLossMs: 200, scanLossSinceIndexMs: 200 };
     assert.equal(chooseTidying(facts, sooner, limits)?.way, 'new');
   });
@@ -206,7 +206,7 @@ describe('the index is built anew beside the writers', () => {
 describe('fragments are put together before the first index is built', () => {
   const isFirst = (given: Partial<Layout>, mergeMs: number): boolean => {
     const made = layout({ rows: 10_000_000, fragments: sizes(15, 700_000), bytes: 2.4e8, ...given });
-    return isTidiedBeforeIndex(made, estimateCost(made, 0, noCorrections), mergeMs);
+    return isTidiedBeforeIndex(made, estimateCost(made, noCorrections), mergeMs);
   };
 
   test('where merges are slow without it', () => assert.equal(isFirst({}, 250), true));
@@ -223,7 +223,7 @@ describe('fragments are put together before the first index is built', () => {
 });
 
 describe('what is tidied', () => {
-  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, 60, noCorrections);
+  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, noCorrections);
   const extent = (facts: Partial<BranchFacts>, given: Partial<Layout> = {}) =>
     chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimate(given), limits)?.way;
 
@@ -251,6 +251,17 @@ describe('what is tidied', () => {
       'of a small one where a good part is not',
       { ...layout({ fragments: sizes(61, 1_640) }), indexes: [{ ...plain, unindexedRows: 13_000 }] },
     ],
+    [
+      'of one whose index covers two short fragments side by side: it would be written again for them',
+      { fragments: [...sizes(9, full), ...sizes(1, 800_000), ...sizes(1, 300), ...sizes(60, 100)] },
+    ],
+    [
+      'of one where any index does',
+      {
+        fragments: [...sizes(9, full), ...sizes(1, 800_000), ...sizes(1, 300), ...sizes(60, 100)],
+        indexes: [{ ...plain, unindexedRows: 6_300 }, plain],
+      },
+    ],
   ];
   for (const [title, given] of whole) test(`all ${title}`, () => assert.equal(estimate(given).new, undefined));
 
@@ -262,9 +273,19 @@ describe('what is tidied', () => {
     );
   });
 
+  test('the new fragments alone as soon as what reading them has cost is sure, however little was measured', () => {
+    assert.equal(extent({ lossMs: 0, scanLossMs: 16 }), undefined);
+    assert.equal(extent({ lossMs: 0, scanLossMs: 17 }), 'new');
+  });
+
+  test('beside a fragment that was put together before, which the index does not cover', () => {
+    const fragments = [...sizes(9, full), ...sizes(1, 800_000), ...sizes(1, 5_000), ...sizes(10, 100)];
+    assert.notEqual(estimate({ fragments }).new, undefined);
+  });
+
   test('whatever is deleted of the new ones', () => {
     const fragments = [...sizes(10, full), ...sizes(60, 100, 50)];
-    assert.notEqual(estimate({ fragments }).new, undefined);
+    assert.notEqual(estimate({ fragments, indexes: [{ ...plain, unindexedRows: 3_000 }] }).new, undefined);
   });
 
   test('beside short fragments that full ones keep apart', () => {

@@ -9,38 +9,53 @@ import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { publishTable } from '#test/fixtures/published-table.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 
+const inAnHour = (): number => Date.now() + 3_600_000;
+const nextTurnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const never = new AbortController().signal;
 const rows = (...ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
 
 interface Job {
   /** Fragments of one row beside the first one. */
   readonly appends: number;
+  readonly isIndexed?: boolean;
+  readonly pruneBeforeMs?: number;
 }
 
 /** Tidies a table that has old versions, with a writer that comes when the engine is called. */
-async function tidy(t: TestContext, { appends }: Job) {
+async function tidy(t: TestContext, { appends, isIndexed = false, pruneBeforeMs = inAnHour() }: Job) {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
   await dataset.addNullColumn('more');
   await dataset.dropColumn('more');
+  if (isIndexed) await dataset.createScalarIndex('id');
   for (let id = 1; id <= appends; id += 1) await dataset.append(ipcFile(rows(id)));
   const gates = new TableGates(10);
   let isIn = false;
   let wasLetIn = false;
+  const events: string[] = [];
   const writing: Promise<void>[] = [];
   const write = async (): Promise<void> => {
     const leave = await gates.enterBranch(ref, undefined, never);
     isIn = true;
+    events.push('a writer has its turn');
+    for (let i = 0; i < 5; i += 1) (await engine.open({ location })).close(); // longer than it takes to begin an index
+    events.push('and ends it');
     leave();
   };
   const optimize = async (opened: Dataset, request: OptimizeRequest) => {
     writing.push(write());
-    await new Promise<void>((resolve) => setImmediate(resolve));
+    await nextTurnOfTheLoop();
     wasLetIn = isIn;
     return opened.optimize(request);
   };
   const open = async (request: OpenRequest): Promise<Dataset> => {
     const opened = await engine.open(request);
-    return replacing(opened, { optimize: (asked: OptimizeRequest) => optimize(opened, asked) });
+    return replacing(opened, {
+      optimize: (asked: OptimizeRequest) => optimize(opened, asked),
+      createScalarIndex: (column: string) => {
+        events.push(`the index on ${column} is begun`);
+        return opened.createScalarIndex(column);
+      },
+    });
   };
   const openBranches = new OpenBranches({ catalog, engine });
   const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), gates, openBranches });
@@ -49,19 +64,21 @@ async function tidy(t: TestContext, { appends }: Job) {
     target: { table: ref, tableId, branch: undefined, location },
     reason: 'by hand',
     extent: 'all',
-    pruneBeforeMs: Date.now() + 3_600_000,
+    pruneBeforeMs,
     onRewritten: () => rewritten++,
   });
   await Promise.all(writing);
   await dataset.refresh();
-  const { fragments } = await dataset.layout();
+  const { fragments, indexes } = await dataset.layout();
   const versions = (await dataset.versions()).length;
-  return { wasLetIn, rewritten, fragments: fragments.length, versions, removedVersions: report?.removedVersions };
+  const removedVersions = report?.removedVersions;
+  return { wasLetIn, rewritten, fragments: fragments.length, indexes, versions, removedVersions, events };
 }
 
 describe('while the engine removes old versions (P8)', () => {
   test('writers go on where there is nothing to put together', async (t) => {
-    const found = await tidy(t, { appends: 0 });
+    const { wasLetIn, rewritten, fragments, versions, removedVersions } = await tidy(t, { appends: 0 });
+    const found = { wasLetIn, rewritten, fragments, versions, removedVersions };
     assert.deepEqual(found, { wasLetIn: true, rewritten: 0, fragments: 1, versions: 1, removedVersions: 2 });
   });
 
@@ -69,4 +86,18 @@ describe('while the engine removes old versions (P8)', () => {
     const { wasLetIn, rewritten, fragments } = await tidy(t, { appends: 2 });
     assert.deepEqual({ wasLetIn, rewritten, fragments }, { wasLetIn: false, rewritten: 1, fragments: 1 });
   });
+});
+
+describe('an index that a tidying dropped is built again (P8)', () => {
+  for (const [title, pruneBeforeMs] of [
+    ['', 0],
+    [', and where old versions are removed', inAnHour()],
+  ] as const) {
+    test(`beside the writers, but not before who waited has had a turn${title}`, async (t) => {
+      const { events, indexes, fragments } = await tidy(t, { appends: 2, isIndexed: true, pruneBeforeMs });
+      assert.deepEqual(events, ['a writer has its turn', 'and ends it', 'the index on id is begun']);
+      assert.deepEqual(indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+      assert.equal(fragments, 1);
+    });
+  }
 });

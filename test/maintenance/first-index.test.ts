@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import { parseFieldPath } from '#src/arrow/field-path.ts';
+import type { Dataset, Engine, OpenRequest } from '#src/engine/port.ts';
+import { Maintenance } from '#src/maintenance/maintenance.ts';
+import { Upkeep } from '#src/maintenance/upkeep.ts';
+import { TableGates } from '#src/table/gates.ts';
+import { OpenBranches } from '#src/table/open-branches.ts';
+import { createLogger } from '#src/telemetry/logger.ts';
+import { Metrics } from '#src/telemetry/metrics.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { publishTable } from '#test/fixtures/published-table.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
+import { eventually } from '#test/http/eventually.ts';
+import { AdvancingClock } from './advancing-clock.ts';
+
+const numbers = (count: number, from = 0): number[] => Array.from({ length: count }, (_, i) => from + i);
+const rows = (ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
+const onId = [parseFieldPath('id')];
+
+/** A table of 100 rows that is looked after; `beside` is done right after an index was built. */
+async function watchedTable(t: TestContext, beside: (commits: () => Promise<void>) => Promise<void>) {
+  const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(numbers(100)));
+  let nextId = 100;
+  const commit = async (): Promise<void> => {
+    await dataset.refresh();
+    await dataset.append(ipcFile(rows([nextId++])));
+    const version = await dataset.version();
+    maintenance.committed({ table: ref, tableId, branch: undefined, location, on: onId, engineMs: 1, version });
+  };
+  const open = async (request: OpenRequest): Promise<Dataset> => {
+    const opened = await engine.open(request);
+    return replacing(opened, {
+      createScalarIndex: async (column: string) => {
+        await opened.createScalarIndex(column);
+        await beside(commit);
+      },
+    });
+  };
+  const watchedEngine = replacing<Engine>(engine, { open });
+  const openBranches = new OpenBranches({ catalog, engine: watchedEngine });
+  const log: string[] = [];
+  const clock = new AdvancingClock();
+  const maintenance = new Maintenance({
+    upkeep: new Upkeep({ catalog, engine: watchedEngine, gates: new TableGates(10), openBranches }),
+    clock,
+    logger: createLogger({ level: 'info', format: 'json', destination: { write: (line) => log.push(line) } }),
+    metrics: new Metrics(),
+    limits: { isAutomatic: true, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 100 },
+  });
+  t.after(() => maintenance.close());
+  const reasons = (): unknown[] => log.map((line) => (JSON.parse(line) as { reason?: unknown }).reason);
+  return { clock, commit, reasons };
+}
+
+test('what is committed while the first index is built counts as not in it (P8)', async (t) => {
+  let builds = 0;
+  const { clock, commit, reasons } = await watchedTable(t, async (commitOne) => {
+    builds += 1;
+    if (builds === 1) for (const _ of numbers(30)) await commitOne();
+  });
+  for (const _ of numbers(2)) await commit();
+  await eventually('the index is built', () => reasons().includes('merges on the column'));
+  clock.advance(2_000);
+  // Each reads the keys of thirty fragments; without them it would take sixteen commits to be worth another build.
+  for (const _ of numbers(4)) await commit();
+  await eventually('it is built anew', () => reasons().includes('slower'));
+  assert.deepEqual(reasons(), ['merges on the column', 'slower']);
+});
