@@ -10,10 +10,10 @@
  * requests alike to one that the reception, which asks who it is and what they may do, has let pass a moment ago. In both
  * cases it is the admission that says whether there is room. The door lets nobody past the reception.
  *
- * And it lets writes in a few at a time. A commit answers hundreds of clients at once, and what they send next would
- * hold the event loop for as long as all of them take; now whoever is refused, and whoever asks for something else than a
- * write, waits for a few only. Who waits at the door has a place kept: else more would come in than find room, to be
- * refused in the end.
+ * And it lets writes in a few at a time, those of each path in turn. A commit answers hundreds of clients at once, and what
+ * they send next would hold the event loop for as long as all of them take; now whoever is refused, whoever asks for
+ * something else than a write, and whoever writes to another table waits for a few only. Who waits at the door has a place
+ * kept: else more would come in than find room, to be refused in the end.
  *
  * Prices: a token that ended less than `believedForMs` ago, and a request with another mistake, hear 503 in place of 401 or
  * 400 while there is no room. The time at the door, a fraction of a second at most, is not in a request's own time.
@@ -88,7 +88,7 @@ export class Doorkeeper {
   }
 
   #lineUp(raw: IncomingMessage, letIn: () => void, place: Entry | undefined): void {
-    this.#line.add(() => {
+    this.#line.add(splitTarget(raw.url ?? '/').path, () => {
       place?.leave(); // before anything else can run, the reception asks for it
       if (!raw.destroyed) letIn();
     });

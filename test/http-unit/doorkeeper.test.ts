@@ -179,6 +179,24 @@ test('of many writes that come at once, as many are let in as find room', async 
   assert.deepEqual((await Promise.all(all)).filter((status) => status === 404).length, 4);
 });
 
+test('the write of another table is not behind all of those that a busy one sent before (P10)', async () => {
+  await using service = await startTestService({ config: { maxConcurrentWrites: 100 } });
+  const tables = [...Array<string>(60).fill('hot'), 'cold'];
+  const clients = await Promise.all(tables.map(() => RawClient.connect(service)));
+  await Promise.all(clients.map((client) => client.head('GET /readyz', [], false)));
+  await until(() => clients.every((client) => answers(client).length === 1)); // by then all are accepted
+  const body = smuggled; // it will be refused, but only by the operation
+  await Promise.all(
+    clients.map((client, i) => client.head(`POST /v1/table/${tables[i]}/merge_insert?on=id`, sized(body))),
+  );
+  await Promise.all(clients.map((client) => client.write(body)));
+  await until(() => clients.every((client) => answers(client).length === 2));
+  const asked = service.asked.map(({ command }) => (command.table as { name: string }).name);
+  assert.equal(asked.length, 61);
+  assert.ok(asked.indexOf('cold') < 40, `it was number ${asked.indexOf('cold')}`);
+  for (const client of clients) client[Symbol.dispose]();
+});
+
 /** Yields to the event loop until it holds; gives up after what only a failure can take. */
 async function until(holds: () => boolean): Promise<void> {
   const giveUpAtMs = performance.now() + 5_000;
