@@ -24,6 +24,7 @@ import {
   isTidiedBeforeIndex,
   type OptimizeReason,
   type UpkeepLimits,
+  type Way,
 } from './policy.ts';
 import type { OptimizeJob, Upkeep } from './upkeep.ts';
 import { WatchedBranch } from './watched-branch.ts';
@@ -156,9 +157,8 @@ export class Maintenance implements CommitObserver {
     const startMs = performance.now();
     try {
       if (this.#stopping.signal.aborted) return;
-      await this.#look(watched);
-      // Half of the time at most goes into one branch.
-      watched.succeeded(this.#nowMs + performance.now() - startMs);
+      const way = await this.#look(watched);
+      watched.succeeded(way, performance.now() - startMs, this.#nowMs);
     } catch (error) {
       this.#log.failed(watched.target, watched.failed(this.#nowMs), error);
     } finally {
@@ -166,19 +166,24 @@ export class Maintenance implements CommitObserver {
     }
   }
 
-  async #look(watched: WatchedBranch): Promise<void> {
+  /** Answers what was done, beside building a first index. */
+  async #look(watched: WatchedBranch): Promise<Way | undefined> {
     const { target, history } = watched;
     const found = await this.#parts.upkeep.inspect(target, layoutAndSchema);
     if (found === undefined) {
       this.#watched.delete(keyOf(target));
-      return;
+      return undefined;
     }
     const columns = this.#columnsToIndex(target, history, found);
-    if (columns.length > 0) return this.#buildIndexes(watched, columns, found.layout);
+    if (columns.length > 0) {
+      await this.#buildIndexes(watched, columns, found.layout);
+      return undefined;
+    }
     const layout = layoutFor(target, found.layout);
     const choice = watched.chooseFor(layout, this.#nowMs);
     if (choice?.way === 'index') await this.#renewIndexes(watched, layout);
     else if (choice !== undefined) await this.#tidy(watched, layout, choice.way, choice.reason);
+    return choice?.way;
   }
 
   async #tidy(watched: WatchedBranch, layout: Layout, extent: Extent, reason: OptimizeReason): Promise<void> {
@@ -201,6 +206,7 @@ export class Maintenance implements CommitObserver {
     }
     history.indexed(commits);
     watched.learn(layout, 'index', { heldMs: 0, durationMs });
+    watched.lookAgain();
   }
 
   async #buildIndexes(watched: WatchedBranch, columns: readonly string[], layout: Layout): Promise<void> {

@@ -183,9 +183,17 @@ export function chooseTidying(facts: BranchFacts, estimate: Estimate, limits: Up
 function chooseBesideIndex(facts: BranchFacts, estimate: Estimate, limits: UpkeepLimits): Choice | undefined {
   const lossMs = Math.max(0, facts.lossMs - facts.scanLossMs);
   const reason = reasonToOptimize({ ...facts, lossMs }, estimate.all, limits);
-  if (reason !== undefined) return { reason, way: 'all' };
-  const isDue = estimate.index !== undefined && facts.scanLossSinceIndexMs >= costOf(estimate.index);
-  return isDue && facts.commitsSinceIndex >= minCommits ? { reason: 'slower', way: 'index' } : undefined;
+  return reason === undefined ? chooseRenewal(facts, estimate) : { reason, way: 'all' };
+}
+
+/** The one way that takes little and keeps nobody waiting, where it is the better one. */
+export function chooseRenewal(
+  { commitsSinceIndex, scanLossSinceIndexMs }: Pick<BranchFacts, 'commitsSinceIndex' | 'scanLossSinceIndexMs'>,
+  estimate: Estimate,
+): Choice | undefined {
+  if (estimate.index === undefined || !isIndexCheaper(estimate)) return undefined;
+  const isDue = commitsSinceIndex >= minCommits && scanLossSinceIndexMs >= costOf(estimate.index);
+  return isDue ? { reason: 'slower', way: 'index' } : undefined;
 }
 
 const isIndexCheaper = ({ index, new: only }: Estimate): boolean =>

@@ -4,6 +4,7 @@ import type { BranchRef } from './job.ts';
 import {
   type Choice,
   type Corrections,
+  chooseRenewal,
   chooseTidying,
   correctedFactor,
   type Estimate,
@@ -30,6 +31,7 @@ export class WatchedBranch {
   #estimate: Estimate | undefined;
   #corrections: Corrections = noCorrections;
   #restUntilMs = 0;
+  #tidyingFromMs = 0;
   #failures = 0;
 
   constructor(
@@ -70,12 +72,16 @@ export class WatchedBranch {
     const known = this.#corrections[way].heldFactor;
     const heldFactor = guess.heldMs === 0 ? known : correctedFactor(known, heldMs / guess.heldMs);
     this.#corrections = { ...this.#corrections, [way]: { heldFactor, tailMs: durationMs - heldMs } };
-    this.lookAgain();
   }
 
-  succeeded(restUntilMs: number): void {
+  /**
+   * What was done took so long, and half of the time at most goes into one branch. Tidying takes seconds where many versions
+   * are kept; its indexes are renewed meanwhile, or merges would become slower all the while.
+   */
+  succeeded(way: Way | undefined, tookMs: number, nowMs: number): void {
     this.#failures = 0;
-    this.#restUntilMs = restUntilMs;
+    if (way === 'all' || way === 'new') this.#tidyingFromMs = nowMs + tookMs;
+    else this.#restUntilMs = nowMs + tookMs;
   }
 
   /** Answers for how long it is left alone: each time twice as long. */
@@ -91,6 +97,7 @@ export class WatchedBranch {
     const losses = { commitsSinceOptimize, commitsSinceIndex, lossMs, scanLossMs, scanLossSinceIndexMs };
     const quietForMs = this.history.quietForMs(nowMs);
     const prunableVersions = this.history.prunableVersions(nowMs);
+    if (nowMs < this.#tidyingFromMs) return chooseRenewal(losses, estimate);
     return chooseTidying({ ...losses, quietForMs, prunableVersions }, estimate, this.#limits);
   }
 }

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { FragmentFacts, Layout } from '#src/engine/port.ts';
+import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
+import type { Way } from '#src/maintenance/policy.ts';
+import { WatchedBranch } from '#src/maintenance/watched-branch.ts';
+
+const target = {
+  table: { namespace: [], name: 't' as ObjectName },
+  tableId: 'id' as TableId,
+  branch: undefined,
+  location: 't.lance' as Location,
+};
+const fragments = (count: number, rows: number): FragmentFacts[] =>
+  Array.from({ length: count }, () => ({ rows, deletedRows: 0 }));
+
+/** As it is after so many upserts of one row into 100,000, none of which the index covers. */
+const layoutAfter = (commits: number): Layout => ({
+  committedAtMs: undefined,
+  rows: 100_000 + commits,
+  fragments: [...fragments(1, 100_000), ...fragments(commits, 1)],
+  bytes: 2_000_000,
+  indexes: [{ columns: ['id'], unindexedRows: commits, isPlain: true }],
+});
+
+/** A branch to which so many upserts came in the last millisecond before `nowMs`. */
+function branchAfter(commits: number, nowMs: number) {
+  const branch = new WatchedBranch(target, { maxWaitMs: 200, indexFromRows: 20_000, retentionMs: 60_000 });
+  for (let i = 0; i < commits; i += 1) branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5 }, nowMs);
+  // Many versions are kept: where they have to be read, renewing the index takes less.
+  branch.learn(layoutAfter(commits), 'new', { heldMs: 10, durationMs: 2_000 });
+  const wayAt = (atMs: number): Way | undefined =>
+    branch.isDue(atMs) ? branch.chooseFor(layoutAfter(commits), atMs)?.way : undefined;
+  return { branch, wayAt };
+}
+
+describe('half of the time at most goes into looking after a branch (P8)', () => {
+  test('its fragments are put together again after as long a rest as that took', () => {
+    const { branch, wayAt } = branchAfter(192, 0);
+    assert.equal(wayAt(0), 'all');
+    branch.succeeded('all', 2_000, 0);
+    assert.notEqual(wayAt(1_999), 'all');
+    assert.equal(wayAt(2_000), 'all');
+  });
+
+  test('its index is renewed in that rest, before merges become slow', () => {
+    const { branch, wayAt } = branchAfter(192, 0);
+    branch.succeeded('all', 2_000, 0);
+    assert.equal(wayAt(0), 'index');
+    branch.succeeded('index', 100, 0);
+    assert.equal(wayAt(99), undefined);
+    assert.equal(wayAt(100), 'index');
+  });
+
+  test('not for a few merges', () => {
+    const { branch, wayAt } = branchAfter(15, 0);
+    branch.succeeded('all', 2_000, 0);
+    assert.equal(wayAt(1_000), undefined);
+  });
+
+  test('a branch that failed is left alone, its index too, each time for twice as long', () => {
+    const { branch, wayAt } = branchAfter(192, 0);
+    assert.equal(branch.failed(0), 1_000);
+    assert.equal(wayAt(999), undefined);
+    assert.equal(wayAt(1_000), 'all');
+    assert.equal(branch.failed(1_000), 2_000);
+    branch.succeeded(undefined, 0, 3_000);
+    assert.equal(branch.failed(3_000), 1_000);
+  });
+});
