@@ -1,7 +1,7 @@
 /**
  * Runs what is added a few at a time, so many in each turn of the event loop. In between, the sockets are looked at. Each
  * lane keeps its order, and lanes take turns one by one: who comes in a lane with few does not wait for a long one (P10).
- * It is as long as its callers are; the connections of the server bound it.
+ * It grows with its callers; the connections of the server bound them.
  */
 export class Line {
   readonly #perTurn: number;
