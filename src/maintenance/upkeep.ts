@@ -46,6 +46,8 @@ interface Step {
 }
 
 interface StepRequest {
+  /** As it was a moment before the turn. */
+  readonly layoutBefore: Layout;
   readonly pruneBeforeMs: number;
   readonly leavesIndexes: boolean;
   /** Done under the turn, before the engine is called. `rewrites` says whether it will find anything to put together. */
@@ -72,8 +74,9 @@ export class Upkeep {
   optimize(job: OptimizeJob): Promise<OptimizeReport | undefined> {
     return this.#onTable(job.target, async (dataset) => {
       const startMs = performance.now();
+      const layout = await dataset.layout();
       const { step, indexed } =
-        job.extent === 'new' ? await this.#tidyNew(dataset, job) : await this.#tidyAll(dataset, job);
+        job.extent === 'new' ? await this.#tidyNew(dataset, layout, job) : await this.#tidyAll(dataset, layout, job);
       const { target, reason, extent } = job;
       const durationMs = performance.now() - startMs;
       return { job: 'optimize', branch: target.branch, reason, extent, durationMs, indexed, ...step };
@@ -91,8 +94,8 @@ export class Upkeep {
     });
   }
 
-  async #tidyNew(dataset: Dataset, { target, onRewritten }: OptimizeJob) {
-    const step = { pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
+  async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten }: OptimizeJob) {
+    const step = { layoutBefore, pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
     return { step: await this.#step(dataset, target, step), indexed: [] };
   }
 
@@ -101,8 +104,8 @@ export class Upkeep {
    * of those (`#keepNewest`). Indexes are begun beside the rest of the call, which reads all versions: until they are there,
    * merges read all keys. But not before those who waited have had their commit, which would take twice as long beside it.
    */
-  async #tidyAll(dataset: Dataset, { target, pruneBeforeMs, onRewritten }: OptimizeJob) {
-    const plain = await plainIndexes(dataset, target);
+  async #tidyAll(dataset: Dataset, layoutBefore: Layout, { target, pruneBeforeMs, onRewritten }: OptimizeJob) {
+    const plain = plainIndexes(layoutBefore, target);
     const dropped: string[] = [];
     const prepare = async (rewrites: boolean): Promise<void> => {
       for (const column of rewrites || target.branch !== undefined ? plain : []) {
@@ -121,7 +124,7 @@ export class Upkeep {
       void index();
     };
     try {
-      const step = { pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
+      const step = { layoutBefore, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
       return { step: await this.#step(dataset, target, step), indexed: dropped };
     } finally {
       await index();
@@ -130,10 +133,9 @@ export class Upkeep {
 
   async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
     const { gates, openBranches } = this.#parts;
-    const { pruneBeforeMs, leavesIndexes, onRewritten } = request;
+    const { layoutBefore, pruneBeforeMs, leavesIndexes, onRewritten } = request;
     const taggedAtMs = await dataset.oldestTaggedAtMs();
     const isHeldByTag = taggedAtMs !== undefined && taggedAtMs < pruneBeforeMs;
-    const layoutBefore = await dataset.layout();
     const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
     const startMs = performance.now();
     let heldMs: number | undefined;
@@ -235,8 +237,7 @@ export class Upkeep {
  * Where the engine itself writes the index of a branch again that the branch has from its parent, it looks for the new files
  * among the parent's, and every reader that asks by that column fails. Ours are dropped before; others we cannot build.
  */
-async function plainIndexes(dataset: Dataset, { branch }: BranchRef): Promise<readonly string[]> {
-  const { indexes } = await dataset.layout();
+function plainIndexes({ indexes }: Layout, { branch }: BranchRef): readonly string[] {
   if (branch !== undefined && indexes.some(({ isPlain }) => !isPlain)) {
     throw new LancegateError(
       'InvalidTableState',

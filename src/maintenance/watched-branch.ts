@@ -31,7 +31,7 @@ export class WatchedBranch {
   #estimate: Estimate | undefined;
   #corrections: Corrections = noCorrections;
   #restUntilMs = 0;
-  #tidyingFromMs = 0;
+  #tidyingRestUntilMs = 0;
   #failures = 0;
 
   constructor(
@@ -75,12 +75,13 @@ export class WatchedBranch {
   }
 
   /**
-   * What was done took so long, and half of the time at most goes into one branch. Tidying takes seconds where many versions
-   * are kept; its indexes are renewed meanwhile, or merges would become slower all the while.
+   * What was done took so long, and is not done again for as long, so that half of the time at most goes into it. Tidying
+   * takes seconds where many versions are kept; its indexes are renewed meanwhile, in half of that rest at most, or merges
+   * would become slower all the while.
    */
   succeeded(way: Way | undefined, tookMs: number, nowMs: number): void {
     this.#failures = 0;
-    if (way === 'all' || way === 'new') this.#tidyingFromMs = nowMs + tookMs;
+    if (way === 'all' || way === 'new') this.#tidyingRestUntilMs = nowMs + tookMs;
     else this.#restUntilMs = nowMs + tookMs;
   }
 
@@ -97,7 +98,7 @@ export class WatchedBranch {
     const losses = { commitsSinceOptimize, commitsSinceIndex, lossMs, scanLossMs, scanLossSinceIndexMs };
     const quietForMs = this.history.quietForMs(nowMs);
     const prunableVersions = this.history.prunableVersions(nowMs);
-    if (nowMs < this.#tidyingFromMs) return chooseRenewal(losses, estimate);
+    if (nowMs < this.#tidyingRestUntilMs) return chooseRenewal(losses, estimate);
     return chooseTidying({ ...losses, quietForMs, prunableVersions }, estimate, this.#limits);
   }
 }

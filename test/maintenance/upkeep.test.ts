@@ -101,3 +101,52 @@ describe('an index that a tidying dropped is built again (P8)', () => {
     });
   }
 });
+
+/** Tidies three fragments under an index, with some of the engine's answers replaced. */
+async function tidyOver(t: TestContext, replaced: (opened: Dataset) => Partial<Dataset>) {
+  const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
+  await dataset.createScalarIndex('id');
+  for (const id of [1, 2]) await dataset.append(ipcFile(rows(id)));
+  const open = async (request: OpenRequest): Promise<Dataset> => {
+    const opened = await engine.open(request);
+    return replacing(opened, replaced(opened));
+  };
+  const openBranches = new OpenBranches({ catalog, engine });
+  const watched = replacing<Engine>(engine, { open });
+  const upkeep = new Upkeep({ catalog, engine: watched, gates: new TableGates(10), openBranches });
+  const target = { table: ref, tableId, branch: undefined, location };
+  const job = {
+    target,
+    reason: 'by hand',
+    extent: 'all',
+    pruneBeforeMs: inAnHour(),
+    onRewritten: () => undefined,
+  } as const;
+  const layout = async () => {
+    await dataset.refresh();
+    return dataset.layout();
+  };
+  return { optimize: () => upkeep.optimize(job), layout };
+}
+
+test('an index that was dropped for a tidying that failed is there again (P8)', async (t) => {
+  const { optimize, layout } = await tidyOver(t, () => ({
+    optimize: () => Promise.reject(new Error('no space left')),
+  }));
+  await assert.rejects(optimize(), /no space left/);
+  assert.deepEqual((await layout()).indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+});
+
+test('the newest version is kept by the date it has under the turn, though one before was younger (P3)', async (t) => {
+  const dates = [5_000, 3_000];
+  let askedFor: number | undefined;
+  const { optimize } = await tidyOver(t, (opened) => ({
+    layout: async () => ({ ...(await opened.layout()), committedAtMs: dates.shift() }),
+    optimize: (request: OptimizeRequest) => {
+      askedFor = request.pruneBeforeMs;
+      return opened.optimize({ ...request, pruneBeforeMs: 0 });
+    },
+  }));
+  await optimize();
+  assert.equal(askedFor, 3_000);
+});
