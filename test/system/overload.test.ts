@@ -1,6 +1,6 @@
 /**
- * Black box: more than the service can carry. Times are generous, since other tests share the machine; that refusals take
- * less than 100 ms is measured in bench/.
+ * Black box: more than the service can carry. Times are compared with one another, since other tests share the machine;
+ * that refusals take less than 100 ms is measured in bench/.
  */
 import assert from 'node:assert/strict';
 import { Agent } from 'node:http';
@@ -73,11 +73,12 @@ describe('beyond what the service can carry', () => {
     t.diagnostic(
       `${fitting.perSecond}/s with 32 clients, ${flood.perSecond}/s with 320; ${Math.round(grownBytes / MiB)} MiB`,
     );
-    t.diagnostic(`${flood.refused} refused, in ${flood.refusedMs} ms`);
+    t.diagnostic(`${flood.refused} refused, in ${flood.refusedMs} ms; served in ${flood.servedMs} ms`);
     assert.deepEqual([...fitting.others, ...flood.others], []);
     assert.ok(flood.refused > 0, 'nobody was refused');
     assert.ok(flood.connections <= 320, `320 clients needed ${flood.connections} connections`);
-    assert.ok(flood.refusedMs < 500, `a refusal takes ${flood.refusedMs} ms`);
+    const isSlowToRefuse = flood.refusedMs >= 2 * flood.servedMs;
+    assert.ok(!isSlowToRefuse, `a refusal takes ${flood.refusedMs} ms, a merge ${flood.servedMs} ms`);
     assert.ok(flood.perSecond > fitting.perSecond / 4, `${flood.perSecond}/s instead of ${fitting.perSecond}/s`);
     assert.ok(grownBytes < 400 * MiB, `${grownBytes} bytes above idle`);
     const acknowledged = [warm, fitting, flood].reduce((sum, load) => sum + load.acknowledged, 0);
