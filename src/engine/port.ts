@@ -118,6 +118,8 @@ export interface Dataset {
    * schema is known.
    */
   select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile>;
+  /** Result batches as those of `select`, in any order. Rows that are not there are passed over. */
+  take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
   append(file: IpcFile): Promise<void>;
   /** Commits one version, or nothing: past `timeoutMs` it throws `TimedOut`. */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts>;
@@ -128,6 +130,11 @@ export interface Dataset {
    * `unknown` on object stores, and where one was pruned.
    */
   rowChange(after: number, through: number): Promise<RowChange>;
+  /**
+   * The rows that the commit of `version` took away, updated ones included, as `version` − 1 has them; or those it brought, in
+   * new fragments. Reads two manifests and files of deletions; undefined where they do not tell, as on object stores.
+   */
+  changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined>;
   /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
   addNullColumn(name: string): Promise<void>;
   dropColumn(name: string): Promise<void>;

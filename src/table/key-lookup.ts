@@ -58,8 +58,22 @@ export async function countSoughtRows(
   { on, keys, where }: SoughtKeys,
 ): Promise<ReadonlyMap<CanonicalKey, number>> {
   const rows = new Map<CanonicalKey, number>();
-  await eachRow(dataset, { on, where, others: [] }, (key) => {
+  await eachRow(dataset, { on, from: { where }, others: [] }, (key) => {
     if (keys.has(key)) rows.set(key, (rows.get(key) ?? 0) + 1);
+    return true;
+  });
+  return rows;
+}
+
+/** How many of the rows at these addresses have each key. */
+export async function countRowsAt(
+  dataset: Dataset,
+  at: readonly RowAddress[],
+  on: readonly FieldPath[],
+): Promise<ReadonlyMap<CanonicalKey, number>> {
+  const rows = new Map<CanonicalKey, number>();
+  await eachRow(dataset, { on, from: { at }, others: [] }, (key) => {
+    rows.set(key, (rows.get(key) ?? 0) + 1);
     return true;
   });
   return rows;
@@ -73,7 +87,7 @@ export async function countRowsByKey(
 ): Promise<KeyRows | undefined> {
   const rows = new KeyRows();
   let isWhole = true;
-  await eachRow(dataset, { on, where: undefined, others: [] }, (key) => {
+  await eachRow(dataset, { on, from: { where: undefined }, others: [] }, (key) => {
     isWhole = rows.get(key) > 0 || mayHold(key);
     if (isWhole) rows.add(key);
     return isWhole;
@@ -87,7 +101,7 @@ export async function addressesByKey(
   { on, keys, where }: SoughtKeys,
 ): Promise<ReadonlyMap<CanonicalKey, readonly RowAddress[]>> {
   const found = new Map<CanonicalKey, RowAddress[]>();
-  await eachRow(dataset, { on, where, others: [rowAddress] }, (key, [address]) => {
+  await eachRow(dataset, { on, from: { where }, others: [rowAddress] }, (key, [address]) => {
     if (!keys.has(key)) return true;
     const known = found.get(key);
     if (known === undefined) found.set(key, [address as RowAddress]);
@@ -99,7 +113,7 @@ export async function addressesByKey(
 
 interface Reading {
   readonly on: readonly FieldPath[];
-  readonly where: string | undefined;
+  readonly from: { readonly where: string | undefined } | { readonly at: readonly RowAddress[] };
   /** Expressions whose values are wanted as SQL. */
   readonly others: readonly string[];
 }
@@ -107,13 +121,15 @@ interface Reading {
 /** Until `see` says that it has seen enough. */
 async function eachRow(
   dataset: Dataset,
-  { on, where, others }: Reading,
+  { on, from, others }: Reading,
   see: (key: CanonicalKey, others: readonly (string | undefined)[]) => boolean,
 ): Promise<void> {
   const keyColumns = on.map((path, index) => ({ name: `key_${index}`, expression: sqlFieldPath(path) }));
   const otherColumns = others.map((expression, index) => ({ name: `other_${index}`, expression }));
   const pathsOf = (columns: readonly Projection[]) => columns.map(({ name }) => ({ segments: [name] }));
-  for await (const file of dataset.select([...keyColumns, ...otherColumns], where)) {
+  const columns = [...keyColumns, ...otherColumns];
+  const files = 'at' in from ? dataset.take(from.at, columns) : dataset.select(columns, from.where);
+  for await (const file of files) {
     const piece = pieceOfFile(file);
     const keys = readKeys(piece, pathsOf(keyColumns));
     const values = others.length === 0 ? undefined : readKeys(piece, pathsOf(otherColumns));

@@ -1,5 +1,5 @@
 import type { FieldPath } from '../arrow/field-path.ts';
-import type { Dataset, Engine } from '../engine/port.ts';
+import type { Dataset, Engine, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { CommitTarget } from './engine-commit.ts';
 import type { KeyBudget } from './key-budget.ts';
@@ -8,9 +8,18 @@ import { KnownKeys } from './known-keys.ts';
 import type { RowsBefore, SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 import type { Settled } from './outside-commits.ts';
+import { rowsBeforeByCommit } from './rows-of-commit.ts';
 
 /** To read a million keys in vain takes as long as some ten lookups. */
 const lookupsBetweenTries = 100;
+
+type Requests = readonly [MergeRequest, ...MergeRequest[]];
+
+/** A commit, as the engine counted it and as it turned out beside those of others. */
+interface Committed {
+  readonly counts: MergeCounts;
+  readonly settled: Settled;
+}
 
 /** The keys that the writer of a branch knows, if it does, and how it comes to know them. */
 export class KeyMemory {
@@ -47,12 +56,14 @@ export class KeyMemory {
     this.#known = undefined;
   }
 
-  /** How many rows each key of the requests had at `version`: from memory, else by asking that version. */
-  async rowsBefore(target: CommitTarget, requests: readonly MergeRequest[], version: number): Promise<RowsBefore> {
-    const [{ on }] = requests as readonly [MergeRequest];
-    if (this.#known?.isOf(version, on) === true) return this.#known.rowsBefore();
+  /**
+   * How many rows each key of the requests had before their commit: from memory, else by what the commit did, else by
+   * asking the version before.
+   */
+  async rowsBefore(target: CommitTarget, requests: Requests, commit: Committed): Promise<RowsBefore> {
+    if (this.#known?.isOf(commit.settled.versionBefore, requests[0].on) === true) return this.#known.rowsBefore();
     try {
-      return await this.#ask(target, requests, version);
+      return await this.#ask(target, requests, commit);
     } catch (cause) {
       throw new LancegateError('Internal', 'the rows were merged, but whose were new could not be told', { cause });
     }
@@ -66,15 +77,18 @@ export class KeyMemory {
 
   async #ask(
     { dataset, location }: CommitTarget,
-    requests: readonly MergeRequest[],
-    version: number,
+    requests: Requests,
+    { counts, settled: { wasAlone, versionBefore } }: Committed,
   ): Promise<RowsBefore> {
-    const [{ on, branch }] = requests as readonly [MergeRequest];
-    const past = await this.#engine.open({ location, branch, version });
+    const [request] = requests;
+    const past = await this.#engine.open({ location, branch: request.branch, version: versionBefore });
     try {
       this.#dataset = dataset;
-      this.#known = await this.#readAll(past, on);
+      this.#known = await this.#readAll(past, request.on);
       if (this.#known !== undefined) return this.#known.rowsBefore();
+      const isNext = wasAlone && counts.version === versionBefore + 1;
+      const told = isNext ? await rowsBeforeByCommit({ request, counts, dataset, past }) : undefined;
+      if (told !== undefined) return told;
       const rows = await countSoughtRows(past, soughtKeys(requests));
       return (key) => rows.get(key) ?? 0;
     } finally {

@@ -134,11 +134,12 @@ export class MergeCommitter {
     requests: readonly [MergeRequest, ...MergeRequest[]],
     shared: SharedRows,
     { counts }: Merged,
-    { version, versionBefore, found }: Settled,
+    settled: Settled,
   ): Promise<readonly MergeCounts[]> {
+    const { version, found } = settled;
     const [{ spec }] = requests;
     const known =
-      rowsBeforeByTotals(spec, shared, counts) ?? (await this.#keys.rowsBefore(target, requests, versionBefore));
+      rowsBeforeByTotals(spec, shared, counts) ?? (await this.#keys.rowsBefore(target, requests, { counts, settled }));
     const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : known(key));
     const totals = { ...counts, version };
     return requests.map((request, index) => countsOf(request, index, shared, rowsBefore, totals));

@@ -164,6 +164,22 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.deepEqual(await idsOf(dataset), [2, 3]);
     });
 
+    test('rows can be read by their addresses, those that are not there are passed over', async (t) => {
+      const { engine } = open(t);
+      const dataset = await engine.create(place(), ipcFile(table(1, 2, 3)), {});
+      const [first, second] = await addressesOf(dataset, 'id < 3');
+      assert.ok(first !== undefined && second !== undefined);
+      await dataset.merge(upsert, ipcFile(table(2)), undefined);
+      const columns = [{ name: 'doubled', expression: 'id * 2' }];
+      const read = async (rows: readonly RowAddress[]) => {
+        const files = await Array.fromAsync(dataset.take(rows, columns));
+        assert.ok(files.length > 0);
+        return files.flatMap((file) => rowsOf(file)).map(({ doubled }) => Number(doubled));
+      };
+      assert.deepEqual(await read([second, first]), [2]);
+      assert.deepEqual(await read([]), []);
+    });
+
     test('an update can be held to rows at certain addresses', async (t) => {
       const { engine } = open(t);
       const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});

@@ -4,7 +4,7 @@ import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { MergeSpec } from '#src/engine/port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
-import { countsOf, never, place, type Spec, Stage, table, upsert } from './stage.ts';
+import { countsOf, never, place, type Spec, Stage, type StageOptions, table, upsert } from './stage.ts';
 
 type Pair = readonly [id: number | null, v: string];
 const tableOf = (pairs: readonly Pair[]): Table =>
@@ -19,8 +19,8 @@ const tableOf = (pairs: readonly Pair[]): Table =>
     ),
   });
 
-const open = (t: TestContext, rows: readonly Pair[], keyMemoryBytes?: number): Promise<Stage> =>
-  Stage.open(t, tableOf(rows), { keyMemoryBytes });
+const open = (t: TestContext, rows: readonly Pair[], options: StageOptions = {}): Promise<Stage> =>
+  Stage.open(t, tableOf(rows), options);
 
 /** What SQL says of one merge after the other. */
 function applyInOrder(rows: Pair[], sources: readonly (readonly Pair[])[], spec: Spec): number[][] {
@@ -48,14 +48,20 @@ function random(seed: number): (below: number) => number {
   };
 }
 
+/** The writer knows all keys, runs out of room for them on the way, knows none, or has to search for them besides. */
+const memories: readonly StageOptions[] = [
+  { keyMemoryBytes: 1 << 20 },
+  { keyMemoryBytes: 10 * 60 },
+  { keyMemoryBytes: 0 },
+  { keyMemoryBytes: 0, hidesChanges: true },
+];
+
 test('requests that share a commit leave rows and counts as if applied one after the other (P2, P4)', async (t) => {
   const pick = random(Number(process.env.LANCEGATE_GROUP_SEED ?? 1));
   for (let round = 0; round < 24; round++) {
     const before: Pair[] = Array.from({ length: 8 }, (_, i) => [i, 'old']);
     if (round % 3 === 0) before.push([3, 'twin'], [null, 'none']);
-    // The writer knows all keys, or runs out of room for them on the way, or knows none.
-    const keyMemoryBytes = [1 << 20, 10 * 60, 0][Math.floor(round / 3) % 3];
-    const stage = await open(t, before, keyMemoryBytes);
+    const stage = await open(t, before, memories[Math.floor(round / 3) % 4]);
     const spec: Spec = [
       upsert,
       { ...upsert, whenNotMatchedInsertAll: false },

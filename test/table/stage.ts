@@ -45,6 +45,8 @@ export interface StageOptions {
   readonly on?: readonly string[];
   readonly interruptions?: Interruptions;
   readonly keyMemoryBytes?: number | undefined;
+  /** Which rows a commit changed cannot be told, as on object stores. */
+  readonly hidesChanges?: boolean;
   readonly clock?: Clock;
 }
 
@@ -58,6 +60,8 @@ export class Stage {
   readonly warnings: string[] = [];
   /** Past versions that were opened, which is what asking for keys costs. */
   readonly versionsOpened: number[] = [];
+  /** How often keys were searched for in a past version, which takes longest. */
+  searches = 0;
   /** That merges of the writer made, ascending. */
   readonly mergedVersions: number[] = [];
   readonly engine: LanceEngine;
@@ -86,7 +90,13 @@ export class Stage {
   static async open(
     t: TestContext,
     rows: Table,
-    { on = ['id'], interruptions = {}, keyMemoryBytes = 1 << 20, clock = systemClock }: StageOptions = {},
+    {
+      on = ['id'],
+      interruptions = {},
+      keyMemoryBytes = 1 << 20,
+      hidesChanges = false,
+      clock = systemClock,
+    }: StageOptions = {},
   ) {
     const stage = new Stage(
       temporaryFolder((clean) => t.after(clean)),
@@ -101,7 +111,7 @@ export class Stage {
     stage.tableId = (await catalog.publishCreation(creation, details)).id;
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
-    const engine = stage.#interrupted(interruptions);
+    const engine = stage.#interrupted(interruptions, hidesChanges);
     const lines = { write: (line: string) => void stage.warnings.push(line) };
     stage.writer = new TableWriter({
       engine,
@@ -157,18 +167,24 @@ export class Stage {
     return counts;
   }
 
-  #interrupted(interruptions: Interruptions): Engine {
+  #interrupted(interruptions: Interruptions, hidesChanges: boolean): Engine {
     const open = async (request: OpenRequest): Promise<Dataset> => {
       const dataset = await this.engine.open(request);
-      if (request.version === undefined) return this.#withInterruptions(dataset, interruptions);
+      if (request.version === undefined) return this.#withInterruptions(dataset, interruptions, hidesChanges);
       this.versionsOpened.push(request.version);
-      return dataset;
+      return replacing(dataset, { select: (columns, where) => this.#select(dataset, columns, where) });
     };
     return replacing<Engine>(this.engine, { open });
   }
 
-  #withInterruptions(dataset: Dataset, interruptions: Interruptions): Dataset {
+  #select(dataset: Dataset, ...[columns, where]: Parameters<Dataset['select']>): ReturnType<Dataset['select']> {
+    if (where !== undefined) this.searches += 1;
+    return dataset.select(columns, where);
+  }
+
+  #withInterruptions(dataset: Dataset, interruptions: Interruptions, hidesChanges: boolean): Dataset {
     return replacing(dataset, {
+      ...(hidesChanges && { changedRows: async () => undefined }),
       merge: async (...args: Parameters<Dataset['merge']>) => {
         await interruptions.merge?.();
         const counts = await dataset.merge(...args);

@@ -17,8 +17,15 @@ import {
   rowAddress,
   type VersionFacts,
 } from '../port.ts';
+import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
-import { type NativeBranches, type NativeMergeBuilder, type NativeTable, nativeBtree } from './native.ts';
+import {
+  type NativeBranches,
+  type NativeMergeBuilder,
+  type NativeQuery,
+  type NativeTable,
+  nativeBtree,
+} from './native.ts';
 import { rowChangeBetween } from './row-change.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
 import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
@@ -79,15 +86,13 @@ export class LanceDataset implements Dataset {
     const query = this.#table.query();
     query.select(columns.map(({ name, expression }) => [name, expression]));
     if (where !== undefined) query.onlyIf(where);
-    const batches = await engineCall('select', () => query.execute(maxBatchRows));
-    let isEmpty = true;
-    for (;;) {
-      const batch = await engineCall('select', () => batches.next());
-      if (batch === null) break;
-      isEmpty = false;
-      yield batch as IpcFile;
-    }
-    if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
+    yield* resultsOf(query);
+  }
+
+  async *take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
+    const query = this.#table.takeRowIds(rows.map(BigInt));
+    query.select(columns.map(({ name, expression }) => [name, expression]));
+    yield* resultsOf(query);
   }
 
   async append(file: IpcFile): Promise<void> {
@@ -116,6 +121,11 @@ export class LanceDataset implements Dataset {
   async rowChange(after: number, through: number): Promise<RowChange> {
     if (after === through) return 'none';
     return this.#versions === undefined ? 'unknown' : rowChangeBetween(this.#versions.path, after, through);
+  }
+
+  async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined> {
+    if (this.#versions === undefined) return undefined;
+    return engineCall('select', async () => changedRows(this.#versions?.path ?? '', version, change));
   }
 
   async addNullColumn(name: string): Promise<void> {
@@ -212,6 +222,18 @@ export class LanceDataset implements Dataset {
     this.#version = undefined;
     return result;
   }
+}
+
+async function* resultsOf(query: Omit<NativeQuery, 'onlyIf'>): AsyncIterable<IpcFile> {
+  const batches = await engineCall('select', () => query.execute(maxBatchRows));
+  let isEmpty = true;
+  for (;;) {
+    const batch = await engineCall('select', () => batches.next());
+    if (batch === null) break;
+    isEmpty = false;
+    yield batch as IpcFile;
+  }
+  if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
 }
 
 function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {

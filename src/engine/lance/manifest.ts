@@ -28,10 +28,19 @@ interface Base {
   readonly isDatasetRoot: boolean;
 }
 
+export interface StoredFragment extends FragmentFacts {
+  /** No other fragment of the dataset ever has the same, compaction included. */
+  readonly id: number;
+  /** Which of its rows are deleted; undefined if none is. */
+  readonly deletions: FileReference | undefined;
+  /** Its rows have identifiers of their own, and are not known by their addresses. */
+  readonly hasRowIds: boolean;
+}
+
 export interface Manifest {
   readonly version: number;
   readonly committedAtMs: number;
-  readonly fragments: readonly FragmentFacts[];
+  readonly fragments: readonly StoredFragment[];
   readonly files: readonly FileReference[];
   /** Folders of indexes whose files the manifest does not list (written by earlier releases of Lance). */
   readonly indexFolders: readonly FileReference[];
@@ -74,6 +83,11 @@ export function indexFolders(manifest: Manifest, branchFolder: string): readonly
   return manifest.indexFolders.flatMap((folder) => locate(manifest, branchFolder, folder)).map(({ path }) => path);
 }
 
+/** undefined on other storage. */
+export function deletionsPath(manifest: Manifest, branchFolder: string, deletions: FileReference): string | undefined {
+  return locate(manifest, branchFolder, deletions)[0]?.path;
+}
+
 function locate({ bases }: Manifest, branchFolder: string, file: FileReference): StoredFile[] {
   const { kind, path, baseId, sizeBytes } = file;
   if (baseId === undefined) return [{ kind, path: join(branchFolder, folderOf[kind], path), sizeBytes }];
@@ -113,7 +127,7 @@ interface Message extends Omit<Manifest, 'indexFolders' | 'transaction'> {
 
 function readMessage(reader: WireReader): Message {
   const files: FileReference[] = [];
-  const fragments: FragmentFacts[] = [];
+  const fragments: StoredFragment[] = [];
   const bases = new Map<number, Base>();
   let version = 0;
   let committedAtMs = 0;
@@ -160,23 +174,30 @@ function addBase(reader: WireReader, bases: Map<number, Base>): void {
   bases.set(id, { path, isDatasetRoot });
 }
 
-function readFragment(reader: WireReader, files: FileReference[]): FragmentFacts {
+function readFragment(reader: WireReader, files: FileReference[]): StoredFragment {
   let id = 0;
   let rows = 0;
+  let hasRowIds = false;
   let deletions: WireReader | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
     if (field === 1) id = reader.number();
     else if (field === 2) files.push(readDataFile(reader.message()));
     else if (field === 3) deletions = reader.message();
     else if (field === 4) rows = reader.number();
-    else if (field === 6 || field === 8 || field === 10) files.push(readExternalFile(reader.message()));
+    else if (field === 5) {
+      hasRowIds = true;
+      reader.skip();
+    } else if (field === 6) {
+      hasRowIds = true;
+      files.push(readExternalFile(reader.message()));
+    } else if (field === 8 || field === 10) files.push(readExternalFile(reader.message()));
     else if (field === 11) readOverlay(reader.message(), files);
     else reader.skip();
   }
-  if (deletions === undefined) return { rows, deletedRows: 0 };
+  if (deletions === undefined) return { id, rows, deletedRows: 0, deletions, hasRowIds };
   const { deletedRows, ...file } = readDeletionFile(deletions, id);
   files.push(file);
-  return { rows, deletedRows };
+  return { id, rows, deletedRows, deletions: file, hasRowIds };
 }
 
 function readOverlay(reader: WireReader, files: FileReference[]): void {

@@ -44,6 +44,8 @@ export interface NativeTable {
   countRows(filter?: string): Promise<number>;
   delete(predicate: string): Promise<{ version: number; numDeletedRows: number }>;
   query(): NativeQuery;
+  /** Rows by their addresses, unless the dataset gives them identifiers of their own; those deleted are passed over. */
+  takeRowIds(rowIds: bigint[]): Omit<NativeQuery, 'onlyIf'>;
   addColumnsWithSchema(schemaFile: Buffer): Promise<{ version: number }>;
   dropColumns(columns: string[]): Promise<{ version: number }>;
   createIndex(index: unknown, column: string, replace: boolean): Promise<void>;

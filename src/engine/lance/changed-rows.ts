@@ -1,0 +1,103 @@
+/**
+ * Which rows one commit took away and which it brought, told by the manifests before and after it and by the files of
+ * deleted rows they name. An update does both: its row is deleted where it was and written anew in a new fragment.
+ *
+ * It costs the reading of two manifests and of the deletions in every fragment that the commit touched, some 0.1 ms each,
+ * and asks the engine nothing. What it does not know it does not guess: undefined for datasets whose rows have identifiers
+ * of their own, and where a file is gone, elsewhere or in a form that is not known here.
+ */
+import { readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { readKeys } from '../../arrow/key-columns.ts';
+import { pieceOfFile } from '../../arrow/piece-of-file.ts';
+import type { IpcFile } from '../../arrow/source.ts';
+import type { RowAddress } from '../port.ts';
+import { deletionsPath, type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
+import { readManifest } from './manifest-files.ts';
+import { valuesOfBitmap } from './roaring.ts';
+import { MalformedFile } from './wire-reader.ts';
+
+export function changedRows(
+  versionsFolder: string,
+  version: number,
+  change: 'removed' | 'added',
+): readonly RowAddress[] | undefined {
+  try {
+    const [before, after] = [manifestOf(versionsFolder, version - 1), manifestOf(versionsFolder, version)];
+    const deletions = new DeletionFiles(dirname(versionsFolder));
+    if (change === 'added') return rowsLeaving(after, before, deletions, 'whole fragments');
+    return rowsLeaving(before, after, deletions, 'single rows too');
+  } catch {
+    return undefined;
+  }
+}
+
+/** Rows that `from` has and `to` has not. */
+function rowsLeaving(
+  from: Manifest,
+  to: Manifest,
+  files: DeletionFiles,
+  which: 'whole fragments' | 'single rows too',
+): readonly RowAddress[] {
+  const staying = new Map(to.fragments.map((fragment) => [fragment.id, fragment]));
+  const rows: RowAddress[] = [];
+  for (const fragment of from.fragments) {
+    if (fragment.hasRowIds) throw new MalformedFile('rows are not known by their addresses');
+    const next = staying.get(fragment.id);
+    const gone = next === undefined ? files.living(from, fragment) : undefined;
+    const taken = next === undefined || which === 'whole fragments' ? [] : files.newlyDeleted(from, fragment, to, next);
+    for (const offset of gone ?? taken) rows.push(addressOf(fragment, offset));
+  }
+  return rows;
+}
+
+const addressOf = ({ id }: StoredFragment, offset: number): RowAddress =>
+  String((BigInt(id) << 32n) | BigInt(offset)) as RowAddress;
+
+function manifestOf(versionsFolder: string, version: number): Manifest {
+  const found = readManifest(versionsFolder, version);
+  if (found === undefined) throw new MalformedFile(`no manifest of version ${version}`);
+  return parseManifest(found.bytes);
+}
+
+/** Reads at once what was just written or is about to be used, so it is in memory. */
+class DeletionFiles {
+  readonly #branchFolder: string;
+
+  constructor(branchFolder: string) {
+    this.#branchFolder = branchFolder;
+  }
+
+  *living(manifest: Manifest, fragment: StoredFragment): Iterable<number> {
+    const isDeleted = marksOf(this.#deleted(manifest, fragment), fragment.rows);
+    for (const [offset, mark] of isDeleted.entries()) if (mark === 0) yield offset;
+  }
+
+  *newlyDeleted(from: Manifest, before: StoredFragment, to: Manifest, after: StoredFragment): Iterable<number> {
+    if (before.deletions?.path === after.deletions?.path) return;
+    const wasDeleted = marksOf(this.#deleted(from, before), before.rows);
+    for (const offset of this.#deleted(to, after)) if (wasDeleted[offset] === 0) yield offset;
+  }
+
+  #deleted(manifest: Manifest, { deletions, deletedRows }: StoredFragment): Uint32Array {
+    if (deletions === undefined) return new Uint32Array(0);
+    const path = deletionsPath(manifest, this.#branchFolder, deletions);
+    if (path === undefined) throw new MalformedFile('deletions on other storage');
+    const file = readFileSync(path);
+    const offsets = path.endsWith('.bin') ? valuesOfBitmap(file) : listedOffsets(file);
+    if (offsets.length !== deletedRows) throw new MalformedFile(`${offsets.length} deletions, not ${deletedRows}`);
+    return offsets;
+  }
+}
+
+/** An Arrow file of one column. */
+function listedOffsets(file: Buffer): Uint32Array {
+  const keys = readKeys(pieceOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
+  return Uint32Array.from({ length: keys.rows }, (_, row) => Number(keys.canonical(row)));
+}
+
+function marksOf(offsets: Uint32Array, rows: number): Uint8Array {
+  const marks = new Uint8Array(rows);
+  for (const offset of offsets) marks[offset] = 1;
+  return marks;
+}

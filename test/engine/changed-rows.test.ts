@@ -1,0 +1,122 @@
+/** What commits did to the rows, told by their files, compared with all rows of both versions. */
+import assert from 'node:assert/strict';
+import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
+import { Int32, Table, tableFromIPC, vectorFromArray } from 'apache-arrow';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { type Dataset, type MergeSpec, type RowAddress, rowAddress } from '#src/engine/port.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const location = 't.lance' as Location;
+const dev = 'dev' as BranchName;
+const upsert: MergeSpec = {
+  on: ['id'],
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+  useIndex: true,
+};
+
+class Stage {
+  readonly folder: string;
+  readonly engine: LanceEngine;
+
+  constructor(t: TestContext) {
+    this.folder = temporaryFolder((clean) => t.after(clean));
+    this.engine = new LanceEngine({
+      root: join(this.folder, 'tables'),
+      rootOptions: {},
+      scratchFolder: join(this.folder, 'scratch'),
+      indexCacheBytes: 1 << 24,
+      metadataCacheBytes: 1 << 24,
+    });
+  }
+
+  /** The rows of the newest version that the one before has not, and the other way round, by reading both. */
+  async truth(dataset: Dataset, branch?: BranchName): Promise<{ removed: RowAddress[]; added: RowAddress[] }> {
+    const version = await dataset.version();
+    const past = await this.engine.open({ location, branch, version: version - 1 });
+    const [before, after] = [await addressesOf(past), await addressesOf(dataset)];
+    past.close();
+    return { removed: [...before.difference(after)], added: [...after.difference(before)] };
+  }
+
+  async assertTold(dataset: Dataset, branch?: BranchName): Promise<{ removed: number; added: number }> {
+    const { removed, added } = await this.truth(dataset, branch);
+    const version = await dataset.version();
+    assert.deepEqual((await dataset.changedRows(version, 'removed'))?.toSorted(), removed.sort());
+    assert.deepEqual((await dataset.changedRows(version, 'added'))?.toSorted(), added.sort());
+    return { removed: removed.length, added: added.length };
+  }
+}
+
+async function addressesOf(dataset: Dataset): Promise<Set<RowAddress>> {
+  const files = await Array.fromAsync(dataset.select([{ name: 'at', expression: rowAddress }], undefined));
+  return new Set(files.flatMap((file) => [...columnOf(file)].map((at) => String(at) as RowAddress)));
+}
+
+const columnOf = (file: Uint8Array): Iterable<bigint> => tableFromIPC(file).getChild('at')?.toArray() ?? [];
+const table = (ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
+const range = (from: number, to: number, step = 1): number[] =>
+  Array.from({ length: Math.ceil((to - from) / step) }, (_, i) => from + i * step);
+
+describe('the rows that a commit took away and brought', () => {
+  test('are told for every commit, by deletions listed and in bitmaps, until whole fragments go (P4)', async (t) => {
+    const stage = new Stage(t);
+    const dataset = await stage.engine.create(location, ipcFile(table(range(0, 70_000))), {});
+    const merge = async (ids: readonly number[]) => {
+      const { numInsertedRows, numUpdatedRows } = await dataset.merge(upsert, ipcFile(table(ids)), undefined);
+      const told = await stage.assertTold(dataset);
+      assert.deepEqual(told, { removed: numUpdatedRows, added: numInsertedRows + numUpdatedRows });
+    };
+    await merge([3, 69_999, 100_000]);
+    await merge([3, 4, 66_000]);
+    await merge(range(300_000, 300_010));
+    await merge(range(40_000, 70_000, 3));
+    await merge(range(40_000, 70_000, 2));
+    await merge(range(5, 6_000));
+    await merge(range(0, 70_000));
+    const deletions = readdirSync(join(stage.folder, 'tables', location, '_deletions'));
+    for (const kind of ['.arrow', '.bin'])
+      assert.ok(
+        deletions.some((name) => name.endsWith(kind)),
+        kind,
+      );
+    await dataset.createScalarIndex('id');
+    assert.deepEqual(await stage.assertTold(dataset), { removed: 0, added: 0 });
+    await merge([4, 5, 400_000]);
+  });
+
+  test('are told for a branch, whose older files are those of main', async (t) => {
+    const stage = new Stage(t);
+    const main = await stage.engine.create(location, ipcFile(table(range(0, 100))), {});
+    await main.merge(upsert, ipcFile(table([1, 2])), undefined);
+    await main.createBranch(dev, { branch: undefined, version: undefined });
+    const branch = await stage.engine.open({ location, branch: dev });
+    await branch.merge(upsert, ipcFile(table([2, 3, 500])), undefined);
+    assert.deepEqual(await stage.assertTold(branch, dev), { removed: 2, added: 3 });
+  });
+
+  test('are not told where rows have identifiers of their own', async (t) => {
+    const stage = new Stage(t);
+    const database = await connect(join(stage.folder, 'tables'));
+    await database.createTable('t', table([1, 2, 3]), { storageOptions: { new_table_enable_stable_row_ids: 'true' } });
+    const dataset = await stage.engine.open({ location });
+    await dataset.merge(upsert, ipcFile(table([2, 9])), undefined);
+    assert.equal(await dataset.changedRows(2, 'removed'), undefined);
+  });
+
+  test('are not told where a file of deletions is gone, nor where the version before is', async (t) => {
+    const stage = new Stage(t);
+    const dataset = await stage.engine.create(location, ipcFile(table([1, 2, 3])), {});
+    assert.equal(await dataset.changedRows(1, 'added'), undefined);
+    await dataset.merge(upsert, ipcFile(table([1])), undefined);
+    rmSync(join(stage.folder, 'tables', location, '_deletions'), { recursive: true });
+    assert.equal(await dataset.changedRows(2, 'removed'), undefined);
+    assert.equal((await dataset.changedRows(2, 'added'))?.length, 1);
+  });
+});

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { bytesOfBitmap, valuesOfBitmap } from '#src/engine/lance/roaring.ts';
+
+const u16 = (...values: number[]): Buffer => Buffer.from(Uint16Array.from(values).buffer);
+const u32 = (...values: number[]): Buffer => Buffer.from(Uint32Array.from(values).buffer);
+
+/** A list under 0 and, under 2, a bitmap of every third value. Offsets are not read, and zero here. */
+function listAndBitmap(): { bytes: Buffer; values: number[] } {
+  const thirds = Array.from({ length: 5_000 }, (_, i) => 3 * i);
+  const bits = Buffer.alloc(8_192);
+  for (const value of thirds) bits[value >> 3] = (bits[value >> 3] ?? 0) | (1 << (value & 7));
+  const header = Buffer.concat([u32(12_346, 2), u16(0, 3 - 1, 2, 5_000 - 1), u32(0, 0)]);
+  const values = [7, 8, 65_535, ...thirds.map((value) => 2 * 65_536 + value)];
+  return { bytes: Buffer.concat([header, u16(7, 8, 65_535), bits]), values };
+}
+
+/** Runs under 1, a list under 3: fewer than four containers have no offsets. */
+function runsAndList(): { bytes: Buffer; values: number[] } {
+  const header = Buffer.concat([u16(12_347, 2 - 1), Buffer.of(0b01), u16(1, 5 - 1, 3, 1 - 1)]);
+  const runs = u16(2, 10, 2, 65_534, 1);
+  const values = [10, 11, 12, 65_534, 65_535].map((low) => 65_536 + low);
+  return { bytes: Buffer.concat([header, runs, u16(9)]), values: [...values, 3 * 65_536 + 9] };
+}
+
+describe('a Roaring bitmap', () => {
+  for (const [title, build] of Object.entries({ 'of a list and a bitmap': listAndBitmap, 'with runs': runsAndList })) {
+    test(`${title} is as long as it says, and has its values`, () => {
+      const { bytes, values } = build();
+      assert.equal(bytesOfBitmap(Buffer.concat([bytes, Buffer.alloc(3)])), bytes.length);
+      assert.deepEqual([...valuesOfBitmap(bytes)], values);
+    });
+
+    test(`${title} that is cut short anywhere has no values`, () => {
+      const { bytes } = build();
+      for (let length = 0; length < bytes.length; length += 1 + (length >> 4)) {
+        assert.throws(() => valuesOfBitmap(bytes.subarray(0, length)), /no Roaring bitmap/);
+      }
+    });
+  }
+
+  test('that has other values than it says is not believed', () => {
+    const { bytes } = listAndBitmap();
+    bytes[bytes.length - 1] = 0xff;
+    assert.throws(() => valuesOfBitmap(bytes), /as many values/);
+  });
+});
