@@ -1,0 +1,22 @@
+import assert from 'node:assert/strict';
+import { globSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { filesOf, suiteNames } from './suites.ts';
+
+const testFolder = join(import.meta.dirname, '..');
+
+describe('the suites', () => {
+  test('have every file of tests, each once', () => {
+    const files = suiteNames.flatMap(filesOf);
+    assert.deepEqual(files.sort(), globSync('**/*.test.ts', { cwd: testFolder }).sort());
+  });
+
+  test('have a file each, which is what the runner is given', () => {
+    const files = globSync('suites/*.suite.ts', { cwd: testFolder }).sort();
+    assert.deepEqual(
+      files,
+      suiteNames.map((name) => `suites/${name}.suite.ts`),
+    );
+  });
+});

@@ -1,0 +1,46 @@
+/**
+ * Which files of tests share a process, one after the other. To load the service costs a process a second or two, which is
+ * more than most files take once it is loaded. `npm test` runs the suites; each file still runs by itself:
+ *   node --test test/http/errors.test.ts
+ */
+import { globSync } from 'node:fs';
+import { basename, join } from 'node:path';
+
+const testFolder = join(import.meta.dirname, '..');
+
+/** A file belongs to the first suite that names it. They begin in the order of their names: the long ones first. */
+const patternsOf = {
+  '10-power-cut': ['engine/durability-power-cut.test.ts'],
+  '11-http-routes': ['http/{routes,types,access,uploads,timeouts,overload}*.test.ts'],
+  '12-system': ['system/{crash,power-cut}*.test.ts'],
+  '13-http-states': ['http/{states,idempotency,one-row-per-key}*.test.ts'],
+  '14-memory': ['system/{memory,overload}*.test.ts'],
+  '15-http': ['http/*.test.ts'],
+  '16-model': ['{model,fuzz}/*.test.ts'],
+  '17-maintenance': ['maintenance/*.test.ts'],
+  '18-table': ['table/*.test.ts'],
+  '19-cli': ['cli/*.test.ts'],
+  '20-clients': ['clients/*.test.ts'],
+  '21-engine': ['{engine,catalog}/*.test.ts'],
+  '22-rest': ['**/*.test.ts'],
+} as const;
+
+export type SuiteName = keyof typeof patternsOf;
+
+export const suiteNames = Object.keys(patternsOf) as readonly SuiteName[];
+
+const matching = (patterns: readonly string[]): string[] => globSync([...patterns], { cwd: testFolder }).sort();
+
+/** Paths below `test`. */
+export function filesOf(suite: SuiteName): readonly string[] {
+  const earlier = suiteNames.slice(0, suiteNames.indexOf(suite)).flatMap((name) => patternsOf[name]);
+  const taken = new Set(matching(earlier));
+  return matching(patternsOf[suite]).filter((file) => !taken.has(file));
+}
+
+/** Registers the tests of the suite that the file of this path is named after with the process that calls. */
+export async function runSuite(path: string): Promise<void> {
+  const suite = suiteNames.find((name) => name === basename(path, '.suite.ts'));
+  if (suite === undefined) throw new Error(`there is no suite for ${path}`);
+  for (const file of filesOf(suite)) await import(join(testFolder, file));
+}
