@@ -1,7 +1,7 @@
 /**
  * The composition root: configuration in, running service out. The only file that knows every part.
  */
-import { randomUUID } from 'node:crypto';
+import { randomInt, randomUUID } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { BodyMemory } from './arrow/body-memory.ts';
@@ -26,6 +26,7 @@ import { ResidentLimit } from './kernel/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import { processMemory } from './process-memory.ts';
+import { SeededKeyHash } from './table/key-hash.ts';
 import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
 
@@ -67,6 +68,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     maxWaitingPerTable: config.maxQueuedMerges,
     maxOpenDatasets,
     keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
+    keyHash: new SeededKeyHash(randomInt(2 ** 32)),
     idempotencyKeptMs: config.idempotencyKeptMs,
     maintenance: {
       isAutomatic: config.autoMaintenance,

@@ -5,6 +5,7 @@ import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.
 import { Upkeep } from '../maintenance/upkeep.ts';
 import { TableGates } from '../table/gates.ts';
 import { KeyBudget } from '../table/key-budget.ts';
+import type { KeyHash } from '../table/key-hash.ts';
 import { OpenBranches } from '../table/open-branches.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { TableWriter } from '../table/table-writer.ts';
@@ -39,6 +40,7 @@ export interface OperationsParts {
   readonly maxOpenDatasets: number;
   /** What the keys known of all tables may take together. */
   readonly keyMemoryBytes: number;
+  readonly keyHash: KeyHash;
   readonly idempotencyKeptMs: number;
   readonly maintenance: MaintenanceLimits;
 }

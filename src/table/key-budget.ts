@@ -1,31 +1,20 @@
-import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Clock } from '../kernel/clock.ts';
-
-/** What `KeyRows` takes for a key: an integer has its place there, others are in a map, a text with its characters. Measured. */
-const bytesPerInteger = 24;
-const bytesPerKey = 60;
-const bytesPerTextKey = 90;
-
-function bytesOf(key: CanonicalKey): number {
-  if (typeof key === 'string') return bytesPerTextKey + 2 * key.length;
-  return Number.isInteger(key) ? bytesPerInteger : bytesPerKey;
-}
 
 /** Keys used within this time are nobody else's to push out: two busy tables would read theirs anew at every commit. */
 const inUseMs = 10_000;
 
-/** The keys that one writer holds in memory. */
+/** The room that the keys of one writer have in memory. */
 export interface KeyHold {
-  /** Counts one more key. False where there is no room: then nothing is held any more. */
-  take(key: CanonicalKey): boolean;
+  /** The keys take so many bytes now. False where there is no room: then nothing is held any more. */
+  resize(bytes: number): boolean;
   touch(): void;
   /** May be called more than once. */
   release(): void;
 }
 
 /**
- * What the keys known of all tables may take together (P7): a table has as many keys, and as long ones, as its writers
- * like. Where there is no room, those of tables that were not merged into lately are forgotten.
+ * What the keys known of all tables may take together (P7): a table has as many keys as its writers like. Where there is
+ * no room, those of tables that were not merged into lately are forgotten, if that is enough.
  */
 export class KeyBudget {
   readonly #maxBytes: number;
@@ -48,32 +37,39 @@ export class KeyBudget {
     const hold: Hold = { bytes: 0, usedAtMs: this.#clock.nowMs(), forget };
     this.#holds.add(hold);
     return {
-      take: (key) => this.#take(hold, bytesOf(key)),
+      resize: (bytes) => this.#resize(hold, bytes),
       touch: () => this.#touch(hold),
       release: () => this.#release(hold),
     };
   }
 
-  #take(hold: Hold, bytes: number): boolean {
+  #resize(hold: Hold, bytes: number): boolean {
     if (!this.#holds.has(hold)) return false;
-    if (this.#heldBytes + bytes > this.#maxBytes) this.#makeRoom(hold, bytes);
-    if (this.#heldBytes + bytes > this.#maxBytes) {
+    if (!this.#makeRoom(hold, bytes - hold.bytes)) {
       this.#release(hold);
       return false;
     }
-    hold.bytes += bytes;
-    this.#heldBytes += bytes;
+    this.#heldBytes += bytes - hold.bytes;
+    hold.bytes = bytes;
     return true;
   }
 
-  #makeRoom(asking: Hold, bytes: number): void {
-    const nowMs = this.#clock.nowMs();
-    for (const hold of [...this.#holds]) {
-      if (this.#heldBytes + bytes <= this.#maxBytes) return;
-      if (hold === asking || nowMs - hold.usedAtMs < inUseMs) continue;
+  #makeRoom(asking: Hold, bytes: number): boolean {
+    let missingBytes = this.#heldBytes + bytes - this.#maxBytes;
+    if (missingBytes <= 0) return true;
+    const leaving: Hold[] = [];
+    for (const hold of this.#holds) {
+      if (missingBytes <= 0) break;
+      if (hold === asking || this.#clock.nowMs() - hold.usedAtMs < inUseMs) continue;
+      leaving.push(hold);
+      missingBytes -= hold.bytes;
+    }
+    if (missingBytes > 0) return false;
+    for (const hold of leaving) {
       this.#release(hold);
       hold.forget();
     }
+    return true;
   }
 
   #touch(hold: Hold): void {

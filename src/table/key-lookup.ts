@@ -4,7 +4,7 @@ import type { FieldPath } from '../arrow/field-path.ts';
 import { type CanonicalKey, readKeys, sqlFieldPath } from '../arrow/key-columns.ts';
 import { pieceOfFile } from '../arrow/piece-of-file.ts';
 import { type Dataset, type Projection, type RowAddress, rowAddress } from '../engine/port.ts';
-import { KeyRows } from './key-rows.ts';
+import type { KeyRows } from './key-rows.ts';
 import type { MergeRequest } from './merge-request.ts';
 
 /** About a millisecond's work. */
@@ -79,20 +79,20 @@ export async function countRowsAt(
   return rows;
 }
 
-/** How many rows have each key. `mayHold` is asked about every key before it is kept; undefined once it says no. */
+/** Counts the rows of each key into `rows`. False, and not all of them, once `mayGoOn` says no; it is asked after each. */
 export async function countRowsByKey(
   dataset: Dataset,
   on: readonly FieldPath[],
-  { mayHold }: { readonly mayHold: (key: CanonicalKey) => boolean },
-): Promise<KeyRows | undefined> {
-  const rows = new KeyRows();
+  rows: KeyRows,
+  mayGoOn: () => boolean,
+): Promise<boolean> {
   let isWhole = true;
   await eachRow(dataset, { on, from: { where: undefined }, others: [] }, (key) => {
-    isWhole = rows.get(key) > 0 || mayHold(key);
-    if (isWhole) rows.add(key);
+    rows.add(key);
+    isWhole = mayGoOn();
     return isWhole;
   });
-  return isWhole ? rows : undefined;
+  return isWhole;
 }
 
 /** Where the rows with the sought keys are. */

@@ -3,36 +3,51 @@ import type { Dataset, Engine, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { CommitTarget } from './engine-commit.ts';
 import type { KeyBudget } from './key-budget.ts';
+import type { KeyHash } from './key-hash.ts';
 import { countSoughtRows, soughtKeys } from './key-lookup.ts';
 import { KnownKeys } from './known-keys.ts';
-import type { RowsBefore, SharedRows } from './merge-group.ts';
+import { agreesWithTotals, type RowsBefore, type SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 import type { Settled } from './outside-commits.ts';
 import { rowsBeforeByCommit } from './rows-of-commit.ts';
 
-/** To read a million keys in vain takes as long as some ten lookups. */
-const lookupsBetweenTries = 100;
-
 type Requests = readonly [MergeRequest, ...MergeRequest[]];
 
-/** A commit, as the engine counted it and as it turned out beside those of others. */
+/** A commit: what it wrote, as the engine counted it and as it turned out beside those of others. */
 interface Committed {
+  readonly shared: SharedRows;
   readonly counts: MergeCounts;
   readonly settled: Settled;
 }
+
+export interface KeyMemoryParts {
+  readonly engine: Engine;
+  readonly keyBudget: KeyBudget;
+  readonly keyHash: KeyHash;
+}
+
+/** A larger table is always asked: reading its keys would keep its writers for more than a second. */
+const maxReadRows = 1_000_000;
+/** A tenth of a second's reading at most, which need not pay for itself. */
+const soonReadRows = 100_000;
+/** In microseconds, measured: for a row whose key is read with all others, for one of the commit, for a key searched. */
+const cost = { reading: 1, telling: 5, searching: 50 } as const;
 
 /** The keys that the writer of a branch knows, if it does, and how it comes to know them. */
 export class KeyMemory {
   readonly #engine: Engine;
   readonly #budget: KeyBudget;
-  #lookupsUntilNextTry = 0;
+  readonly #hash: KeyHash;
+  /** What doing without has cost since they were last read: once it is as much as reading them, they are read. */
+  #spentUs = 0;
   #known: KnownKeys | undefined;
   /** Another one of the same name, such as after an overwrite, has versions of its own. */
   #dataset: Dataset | undefined;
 
-  constructor({ engine, keyBudget }: { readonly engine: Engine; readonly keyBudget: KeyBudget }) {
+  constructor({ engine, keyBudget, keyHash }: KeyMemoryParts) {
     this.#engine = engine;
     this.#budget = keyBudget;
+    this.#hash = keyHash;
   }
 
   get isEmpty(): boolean {
@@ -57,11 +72,12 @@ export class KeyMemory {
   }
 
   /**
-   * How many rows each key of the requests had before their commit: from memory, else by what the commit did, else by
-   * asking the version before.
+   * How many rows each key of the requests had before their commit: from memory where that agrees with the engine's totals,
+   * else by what the commit did, else by searching the version before.
    */
   async rowsBefore(target: CommitTarget, requests: Requests, commit: Committed): Promise<RowsBefore> {
-    if (this.#known?.isOf(commit.settled.versionBefore, requests[0].on) === true) return this.#known.rowsBefore();
+    const known = this.#proved(requests[0], commit);
+    if (known !== undefined) return known;
     try {
       return await this.#ask(target, requests, commit);
     } catch (cause) {
@@ -75,43 +91,57 @@ export class KeyMemory {
     if (!isUpToDate || this.#known?.advance(version, request, shared) !== true) this.forget();
   }
 
-  async #ask(
-    { dataset, location }: CommitTarget,
-    requests: Requests,
-    { counts, settled: { wasAlone, versionBefore } }: Committed,
-  ): Promise<RowsBefore> {
+  #proved({ on, spec }: MergeRequest, { shared, counts, settled }: Committed): RowsBefore | undefined {
+    if (this.#known?.isOf(settled.versionBefore, on) !== true) return undefined;
+    const rowsBefore = this.#known.rowsBefore();
+    return agreesWithTotals(rowsBefore, spec, shared, counts) ? rowsBefore : undefined;
+  }
+
+  async #ask({ dataset, location }: CommitTarget, requests: Requests, commit: Committed): Promise<RowsBefore> {
     const [request] = requests;
+    const { versionBefore } = commit.settled;
     const past = await this.#engine.open({ location, branch: request.branch, version: versionBefore });
     try {
-      this.#dataset = dataset;
-      this.#known = await this.#readAll(past, request.on);
-      if (this.#known !== undefined) return this.#known.rowsBefore();
-      const isNext = wasAlone && counts.version === versionBefore + 1;
-      const told = isNext ? await rowsBeforeByCommit({ request, counts, dataset, past }) : undefined;
-      if (told !== undefined) return told;
-      const rows = await countSoughtRows(past, soughtKeys(requests));
-      return (key) => rows.get(key) ?? 0;
+      if (this.#known?.isOf(versionBefore, request.on) !== true) await this.#read(past, dataset, request.on);
+      return (
+        this.#proved(request, commit) ??
+        (await this.#told(past, dataset, request, commit)) ??
+        (await this.#searched(past, requests))
+      );
     } finally {
       past.close();
     }
   }
 
-  async #readAll(past: Dataset, on: readonly FieldPath[]): Promise<KnownKeys | undefined> {
+  async #told(
+    past: Dataset,
+    dataset: Dataset,
+    request: MergeRequest,
+    { counts, settled: { wasAlone, versionBefore } }: Committed,
+  ): Promise<RowsBefore | undefined> {
+    if (!wasAlone || counts.version !== versionBefore + 1) return undefined;
+    this.#spentUs += counts.numUpdatedRows * cost.telling;
+    return rowsBeforeByCommit({ request, counts, dataset, past });
+  }
+
+  async #searched(past: Dataset, requests: Requests): Promise<RowsBefore> {
+    const sought = soughtKeys(requests);
+    this.#spentUs += sought.keys.size * cost.searching;
+    const rows = await countSoughtRows(past, sought);
+    return (key) => rows.get(key) ?? 0;
+  }
+
+  async #read(past: Dataset, dataset: Dataset, on: readonly FieldPath[]): Promise<void> {
     this.forget();
-    if (this.#lookupsUntilNextTry > 0) {
-      this.#lookupsUntilNextTry -= 1;
-      return undefined;
-    }
+    const rows = await past.countRows();
+    if (rows > maxReadRows || (rows > soonReadRows && this.#spentUs < rows * cost.reading)) return;
+    this.#spentUs = 0;
+    this.#dataset = dataset;
     const hold = this.#budget.open(() => this.forget());
-    let known: KnownKeys | undefined;
     try {
-      known = await KnownKeys.read(past, on, hold);
-      return known;
+      this.#known = await KnownKeys.read(past, on, { hold, hash: this.#hash });
     } finally {
-      if (known === undefined) {
-        hold.release();
-        this.#lookupsUntilNextTry = lookupsBetweenTries;
-      }
+      if (this.#known === undefined) hold.release();
     }
   }
 }

@@ -1,87 +1,114 @@
 import type { CanonicalKey } from '../arrow/key-columns.ts';
+import type { KeyHash } from './key-hash.ts';
 
 /** Most tables grow a part at a time: no single step of growing takes longer than a millisecond. */
 const parts = 256;
-const firstSlots = 16;
+const firstSlots = 8;
 /** Beyond it, looking for a free slot takes long. */
-const maxLoad = 0.7;
-const empty = Number.NaN;
+const maxLoad = 0.85;
+const growth = 1.25;
+const bytesPerSlot = 4;
+/** Of an entry of a `Map` of numbers, and of a part besides its slots. Measured. */
+const bytesPerCount = 60;
+const bytesPerPart = 200;
+
+/** A key that one row has takes so many bytes at most, in tables that are not small: a slot, filled to 68 % or more. */
+export const mostBytesPerKey = bytesPerSlot / (maxLoad / growth);
 
 /**
- * How many rows have each key. Integers, which most keys are, take 12 to 23 bytes outside the JavaScript heap, where a `Map`
- * takes 60 in it and has the collector visit them: open addressing in one `Float64Array` for each part of the keys.
+ * How many rows have each key, or more: keys are held as 40 bits of a hash, so two that differ may count as one, a
+ * key in 10^12 times those there are. Never fewer, which is what lets its answers be proved by totals (`agreesWithTotals`).
+ * Whatever its type a key takes 5 to 6 bytes outside the JavaScript heap, where a `Map` of the keys themselves takes 60 and
+ * more in it and has the collector visit them.
+ *
+ * The first 8 bits choose a part; there the other 32 are in a `Uint32Array`, by open addressing.
  */
 export class KeyRows {
-  readonly #integers: IntegerSet[] = Array.from({ length: parts }, () => new IntegerSet());
-  /** Other keys, and integers that several rows have. */
-  readonly #counts = new Map<CanonicalKey, number>();
+  readonly #hash: KeyHash;
+  readonly #parts: (MarkSet | undefined)[] = Array.from({ length: parts }, () => undefined);
+  /** Of marks that several rows have. */
+  readonly #counts = new Map<number, number>();
   #size = 0;
+  #partBytes = 0;
+
+  constructor(hash: KeyHash) {
+    this.#hash = hash;
+  }
 
   /** Keys, not rows. */
   get size(): number {
     return this.#size;
   }
 
+  get bytes(): number {
+    return this.#partBytes + this.#counts.size * bytesPerCount;
+  }
+
   get(key: CanonicalKey): number {
-    const count = this.#counts.get(key);
-    if (count !== undefined) return count;
-    return isInteger(key) && this.#setOf(key).has(key) ? 1 : 0;
+    return this.#rowsWith(this.#hash.markOf(key));
   }
 
   /** One more row with this key. */
   add(key: CanonicalKey): void {
-    const before = this.get(key);
-    if (before === 0) this.#size += 1;
-    if (before === 0 && isInteger(key)) this.#setOf(key).add(key);
-    else this.#counts.set(key, before + 1);
+    const mark = this.#hash.markOf(key);
+    const before = this.#rowsWith(mark);
+    if (before > 0) this.#counts.set(mark, before + 1);
+    else this.#addMark(mark);
   }
 
-  #setOf(key: number): IntegerSet {
-    return this.#integers[hashOfInteger(key) >>> 24] as IntegerSet;
+  #rowsWith(mark: number): number {
+    if (this.#parts[partOf(mark)]?.has(restOf(mark)) !== true) return 0;
+    return this.#counts.get(mark) ?? 1;
+  }
+
+  #addMark(mark: number): void {
+    const part = partOf(mark);
+    const set = this.#parts[part] ?? new MarkSet();
+    this.#partBytes -= this.#parts[part]?.bytes ?? 0;
+    this.#parts[part] = set;
+    set.add(restOf(mark));
+    this.#partBytes += set.bytes;
+    this.#size += 1;
   }
 }
 
-/** Of a number that is not an integer most bits would be lost in the hash. */
-const isInteger = (key: CanonicalKey): key is number => typeof key === 'number' && Number.isInteger(key);
+const partOf = (mark: number): number => Math.floor(mark / 2 ** 32);
+/** A free slot is 0, so what would be is 1. */
+const restOf = (mark: number): number => mark >>> 0 || 1;
 
-/** The end is that of MurmurHash3 (Appleby): every bit of the key has a say in the part it goes to and in its slot. */
-export function hashOfInteger(key: number): number {
-  const high = Math.floor(key / 2 ** 32);
-  let hash = Math.imul(key | 0, 0x9e37_79b1) + Math.imul(high, 0x85eb_ca77);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85eb_ca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2_ae35);
-  return (hash ^ (hash >>> 16)) >>> 0;
-}
-
-class IntegerSet {
-  #slots = new Float64Array(firstSlots).fill(empty);
+class MarkSet {
+  #slots = new Uint32Array(firstSlots);
   #size = 0;
 
-  has(key: number): boolean {
-    return this.#slots[this.#slotOf(key)] === key;
+  get bytes(): number {
+    return bytesPerPart + this.#slots.length * bytesPerSlot;
+  }
+
+  has(mark: number): boolean {
+    return this.#slots[this.#slotOf(mark)] === mark;
   }
 
   /** One that is not there yet. */
-  add(key: number): void {
+  add(mark: number): void {
     if (this.#size + 1 > this.#slots.length * maxLoad) this.#grow();
-    this.#slots[this.#slotOf(key)] = key;
+    this.#slots[this.#slotOf(mark)] = mark;
     this.#size += 1;
   }
 
-  /** Where the key is, or would be. */
-  #slotOf(key: number): number {
-    const mask = this.#slots.length - 1;
-    let slot = hashOfInteger(key) & mask;
+  /** Where the mark is, or would be. */
+  #slotOf(mark: number): number {
+    const slots = this.#slots;
+    let slot = Math.floor((mark * slots.length) / 2 ** 32);
     for (;;) {
-      const found = this.#slots[slot] as number;
-      if (found === key || Number.isNaN(found)) return slot;
-      slot = (slot + 1) & mask;
+      const found = slots[slot];
+      if (found === mark || found === 0) return slot;
+      slot = slot + 1 === slots.length ? 0 : slot + 1;
     }
   }
 
   #grow(): void {
     const old = this.#slots;
-    this.#slots = new Float64Array(old.length * 2).fill(empty);
-    for (const key of old) if (!Number.isNaN(key)) this.#slots[this.#slotOf(key)] = key;
+    this.#slots = new Uint32Array(Math.ceil(old.length * growth));
+    for (const mark of old) if (mark !== 0) this.#slots[this.#slotOf(mark)] = mark;
   }
 }

@@ -9,14 +9,13 @@
 import { concatRows, FaultyPart } from '../arrow/concat-rows.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Catalog } from '../catalog/port.ts';
-import type { Dataset, Engine, MergeCounts } from '../engine/port.ts';
+import type { Dataset, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CommitObserver } from './commit-observer.ts';
 import type { CommitTarget, Merged, SentRows } from './engine-commit.ts';
-import type { KeyBudget } from './key-budget.ts';
-import { KeyMemory } from './key-memory.ts';
+import { KeyMemory, type KeyMemoryParts } from './key-memory.ts';
 import { countsOf, rowsBeforeByTotals, type SharedRows, shareRows } from './merge-group.ts';
 import { isNested, keyColumnsOf, type MergeRequest } from './merge-request.ts';
 import { mergeNested } from './nested-merge.ts';
@@ -24,14 +23,12 @@ import type { OpenBranches } from './open-branches.ts';
 import { OutsideCommits, type Settled } from './outside-commits.ts';
 import type { PendingMerge } from './pending-merges.ts';
 
-export interface CommitterParts {
-  readonly engine: Engine;
+export interface CommitterParts extends KeyMemoryParts {
   readonly catalog: Catalog;
   readonly metrics: Metrics;
   readonly logger: Logger;
   readonly observer: CommitObserver;
   readonly openBranches: OpenBranches;
-  readonly keyBudget: KeyBudget;
 }
 
 export class MergeCommitter {
@@ -139,7 +136,8 @@ export class MergeCommitter {
     const { version, found } = settled;
     const [{ spec }] = requests;
     const known =
-      rowsBeforeByTotals(spec, shared, counts) ?? (await this.#keys.rowsBefore(target, requests, { counts, settled }));
+      rowsBeforeByTotals(spec, shared, counts) ??
+      (await this.#keys.rowsBefore(target, requests, { shared, counts, settled }));
     const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : known(key));
     const totals = { ...counts, version };
     return requests.map((request, index) => countsOf(request, index, shared, rowsBefore, totals));

@@ -105,6 +105,28 @@ export function rowsBeforeByTotals(
   return undefined;
 }
 
+/**
+ * Whether what `rowsBefore` says adds up to the engine's totals. For one that may say too many rows of a key and never too
+ * few this is proof that it is right for every single key: a key too many would leave an insertion too few, and a row too
+ * many an update too many, with none to make up for it.
+ */
+export function agreesWithTotals(
+  rowsBefore: RowsBefore,
+  { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts }: MergeRequest['spec'],
+  { firstWith, nullRows }: SharedRows,
+  totals: MergeCounts,
+): boolean {
+  let newKeys = 0;
+  let foundRows = 0;
+  for (const key of firstWith.keys()) {
+    const rows = rowsBefore(key);
+    if (rows === 0) newKeys += 1;
+    foundRows += rows;
+  }
+  if (inserts && newKeys + nullRows !== totals.numInsertedRows) return false;
+  return updates === false || foundRows === totals.numUpdatedRows;
+}
+
 /** What `request` did, as if the requests of its group had been applied one after the other (P4). */
 export function countsOf(
   request: MergeRequest,

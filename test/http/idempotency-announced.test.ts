@@ -13,6 +13,7 @@ import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { startOperations } from '#src/operations/operations.ts';
+import { SeededKeyHash } from '#src/table/key-hash.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
@@ -61,6 +62,7 @@ async function start(t: TestContext) {
     maxWaitingPerTable: 100,
     maxOpenDatasets: 10,
     keyMemoryBytes: 1 << 24,
+    keyHash: new SeededKeyHash(1),
     idempotencyKeptMs: 60_000,
     maintenance: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },
   });

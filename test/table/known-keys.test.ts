@@ -49,6 +49,33 @@ test('known keys are forgotten when somebody else changes rows, even between two
   assert.deepEqual(await sendMixed(stage, 50, 51), exact);
 });
 
+test('keys that look alike do not spoil the counts, and known keys are kept all the same (P4)', async (t) => {
+  const stage = await Stage.open(t, full([1, 'old']), { keyHash: { markOf: (key) => Number(key) % 10 } });
+  assert.deepEqual(await sendMixed(stage, 1, 2), exact);
+  assert.deepEqual(await sendMixed(stage, 2, 11), exact);
+  assert.deepEqual(await sendMixed(stage, 11, 3), exact);
+  assert.deepEqual(await sendMixed(stage, 3, 4), exact);
+  assert.deepEqual(stage.versionsOpened, [1, 2]);
+  assert.equal(stage.readings, 1);
+});
+
+test('the keys of a large table are read once doing without them has cost as much (P8)', async (t) => {
+  const rows: Row[] = Array.from({ length: 100_001 }, (_, id) => [id, 'old']);
+  const stage = await Stage.open(t, full(...rows), { keyMemoryBytes: 1 << 20 });
+  const many = rows.slice(0, 9_000).map(([id]): Row => [id, 'new']);
+  const send = async (fresh: number) =>
+    countsOf(await stage.together([await stage.request(full(...many)), await stage.request(full([fresh, 'b']))]));
+  const counts = [
+    [0, 9_000],
+    [1, 0],
+  ];
+  for (let commit = 0; commit < 3; commit++) assert.deepEqual(await send(200_000 + commit), counts);
+  assert.equal(stage.readings, 0);
+  for (let commit = 3; commit < 6; commit++) assert.deepEqual(await send(200_000 + commit), counts);
+  assert.equal(stage.readings, 1);
+  assert.equal(stage.versionsOpened.length, 4);
+});
+
 test('a table that takes the place of another at the same version has keys of its own (P4)', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']));
   assert.deepEqual(await sendMixed(stage, 1, 2), exact);

@@ -12,6 +12,7 @@ import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
 import { TableGates } from '#src/table/gates.ts';
 import { KeyBudget } from '#src/table/key-budget.ts';
+import { type KeyHash, SeededKeyHash } from '#src/table/key-hash.ts';
 import type { MergeRequest } from '#src/table/merge-request.ts';
 import { OpenBranches } from '#src/table/open-branches.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
@@ -47,6 +48,7 @@ export interface StageOptions {
   readonly keyMemoryBytes?: number | undefined;
   /** Which rows a commit changed cannot be told, as on object stores. */
   readonly hidesChanges?: boolean;
+  readonly keyHash?: KeyHash;
   readonly clock?: Clock;
 }
 
@@ -62,6 +64,8 @@ export class Stage {
   readonly versionsOpened: number[] = [];
   /** How often keys were searched for in a past version, which takes longest. */
   searches = 0;
+  /** How often all keys of a past version were read. */
+  readings = 0;
   /** That merges of the writer made, ascending. */
   readonly mergedVersions: number[] = [];
   readonly engine: LanceEngine;
@@ -95,6 +99,7 @@ export class Stage {
       interruptions = {},
       keyMemoryBytes = 1 << 20,
       hidesChanges = false,
+      keyHash = new SeededKeyHash(1),
       clock = systemClock,
     }: StageOptions = {},
   ) {
@@ -123,6 +128,7 @@ export class Stage {
       logger: createLogger({ level: 'warn', format: 'json', destination: lines }),
       observer: { committed: () => undefined },
       keyBudget: new KeyBudget(keyMemoryBytes, systemClock),
+      keyHash,
       maxWaiting: 1_000,
       clock,
     });
@@ -178,7 +184,8 @@ export class Stage {
   }
 
   #select(dataset: Dataset, ...[columns, where]: Parameters<Dataset['select']>): ReturnType<Dataset['select']> {
-    if (where !== undefined) this.searches += 1;
+    if (where === undefined) this.readings += 1;
+    else this.searches += 1;
     return dataset.select(columns, where);
   }
 
