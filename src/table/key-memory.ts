@@ -120,7 +120,8 @@ export class KeyMemory {
     { counts, settled: { wasAlone, versionBefore } }: Committed,
   ): Promise<RowsBefore | undefined> {
     if (!wasAlone || counts.version !== versionBefore + 1) return undefined;
-    this.#spentUs += counts.numUpdatedRows * cost.telling;
+    const readRows = request.spec.whenMatchedUpdateAll === false ? counts.numInsertedRows : counts.numUpdatedRows;
+    this.#spentUs += readRows * cost.telling;
     return rowsBeforeByCommit({ request, counts, dataset, past });
   }
 

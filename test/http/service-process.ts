@@ -1,10 +1,10 @@
 /** The service as its operators run it: a process of its own, of which nothing is known but its command line. */
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { promisify } from 'node:util';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { mintToken } from '#test/system/service-process.ts';
 
 const packageFolder = join(import.meta.dirname, '../..');
 const program = join(packageFolder, 'src/main.ts');
@@ -29,6 +29,7 @@ export async function startServiceProcess(
   settings: Readonly<Record<string, string>> = {},
 ): Promise<ServiceProcess> {
   const dataFolder = temporaryFolder(after);
+  const authorization = `Bearer ${await mintToken(dataFolder)}`;
   const child = spawn(process.execPath, [program, 'serve', '--port', '0', '--data', dataFolder], {
     env: environment(settings),
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -36,7 +37,6 @@ export async function startServiceProcess(
   const end = watch(child);
   after(() => end.kill());
   const url = await listeningUrl(child, end);
-  const authorization = `Bearer ${await mint(dataFolder)}`;
   return {
     url,
     authorization,
@@ -103,12 +103,6 @@ async function listeningUrl(child: ChildProcess, end: End): Promise<string> {
     }
   }
   throw new Error(`the service did not start: ${end.death}`);
-}
-
-async function mint(dataFolder: string): Promise<string> {
-  const args = ['token', '--subject', 'tester', '--scope', 'lancegate:admin', '--data', dataFolder];
-  const { stdout } = await promisify(execFile)(process.execPath, [program, ...args], { env: environment({}) });
-  return stdout.trim().split('\n').at(-1)!;
 }
 
 function memoryOf(pid: number | undefined): { residentBytes: number; peakBytes: number } {

@@ -1,6 +1,7 @@
 /** The service as an operator runs it: a process of its own on a data folder, known only by what it says and leaves. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -27,8 +28,25 @@ export interface ServiceProcess {
   stop(): Promise<number | null>;
 }
 
-/** A token with all rights for the service of a data folder. */
+interface Minted {
+  readonly token: string;
+  readonly issuerKey: Buffer;
+}
+
+let minted: Minted | undefined;
+
+/**
+ * A token with all rights for the service of a data folder in which none has run yet. The program mints the first one, which
+ * takes it most of a second; further folders get the key of its issuer.
+ */
 export async function mintToken(dataFolder: string): Promise<string> {
+  const keyFile = join(dataFolder, 'issuer-key.json');
+  if (minted === undefined) minted = { token: await mint(dataFolder), issuerKey: readFileSync(keyFile) };
+  else writeFileSync(keyFile, minted.issuerKey, { mode: 0o600, flag: 'wx' });
+  return minted.token;
+}
+
+async function mint(dataFolder: string): Promise<string> {
   const args = [main, 'token', '--subject', 'tester', '--scope', 'lancegate:admin', '--data', dataFolder];
   const { stdout } = await promisify(execFile)(process.execPath, args, { env: environment });
   return stdout.trim().split('\n').at(-1) ?? '';
