@@ -8,7 +8,7 @@ const MiB = 2 ** 20;
 
 /** Node, the engine's code, what an idle service holds, and what is not collected yet. */
 const ownBytes = 312 * MiB;
-/** The keys of tables that writers know, so that they need not ask the engine: 6 MB are a million. */
+/** The keys of tables that writers know, so that they need not ask the engine: 7 MB are a million. */
 const partForKeys = 1 / 16;
 /** What a byte of a body takes at the worst while the engine works on it, itself included. */
 const bytesPerBodyByte = 4;

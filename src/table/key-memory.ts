@@ -93,8 +93,8 @@ export class KeyMemory {
 
   #proved({ on, spec }: MergeRequest, { shared, counts, settled }: Committed): RowsBefore | undefined {
     if (this.#known?.isOf(settled.versionBefore, on) !== true) return undefined;
-    const rowsBefore = this.#known.rowsBefore();
-    return agreesWithTotals(rowsBefore, spec, shared, counts) ? rowsBefore : undefined;
+    const found = this.#known.find(shared);
+    return agreesWithTotals(found, spec, shared, counts) ? (key) => found.get(key) ?? 0 : undefined;
   }
 
   async #ask({ dataset, location }: CommitTarget, requests: Requests, commit: Committed): Promise<RowsBefore> {

@@ -5,20 +5,20 @@ import type { KeyHash } from './key-hash.ts';
 const parts = 256;
 const firstSlots = 8;
 /** Beyond it, looking for a free slot takes long. */
-const maxLoad = 0.85;
+const maxLoad = 0.75;
 const growth = 1.25;
 const bytesPerSlot = 4;
 /** Of an entry of a `Map` of numbers, and of a part besides its slots. Measured. */
 const bytesPerCount = 60;
 const bytesPerPart = 200;
 
-/** A key that one row has takes so many bytes at most, in tables that are not small: a slot, filled to 68 % or more. */
+/** A key that one row has takes so many bytes at most, in tables that are not small: a slot, filled to 60 % or more. */
 export const mostBytesPerKey = bytesPerSlot / (maxLoad / growth);
 
 /**
  * How many rows have each key, or more: keys are held as 40 bits of a hash, so two that differ may count as one, a
  * key in 10^12 times those there are. Never fewer, which is what lets its answers be proved by totals (`agreesWithTotals`).
- * Whatever its type a key takes 5 to 6 bytes outside the JavaScript heap, where a `Map` of the keys themselves takes 60 and
+ * Whatever its type a key takes 5 to 7 bytes outside the JavaScript heap, where a `Map` of the keys themselves takes 60 and
  * more in it and has the collector visit them.
  *
  * The first 8 bits choose a part; there the other 32 are in a `Uint32Array`, by open addressing.
@@ -54,6 +54,12 @@ export class KeyRows {
     const before = this.#rowsWith(mark);
     if (before > 0) this.#counts.set(mark, before + 1);
     else this.#addMark(mark);
+  }
+
+  /** A row with this key, unless there is one. */
+  addIfNew(key: CanonicalKey): void {
+    const mark = this.#hash.markOf(key);
+    if (this.#rowsWith(mark) === 0) this.#addMark(mark);
   }
 
   #rowsWith(mark: number): number {

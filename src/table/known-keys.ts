@@ -1,10 +1,11 @@
 import type { FieldPath } from '../arrow/field-path.ts';
+import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Dataset } from '../engine/port.ts';
 import type { KeyHold } from './key-budget.ts';
 import type { KeyHash } from './key-hash.ts';
 import { countRowsByKey } from './key-lookup.ts';
 import { KeyRows, mostBytesPerKey } from './key-rows.ts';
-import type { RowsBefore, SharedRows } from './merge-group.ts';
+import type { SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 
 /**
@@ -55,8 +56,14 @@ export class KnownKeys {
     return this.#version === version && this.#columns === columnsOf(on);
   }
 
-  rowsBefore(): RowsBefore {
-    return (key) => this.#rows.get(key);
+  /** Those of the group's keys that are known, with their rows. */
+  find({ firstWith }: SharedRows): ReadonlyMap<CanonicalKey, number> {
+    const found = new Map<CanonicalKey, number>();
+    for (const key of firstWith.keys()) {
+      const rows = this.#rows.get(key);
+      if (rows > 0) found.set(key, rows);
+    }
+    return found;
   }
 
   /** To be called where no commit after its version up to `version` changed a row. */
@@ -69,7 +76,7 @@ export class KnownKeys {
   advance(version: number, { spec }: MergeRequest, { firstWith }: SharedRows): boolean {
     this.#version = version;
     if (!spec.whenNotMatchedInsertAll) return true;
-    for (const key of firstWith.keys()) if (this.#rows.get(key) === 0) this.#rows.add(key);
+    for (const key of firstWith.keys()) this.#rows.addIfNew(key);
     return this.#hold.resize(this.#rows.bytes);
   }
 }

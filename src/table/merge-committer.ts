@@ -6,6 +6,7 @@
  * stands; a deadline that passes meanwhile changes nothing for a shared commit, and cancels the engine's work of one that
  * is alone.
  */
+import { setImmediate } from 'node:timers/promises';
 import { concatRows, FaultyPart } from '../arrow/concat-rows.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Catalog } from '../catalog/port.ts';
@@ -70,6 +71,7 @@ export class MergeCommitter {
       const settled = await this.#outside.settle(target, { requests: [request], piece: request.piece }, merged);
       const isWorthKnowing = !this.#keys.isEmpty && pending.sharing !== undefined;
       this.#keys.keep(settled, request, isWorthKnowing ? shareRows([request]) : undefined);
+      await this.#sync(request, target);
       await this.#finish([{ pending, counts: withFound(merged.counts, settled) }], target, engineMs);
     } catch (error) {
       pending.reject(error);
@@ -102,8 +104,11 @@ export class MergeCommitter {
     }
     const engineMs = performance.now() - startMs;
     const settled = await this.#outside.settle(target, sent, merged);
-    const counts = await this.#countsOfEach(target, requests, shared, merged, settled);
-    this.#keys.keep(settled, requests[0], shared);
+    const counts = await afterBoth(this.#sync(requests[0], target), async () => {
+      const counts = await this.#countsOfEach(target, requests, shared, merged, settled);
+      this.#keys.keep(settled, requests[0], shared);
+      return counts;
+    });
     const outcomes = group.map((pending, index) => ({ pending, counts: counts[index] as MergeCounts }));
     await this.#finish(outcomes, target, engineMs);
   }
@@ -153,20 +158,23 @@ export class MergeCommitter {
     return this.#parts.metrics.mergeStage('engine', run);
   }
 
+  #sync({ tableId, branch }: MergeRequest, { dataset }: CommitTarget): Promise<void> {
+    return this.#parts.metrics.mergeStage('sync', () => this.#parts.openBranches.afterCommit(tableId, branch, dataset));
+  }
+
   /**
-   * The rows are committed: they are made durable, remembered as acknowledged, for the whole group at once, and told, in
+   * The rows are committed and durable: they are remembered as acknowledged, for the whole group at once, and told, in
    * this order. What is not remembered must not be told: after a power cut it would count as nobody's (P3, P6).
    */
   async #finish(
     outcomes: readonly { readonly pending: PendingMerge; readonly counts: MergeCounts }[],
-    { dataset, location }: CommitTarget,
+    { location }: CommitTarget,
     engineMs: number,
   ): Promise<void> {
-    const { catalog, metrics, logger, observer, openBranches } = this.#parts;
+    const { catalog, metrics, logger, observer } = this.#parts;
     const [first] = outcomes;
     if (first === undefined) return;
     const { table, tableId, branch, on } = first.pending.request;
-    await metrics.mergeStage('sync', () => openBranches.afterCommit(tableId, branch, dataset));
     const records = outcomes.map(({ pending, counts }) => pending.request.record(counts));
     const answers = outcomes.flatMap(({ pending, counts }) => pending.request.keyed?.answer(counts) ?? []);
     try {
@@ -179,6 +187,18 @@ export class MergeCommitter {
     for (const { pending, counts } of outcomes) pending.resolve(counts);
     observer.committed({ table, tableId, branch, location, on, engineMs, version: first.counts.version });
   }
+}
+
+/**
+ * Counts while the disk is busy, once the disk has been told: 16 ms for a group of 190 merges, beside 27 of syncing
+ * (a profile). Ends when both have, so that nothing is left of a commit when its turn ends.
+ */
+async function afterBoth<Counted>(syncing: Promise<void>, count: () => Promise<Counted>): Promise<Counted> {
+  const counting = setImmediate().then(count);
+  const [synced, counted] = await Promise.allSettled([syncing, counting]);
+  if (synced.status === 'rejected') throw synced.reason;
+  if (counted.status === 'rejected') throw counted.reason;
+  return counted.value;
 }
 
 /** One merge on top-level columns. */

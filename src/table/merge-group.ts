@@ -106,25 +106,21 @@ export function rowsBeforeByTotals(
 }
 
 /**
- * Whether what `rowsBefore` says adds up to the engine's totals. For one that may say too many rows of a key and never too
- * few this is proof that it is right for every single key: a key too many would leave an insertion too few, and a row too
- * many an update too many, with none to make up for it.
+ * Whether the rows found of keys of the group add up to the engine's totals. If they may be too many for a key and are never
+ * too few, this is proof that they are right for every single key: a key too many would leave an insertion too few, and a
+ * row too many an update too many, with none to make up for it.
  */
 export function agreesWithTotals(
-  rowsBefore: RowsBefore,
+  found: ReadonlyMap<CanonicalKey, number>,
   { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts }: MergeRequest['spec'],
   { firstWith, nullRows }: SharedRows,
   totals: MergeCounts,
 ): boolean {
-  let newKeys = 0;
+  if (inserts && firstWith.size - found.size + nullRows !== totals.numInsertedRows) return false;
+  if (updates === false) return true;
   let foundRows = 0;
-  for (const key of firstWith.keys()) {
-    const rows = rowsBefore(key);
-    if (rows === 0) newKeys += 1;
-    foundRows += rows;
-  }
-  if (inserts && newKeys + nullRows !== totals.numInsertedRows) return false;
-  return updates === false || foundRows === totals.numUpdatedRows;
+  for (const rows of found.values()) foundRows += rows;
+  return foundRows === totals.numUpdatedRows;
 }
 
 /** What `request` did, as if the requests of its group had been applied one after the other (P4). */

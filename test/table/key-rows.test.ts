@@ -48,7 +48,7 @@ describe('the rows of keys', () => {
     for (let key = 0; key < 30; key++) assert.ok(rows.get(key) >= 1 + (key % 3));
   });
 
-  test('take 4 to 6 bytes for each key of any type, and more for those with several rows (P7)', () => {
+  test('take 4 to 7 bytes for each key of any type, and more for those with several rows (P7)', () => {
     for (const keyOf of [(i: number) => i, (i: number) => `a long text, of which there are many: ${i}`]) {
       const rows = new KeyRows(new SeededKeyHash(3));
       for (let i = 0; i < 300_000; i++) rows.add(keyOf(i));
