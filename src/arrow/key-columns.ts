@@ -5,7 +5,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { type FieldPath, quoteSegment } from './field-path.ts';
 import { searchEqualRows } from './key-hash.ts';
-import { type CanonicalKey, canonicalValue, showValue, sqlLiteral } from './key-value.ts';
+import { type CanonicalKey, canonicalReader, showValue, sqlLiteral } from './key-value.ts';
 import { normaliseNaNs } from './normalise-nan.ts';
 import { type KeyColumn, readKeyColumn } from './read-key-column.ts';
 import type { IpcPiece } from './source.ts';
@@ -24,10 +24,12 @@ export class Keys {
   readonly #columns: readonly KeyColumn[];
   /** A group asks for each key several times. */
   readonly #canonical: CanonicalKey[] = [];
+  readonly #readers: readonly ((row: number) => CanonicalKey)[];
 
   constructor(rows: number, columns: readonly KeyColumn[]) {
     this.rows = rows;
     this.#columns = columns;
+    this.#readers = columns.map(canonicalReader);
   }
 
   /** Whether any row's key is NULL, in any of its columns. */
@@ -67,9 +69,9 @@ export class Keys {
   }
 
   #canonicalOf(row: number): CanonicalKey {
-    const [only, ...others] = this.#columns;
-    if (only !== undefined && others.length === 0) return canonicalValue(only, row);
-    return this.#columns.map((column) => lengthPrefixed(canonicalValue(column, row))).join('');
+    const [only] = this.#readers;
+    if (only !== undefined && this.#readers.length === 1) return only(row);
+    return this.#readers.map((read) => lengthPrefixed(read(row))).join('');
   }
 
   /** The value of one key column as SQL, or undefined for NULL. */

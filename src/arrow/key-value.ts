@@ -71,6 +71,26 @@ export function canonicalValue(column: KeyColumn, row: number): CanonicalKey {
   }
 }
 
+/**
+ * `canonicalValue` of a column's rows. Integers of 64 bits, which most keys are, come without a `BigInt` on the way: a group
+ * has 40,000 of them to read at once, and a table a million.
+ */
+export function canonicalReader(column: KeyColumn): (row: number) => CanonicalKey {
+  const { values, field } = column;
+  const isWide = values.form === 'fixed' && values.widthBytes === 8;
+  if (!isWide || field.type.kind === 'float' || field.type.kind === 'fixed_size_binary') {
+    return (row) => canonicalValue(column, row);
+  }
+  const view = new DataView(values.bytes.buffer, values.bytes.byteOffset, values.bytes.byteLength);
+  const signed = field.type.kind !== 'int' || field.type.signed;
+  return (row) => {
+    const at = row * 8;
+    const high = signed ? view.getInt32(at + 4, true) : view.getUint32(at + 4, true);
+    const value = high * 2 ** 32 + view.getUint32(at, true);
+    return Number.isSafeInteger(value) ? value : canonicalValue(column, row);
+  };
+}
+
 const timeUnitNames = { s: 'Second', ms: 'Millisecond', us: 'Microsecond', ns: 'Nanosecond' } as const;
 
 /** The type as DataFusion's `arrow_cast` spells it. */

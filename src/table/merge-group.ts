@@ -47,23 +47,34 @@ export class GroupRoom {
   }
 }
 
+/** A request of the group and a row of its source, in one number: a group has a key in a map once, not an object for each. */
+type Place = number & { readonly place: true };
+/** More than `maxSharingRows`; and the largest group's last place is still a small integer to V8. */
+const placesPerRequest = 2 ** 14;
+
+const placeOf = (request: number, row: number): Place => (request * placesPerRequest + row) as Place;
+const requestAt = (place: Place): number => Math.floor(place / placesPerRequest);
+const rowAt = (place: Place): number => place % placesPerRequest;
+
 export interface SharedRows {
   readonly parts: readonly RowsOf[];
-  /** Every key of the group that is not NULL, with the index of the first request that has it. */
-  readonly firstWith: ReadonlyMap<CanonicalKey, number>;
+  /** Every key of the group that is not NULL, with where it comes first. */
+  readonly firstWith: ReadonlyMap<CanonicalKey, Place>;
   readonly nullRows: number;
 }
 
-/** One row per key. NULL is no key: such rows are all kept. */
+/** One row per key. NULL is no key: such rows are all kept. Only for requests that may share. */
 export function shareRows(requests: readonly MergeRequest[]): SharedRows {
   const laterWins = requests[0]?.spec.whenMatchedUpdateAll !== false;
   const masks: (Uint8Array | undefined)[] = requests.map(() => undefined);
-  const drop = (request: number, row: number): void => {
+  const drop = (place: Place): void => {
+    const request = requestAt(place);
     masks[request] ??= new Uint8Array(requests[request]?.piece.rows ?? 0).fill(1);
-    masks[request][row] = 0;
+    masks[request][rowAt(place)] = 0;
   };
-  const firstWith = new Map<CanonicalKey, number>();
-  const winner = new Map<CanonicalKey, { readonly request: number; readonly row: number }>();
+  const firstWith = new Map<CanonicalKey, Place>();
+  /** Of keys that come again, which few do. */
+  const lastWith = new Map<CanonicalKey, Place>();
   let nullRows = 0;
   for (const [request, { keys }] of requests.entries()) {
     for (let row = 0; row < keys.rows; row++) {
@@ -72,11 +83,14 @@ export function shareRows(requests: readonly MergeRequest[]): SharedRows {
         nullRows += 1;
         continue;
       }
-      const earlier = winner.get(key);
-      if (earlier === undefined) firstWith.set(key, request);
-      else if (laterWins) drop(earlier.request, earlier.row);
-      else drop(request, row);
-      if (earlier === undefined || laterWins) winner.set(key, { request, row });
+      const place = placeOf(request, row);
+      const first = firstWith.get(key);
+      if (first === undefined) firstWith.set(key, place);
+      else if (!laterWins) drop(place);
+      else {
+        drop(lastWith.get(key) ?? first);
+        lastWith.set(key, place);
+      }
     }
   }
   const parts = requests.map(({ piece }, index) => ({ piece, keep: masks[index] }));
@@ -136,7 +150,8 @@ export function countsOf(
   let numUpdatedRows = 0;
   for (let row = 0; row < request.keys.rows; row++) {
     const key = request.keys.canonical(row);
-    const isFirst = key === undefined || firstWith.get(key) === index;
+    const first = key === undefined ? undefined : firstWith.get(key);
+    const isFirst = first === undefined || requestAt(first) === index;
     const before = key === undefined ? 0 : rowsBefore(key);
     const found = before > 0 || isFirst || !inserts ? before : 1;
     if (found === 0 && inserts) numInsertedRows += 1;

@@ -52,6 +52,29 @@ describe('the keys of a source (P2)', () => {
     }
   }
 
+  for (const signed of [true, false]) {
+    it(`of 64 bits, ${signed ? 'signed' : 'unsigned'}, are numbers where those are exact, else what they are`, async () => {
+      const near = [
+        0n,
+        1n,
+        2n ** 31n,
+        2n ** 32n - 1n,
+        2n ** 32n,
+        2n ** 53n - 1n,
+        2n ** 53n,
+        2n ** 53n + 1n,
+        2n ** 63n - 1n,
+      ];
+      const values = signed ? [...near, ...near.map((value) => -value), -(2n ** 63n)] : [...near, 2n ** 64n - 1n];
+      const keys = await keysOf([field('k', { kind: 'int', bitWidth: 64, signed })], [{ k: values }], ['k']);
+      const isExact = (value: bigint) => Number.isSafeInteger(Number(value));
+      assert.deepEqual(
+        canonicals(keys),
+        values.map((value) => (isExact(value) ? Number(value) : value)),
+      );
+    });
+  }
+
   it('hold a NULL as often as they like', async () => {
     const keys = await keysOf([field('k', utf8)], [{ k: [null, 'a', null] }], ['k']);
     assert.equal(await keys.findDuplicate(), undefined);
