@@ -24,31 +24,31 @@ export function changedRows(
 ): readonly RowAddress[] | undefined {
   try {
     const [before, after] = [manifestOf(versionsFolder, version - 1), manifestOf(versionsFolder, version)];
-    const deletions = new DeletionFiles(dirname(versionsFolder));
-    if (change === 'added') return rowsLeaving(after, before, deletions, 'whole fragments');
-    return rowsLeaving(before, after, deletions, 'single rows too');
+    if ([...before.fragments, ...after.fragments].some(({ hasRowIds }) => hasRowIds)) return undefined;
+    const files = new DeletionFiles(dirname(versionsFolder));
+    return [...(change === 'removed' ? removedRows(before, after, files) : addedRows(before, after, files))];
   } catch {
     return undefined;
   }
 }
 
-/** Rows that `from` has and `to` has not. */
-function rowsLeaving(
-  from: Manifest,
-  to: Manifest,
-  files: DeletionFiles,
-  which: 'whole fragments' | 'single rows too',
-): readonly RowAddress[] {
-  const staying = new Map(to.fragments.map((fragment) => [fragment.id, fragment]));
-  const rows: RowAddress[] = [];
-  for (const fragment of from.fragments) {
-    if (fragment.hasRowIds) throw new MalformedFile('rows are not known by their addresses');
+function* removedRows(before: Manifest, after: Manifest, files: DeletionFiles): Iterable<RowAddress> {
+  const staying = new Map(after.fragments.map((fragment) => [fragment.id, fragment]));
+  for (const fragment of before.fragments) {
     const next = staying.get(fragment.id);
-    const gone = next === undefined ? files.living(from, fragment) : undefined;
-    const taken = next === undefined || which === 'whole fragments' ? [] : files.newlyDeleted(from, fragment, to, next);
-    for (const offset of gone ?? taken) rows.push(addressOf(fragment, offset));
+    const offsets =
+      next === undefined ? files.living(before, fragment) : files.newlyDeleted(before, fragment, after, next);
+    for (const offset of offsets) yield addressOf(fragment, offset);
   }
-  return rows;
+}
+
+/** New rows are in new fragments: none is ever added to one that is there. */
+function* addedRows(before: Manifest, after: Manifest, files: DeletionFiles): Iterable<RowAddress> {
+  const old = new Set(before.fragments.map(({ id }) => id));
+  for (const fragment of after.fragments) {
+    if (old.has(fragment.id)) continue;
+    for (const offset of files.living(after, fragment)) yield addressOf(fragment, offset);
+  }
 }
 
 const addressOf = ({ id }: StoredFragment, offset: number): RowAddress =>
