@@ -28,16 +28,10 @@ export class KeyRows {
   readonly #parts: (MarkSet | undefined)[] = Array.from({ length: parts }, () => undefined);
   /** Of marks that several rows have. */
   readonly #counts = new Map<number, number>();
-  #size = 0;
   #partBytes = 0;
 
   constructor(hash: KeyHash) {
     this.#hash = hash;
-  }
-
-  /** Keys, not rows. */
-  get size(): number {
-    return this.#size;
   }
 
   get bytes(): number {
@@ -74,7 +68,6 @@ export class KeyRows {
     this.#parts[part] = set;
     set.add(restOf(mark));
     this.#partBytes += set.bytes;
-    this.#size += 1;
   }
 }
 

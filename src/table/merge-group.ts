@@ -47,14 +47,12 @@ export class GroupRoom {
   }
 }
 
-/** A request of the group and a row of its source, in one number: a group has a key in a map once, not an object for each. */
+/** A request of the group and a row of its source, in one number: an object for each key would cost more than the key. */
 type Place = number & { readonly place: true };
-/** More than `maxSharingRows`; and the largest group's last place is still a small integer to V8. */
-const placesPerRequest = 2 ** 14;
-
-const placeOf = (request: number, row: number): Place => (request * placesPerRequest + row) as Place;
-const requestAt = (place: Place): number => Math.floor(place / placesPerRequest);
-const rowAt = (place: Place): number => place % placesPerRequest;
+/** No request that may share has a row beyond `maxSharingRows`. */
+const placeOf = (request: number, row: number): Place => (request * maxSharingRows + row) as Place;
+const requestAt = (place: Place): number => Math.floor(place / maxSharingRows);
+const rowAt = (place: Place): number => place % maxSharingRows;
 
 export interface SharedRows {
   readonly parts: readonly RowsOf[];

@@ -23,7 +23,6 @@ describe('the rows of keys', () => {
     const rows = new KeyRows(new SeededKeyHash(1));
     for (const [index, key] of edges.entries()) for (let i = 0; i <= index % 3; i++) rows.add(key);
     for (const [index, key] of edges.entries()) assert.equal(rows.get(key), 1 + (index % 3), String(key));
-    assert.equal(rows.size, edges.length);
     assert.equal(rows.get(7), 0);
     assert.equal(rows.get('c'), 0);
   });
@@ -37,7 +36,6 @@ describe('the rows of keys', () => {
       rows.add(key);
       map.set(key, (map.get(key) ?? 0) + 1);
     }
-    assert.equal(rows.size, map.size);
     for (const [key, count] of map) assert.equal(rows.get(key), count, String(key));
   });
 
@@ -51,9 +49,10 @@ describe('the rows of keys', () => {
   test('take 4 to 7 bytes for each key of any type, and more for those with several rows (P7)', () => {
     for (const keyOf of [(i: number) => i, (i: number) => `a long text, of which there are many: ${i}`]) {
       const rows = new KeyRows(new SeededKeyHash(3));
-      for (let i = 0; i < 300_000; i++) rows.add(keyOf(i));
-      assert.ok(rows.bytes >= 4 * rows.size, `${rows.bytes}`);
-      assert.ok(rows.bytes <= mostBytesPerKey * rows.size + 256 * 250, `${rows.bytes}`);
+      const keys = 300_000;
+      for (let i = 0; i < keys; i++) rows.add(keyOf(i));
+      assert.ok(rows.bytes >= 4 * keys, `${rows.bytes}`);
+      assert.ok(rows.bytes <= mostBytesPerKey * keys + 256 * 250, `${rows.bytes}`);
       const before = rows.bytes;
       for (let i = 0; i < 1_000; i++) rows.add(keyOf(i));
       assert.equal(rows.bytes, before + 60_000);

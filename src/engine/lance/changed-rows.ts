@@ -12,9 +12,10 @@ import { readKeys } from '../../arrow/key-columns.ts';
 import { pieceOfFile } from '../../arrow/piece-of-file.ts';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { RowAddress } from '../port.ts';
-import { deletionsPath, type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
+import { type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
 import { valuesOfBitmap } from './roaring.ts';
+import { deletionsPath } from './stored-files.ts';
 import { MalformedFile } from './wire-reader.ts';
 
 export function changedRows(

@@ -2,8 +2,9 @@ import { readdirSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
 import { branchFolder, branchRecord, branchRecords } from './branch-folder.ts';
 import type { FileSync } from './file-sync.ts';
-import { type FileKind, indexFolders, parseManifest, storedFiles } from './manifest.ts';
+import { type FileKind, parseManifest } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
+import { indexFolders, storedFiles } from './stored-files.ts';
 import { MalformedFile } from './wire-reader.ts';
 
 interface NeededFile {

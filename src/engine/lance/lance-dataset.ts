@@ -124,8 +124,7 @@ export class LanceDataset implements Dataset {
   }
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined> {
-    if (this.#versions === undefined) return undefined;
-    return engineCall('select', async () => changedRows(this.#versions?.path ?? '', version, change));
+    return this.#versions && changedRows(this.#versions.path, version, change);
   }
 
   async addNullColumn(name: string): Promise<void> {

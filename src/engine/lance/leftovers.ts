@@ -1,8 +1,9 @@
 import { type Dirent, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { branchFolder } from './branch-folder.ts';
-import { indexFolders, parseManifest, storedFiles } from './manifest.ts';
+import { parseManifest } from './manifest.ts';
 import { listVersions, readManifest } from './manifest-files.ts';
+import { indexFolders, storedFiles } from './stored-files.ts';
 import { MalformedFile } from './wire-reader.ts';
 
 export interface LeftoverSearch {

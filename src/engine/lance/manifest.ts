@@ -6,15 +6,13 @@
  * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
  * begin with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
  */
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { FragmentFacts } from '../port.ts';
 import { MalformedFile, WireReader } from './wire-reader.ts';
 
 export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds';
 
 /** A file of the dataset, under the root of `baseId` or, without one, of the branch that the manifest belongs to. */
-interface FileReference {
+export interface FileReference {
   readonly kind: FileKind;
   readonly path: string;
   readonly baseId: number | undefined;
@@ -22,7 +20,7 @@ interface FileReference {
   readonly sizeBytes: number | undefined;
 }
 
-interface Base {
+export interface Base {
   readonly path: string;
   /** False: files lie directly in it, not in the folders a dataset has. */
   readonly isDatasetRoot: boolean;
@@ -49,13 +47,6 @@ export interface Manifest {
   readonly bases: ReadonlyMap<number, Base>;
 }
 
-/** A file by its absolute path. */
-export interface StoredFile {
-  readonly kind: FileKind;
-  readonly path: string;
-  readonly sizeBytes: number | undefined;
-}
-
 const footerBytes = 16;
 const magic = 'LANC';
 
@@ -72,43 +63,6 @@ export function parseManifest(file: Buffer): Manifest {
     indexFolders: indexes.filter((index) => index.files.length === 0).map((index) => index.folder),
     transaction: transactionSection === undefined ? undefined : section(file, transactionSection),
   };
-}
-
-/** Where the files are; those on other storage are left out. `branchFolder` is the dataset's, or of a branch in it. */
-export function storedFiles(manifest: Manifest, branchFolder: string): readonly StoredFile[] {
-  return manifest.files.flatMap((file) => locate(manifest, branchFolder, file));
-}
-
-export function indexFolders(manifest: Manifest, branchFolder: string): readonly string[] {
-  return manifest.indexFolders.flatMap((folder) => locate(manifest, branchFolder, folder)).map(({ path }) => path);
-}
-
-/** undefined on other storage. */
-export function deletionsPath(manifest: Manifest, branchFolder: string, deletions: FileReference): string | undefined {
-  return locate(manifest, branchFolder, deletions)[0]?.path;
-}
-
-function locate({ bases }: Manifest, branchFolder: string, file: FileReference): StoredFile[] {
-  const { kind, path, baseId, sizeBytes } = file;
-  if (baseId === undefined) return [{ kind, path: join(branchFolder, folderOf[kind], path), sizeBytes }];
-  const base = bases.get(baseId);
-  if (base === undefined) throw new MalformedFile(`no base path ${baseId}`);
-  const root = localPath(base.path);
-  if (root === undefined) return [];
-  return [{ kind, path: join(root, base.isDatasetRoot ? folderOf[kind] : '', path), sizeBytes }];
-}
-
-const folderOf: Readonly<Record<FileKind, string>> = {
-  data: 'data',
-  deletions: '_deletions',
-  transaction: '_transactions',
-  index: '_indices',
-  rowIds: '',
-};
-
-function localPath(base: string): string | undefined {
-  if (base.startsWith('/')) return base;
-  return base.startsWith('file:///') ? fileURLToPath(base) : undefined;
 }
 
 function section(file: Buffer, position: number): Uint8Array {
@@ -180,17 +134,12 @@ function readFragment(reader: WireReader, files: FileReference[]): StoredFragmen
   let hasRowIds = false;
   let deletions: WireReader | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 5 || field === 6) hasRowIds = true;
     if (field === 1) id = reader.number();
     else if (field === 2) files.push(readDataFile(reader.message()));
     else if (field === 3) deletions = reader.message();
     else if (field === 4) rows = reader.number();
-    else if (field === 5) {
-      hasRowIds = true;
-      reader.skip();
-    } else if (field === 6) {
-      hasRowIds = true;
-      files.push(readExternalFile(reader.message()));
-    } else if (field === 8 || field === 10) files.push(readExternalFile(reader.message()));
+    else if (field === 6 || field === 8 || field === 10) files.push(readExternalFile(reader.message()));
     else if (field === 11) readOverlay(reader.message(), files);
     else reader.skip();
   }

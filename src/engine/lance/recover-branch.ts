@@ -19,10 +19,11 @@ import { removeLeftoverTag } from './compaction-tag.ts';
 import { Durability } from './durability.ts';
 import type { FileSync } from './file-sync.ts';
 import { removeLeftovers } from './leftovers.ts';
-import { type Manifest, parseManifest, storedFiles } from './manifest.ts';
+import { type Manifest, parseManifest } from './manifest.ts';
 import { listVersions, readManifest } from './manifest-files.ts';
 import { isReadableRecord, removeBranch } from './remove-branch.ts';
 import { faultOfFile, type Scrutiny } from './soundness.ts';
+import { storedFiles } from './stored-files.ts';
 import { MalformedFile } from './wire-reader.ts';
 
 export interface SuspectBranch extends Scrutiny {

@@ -7,8 +7,9 @@
  * asked for only where nobody was told that the rows are there, and the doubt costs nothing but a retry.
  */
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
-import type { Manifest, StoredFile } from './manifest.ts';
+import type { Manifest } from './manifest.ts';
 import { bytesOfBitmap } from './roaring.ts';
+import type { StoredFile } from './stored-files.ts';
 
 /** File systems write back whole pages. */
 const pageBytes = 4096;
