@@ -1,10 +1,21 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { describe, type TestContext, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { MergeSpec } from '#src/engine/port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
-import { countsOf, never, place, type Spec, Stage, type StageOptions, table, upsert } from './stage.ts';
+import {
+  countsOf,
+  type Interruptions,
+  never,
+  place,
+  type Spec,
+  Stage,
+  type StageOptions,
+  table,
+  upsert,
+} from './stage.ts';
 
 type Pair = readonly [id: number | null, v: string];
 const tableOf = (pairs: readonly Pair[]): Table =>
@@ -105,6 +116,42 @@ test('a request whose values lie is refused alone, and its neighbours share thei
   assert.equal(refused.reason.kind, 'InvalidInput');
   assert.deepEqual(stage.commits, [2]);
   assert.deepEqual(await stage.rows(), ['1:old', '5:good', '6:good']);
+});
+
+describe('a group that shared a commit', () => {
+  /** All new, so that there is nothing to read before they are counted. */
+  async function sendGroup(t: TestContext, sync: (stage: Stage) => Promise<void>) {
+    const interruptions: Interruptions = {};
+    const stage = await open(t, [[0, 'old']], { interruptions });
+    interruptions.merge = async () => {
+      interruptions.sync = () => sync(stage);
+    };
+    const requests = [1, 2, 3].map((id) => stage.request(tableOf([[id, 'new']])));
+    return { stage, answers: await stage.together(await Promise.all(requests)) };
+  }
+
+  test('is not recorded or answered before its files are synced, however long that takes (P3)', async (t) => {
+    const finishedBefore: number[] = [];
+    const { stage, answers } = await sendGroup(t, async ({ commits }) => {
+      for (let turn = 0; turn < 200; turn++) await setImmediate();
+      finishedBefore.push(commits.length);
+    });
+    assert.deepEqual(finishedBefore, [0]);
+    assert.deepEqual(countsOf(answers), [
+      [1, 0],
+      [1, 0],
+      [1, 0],
+    ]);
+    assert.deepEqual(stage.commits, [3]);
+  });
+
+  test('is not acknowledged to anybody if the disk fails it (P3, P6)', async (t) => {
+    const { stage, answers } = await sendGroup(t, async () => {
+      throw new LancegateError('Internal', 'the disk is gone');
+    });
+    for (const answer of answers) assert.match(String((answer as PromiseRejectedResult).reason), /the disk is gone/);
+    assert.deepEqual(stage.commits, []);
+  });
 });
 
 test('what cannot share takes its turn alone, in order, and keeps nobody from sharing around it (P10)', async (t) => {

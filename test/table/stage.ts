@@ -40,6 +40,7 @@ export const upsert: Spec = {
 export interface Interruptions {
   merge?: (() => Promise<void>) | undefined;
   deleteRows?: (() => Promise<void>) | undefined;
+  sync?: (() => Promise<void>) | undefined;
 }
 
 export interface StageOptions {
@@ -197,6 +198,10 @@ export class Stage {
         const counts = await dataset.merge(...args);
         this.mergedVersions.push(counts.version);
         return counts;
+      },
+      sync: async (...args: Parameters<Dataset['sync']>) => {
+        await interruptions.sync?.();
+        await dataset.sync(...args);
       },
       deleteRows: async (...args: Parameters<Dataset['deleteRows']>) => {
         await interruptions.deleteRows?.();
