@@ -1,4 +1,6 @@
 /** Clients that each send their next request when the last one is answered. */
+import { countStolenTime } from './stolen-time.ts';
+
 export interface Outcome {
   /** Milliseconds of every accepted request, in the order of their answers. */
   readonly acceptedMs: readonly number[];
@@ -6,6 +8,8 @@ export interface Outcome {
   readonly refusedMs: readonly number[];
   /** From the first request to the last answer. */
   readonly elapsedMs: number;
+  /** Of the processor time asked for meanwhile, the part that other machines took; undefined where it is not known. */
+  readonly stolenPart: number | undefined;
 }
 
 export interface Load {
@@ -22,6 +26,7 @@ export interface Load {
 export async function runClosedLoop(load: Load): Promise<Outcome> {
   const acceptedMs: number[] = [];
   const refusedMs: number[] = [];
+  const stolenPart = countStolenTime();
   const start = performance.now();
   const end = start + load.durationMs;
   const client = async (index: number): Promise<void> => {
@@ -34,7 +39,7 @@ export async function runClosedLoop(load: Load): Promise<Outcome> {
     }
   };
   await Promise.all(Array.from({ length: load.clients }, (_, index) => client(index)));
-  return { acceptedMs, refusedMs, elapsedMs: performance.now() - start };
+  return { acceptedMs, refusedMs, elapsedMs: performance.now() - start, stolenPart: stolenPart() };
 }
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -4,6 +4,7 @@ import { type Outcome, runClosedLoop } from './closed-loop.ts';
 import { KeyFeed } from './key-feed.ts';
 import { percentile, type Row } from './measure.ts';
 import type { ServiceProcess } from './service-process.ts';
+import { shownPart, stolenRow } from './stolen-time.ts';
 import { countKeys, type KeyCount } from './stored-keys.ts';
 import { bareUpserters, floatsPerRow, httpUpserters, type Upserters } from './upserters.ts';
 import { bodyOf, range, vectorTable } from './workloads.ts';
@@ -99,6 +100,7 @@ function rowsOf(given: ManyWriters, ours: Side, theirs: Side): readonly Row[] {
       ratio: '',
       goal: 'none',
     },
+    stolenRow(shownPart(ours.outcome.stolenPart), shownPart(theirs.outcome.stolenPart)),
   ];
 }
 

@@ -4,6 +4,7 @@ import { KeyFeed } from './key-feed.ts';
 import { perSecond, shownMs } from './many-writers.ts';
 import { percentile, type Row } from './measure.ts';
 import type { ServiceProcess } from './service-process.ts';
+import { shownPart, stolenRow } from './stolen-time.ts';
 import { floatsPerRow, type HttpUpserters, httpUpserters } from './upserters.ts';
 import { bodyOf, range, vectorTable } from './workloads.ts';
 
@@ -121,5 +122,6 @@ function rows({ clients, factor, memoryLimit }: Overload, usual: Loaded, over: L
       `${megabytes(over.peakBytes)} (before ${megabytes(usual.peakBytes)})`,
       `under ${memoryLimit}`,
     ),
+    stolenRow(`${shownPart(over.accepted.stolenPart)} (before ${shownPart(usual.accepted.stolenPart)})`),
   ];
 }

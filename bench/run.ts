@@ -9,8 +9,10 @@ import { compareCreates, measureMemory } from './create.ts';
 import { type Row, table } from './measure.ts';
 import { compareMerges } from './merge.ts';
 import { startServiceProcess } from './service-process.ts';
+import { countStolenTime, shownPart, stolenRow } from './stolen-time.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
+const stolenPart = countStolenTime();
 const service = await startServiceProcess(join(folder, 'data'));
 try {
   const rows: Row[] = [
@@ -37,6 +39,7 @@ try {
       repeats: 12,
     })),
     ...(await compareCreates(service, folder, 500)),
+    stolenRow(shownPart(stolenPart())),
   ];
   process.stdout.write(`${table(rows)}\n`);
 } finally {

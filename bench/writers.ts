@@ -16,6 +16,7 @@ import { type Row, table } from './measure.ts';
 import { compareOneWriter } from './one-writer.ts';
 import { measureOverload } from './overload.ts';
 import { type ServiceProcess, startServiceProcess } from './service-process.ts';
+import { countStolenTime, shownPart, stolenRow } from './stolen-time.ts';
 
 const { values } = parseArgs({
   options: {
@@ -32,12 +33,22 @@ const memoryLimit = '1GiB';
 const shape = { rowsPerRequest: 100, targetRows: 100_000 };
 
 type Part = (service: ServiceProcess, folder: string) => Promise<readonly Row[]>;
+const withStolenTime =
+  (part: Part): Part =>
+  async (service, folder) => {
+    const stolenPart = countStolenTime();
+    const rows = await part(service, folder);
+    return [...rows, stolenRow(shownPart(stolenPart()))];
+  };
+/** `many` and `overload` are two loads each, and tell them apart. */
 const parts: Readonly<Record<string, Part>> = {
   many: (service, folder) => compareManyWriters(service, folder, { ...shape, clients: 64, seconds }),
-  far: async (service) => [await measureManyWriters(service, { ...shape, clients: 256, seconds }, 'aim 5,000 req/s')],
-  one: (service, folder) => compareOneWriter(service, folder, Number(values.upserts)),
-  cold: async (service) => [await compareColdTables(service, seconds)],
-  large: (service, folder) => compareLargeTable(service, folder, Number(values.rows), seconds),
+  far: withStolenTime(async (service) => [
+    await measureManyWriters(service, { ...shape, clients: 256, seconds }, 'aim 5,000 req/s'),
+  ]),
+  one: withStolenTime((service, folder) => compareOneWriter(service, folder, Number(values.upserts))),
+  cold: withStolenTime(async (service) => [await compareColdTables(service, seconds)]),
+  large: withStolenTime((service, folder) => compareLargeTable(service, folder, Number(values.rows), seconds)),
   overload: (service) => measureOverload(service, { clients: 256, factor: 10, seconds, memoryLimit }),
 };
 /** All parts have the defaults but this one, whose limit is to be within reach. */
