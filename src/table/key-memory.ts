@@ -1,4 +1,5 @@
 import type { FieldPath } from '../arrow/field-path.ts';
+import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Dataset, Engine, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { CommitTarget } from './engine-commit.ts';
@@ -6,7 +7,7 @@ import type { KeyBudget } from './key-budget.ts';
 import type { KeyHash } from './key-hash.ts';
 import { countSoughtRows, soughtKeys } from './key-lookup.ts';
 import { KnownKeys } from './known-keys.ts';
-import { agreesWithTotals, type RowsBefore, type SharedRows } from './merge-group.ts';
+import { agreesWithTotals, type SharedRows, type ToldRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 import type { Settled } from './outside-commits.ts';
 import { rowsBeforeByCommit } from './rows-of-commit.ts';
@@ -75,7 +76,7 @@ export class KeyMemory {
    * How many rows each key of the requests had before their commit: from memory where that agrees with the engine's totals,
    * else by what the commit did, else by searching the version before.
    */
-  async rowsBefore(target: CommitTarget, requests: Requests, commit: Committed): Promise<RowsBefore> {
+  async rowsBefore(target: CommitTarget, requests: Requests, commit: Committed): Promise<ToldRows> {
     const known = this.#proved(requests[0], commit);
     if (known !== undefined) return known;
     try {
@@ -91,13 +92,13 @@ export class KeyMemory {
     if (!isUpToDate || this.#known?.advance(version, request, shared) !== true) this.forget();
   }
 
-  #proved({ on, spec }: MergeRequest, { shared, counts, settled }: Committed): RowsBefore | undefined {
+  #proved({ on, spec }: MergeRequest, { shared, counts, settled }: Committed): ToldRows | undefined {
     if (this.#known?.isOf(settled.versionBefore, on) !== true) return undefined;
     const found = this.#known.find(shared);
-    return agreesWithTotals(found, spec, shared, counts) ? (key) => found.get(key) ?? 0 : undefined;
+    return agreesWithTotals(found, spec, shared, counts) ? toldBy('memory', found) : undefined;
   }
 
-  async #ask({ dataset, location }: CommitTarget, requests: Requests, commit: Committed): Promise<RowsBefore> {
+  async #ask({ dataset, location }: CommitTarget, requests: Requests, commit: Committed): Promise<ToldRows> {
     const [request] = requests;
     const { versionBefore } = commit.settled;
     const past = await this.#engine.open({ location, branch: request.branch, version: versionBefore });
@@ -118,18 +119,18 @@ export class KeyMemory {
     dataset: Dataset,
     request: MergeRequest,
     { counts, settled: { wasAlone, versionBefore } }: Committed,
-  ): Promise<RowsBefore | undefined> {
+  ): Promise<ToldRows | undefined> {
     if (!wasAlone || counts.version !== versionBefore + 1) return undefined;
     const readRows = request.spec.whenMatchedUpdateAll === false ? counts.numInsertedRows : counts.numUpdatedRows;
     this.#spentUs += readRows * cost.telling;
-    return rowsBeforeByCommit({ request, counts, dataset, past });
+    const rowsBefore = await rowsBeforeByCommit({ request, counts, dataset, past });
+    return rowsBefore && { by: 'commit', rowsBefore };
   }
 
-  async #searched(past: Dataset, requests: Requests): Promise<RowsBefore> {
+  async #searched(past: Dataset, requests: Requests): Promise<ToldRows> {
     const sought = soughtKeys(requests);
     this.#spentUs += sought.keys.size * cost.searching;
-    const rows = await countSoughtRows(past, sought);
-    return (key) => rows.get(key) ?? 0;
+    return toldBy('search', await countSoughtRows(past, sought));
   }
 
   async #read(past: Dataset, dataset: Dataset, on: readonly FieldPath[]): Promise<void> {
@@ -146,3 +147,8 @@ export class KeyMemory {
     }
   }
 }
+
+const toldBy = (by: ToldRows['by'], rows: ReadonlyMap<CanonicalKey, number>): ToldRows => ({
+  by,
+  rowsBefore: (key) => rows.get(key) ?? 0,
+});

@@ -141,10 +141,11 @@ export class MergeCommitter {
   ): Promise<readonly MergeCounts[]> {
     const { version, found } = settled;
     const [{ spec }] = requests;
-    const known =
+    const told =
       rowsBeforeByTotals(spec, shared, counts) ??
       (await this.#keys.rowsBefore(target, requests, { shared, counts, settled }));
-    const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : known(key));
+    this.#parts.metrics.countsTold(told.by);
+    const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : told.rowsBefore(key));
     const totals = { ...counts, version };
     return requests.map((request, index) => countsOf(request, index, shared, rowsBefore, totals));
   }

@@ -10,6 +10,7 @@ import { canConcat, type RowsOf } from '../arrow/concat-rows.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
 import { schemaFingerprint } from '../arrow/schema-message.ts';
 import type { MergeCounts } from '../engine/port.ts';
+import type { CountsToldBy } from '../telemetry/metrics.ts';
 import { isNested, type MergeRequest } from './merge-request.ts';
 
 /** A source beyond this size gains nothing from company: its own rows cost more than its commit. */
@@ -98,6 +99,11 @@ export function shareRows(requests: readonly MergeRequest[]): SharedRows {
 /** How many rows of the target had a key before the group: usually none or one; more where a create brought a key twice. */
 export type RowsBefore = (key: CanonicalKey) => number;
 
+export interface ToldRows {
+  readonly by: CountsToldBy;
+  readonly rowsBefore: RowsBefore;
+}
+
 /**
  * The same answer for every key, where the engine's totals leave no doubt; undefined where only the keys can tell.
  */
@@ -105,15 +111,16 @@ export function rowsBeforeByTotals(
   { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts }: MergeRequest['spec'],
   { firstWith, nullRows }: SharedRows,
   totals: MergeCounts,
-): RowsBefore | undefined {
+): ToldRows | undefined {
   const keys = firstWith.size;
+  const all = (rows: 0 | 1): ToldRows => ({ by: 'totals', rowsBefore: () => rows });
   if (inserts) {
     const insertedKeys = totals.numInsertedRows - nullRows;
-    if (insertedKeys === keys) return () => 0;
-    if (insertedKeys === 0 && (updates === false || totals.numUpdatedRows === keys)) return () => 1;
+    if (insertedKeys === keys) return all(0);
+    if (insertedKeys === 0 && (updates === false || totals.numUpdatedRows === keys)) return all(1);
     return undefined;
   }
-  if (totals.numUpdatedRows === 0) return () => 0;
+  if (totals.numUpdatedRows === 0) return all(0);
   return undefined;
 }
 

@@ -9,6 +9,9 @@ export interface RenderedMetrics {
 /** What a merge spends its time on: its network, our checks, other writers, Lance, the disk, the catalog. */
 export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
+/** What told whose rows of a shared commit were new (docs/adr/0011); a search takes longest, the more rows the longer. */
+export type CountsToldBy = 'totals' | 'memory' | 'commit' | 'search';
+
 export interface MergedRows {
   readonly inserted: number;
   readonly updated: number;
@@ -75,6 +78,12 @@ export class Metrics {
     name: 'lancegate_merges_per_commit',
     help: 'Merges that shared one commit.',
     buckets: powersOfTwo,
+  });
+  readonly #sharedCommits = new Counter({
+    ...this.#on,
+    name: 'lancegate_shared_commits_total',
+    help: 'Commits that merges shared, by what told which rows were new: totals, memory, commit, or a search of the table.',
+    labelNames: ['told_by'],
   });
   readonly #outsideCommits = new Counter({
     ...this.#on,
@@ -178,6 +187,10 @@ export class Metrics {
 
   commitFinished(merges: number): void {
     this.#mergesPerCommit.observe(merges);
+  }
+
+  countsTold(toldBy: CountsToldBy): void {
+    this.#sharedCommits.inc({ told_by: toldBy });
   }
 
   outsideCommit(outcome: 'harmless' | 'repaired' | 'failed'): void {

@@ -37,6 +37,7 @@ test('known keys are kept over tidying and indexing, between groups and beside t
   assert.deepEqual(await sendMixed(stage, 3, 4), exact);
   assert.deepEqual(await sendMixed(stage, 4, 5), exact);
   assert.deepEqual(stage.versionsOpened, [1]);
+  assert.deepEqual(stage.toldBy, ['memory', 'memory', 'memory', 'memory']);
   assert.deepEqual(stage.warnings, []);
 });
 
@@ -56,6 +57,7 @@ test('keys that look alike do not spoil the counts, and known keys are kept all 
   assert.deepEqual(await sendMixed(stage, 11, 3), exact);
   assert.deepEqual(await sendMixed(stage, 3, 4), exact);
   assert.deepEqual(stage.versionsOpened, [1, 2]);
+  assert.deepEqual(stage.toldBy, ['memory', 'commit', 'memory', 'memory']);
   assert.equal(stage.readings, 1);
 });
 
@@ -113,6 +115,7 @@ describe('where there is no room for the keys, a table is searched for them only
       await stage.buildIndex('id');
       assert.deepEqual(await sendMixed(stage, 2, 3, { spec, ...(tableOf && { tableOf }) }), counts);
       assert.equal(stage.searches, tells ? 0 : 1);
+      assert.deepEqual(stage.toldBy, [tells ? 'commit' : 'search']);
     });
   }
 

@@ -18,7 +18,7 @@ import { OpenBranches } from '#src/table/open-branches.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { TableWriter } from '#src/table/table-writer.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
-import { Metrics } from '#src/telemetry/metrics.ts';
+import { type CountsToldBy, Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
@@ -65,6 +65,8 @@ export class Stage {
   readonly versionsOpened: number[] = [];
   /** How often keys were searched for in a past version, which takes longest. */
   searches = 0;
+  /** What told the counts of each commit that was shared. */
+  readonly toldBy: CountsToldBy[] = [];
   /** How often all keys of a past version were read. */
   readings = 0;
   /** That merges of the writer made, ascending. */
@@ -117,6 +119,7 @@ export class Stage {
     stage.tableId = (await catalog.publishCreation(creation, details)).id;
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
+    metrics.countsTold = (by) => void stage.toldBy.push(by);
     const engine = stage.#interrupted(interruptions, hidesChanges);
     const lines = { write: (line: string) => void stage.warnings.push(line) };
     stage.writer = new TableWriter({
