@@ -124,7 +124,7 @@ export class LanceDataset implements Dataset {
   }
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined> {
-    return this.#versions && changedRows(this.#versions.path, version, change);
+    return this.#versions && (await changedRows(this.#versions.path, version, change));
   }
 
   async addNullColumn(name: string): Promise<void> {
