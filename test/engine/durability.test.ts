@@ -126,6 +126,23 @@ describe('a sync', () => {
     assert.deepEqual(sync.take().files, [3, 4, 5].flatMap((version) => newIn(path, version)).sort());
   });
 
+  test('takes the files of an index with the commit that made it: without them the table cannot be read by its key (P3)', async (t) => {
+    const { engine, sync, path } = place(t);
+    const dataset = await engine.create(at, table(1, 2), {});
+    await dataset.sync();
+    sync.take();
+    await dataset.createScalarIndex('id');
+    await dataset.sync();
+    const indexes = join(path, '_indices');
+    const [index = '', ...others] = readdirSync(indexes);
+    const files = readdirSync(join(indexes, index)).map((name) => join(indexes, index, name));
+    assert.deepEqual([others.length, files.length > 0], [0, true]);
+    const { files: synced, folders } = sync.take();
+    assert.deepEqual(synced, newIn(path, 2));
+    assert.deepEqual(new Set(files).difference(new Set(synced)), new Set());
+    assert.deepEqual(new Set([join(indexes, index), indexes, path]).difference(new Set(folders)), new Set());
+  });
+
   test('takes what somebody else wrote before: a version is as durable as its oldest file (P3)', async (t) => {
     const { engine, sync, root, path } = place(t);
     await (await engine.create(at, table(1), {})).sync();
