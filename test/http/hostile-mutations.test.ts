@@ -6,9 +6,9 @@ import assert from 'node:assert/strict';
 import { basename } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { type ServiceProcess, serviceOfTest } from '#test/fixtures/service-process.ts';
 import { polarsStreams, streamsByType } from '#test/fixtures/streams.ts';
 import { mutate, randomOf } from '#test/fuzz/mutations.ts';
-import { type ServiceProcess, startServiceProcess } from '#test/http/service-process.ts';
 import { entriesUnder, openStored } from '#test/http/stored.ts';
 
 const runs = Number(process.env.LANCEGATE_HTTP_FUZZ_RUNS ?? 200);
@@ -29,7 +29,7 @@ describe(`${runs} damaged streams, seed ${seed}: merged and created through HTTP
   const later = afterSuite();
   let service: ServiceProcess;
   before(async () => {
-    service = await startServiceProcess(later, { MAX_DECODED_SIZE: '64MiB' });
+    service = await serviceOfTest(later, '--max-decoded-size=64MiB');
   });
   const tally = { merged: 0, mergeRefused: 0, created: 0, createRefused: 0 };
 

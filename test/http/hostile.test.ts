@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { type ServiceProcess, serviceOfTest } from '#test/fixtures/service-process.ts';
 import { goodEnds, goodRows, goodStream, hostileBodies } from '#test/http/hostile-bodies.ts';
-import { type ServiceProcess, startServiceProcess } from '#test/http/service-process.ts';
 import { entriesUnder } from '#test/http/stored.ts';
 
 const MiB = 2 ** 20;
@@ -13,7 +13,7 @@ describe('a hostile body is refused in words, and the service lives', () => {
   let service: ServiceProcess;
   let idleBytes: number;
   before(async () => {
-    service = await startServiceProcess(later, { MAX_DECODED_SIZE: '64MiB' });
+    service = await serviceOfTest(later, '--max-decoded-size=64MiB');
     assert.equal((await service.post('/v1/table/target/create', goodStream)).status, 200);
     await service.post('/v1/table/promised/declare');
     idleBytes = service.memory().residentBytes;

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, vectorFromArray } from 'apache-arrow';
 import { arrowStream } from '#test/fixtures/service.ts';
+import { mintToken, type ServiceProcess, startServiceProcess } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { mintToken, type ServiceProcess, startServiceProcess } from '#test/system/service-process.ts';
 import { stream } from './rows.ts';
 
 const clients = 4;

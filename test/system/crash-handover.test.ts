@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { connect as connectSocket, type Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import { Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
+import { mintToken, spawnService, startServiceProcess, textOf } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { mintToken, spawnService, startServiceProcess, textOf } from './service-process.ts';
 
 const stream = (ids: readonly number[]): Uint8Array =>
   tableToIPC(new Table({ id: vectorFromArray(ids, new Int32()) }), 'stream');

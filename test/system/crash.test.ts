@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import { mintToken, startServiceProcess } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { eventually } from '#test/http/eventually.ts';
-import { mintToken, startServiceProcess } from './service-process.ts';
 
 const stream = (ids: readonly number[], request: string): Uint8Array =>
   tableToIPC(

@@ -5,12 +5,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Float64, Int64, makeData, Table, tableToIPC, Vector } from 'apache-arrow';
-import { type ServiceProcess, startServiceProcess } from '#test/http/service-process.ts';
+import { type ServiceProcess, serviceOfTest } from '#test/fixtures/service-process.ts';
 
 const MB = 1e6;
 const limitBytes = 700 * MB;
 /** One principal sends everything here, so that it is the limit that decides and not its share. */
-const settings = { MEMORY_LIMIT: '700MB', PRINCIPAL_SHARE: '100%', TABLE_SHARE: '100%' };
+const flags = ['--memory-limit=700MB', '--principal-share=100%', '--table-share=100%'];
 
 /** Rows of 32 bytes: a key and three numbers. */
 function rowsFrom(firstId: number, count: number): Uint8Array {
@@ -54,7 +54,7 @@ async function write(
 
 describe('resident memory stays under a limit of 700 MB, and the service goes on', () => {
   test('while hundreds of writers fill a table', async (t) => {
-    const service = await startServiceProcess((clean) => t.after(clean), settings);
+    const service = await serviceOfTest((clean) => t.after(clean), ...flags);
     assert.equal((await service.post('/v1/table/t/create', rowsFrom(0, 50_000))).status, 200);
     const rows = 200;
     const answers = await write(256, 8, (client, turn) => {
@@ -73,7 +73,7 @@ describe('resident memory stays under a limit of 700 MB, and the service goes on
   });
 
   test('while bodies come at once that are many times as large together: those are refused, and it recovers', async (t) => {
-    const service = await startServiceProcess((clean) => t.after(clean), settings);
+    const service = await serviceOfTest((clean) => t.after(clean), ...flags);
     const tables = Array.from({ length: 8 }, (_, i) => `t${i}`);
     for (const table of tables) {
       assert.equal((await service.post(`/v1/table/${table}/create`, rowsFrom(0, 1_000))).status, 200);

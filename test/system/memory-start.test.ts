@@ -6,8 +6,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
+import { textOf } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { textOf } from './service-process.ts';
 
 const packageFolder = join(import.meta.dirname, '../..');
 const skip = process.platform === 'linux' ? false : 'Linux only';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Float64, makeData, Table, tableToIPC, Vector } from 'apache-arrow';
-import { startServiceProcess } from '#test/http/service-process.ts';
+import { serviceOfTest } from '#test/fixtures/service-process.ts';
 
 const MiB = 2 ** 20;
 const rowsPerBatch = 512 * 1024;
@@ -22,7 +22,7 @@ async function* bodyOfBatches(): AsyncGenerator<Uint8Array> {
 }
 
 test('a create of 300 MiB stays within 400 MiB above an idle service (P7)', async (t) => {
-  const service = await startServiceProcess((clean) => t.after(clean));
+  const service = await serviceOfTest((clean) => t.after(clean));
   const idleBytes = service.memory().residentBytes;
   const response = await fetch(`${service.url}/v1/table/large/create`, {
     method: 'POST',

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Int64, makeData, Table, tableToIPC, Vector } from 'apache-arrow';
 import { encodeBatch, encodeMessage, encodeSchema, endOfStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
-import type { ServiceProcess } from '#test/http/service-process.ts';
+import type { ServiceProcess } from '#test/fixtures/service-process.ts';
 
 const MiB = 2 ** 20;
 

@@ -6,16 +6,20 @@ import assert from 'node:assert/strict';
 import { Agent } from 'node:http';
 import { describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { startServiceProcess } from '#test/http/service-process.ts';
+import { serviceOfTest } from '#test/fixtures/service-process.ts';
 import { idRows, load, mergeLatencyMs, slowClient, unfoldingStream } from './overload-clients.ts';
 
 const MiB = 2 ** 20;
 
 describe('beyond what the service can carry', () => {
   test('two dozen bodies of a few kilobytes that unfold to 100 MiB each are let in as far as they fit (P7)', async (t) => {
-    const service = await startServiceProcess((clean) => t.after(clean), {
-      ...{ BODY_MEMORY: '256MiB', MAX_MERGE_SIZE: '64MiB', MAX_BATCH_SIZE: '64MiB', MAX_DECODED_SIZE: '128MiB' },
-    });
+    const service = await serviceOfTest(
+      (clean) => t.after(clean),
+      '--body-memory=256MiB',
+      '--max-merge-size=64MiB',
+      '--max-batch-size=64MiB',
+      '--max-decoded-size=128MiB',
+    );
     const idleBytes = service.memory().residentBytes;
     const body = unfoldingStream(100 * MiB);
     assert.ok(body.length < 64 * 1024, `${body.length}`);
@@ -34,10 +38,11 @@ describe('beyond what the service can carry', () => {
   });
 
   test('a thousand connections that are silent or trickle do others no harm, and are ended (P7, P10)', async (t) => {
-    const service = await startServiceProcess((clean) => t.after(clean), {
-      REQUEST_HEADER_TIMEOUT: '1s',
-      UPLOAD_IDLE_TIMEOUT: '1s',
-    });
+    const service = await serviceOfTest(
+      (clean) => t.after(clean),
+      '--request-header-timeout=1s',
+      '--upload-idle-timeout=1s',
+    );
     assert.equal((await service.post('/v1/table/t/create', idRows([0]))).status, 200);
     const aloneMs = await mergeLatencyMs(service, 20);
     const idleBytes = service.memory().residentBytes;
@@ -61,7 +66,7 @@ describe('beyond what the service can carry', () => {
   });
 
   test('ten times the clients: about as much is stored, the rest is told to slow down, and nothing is left over (P7)', async (t) => {
-    const service = await startServiceProcess((clean) => t.after(clean), { MAX_CONCURRENT_WRITES: '64' });
+    const service = await serviceOfTest((clean) => t.after(clean), '--max-concurrent-writes=64');
     assert.equal((await service.post('/v1/table/t/create', idRows([0]))).status, 200);
     const agent = new Agent({ keepAlive: true });
     t.after(() => agent.destroy());

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
+import { mintToken, type ServiceProcess, startServiceProcess } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { mintToken, type ServiceProcess, startServiceProcess } from './service-process.ts';
 
 const kills = Number(process.env.LANCEGATE_TEST_KILLS ?? 4);
 const clients = 8;

@@ -10,8 +10,8 @@ import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { Field, Int32, Struct, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
+import { mintToken } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { mintToken } from './service-process.ts';
 
 const main = join(import.meta.dirname, '../../src/main.ts');
 const calls = 'fsync,fdatasync,write,writev,sendto,sendmsg,pwrite64,rename,renameat,renameat2,link,linkat';
