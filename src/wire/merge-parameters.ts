@@ -2,6 +2,7 @@
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/field-path.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { MergeFlags, MergeRowsCommand } from '../operations/commands.ts';
+import { parseFilter } from './filter.ts';
 import { readFlag } from './flags.ts';
 import type { QueryParameters } from './query-parameters.ts';
 
@@ -52,9 +53,7 @@ function readMergeFlags(query: QueryParameters): MergeFlags {
 function readFiltered(query: QueryParameters, flagName: string, filterName: string): boolean | { filter: string } {
   const flag = readFlag(query, flagName) ?? false;
   const filter = query.text(filterName);
-  if (filter === undefined) return flag;
-  if (filter.trim() === '') throw invalidInput(`${filterName}: the expression is empty`);
-  return { filter };
+  return filter === undefined ? flag : { filter: parseFilter(filter, filterName) };
 }
 
 /** LanceDB's log-structured write path, which this service has not; saying so is better than ignoring it. */

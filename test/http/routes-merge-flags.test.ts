@@ -117,6 +117,11 @@ describe('the flags of a merge and their filters', () => {
       'onoo-',
     ],
     ['spaces as %20', `&${update}_filt=target.id%20=%202`, 'onoo-'],
+    [
+      'parentheses in texts and comments do not count',
+      sql(`${remove}_filt`, "id < 2 AND 'it''s )' <> ')' -- )"),
+      '-ooo-',
+    ],
   ];
   for (const [what, query, expected] of filters) {
     test(`${what}: ${expected}`, async () => {
@@ -133,6 +138,13 @@ describe('the flags of a merge and their filters', () => {
       [sql(`${update}_filt`, ' '), 13, /^when_matched_update_all_filt: the expression is empty/],
       [sql(`${remove}_filt`, ''), 13, /^when_not_matched_by_source_delete_filt: the expression is empty/],
       [sql(`${remove}_filt`, 'nope(id)'), 13, /unknown function/],
+      [
+        sql(`${remove}_filt`, 'id > 1 price = 10'),
+        13,
+        /^the filter of .* is not valid SQL: Expected: \), found: price/,
+      ],
+      [sql(`${update}_filt`, 'target.id = 2; target.id = 3'), 13, /is not valid SQL/],
+      [sql(`${remove}_filt`, "id = 2) AND (price = ')'"), 13, /_delete_filt: the expression closes a parenthesis/],
       [`&${update}_filt=%ZZ`, 13, /^when_matched_update_all_filt: its percent-encoding is broken/],
     ];
     for (const [query, code, says] of refusals) {

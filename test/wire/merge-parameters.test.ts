@@ -28,9 +28,9 @@ test('once an action is named, the others are off', () => {
 });
 
 test('a filter turns its action on, also beside a flag that says false', () => {
-  assert.deepEqual(flags(`${update}_filt=source.n+%3E+1`), [{ filter: 'source.n > 1' }, false, false]);
-  assert.deepEqual(flags(`${update}=false&${update}_filt=x`), [{ filter: 'x' }, false, false]);
-  assert.deepEqual(flags(`${insert}&${remove}&${remove}_filt=n+IS+NULL`), [false, true, { filter: 'n IS NULL' }]);
+  assert.deepEqual(flags(`${update}_filt=source.n+%3E+1`), [{ filter: '(source.n > 1\n)' }, false, false]);
+  assert.deepEqual(flags(`${update}=false&${update}_filt=x`), [{ filter: '(x\n)' }, false, false]);
+  assert.deepEqual(flags(`${insert}&${remove}&${remove}_filt=n+IS+NULL`), [false, true, { filter: '(n IS NULL\n)' }]);
 });
 
 test('a merge that would do nothing is refused, and so is an empty filter', () => {

@@ -32,7 +32,12 @@ const filterRules: readonly Rule[] = [
     (field, filter) =>
       `${filter} must say which row it means: write target.${field} for the old row or source.${field} for the new one`,
   ],
-  [/sql parser error: (.+?)\)(?:, |$)/s, 'InvalidInput', (why, filter) => `${filter} is not valid SQL: ${why}`],
+  [
+    /sql parser error: (.+?)\)(?:, \/|\n| {2}Caused|$)/s,
+    'InvalidInput',
+    (why, filter) => `${filter} is not valid SQL: ${why}`,
+  ],
+  [/invalid SQL predicate: (.+?) at Line: /s, 'InvalidInput', (why, filter) => `${filter} is not valid SQL: ${why}`],
   [/Invalid function '([^']*)'/, 'InvalidInput', (name, filter) => `${filter} calls an unknown function: ${name}`],
   [
     /Received literal .+? and could not convert to literal of type '(\w+)'/,
@@ -40,9 +45,9 @@ const filterRules: readonly Rule[] = [
     (type, filter) => `${filter} compares a column of type ${type} with a literal that does not convert to it`,
   ],
   [
-    /is not supported SQL in lance()/,
+    /is not supported SQL in lance|Operator \S+ is not supported|not yet implemented|feature is not implemented()/,
     'InvalidInput',
-    (_, filter) => `${filter} uses SQL that filters do not support, such as a subquery`,
+    (_, filter) => `${filter} uses SQL that filters do not support, such as a subquery, a placeholder or an aggregate`,
   ],
   [
     /does not return a boolean()/,

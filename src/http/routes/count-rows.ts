@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import type { Operations } from '../../operations/commands.ts';
+import { parseFilter } from '../../wire/filter.ts';
 import { Version } from '../../wire/json-body.ts';
 import { jsonRoute } from '../json-route.ts';
 import type { Route } from '../route.ts';
@@ -16,6 +17,8 @@ export const countRowsRoute = (operations: Operations): Route =>
     action: 'CountTableRows',
     body: CountBody,
     branches: (_, branch) => [branch],
-    answer: ({ target: table, branch, body: { version, predicate } }) =>
-      operations.countRows({ table, branch, version, predicate }),
+    answer: ({ target: table, branch, body: { version, predicate: text } }) => {
+      const predicate = text === undefined ? undefined : parseFilter(text, 'predicate');
+      return operations.countRows({ table, branch, version, predicate });
+    },
   });
