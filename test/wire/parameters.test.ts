@@ -161,3 +161,17 @@ test('pages are bounded', () => {
   for (const limit of ['0', '-1', '', 'x', '1.5'])
     assert.throws(() => readPage(query(`limit=${limit}`)), refused, limit);
 });
+
+test('a table is laid out only in formats that keep what is sent, and a layout that is none is refused', () => {
+  for (const version of ['stable', '2.0', '2.1', '2.2'])
+    checkStorageOptions({ new_table_data_storage_version: version });
+  checkStorageOptions({ new_table_enable_stable_row_ids: 'true', new_table_enable_v2_manifest_paths: 'false' });
+  const wrong = [
+    ...['legacy', '0.1', '2.3', 'next', 'nope', ''].map((value) => ['new_table_data_storage_version', value] as const),
+    ...['new_table_enable_v2_manifest_paths', 'New_Table_Enable_Stable_Row_Ids'].map((key) => [key, 'yes'] as const),
+  ];
+  for (const [key, value] of wrong) {
+    const message = new RegExp(`^storage_options: ${key} can be (stable, 2\\.0|true, false)`);
+    assert.throws(() => checkStorageOptions({ [key]: value }), { ...refused, message });
+  }
+});
