@@ -52,11 +52,18 @@ function unstorableType(field: Field): string | undefined {
   if (field.dictionary !== undefined && !dictionaryValues.has(type.kind)) {
     return 'cannot be stored: dictionaries hold texts, bytes, numbers or booleans';
   }
+  if (isBlob(field)) return 'cannot be stored as a blob; without that metadata it can';
   if (type.kind === 'fixed_size_list' && !field.children.every(isListElement)) {
     return 'cannot be stored: its elements must have a fixed width';
   }
   return undefined;
 }
+
+const extensionName = 'ARROW:extension:name';
+
+/** Blobs lie in files of their own that no manifest names, so they would be neither synced nor looked for after a crash. */
+const isBlob = ({ metadata }: Field): boolean =>
+  metadata.get(extensionName) === 'lance.blob.v2' || metadata.has('lance-encoding:blob');
 
 /** The engine panics on dictionaries of anything else. */
 const dictionaryValues: ReadonlySet<DataType['kind']> = new Set<DataType['kind']>([
@@ -139,6 +146,8 @@ function sameIndex(a: Field, b: Field): boolean {
 
 /** The source's columns must be among the table's, of equal type, and hold all that the table requires. */
 export function checkSourceFits(source: Schema, table: Schema): void {
+  const blob = table.fields.find(isBlob);
+  if (blob !== undefined) throw refuse(`column ${show([blob.name])} holds blobs, and such a table can only be read`);
   const byName = new Map(table.fields.map((field) => [field.name, field]));
   for (const field of source.fields) {
     const target = byName.get(field.name);

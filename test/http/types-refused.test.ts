@@ -61,6 +61,19 @@ const refusals: readonly Refusal[] = [
     },
     error: /^column bad\.in\.map: type map/,
   },
+  {
+    type: { kind: 'large_binary' },
+    extras: { metadata: { 'lance-encoding:blob': 'true' } },
+    error: /^column bad: .*as a blob/,
+  },
+  {
+    type: { kind: 'struct' },
+    extras: {
+      children: [field('data', { kind: 'large_binary' }), field('uri', utf8)],
+      metadata: { 'ARROW:extension:name': 'lance.blob.v2' },
+    },
+    error: /^column bad: .*as a blob/,
+  },
   { type: { kind: 'struct' }, extras: { children: [field('', utf8)] }, error: /^a field of bad has an empty name$/ },
   {
     type: { kind: 'struct' },

@@ -148,6 +148,17 @@ describe('a source', () => {
   for (const [title, fields, why] of refused) {
     it(`with ${title} does not fit`, () => assert.throws(() => fits(...fields), refusal(why)));
   }
+
+  it('fits no table that holds blobs, whether it names them or not', () => {
+    const blobs = field(
+      'b',
+      { kind: 'struct' },
+      { children: [field('data', { kind: 'large_binary' })], metadata: { 'ARROW:extension:name': 'lance.blob.v2' } },
+    );
+    for (const fields of [[id], [id, blobs]]) {
+      assert.throws(() => checkSourceFits(schemaOf(fields), schemaOf([id, blobs])), refusal(/^column b holds blobs/));
+    }
+  });
 });
 
 describe('the Lance dialect of a schema', () => {
