@@ -141,6 +141,7 @@ export function readKeyColumn(piece: IpcPiece, path: FieldPath): KeyColumn {
     throw new LancegateError('TableColumnNotFound', `the source has no column ${shown}`);
   }
   if (!isKeyType(field)) throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
+  if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
   try {
     return readLocated(piece, locate(piece.schema, chain), path);
   } catch (error) {
@@ -148,3 +149,6 @@ export function readKeyColumn(piece: IpcPiece, path: FieldPath): KeyColumn {
     throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });
   }
 }
+
+/** The engine reads the names of keys as SQL, but for those in structs, which never reach it. */
+const isMisread = ({ segments }: FieldPath): boolean => segments.length === 1 && /^\*$|"/.test(segments[0] ?? '');

@@ -10,6 +10,20 @@ export { typeName };
 /** Columns that this service may add to what it hands the engine. */
 export const reservedPrefix = '__lancegate_';
 
+/**
+ * The engine's own: it refuses a top-level column of the first names, and no table with one of the last two can be merged
+ * into.
+ */
+const engineColumns: ReadonlySet<string> = new Set([
+  '_rowid',
+  '_rowaddr',
+  '_rowoffset',
+  '_row_created_at_version',
+  '_row_last_updated_at_version',
+  '__action',
+  '__merge_source_sentinel',
+]);
+
 const refuse = (why: string) => new LancegateError('TableSchemaValidationError', why);
 const show = (path: readonly string[]): string => formatFieldPath({ segments: path });
 
@@ -24,6 +38,8 @@ function checkSiblings(fields: readonly Field[], parent: readonly string[], mayB
     if (name === '' && !mayBeNameless) {
       throw refuse(`${parent.length === 0 ? 'a column' : `a field of ${show(parent)}`} has an empty name`);
     }
+    // Arrow's C interface ends a name there: pylance aborts the whole process that opens such a table.
+    if (name.includes('\0')) throw refuse(`column ${JSON.stringify(name)}: a name cannot hold a NUL character`);
     if (seen.has(name)) throw refuse(`column ${show(path)} appears twice`);
     seen.add(name);
     checkSiblings(children, path, type.kind !== 'struct');
@@ -36,6 +52,8 @@ export function checkNames(schema: Schema): void {
   const reserved = schema.fields.find(({ name }) => name.startsWith(reservedPrefix));
   if (reserved !== undefined)
     throw refuse(`column ${reserved.name}: names beginning with ${reservedPrefix} are reserved`);
+  const taken = schema.fields.find(({ name }) => engineColumns.has(name));
+  if (taken !== undefined) throw refuse(`column ${taken.name}: the name is reserved by Lance`);
   checkSiblings(schema.fields, [], false);
 }
 
@@ -52,7 +70,11 @@ function unstorableType(field: Field): string | undefined {
   if (field.dictionary !== undefined && !dictionaryValues.has(type.kind)) {
     return 'cannot be stored: dictionaries hold texts, bytes, numbers or booleans';
   }
+  if (type.kind === 'struct' && field.children.length === 0) return 'cannot be stored: it has no fields';
   if (isBlob(field)) return 'cannot be stored as a blob; without that metadata it can';
+  if (field.metadata.get(extensionName) === 'arrow.json') {
+    return 'cannot be stored as arrow.json: Lance makes it binary, and nothing could be merged into it; send plain utf8';
+  }
   if (type.kind === 'fixed_size_list' && !field.children.every(isListElement)) {
     return 'cannot be stored: its elements must have a fixed width';
   }

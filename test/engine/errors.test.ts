@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { Field, Int32, Int64, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { Field, Int32, Int64, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import type { Dataset, MergeSpec } from '#src/engine/port.ts';
 import { isRefusal } from '#src/engine/port.ts';
@@ -172,6 +172,15 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     const error = await refusal(() => strict.merge(upsert, ipcFile(nulls), undefined));
     assert.equal(error.kind, 'TableSchemaValidationError');
     assert.match(error.message, /id/);
+  });
+
+  test('structs that are NULL, in a storage version that cannot hold them, are a schema error', async () => {
+    const s = new Struct([new Field('x', new Int32(), true)]);
+    const table = new Table({ s: vectorFromArray([null, { x: 1 }], s) });
+    const options = { new_table_data_storage_version: '2.0' };
+    const error = await refusal(() => engine.create('structs.lance' as Location, ipcFile(table), options));
+    assert.equal(error.kind, 'TableSchemaValidationError');
+    assert.match(error.message, /^column s holds structs that are NULL/);
   });
 
   test('an unknown column in a filter is told alike where the key has an index', async () => {

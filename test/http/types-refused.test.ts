@@ -6,6 +6,7 @@ import type { FlatFields } from '#test/fixtures/flat-writer.ts';
 import {
   encodeMessage,
   encodeSchema,
+  encodeStream,
   endOfStream,
   type FieldExtras,
   field,
@@ -61,6 +62,12 @@ const refusals: readonly Refusal[] = [
     },
     error: /^column bad\.in\.map: type map/,
   },
+  { type: { kind: 'struct' }, error: /^column bad: .*it has no fields$/ },
+  {
+    type: utf8,
+    extras: { metadata: { 'ARROW:extension:name': 'arrow.json' } },
+    error: /^column bad: .*send plain utf8$/,
+  },
   {
     type: { kind: 'large_binary' },
     extras: { metadata: { 'lance-encoding:blob': 'true' } },
@@ -73,6 +80,11 @@ const refusals: readonly Refusal[] = [
       metadata: { 'ARROW:extension:name': 'lance.blob.v2' },
     },
     error: /^column bad: .*as a blob/,
+  },
+  {
+    type: utf8,
+    extras: { metadata: { 'lance-schema:unenforced-primary-key': 'true' } },
+    error: /^column bad is a primary key by its metadata, and must not be nullable$/,
   },
   { type: { kind: 'struct' }, extras: { children: [field('', utf8)] }, error: /^a field of bad has an empty name$/ },
   {
@@ -102,6 +114,12 @@ const names: readonly (readonly [names: readonly string[], error: RegExp])[] = [
   [['n', ''], /^a column has an empty name$/],
   [['n', 'n'], /^column n appears twice$/],
   [['a.b'], /^column `a\.b`: a top-level name cannot hold a dot or a backtick$/],
+  [['n\0'], /^column "n\\u0000": a name cannot hold a NUL character$/],
+  ...['_rowid', '_rowaddr', '_rowoffset', '_row_created_at_version', '_row_last_updated_at_version'].map(
+    (name) => [['n', name], /^column _row\w+: the name is reserved by Lance$/] as const,
+  ),
+  [['n', '__action'], /^column __action: the name is reserved by Lance$/],
+  [['n', '__merge_source_sentinel'], /^column __merge_source_sentinel: the name is reserved by Lance$/],
   [['__lancegate_nothing'], /^column __lancegate_nothing: names beginning with __lancegate_ are reserved$/],
 ];
 
@@ -137,4 +155,31 @@ describe('what LanceDB cannot store, or its clients cannot read back, is refused
     test(`columns [${columns.join()}]`, () =>
       assertRefused(encodeSchema(schemaOf(columns.map((name) => field(name, utf8)))), error));
   }
+
+  for (const [encoding, error] of [
+    ['compression', /^lance-encoding:compression: the scheme none such is unknown$/],
+    ['structural-encoding', /^column bad: lance-encoding:structural-encoding is unknown$/],
+  ] as const) {
+    test(`a ${encoding} that is unknown, once there are rows`, async () => {
+      const bad = field('bad', utf8, { metadata: { [`lance-encoding:${encoding}`]: 'none such' } });
+      const { status, body } = await service.post(
+        '/v1/table/new/create',
+        encodeStream(schemaOf([bad]), [{ bad: ['x', 'y', null] }]),
+      );
+      assert.equal(status, 400);
+      assert.match(String(body.error), error);
+    });
+  }
+
+  test('a key whose name the engine would misread', async () => {
+    for (const name of ['*', 'a"b', '""']) {
+      const stream = encodeStream(schemaOf([field(name, utf8), field('v', utf8)]), [{ [name]: ['x'], v: ['y'] }]);
+      const table = encodeURIComponent(`keyed by ${name}`);
+      assert.equal((await service.post(`/v1/table/${table}/create`, stream)).status, 200);
+      const on = encodeURIComponent(`\`${name}\``);
+      const { status, body } = await service.post(`/v1/table/${table}/merge_insert?on=${on}`, stream);
+      assert.equal(status, 400);
+      assert.match(String(body.error), /^column .+ cannot be a key: its name is \* or holds a double quote$/);
+    }
+  });
 });

@@ -74,9 +74,29 @@ const createRules: readonly Rule[] = [
     () => 'somebody else stored a table in the place of this one',
     'place taken',
   ],
+  [
+    /Primary key column .* must not be nullable: Field\(id=\d+, name=(.+?), type=/s,
+    'TableSchemaValidationError',
+    (column) => `column ${column} is a primary key by its metadata, and must not be nullable`,
+  ],
 ];
 
 const rowRules: readonly Rule[] = [
+  [
+    /Unknown compression scheme: ([^/\n]+?)(?:, \/|\n| {2}Caused|$)/,
+    'TableSchemaValidationError',
+    (scheme) => `lance-encoding:compression: the scheme ${scheme} is unknown`,
+  ],
+  [
+    /Cannot determine structural encoding for field (.+?)\. /s,
+    'TableSchemaValidationError',
+    (column) => `column ${column}: lance-encoding:structural-encoding is unknown`,
+  ],
+  [
+    /The struct field `(.+?)` contains \d+ null value/s,
+    'TableSchemaValidationError',
+    (column) => `column ${column} holds structs that are NULL, which storage version 2.0 cannot store; 2.1 can`,
+  ],
   [
     /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s,
     'InvalidInput',
