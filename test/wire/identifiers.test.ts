@@ -29,6 +29,13 @@ test('names that no table can have are refused (P9)', () => {
   assert.throws(() => parseTableRef('$', '$'), { ...refused, message: /root namespace, not a table/ });
 });
 
+test('an id has at most 32 parts: the policy is asked about each, while everybody waits (P7)', () => {
+  assert.equal(parseNamespacePath(Array(32).fill('n').join('$'), '$').length, 32);
+  const deep = Array(33).fill('n').join('$');
+  assert.throws(() => parseNamespacePath(deep, '$'), { ...refused, message: /^id "n.+": it has more than 32 parts$/ });
+  assert.throws(() => parseTableRef(deep, '$'), refused);
+});
+
 test('the delimiter is $ unless given, and never empty', () => {
   assert.equal(readDelimiter(new QueryParameters('')), '$');
   assert.equal(readDelimiter(new QueryParameters('delimiter=%3A%3A')), '::');
