@@ -76,6 +76,17 @@ describe('routes of the specification', () => {
     }
   }
 
+  test('what people try first says what to do instead', async () => {
+    for (const [name, says] of Object.entries({
+      insert: /merge/,
+      update: /merge/,
+      delete: /merge/,
+      query: /location/,
+    })) {
+      refused(await ask(`POST /v1/table/t/${name}`), 406, 0, says);
+    }
+  });
+
   test('every other one is offered', async () => {
     for (const route of [...offered, ...offeredElsewhere]) {
       const { status, body } = await ask(route);

@@ -70,10 +70,18 @@ const besideSpecification = [
 
 export const notOfferedPaths: readonly string[] = [...inSpecification, ...besideSpecification];
 
+/** For what people try first. */
+const instead: Readonly<Record<string, string>> = {
+  '/v1/table/:id/insert': '; to add rows, merge them with when_not_matched_insert_all alone',
+  '/v1/table/:id/update': '; to change rows, merge them by their key',
+  '/v1/table/:id/delete': '; to remove rows, merge with when_not_matched_by_source_delete_filt',
+  '/v1/table/:id/query': '; to read rows, open the location that describe names with Lance or LanceDB',
+};
+
 export const notOfferedRoutes: readonly Route[] = notOfferedPaths.map((path) => ({
   methods: ['GET', 'POST'],
   path,
   admit() {
-    throw new LancegateError('Unsupported', 'this service does not offer the operation');
+    throw new LancegateError('Unsupported', `this service does not offer the operation${instead[path] ?? ''}`);
   },
 }));
