@@ -15,7 +15,7 @@ const shownCharacters = 200;
 
 const malformed = (text: string, why: string) => {
   const shown = text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text;
-  return invalidInput(`malformed field path ${JSON.stringify(shown)}: ${why}`);
+  return invalidInput(`on: malformed field path ${JSON.stringify(shown)}: ${why}`);
 };
 
 interface Segment {

@@ -75,7 +75,9 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   leaveBodiesAlone(app);
   openExchanges(app, exchangeParts);
   app.addHook('preClose', async () => reception.stop());
-  app.setNotFoundHandler((request) => exchangeOf(request).refuse(new LancegateError('NoSuchRoute', 'no such route')));
+  app.setNotFoundHandler((request) => {
+    exchangeOf(request).refuse(new LancegateError('NoSuchRoute', `no such route for ${request.method}`));
+  });
   app.setErrorHandler((error, request) => exchangeOf(request).refuse(error));
   addHealthRoutes(app, reception);
   for (const route of [metricsRoute(parts.metrics), ...routes]) addRoute(app, reception, route);
@@ -107,6 +109,7 @@ interface Entrance {
 /** `localhost` has two addresses, and each gets a server: so all that a server needs is done here. */
 function nodeServer(config: HttpConfig, { receive, letIn, waiting }: Entrance): Server {
   const server = createServer({
+    requireHostHeader: false, // Node would answer with nothing at all
     headersTimeout: config.requestHeaderTimeoutMs,
     connectionsCheckingInterval: Math.ceil(config.requestHeaderTimeoutMs / checksPerHeaderTimeout),
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
@@ -134,6 +137,8 @@ function openExchanges(app: FastifyInstance, parts: ExchangeParts): void {
   app.decorateRequest('exchange');
   app.addHook('onRequest', async (request, reply) => {
     request.setDecorator('exchange', new Exchange(parts, request, reply));
+    const { httpVersion, headers } = request.raw;
+    if (httpVersion === '1.1' && headers.host === undefined) throw invalidInput('the Host header is missing');
   });
 }
 

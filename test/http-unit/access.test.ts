@@ -31,7 +31,7 @@ test('an unknown route is 404 to everybody', async () => {
       status: 404,
       detail: '',
       instance: '/v1/nowhere',
-      error: 'no such route',
+      error: 'no such route for POST',
       code: 0,
     });
   }

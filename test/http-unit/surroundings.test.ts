@@ -64,6 +64,10 @@ test('broken HTTP has the same body too', async () => {
   await client.write('NONSENSE\r\n\r\n');
   assert.equal(await client.closed, 'end');
   assert.match(client.received, /^HTTP\/1.1 400 .*"error":"the request is not valid HTTP\/1.1","code":13}$/s);
+  using hostless = await RawClient.connect(service);
+  await hostless.write('GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n');
+  assert.equal(await hostless.closed, 'end');
+  assert.match(hostless.received, /^HTTP\/1.1 400 .*"error":"the Host header is missing","code":13}$/s);
   const { status, json } = await ask(service, '/healthz', { method: 'GET', headers: { 'x-long': 'x'.repeat(20_000) } });
   assert.deepEqual([status, (json as { error: string }).error], [400, 'the request line and headers are too large']);
 });
