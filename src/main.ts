@@ -45,6 +45,9 @@ function invocation(): string {
   return basename(program) === 'main.ts' ? `node ${relative(process.cwd(), program)}` : 'lancegate';
 }
 
+// A log that cannot be written, on a full disk or with its reader gone, is no reason to end the service.
+process.stderr.on('error', () => undefined);
+
 const context: CliContext = {
   env: process.env,
   cwd: process.cwd(),
