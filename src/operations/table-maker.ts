@@ -26,6 +26,10 @@ export interface MakeRequest {
   readonly keyed: (Pick<Keyed, 'request'> & { readonly answer: (made: Made) => object }) | undefined;
 }
 
+interface UndoOptions {
+  readonly leaveFiles: boolean;
+}
+
 export interface Made {
   readonly record: TableRecord;
   readonly transactionId: TransactionId;
@@ -36,7 +40,8 @@ export interface Made {
 /**
  * Makes a table in three steps (design, section 5): reserve the name, write the data where nobody looks, publish it in one
  * catalog transaction. Before the last step nothing is visible and everything can be undone; if this process dies, the
- * reservation is still in the catalog and `sweep` undoes it at the next start (P1).
+ * reservation is still in the catalog and `sweep` undoes it at the next start (P1). So it is where a failed create cannot be
+ * undone; there the next create tries again, too, since a disk that was full may have room by then.
  */
 export class TableMaker {
   readonly #catalog: Catalog;
@@ -45,6 +50,8 @@ export class TableMaker {
   readonly #newId: NewId;
   readonly #logger: Logger;
   readonly #metrics: Metrics;
+  /** Creates that failed and could not be undone either, such as on a full disk: until they are, their names are taken. */
+  readonly #leftovers = new Map<Creation, UndoOptions>();
 
   constructor(parts: {
     catalog: Catalog;
@@ -64,6 +71,7 @@ export class TableMaker {
 
   /** `ConcurrentCreate`, `NamespaceNotFound`, and what reading the pieces and writing them throws. */
   async make(request: MakeRequest): Promise<Made> {
+    await this.#undoLeftovers();
     const creation = await this.#reserve(request);
     try {
       const { version, rows } = await writeDataset(
@@ -165,16 +173,31 @@ export class TableMaker {
 
   /**
    * Files first: giving up a declared table's place means leaving it to that table, so it must be empty by then. If the
-   * files cannot be removed the reservation stands until the next start tries again. Files that somebody else put there
-   * are left alone.
+   * files cannot be removed the reservation stands until the next create or the next start tries again. Files that somebody
+   * else put there are left alone.
    */
-  async #undo(creation: Creation, { leaveFiles }: { leaveFiles: boolean }): Promise<void> {
+  async #undo(creation: Creation, options: UndoOptions): Promise<void> {
     try {
-      if (!leaveFiles) await this.#engine.remove(creation.location);
+      if (!options.leaveFiles) await this.#engine.remove(creation.location);
       await this.#catalog.abandonCreation(creation);
       await this.#catalog.forgetDiscarded(creation.location);
     } catch (error) {
-      this.#logger.error({ table: creation.ref, error }, 'a failed create could not be undone; the next start does it');
+      this.#leftovers.set(creation, options);
+      this.#logger.error(
+        { table: creation.ref, error },
+        'a failed create could not be undone; the next one tries again',
+      );
+    }
+  }
+
+  /**
+   * Up to the first that fails again. Each is taken out before: of two creates at once one undoes it, so that neither removes
+   * what was made in its place since.
+   */
+  async #undoLeftovers(): Promise<void> {
+    for (const [creation, options] of [...this.#leftovers]) {
+      if (this.#leftovers.delete(creation)) await this.#undo(creation, options);
+      if (this.#leftovers.has(creation)) return;
     }
   }
 }
