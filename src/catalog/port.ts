@@ -4,7 +4,7 @@
  *
  * Every method is one short transaction, durable when its promise resolves. No method is held open across engine or
  * object-store work (design, flow rule 6). Refusals are `LancegateError`s of the kind named at the method; a failing database is
- * `Internal`.
+ * `Internal`, or `StorageFull` where it has no room.
  */
 import type {
   BranchName,

@@ -5,7 +5,7 @@ import type { CatalogDb } from './queries/schema.ts';
  * serialisable, so an adapter that cannot run them one by one must ask its database for that and repeat the losers.
  * The constraints of the schema are the safety net below, not the mechanism.
  *
- * Both methods pass a `LancegateError` through and turn every other failure into `Internal`.
+ * Both methods pass a `LancegateError` through and turn every other failure into `Internal`, or `StorageFull`.
  */
 export interface SqlSession {
   /** Outside a transaction: for work that is a single query, or whose queries need not agree. */

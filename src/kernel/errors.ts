@@ -50,6 +50,7 @@ export const errorCatalogue = {
     'later',
     'The time the request allowed itself ran out before its commit, or its body stalled; nothing was written.',
   ),
+  StorageFull: entry(17, 503, 'later', 'The disk of the tables or of the catalog is full; nothing was written.'),
   IssuerUnavailable: entry(17, 503, 'later', 'The authorization server that must vouch for the token does not answer.'),
   Internal: entry(18, 500, 'later', 'A defect or a failing disk; see the log under this request id.', 'unknown'),
   OutcomeUnknown: entry(
@@ -97,6 +98,22 @@ export class LancegateError extends Error {
   get entry(): ErrorEntry {
     return errorCatalogue[this.kind];
   }
+}
+
+/** Somebody has to make room first: a client that comes back at once is of no use. */
+const roomAfterSeconds = 10;
+
+export const storageFull = (cause: unknown, internal: Readonly<Record<string, unknown>>): LancegateError =>
+  new LancegateError('StorageFull', 'the storage is full; nothing was written', {
+    cause,
+    internal,
+    retryAfterSeconds: roomAfterSeconds,
+  });
+
+/** For the later steps of a work of several: that nothing was written is true of the step that failed only. */
+export function notTheFirstStep(error: unknown): never {
+  if (!(error instanceof LancegateError) || error.kind !== 'StorageFull') throw error;
+  throw new LancegateError('Internal', 'the storage became full on the way', { cause: error });
 }
 
 export const invalidInput = (message: string, cause?: unknown): LancegateError =>

@@ -1,6 +1,6 @@
 import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
@@ -38,7 +38,7 @@ export const createBranch =
       const { storageSession } = engine;
       await catalog.markOpenForWriting({ tableId: record.id, branch: name, acknowledgedVersion: 0, storageSession });
       await dataset.createBranch(name, { branch: fromBranch, version: fromVersion });
-      await catalog.closeBranch(record.id, name);
+      await catalog.closeBranch(record.id, name).catch(notTheFirstStep);
     } finally {
       leave();
     }
@@ -68,7 +68,7 @@ export const deleteBranch =
       const dataset = await access.latest(record, undefined);
       datasets.forget(record.location);
       await dataset.deleteBranch(name);
-      await openBranches.close(record.id, name);
+      await openBranches.close(record.id, name).catch(notTheFirstStep);
     } finally {
       leave();
     }

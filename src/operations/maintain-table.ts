@@ -1,3 +1,4 @@
+import { notTheFirstStep } from '../kernel/errors.ts';
 import type { Maintenance } from '../maintenance/maintenance.ts';
 import type { Operations } from './commands.ts';
 import type { TableAccess } from './table-access.ts';
@@ -8,5 +9,6 @@ export const maintainTable =
   async ({ table }) => {
     const record = await access.findCreated(table);
     const { id: tableId, location } = record;
-    return access.onFilesOf(record, () => maintenance.maintainByHand({ table, tableId, branch: undefined, location }));
+    const main = { table, tableId, branch: undefined, location };
+    return access.onFilesOf(record, () => maintenance.maintainByHand(main).catch(notTheFirstStep));
   };

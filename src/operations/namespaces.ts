@@ -1,5 +1,5 @@
 import type { Catalog, NamespaceRecord } from '../catalog/port.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type NamespacePath, showNamespace, type TableRef } from '../kernel/ids.ts';
 import type { Operations } from './commands.ts';
 import { visiblePage } from './visible-page.ts';
@@ -71,8 +71,11 @@ export const dropNamespace =
     if (!allowed) {
       throw new LancegateError('PermissionDenied', 'not everything inside the namespace may be dropped; nothing was');
     }
-    for (const table of tables) await dropTable({ table });
-    for (const path of namespaces) await catalog.dropNamespace(path);
+    const steps = [
+      ...tables.map((table) => () => dropTable({ table })),
+      ...namespaces.map((path) => () => catalog.dropNamespace(path)),
+    ];
+    for (const [index, step] of steps.entries()) await (index === 0 ? step() : step().catch(notTheFirstStep));
   };
 
 async function tablesIn(catalog: Catalog, namespace: NamespacePath): Promise<readonly TableRef[]> {

@@ -1,6 +1,6 @@
 import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
-import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { invalidInput, LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import type { Location } from '../kernel/ids.ts';
 import type { Operations } from './commands.ts';
 import type { TableAccess } from './table-access.ts';
@@ -17,8 +17,10 @@ export const registerTable =
     const place = await engine.locationOf(location);
     await requireReadable(engine, place);
     const existing = await catalog.findTable(table);
-    if (existing !== undefined && mode === 'overwrite') await deregister({ table });
-    return access.describe(await catalog.registerTable(table, place, properties), undefined);
+    const register = () => catalog.registerTable(table, place, properties);
+    if (existing === undefined || mode !== 'overwrite') return access.describe(await register(), undefined);
+    await deregister({ table });
+    return access.describe(await register().catch(notTheFirstStep), undefined);
   };
 
 async function requireReadable(engine: Engine, location: Location): Promise<void> {

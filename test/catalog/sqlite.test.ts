@@ -168,15 +168,14 @@ describe('the SQLite catalog', () => {
     );
   });
 
-  test('tells the operator that the disk is full, and the caller nothing', async () => {
+  test('says that the disk is full, and that nothing was written (P6)', async () => {
     const database = new DatabaseSync(':memory:');
     database.exec('create table filler (x); pragma max_page_count = 3');
     const session = new SqliteSession(new Kysely({ dialect: new NodeSqliteDialect(database) }));
     const fill = (db: CatalogDb) => sql`insert into filler values (zeroblob(100000))`.execute(db);
     await assert.rejects(session.transact(fill), (error) => {
       assert.ok(error instanceof LancegateError);
-      assert.equal(error.kind, 'Internal');
-      assert.equal(error.message, 'The catalog failed.');
+      assert.equal(error.kind, 'StorageFull');
       assert.deepEqual(error.internal, { catalog: 'the disk is full', sqliteCode: 13 });
       return true;
     });

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Field, Int32, Int64, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { type EngineCall, translateEngineError } from '#src/engine/lance/translate-errors.ts';
 import type { Dataset, MergeSpec } from '#src/engine/port.ts';
 import { isRefusal } from '#src/engine/port.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
@@ -189,6 +190,13 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     const error = await refusal(() => indexed.merge(updateIf('target.zz = 1'), ipcFile(rows([1, 'x'])), undefined));
     assert.equal(error.kind, 'TableColumnNotFound');
     assert.match(error.message, /zz$/);
+  });
+
+  test('a full disk is one for merges and creates, which show nothing before they are done, and unknown for upkeep', () => {
+    const text = 'lance error: LanceError(IO): No space left on device (os error 28), /usr/local/cargo/x.rs:188:9';
+    const kindOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter').kind;
+    assert.deepEqual((['merge', 'create', 'append'] as const).map(kindOf), Array(3).fill('StorageFull'));
+    assert.deepEqual((['maintain', 'sync', 'branch'] as const).map(kindOf), Array(3).fill('Internal'));
   });
 
   test('nothing of a refused merge stays behind (P1)', async () => {

@@ -8,14 +8,17 @@ import { parseFieldPath } from '#src/arrow/field-path.ts';
 import type { Catalog, KeyedCommit } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { translateEngineError } from '#src/engine/lance/translate-errors.ts';
+import type { Dataset, Engine } from '#src/engine/port.ts';
 import { systemClock } from '#src/kernel/clock.ts';
-import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
+import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.ts';
 import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { SeededKeyHash } from '#src/table/key-hash.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { stream } from './rows.ts';
@@ -52,9 +55,15 @@ async function start(t: TestContext) {
     indexCacheBytes: 1 << 24,
     metadataCacheBytes: 1 << 24,
   });
+  const engineFaults: { merge: Dataset['merge'] | undefined } = { merge: undefined };
+  const open: Engine['open'] = async (request) => {
+    const dataset = await engine.open(request);
+    const merge: Dataset['merge'] = (...given) => (engineFaults.merge ?? dataset.merge.bind(dataset))(...given);
+    return replacing<Dataset>(dataset, { merge });
+  };
   const { operations, close } = await startOperations({
     catalog: faulty,
-    engine,
+    engine: replacing<Engine>(engine, { open }),
     clock: systemClock,
     newId: randomUUID,
     logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
@@ -77,6 +86,7 @@ async function start(t: TestContext) {
   return {
     catalog,
     faults,
+    engineFaults,
     merge: (n: number, key = `k${n}`) => operations.mergeRows({ ...command, ...contentOf(n, key) }, scope),
     count: () => operations.countRows({ table, branch: undefined, version: undefined, predicate: undefined }),
   };
@@ -94,6 +104,23 @@ test('a merge whose record cannot be written is not acknowledged, and its retry 
   await assert.rejects(merge(2, 'k1'), refusedAs('InvalidInput'));
   assert.equal(await count(), 2);
   assert.equal((await catalog.announcedCommits()).length, 1);
+});
+
+test('a merge that found the disk full has written nothing, and its retry is applied once there is room (P6)', async (t) => {
+  const { merge, count, engineFaults, catalog } = await start(t);
+  engineFaults.merge = () => Promise.reject(translateEngineError('merge', new Error('No space left on device'), ''));
+  await assert.rejects(merge(1), refusedAs('StorageFull'));
+  assert.deepEqual(await catalog.announcedCommits(), []);
+  engineFaults.merge = undefined;
+  await merge(2);
+  await merge(1);
+  assert.equal(await count(), 3);
+});
+
+test('a merge whose record finds the disk full does not say that nothing was written (P6)', async (t) => {
+  const { merge, faults } = await start(t);
+  faults.now = { recordTransactions: () => Promise.reject(storageFull(undefined, {})) };
+  await assert.rejects(merge(1), refusedAs('Internal'));
 });
 
 test('when a commit is recorded it had been announced, on top of the version before it; afterwards it is not (P6)', async (t) => {

@@ -1,5 +1,5 @@
 /** The only reader of SQLite's error codes; the texts are never looked at. */
-import { LancegateError } from '../../kernel/errors.ts';
+import { LancegateError, storageFull } from '../../kernel/errors.ts';
 
 /** https://www.sqlite.org/rescode.html; the low byte is the primary code. */
 const primaryCodes = { busy: 5, readOnly: 8, ioError: 10, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 };
@@ -33,8 +33,10 @@ export function faultOf(error: unknown): string | undefined {
   return code === undefined ? undefined : meanings.get(primaryCodeOf(code));
 }
 
-export const internalError = (error: unknown): LancegateError =>
-  new LancegateError('Internal', 'The catalog failed.', {
-    cause: error,
-    internal: { catalog: faultOf(error) ?? 'unexpected failure', sqliteCode: resultCodeOf(error) },
-  });
+/** A transaction that finds the disk full is undone as a whole; any other failure leaves open what it was. */
+export function refusalOf(error: unknown): LancegateError {
+  const code = resultCodeOf(error);
+  const internal = { catalog: faultOf(error) ?? 'unexpected failure', sqliteCode: code };
+  if (code !== undefined && primaryCodeOf(code) === primaryCodes.full) return storageFull(error, internal);
+  return new LancegateError('Internal', 'The catalog failed.', { cause: error, internal });
+}

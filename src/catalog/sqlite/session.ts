@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { CatalogDb, CatalogSchema } from '../queries/schema.ts';
 import type { SqlSession } from '../sql-session.ts';
-import { internalError } from './faults.ts';
+import { refusalOf } from './faults.ts';
 
 /** One connection; Kysely hands it to one query or transaction at a time, so transactions are serialisable. */
 export class SqliteSession implements SqlSession {
@@ -31,7 +31,7 @@ export class SqliteSession implements SqlSession {
     try {
       return await work;
     } catch (error) {
-      throw error instanceof LancegateError ? error : internalError(error);
+      throw error instanceof LancegateError ? error : refusalOf(error);
     } finally {
       this.#underWay.delete(work);
     }

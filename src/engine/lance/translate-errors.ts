@@ -4,7 +4,7 @@
  * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
  * (engine-notes, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
-import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
+import { type ErrorName, LancegateError, storageFull } from '../../kernel/errors.ts';
 import type { Refusal } from '../port.ts';
 
 /** `refusal` marks what callers of the port tell apart. */
@@ -124,7 +124,7 @@ const rowRules: readonly Rule[] = [
     'ConcurrentModification',
     () => 'another writer changed the table at the same time; nothing was written',
   ],
-  [/No space left on device()/, 'Internal', () => 'the storage is full'],
+  [/(?:No space left on device|Disk quota exceeded)()/, 'Internal', () => 'the storage is full'],
   [
     /Failed to read IPC file|LanceError\(Arrow\)|Arrow error|Parser error|Invalid argument error|[Pp]anic|Spill has been dropped()/,
     'InvalidInput',
@@ -149,6 +149,10 @@ const openRules: readonly Rule[] = [
   [/\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
   [/was not found|Not found()/, 'TableNotFound', () => 'nothing is stored where the table should be'],
 ];
+
+const fullShape = /No space left on device|Disk quota exceeded/;
+/** Before the manifest is there, which comes last, nothing of these can be seen. Of upkeep's steps one may be done already. */
+const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge']);
 
 /** What was being done; decides which shapes are looked for. */
 export type EngineCall =
@@ -180,6 +184,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
 export function translateEngineError(call: EngineCall, error: unknown, filter: string): LancegateError {
   if (error instanceof LancegateError) return error;
   const text = error instanceof Error ? error.message : String(error);
+  if (fullShape.test(text) && unseenUntilDone.has(call)) return storageFull(error, { engineCall: call });
   for (const [shape, kind, say, refusal] of rulesFor[call]) {
     const match = shape.exec(text);
     if (match === null) continue;
