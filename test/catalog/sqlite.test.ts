@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -157,6 +157,15 @@ describe('the SQLite catalog', () => {
     await assert.rejects(migrateCatalog(db, { '0001-half': { up: half } }), CatalogUnusable);
     assert.equal(database.prepare(`select name from sqlite_master where name = 'first_half'`).get(), undefined);
     await db.destroy();
+  });
+
+  test('is opened, announced and closed where the file that says who holds it cannot be written or removed', async () => {
+    const file = freshFile();
+    mkdirSync(join(holderFileOf(file), 'in-the-way'), { recursive: true });
+    const catalog = await open(file);
+    catalog.announceUrl('http://127.0.0.1:2333');
+    await assert.rejects(open(file), /is held by another process\.$/);
+    await catalog.close();
   });
 
   test('answers Internal once it is closed', async () => {

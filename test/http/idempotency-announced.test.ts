@@ -39,7 +39,7 @@ function contentOf(n: number, key: string) {
   return { source: sourceFrom(inChunks(bytes)), idempotency };
 }
 
-type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'announceCommits'>>;
+type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'announceCommits' | 'closeBranch'>>;
 
 async function start(t: TestContext) {
   const folder = temporaryFolder((clean) => t.after(clean));
@@ -87,6 +87,7 @@ async function start(t: TestContext) {
     catalog,
     faults,
     engineFaults,
+    close,
     merge: (n: number, key = `k${n}`) => operations.mergeRows({ ...command, ...contentOf(n, key) }, scope),
     count: () => operations.countRows({ table, branch: undefined, version: undefined, predicate: undefined }),
   };
@@ -121,6 +122,15 @@ test('a merge whose record finds the disk full does not say that nothing was wri
   const { merge, faults } = await start(t);
   faults.now = { recordTransactions: () => Promise.reject(storageFull(undefined, {})) };
   await assert.rejects(merge(1), refusedAs('Internal'));
+});
+
+test('on a full disk the service ends in order all the same, and leaves its branches to the next start (P1)', async (t) => {
+  const { merge, faults, catalog, close } = await start(t);
+  await merge(1);
+  faults.now = { closeBranch: brokenDisk };
+  await close();
+  faults.now = {};
+  assert.equal((await catalog.openBranches()).length, 1);
 });
 
 test('when a commit is recorded it had been announced, on top of the version before it; afterwards it is not (P6)', async (t) => {

@@ -1,7 +1,7 @@
 /**
  * Who holds the catalog: a small file beside it, for the message a second process gets. It is not the lock (that is
  * SQLite's, and ends with its process); a crash leaves the file behind and the next holder overwrites it, and whoever
- * cannot read it makes do without.
+ * cannot read it, or write it on a full disk, makes do without.
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -21,12 +21,20 @@ const holderFileOf = (catalogFile: string): string => join(dirname(catalogFile),
 /** Synchronous, so that nothing runs between taking the lock and saying so. */
 export function writeHolder(catalogFile: string, holder: Holder): void {
   const file = holderFileOf(catalogFile);
-  writeFileSync(`${file}.new`, JSON.stringify(holder));
-  renameSync(`${file}.new`, file);
+  try {
+    writeFileSync(`${file}.new`, JSON.stringify(holder));
+    renameSync(`${file}.new`, file);
+  } catch {
+    removeHolder(catalogFile); // what is there tells of another process
+  }
 }
 
 export function removeHolder(catalogFile: string): void {
-  rmSync(holderFileOf(catalogFile), { force: true });
+  try {
+    rmSync(holderFileOf(catalogFile), { force: true });
+  } catch {
+    // It stays, as after a crash.
+  }
 }
 
 /** `process 1234 (lancegate serve on http://127.0.0.1:2333, since …)`, or what is known instead. */

@@ -63,7 +63,6 @@ function openErrorOf(path: string, error: unknown): Error {
   if (isHeldByAnother(error)) {
     return new CatalogHeld(`The catalog ${path} is held by ${showHolder(path)}.`, { cause: error });
   }
-  return new CatalogUnusable(`The catalog ${path} cannot be opened: ${faultOf(error) ?? 'see the cause'}.`, {
-    cause: error,
-  });
+  const fault = faultOf(error) ?? (error instanceof Error ? error.message : String(error));
+  return new CatalogUnusable(`The catalog ${path} cannot be opened: ${fault}.`, { cause: error });
 }
