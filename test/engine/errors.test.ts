@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Field, Int32, Int64, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
@@ -197,6 +198,16 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     const kindOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter').kind;
     assert.deepEqual((['merge', 'create', 'append'] as const).map(kindOf), Array(3).fill('StorageFull'));
     assert.deepEqual((['maintain', 'sync', 'branch'] as const).map(kindOf), Array(3).fill('Internal'));
+  });
+
+  test('a stored file that was spoilt is not called a fault of the source', async () => {
+    const spoilt = await engine.create('spoilt.lance' as Location, ipcFile(rows([1, 'a'], [2, 'b'])), {});
+    await spoilt.merge(upsert, ipcFile(rows([1, 'x'])), undefined);
+    const data = join(folder, 'tables/spoilt.lance/data');
+    for (const name of readdirSync(data))
+      writeFileSync(join(data, name), Buffer.alloc(statSync(join(data, name)).size, 7));
+    const error = await refusal(() => spoilt.merge(upsert, ipcFile(rows([1, 'y'])), undefined));
+    assert.equal(error.kind, 'Internal', String((error.cause as Error)?.message));
   });
 
   test('nothing of a refused merge stays behind (P1)', async () => {

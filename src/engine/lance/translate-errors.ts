@@ -125,6 +125,8 @@ const rowRules: readonly Rule[] = [
     () => 'another writer changed the table at the same time; nothing was written',
   ],
   [/(?:No space left on device|Disk quota exceeded)()/, 'Internal', () => 'the storage is full'],
+  // A source is never decoded from Lance's own format: what panics there is a stored file that somebody, or the disk, spoilt.
+  [/lance-encoding-[^/]+\/src\/decoder\.rs()/, 'Internal', () => 'what is stored cannot be read'],
   [
     /Failed to read IPC file|LanceError\(Arrow\)|Arrow error|Parser error|Invalid argument error|[Pp]anic|Spill has been dropped()/,
     'InvalidInput',
