@@ -168,6 +168,19 @@ describe('the SQLite catalog', () => {
     await catalog.close();
   });
 
+  test('takes nothing more once its file was removed, which nobody would find again (P3)', async () => {
+    const file = freshFile();
+    const catalog = await open(file);
+    await catalog.createNamespace(path('a'), {});
+    rmSync(file);
+    for (const replacement of [undefined, 'another']) {
+      if (replacement !== undefined) writeFileSync(file, replacement);
+      await assert.rejects(catalog.createNamespace(path('b'), {}), { kind: 'Internal' });
+    }
+    assert.notEqual(await catalog.findNamespace(path('a')), undefined, 'what it knows can be read');
+    await catalog.close();
+  });
+
   test('answers Internal once it is closed', async () => {
     const catalog = await open(freshFile());
     await catalog.close();

@@ -6,9 +6,11 @@
  * and whoever commits often records several transactions at once.
  */
 import { randomUUID } from 'node:crypto';
+import { statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { Kysely, sql } from 'kysely';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
+import { LancegateError } from '../../kernel/errors.ts';
 import { migrateCatalog } from '../migrations/migrate.ts';
 import { catalogMigrations } from '../migrations/migrations.ts';
 import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
@@ -50,12 +52,25 @@ async function prepareCatalog(
     writeHolder(path, holder);
     const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database) });
     await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
-    return new SqliteCatalog(new SqliteSession(db), newId, path, holder);
+    return new SqliteCatalog(new SqliteSession(db, fileCheck(path)), newId, path, holder);
   } catch (error) {
     removeHolder(path);
     database.close();
     throw error;
   }
+}
+
+/** Some microseconds each, and no file of another process's making passes for ours. */
+function fileCheck(path: string): () => void {
+  const { ino } = statSync(path);
+  return () => {
+    if (statSync(path, { throwIfNoEntry: false })?.ino === ino) return;
+    throw new LancegateError('Internal', 'The catalog failed.', {
+      internal: {
+        catalog: 'its file was removed or replaced; nothing more is taken until the service is started again',
+      },
+    });
+  };
 }
 
 function openErrorOf(path: string, error: unknown): Error {

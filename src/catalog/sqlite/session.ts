@@ -7,10 +7,13 @@ import { refusalOf } from './faults.ts';
 /** One connection; Kysely hands it to one query or transaction at a time, so transactions are serialisable. */
 export class SqliteSession implements SqlSession {
   readonly #db: Kysely<CatalogSchema>;
+  readonly #requireFile: () => void;
   readonly #underWay = new Set<Promise<unknown>>();
 
-  constructor(db: Kysely<CatalogSchema>) {
+  /** `requireFile` throws where the file has gone: SQLite would go on in what nobody finds at the next start (P3). */
+  constructor(db: Kysely<CatalogSchema>, requireFile: () => void = () => undefined) {
     this.#db = db;
+    this.#requireFile = requireFile;
   }
 
   read<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
@@ -18,7 +21,11 @@ export class SqliteSession implements SqlSession {
   }
 
   transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
-    return this.#run(this.#db.transaction().execute(work));
+    const transaction = async (): Promise<Result> => {
+      this.#requireFile();
+      return this.#db.transaction().execute(work);
+    };
+    return this.#run(transaction());
   }
 
   async close(): Promise<void> {
