@@ -266,14 +266,13 @@ const isIndexable = (schema: Schema, column: string): boolean =>
   schema.fields.some((field) => field.name === column && field.dictionary === undefined && indexable(field.type));
 
 /**
- * Types whose order has no second opinion. Floats have (NaN, and zero with and without a sign); the others are rare as keys
- * and were not compared with the merge without an index.
+ * Types whose order has no second opinion. Floats have (NaN, and zero with and without a sign); of `large_utf8` the engine
+ * builds no BTREE; the others are rare as keys and were not compared with the merge without an index.
  */
 function indexable(type: DataType): boolean {
   switch (type.kind) {
     case 'int':
     case 'utf8':
-    case 'large_utf8':
     case 'date':
     case 'timestamp':
       return true;

@@ -327,6 +327,7 @@ describe('which key columns get an index (P8)', () => {
     { kind: 'bool' },
     { kind: 'decimal', bitWidth: 128, precision: 10, scale: 2 },
     { kind: 'binary' },
+    { kind: 'large_utf8' },
     { kind: 'struct' },
   ];
   for (const type of refused) {
