@@ -121,8 +121,13 @@ export interface Dataset {
   /** Result batches as those of `select`, in any order. Rows that are not there are passed over. */
   take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
   append(file: IpcFile): Promise<void>;
-  /** Commits one version, or nothing: past `timeoutMs` it throws `TimedOut`. */
+  /**
+   * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
+   * there then or in a moment: `mayHaveCommitted` says.
+   */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts>;
+  /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
+  mayHaveCommitted(matched: number): Promise<boolean>;
   /** Commits a version without these rows; those that are not there any more are passed over. */
   deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }>;
   /**

@@ -66,7 +66,7 @@ export class MergeCommitter {
     try {
       await this.#announce([request], await target.dataset.version());
       const startMs = performance.now();
-      const merged = await this.#inEngine(() => this.#mergeAlone(target.dataset, request));
+      const merged = await this.#inEngine(target, () => this.#mergeAlone(target.dataset, request));
       const engineMs = performance.now() - startMs;
       const settled = await this.#outside.settle(target, { requests: [request], piece: request.piece }, merged);
       const isWorthKnowing = !this.#keys.isEmpty && pending.sharing !== undefined;
@@ -97,7 +97,7 @@ export class MergeCommitter {
       shared = shareRows(requests);
       // `canConcat` was asked of each; pieces with one fingerprint have one schema message.
       sent = { requests, piece: concatRows(shared.parts) };
-      merged = await this.#inEngine(() => mergeRows(dataset, sent, longestTime(requests)));
+      merged = await this.#inEngine(target, () => mergeRows(dataset, sent, longestTime(requests)));
     } catch (error) {
       await this.#commitApart(group, target, error);
       return;
@@ -156,8 +156,15 @@ export class MergeCommitter {
     if (commits.length > 0) await this.#parts.catalog.announceCommits(commits);
   }
 
-  #inEngine<Result>(run: () => Promise<Result>): Promise<Result> {
-    return this.#parts.metrics.mergeStage('engine', run);
+  /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */
+  async #inEngine<Result>({ dataset }: CommitTarget, run: () => Promise<Result>): Promise<Result> {
+    const matched = await dataset.version();
+    try {
+      return await this.#parts.metrics.mergeStage('engine', run);
+    } catch (error) {
+      if (isTimedOut(error) && (await dataset.mayHaveCommitted(matched))) throw cutShort(error);
+      throw error;
+    }
   }
 
   #sync({ tableId, branch }: MergeRequest, { dataset }: CommitTarget): Promise<void> {
@@ -262,6 +269,13 @@ function longestTime(requests: readonly MergeRequest[]): number | undefined {
 
 const notRecorded = (cause: unknown): LancegateError =>
   new LancegateError('Internal', 'the rows were merged, but that could not be recorded', { cause });
+
+const isTimedOut = (error: unknown): boolean => error instanceof LancegateError && error.kind === 'TimedOut';
+
+const cutShort = (cause: unknown): LancegateError =>
+  new LancegateError('Internal', 'the time ran out while the rows were being committed; they may have been merged', {
+    cause,
+  });
 
 const isFaultOfOne = (error: unknown): boolean =>
   error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';

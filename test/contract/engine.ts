@@ -101,6 +101,14 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.equal(await dataset.countRows('id > 1'), 3);
     });
 
+    test('a merge may have been committed from its version on only where one has been begun (P6)', async (t) => {
+      const { engine } = open(t);
+      const dataset = await engine.create(place(), ipcFile(table(1)), {});
+      assert.equal(await dataset.mayHaveCommitted(1), false);
+      await dataset.merge(upsert, ipcFile(table(2)), undefined);
+      assert.deepEqual([await dataset.mayHaveCommitted(1), await dataset.mayHaveCommitted(2)], [true, false]);
+    });
+
     test('commits of others are seen after a refresh, and only then', async (t) => {
       const { engine, outsider } = open(t);
       const at = place();

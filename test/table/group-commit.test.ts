@@ -201,6 +201,41 @@ test('one who leaves the queue is not written, and the others are (flow rule 7)'
   assert.deepEqual(await stage.rows(), ['1:stays']);
 });
 
+describe('the engine gives a merge up because its time is over (P6)', () => {
+  const timedOut = () => new LancegateError('TimedOut', 'nothing was written');
+  const sources: readonly Pair[][] = [[[2, 'a']], [[3, 'b']]];
+
+  for (const count of [1, 2]) {
+    const send = async (stage: Stage) =>
+      stage.together(await Promise.all(sources.slice(0, count).map((source) => stage.request(tableOf(source)))));
+    const kindsOf = (answers: unknown[]) => answers.map((answer) => (answer as LancegateError).kind);
+
+    test(`in the middle of a commit that is there all the same: ${count} sharing do not hear that nothing was written`, async (t) => {
+      const interruptions: Interruptions = {};
+      const stage = await open(t, [[1, 'old']], { interruptions });
+      interruptions.merge = async () => {
+        const dataset = await stage.engine.open({ location: place });
+        await dataset.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf(sources.slice(0, count).flat())), undefined);
+        throw timedOut();
+      };
+      assert.deepEqual(kindsOf(countsOf(await send(stage))), Array(count).fill('Internal'));
+      interruptions.merge = undefined;
+      assert.deepEqual(countsOf(await send(stage)), Array(count).fill([0, 1]));
+    });
+
+    test(`before its commit: ${count} sharing hear that nothing was written`, async (t) => {
+      const interruptions: Interruptions = {};
+      const stage = await open(t, [[1, 'old']], { interruptions });
+      interruptions.merge = async () => {
+        throw timedOut();
+      };
+      assert.deepEqual(kindsOf(countsOf(await send(stage))), Array(count).fill('TimedOut'));
+      interruptions.merge = undefined;
+      assert.deepEqual(countsOf(await send(stage)), Array(count).fill([1, 0]));
+    });
+  }
+});
+
 test('keys written behind the back of the writer are not counted as new (P4)', async (t) => {
   const stage = await open(t, [[1, 'old']]);
   const send = async (...sources: Pair[][]) =>

@@ -27,6 +27,7 @@ import {
   nativeBtree,
 } from './native.ts';
 import { rowChangeBetween } from './row-change.ts';
+import { hasTransactionOn } from './transaction-files.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
 import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
@@ -108,6 +109,14 @@ export class LanceDataset implements Dataset {
       return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
     };
     return engineCall('merge', run, filterName(spec));
+  }
+
+  mayHaveCommitted(matched: number): Promise<boolean> {
+    return engineCall('open', async () => {
+      if (this.#versions !== undefined) return hasTransactionOn(this.#versions.path, matched);
+      await this.refresh();
+      return (await this.#currentVersion()) > matched;
+    });
   }
 
   deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }> {
