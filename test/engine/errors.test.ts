@@ -109,6 +109,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
       /column id/,
     ],
     ['a key twice', () => merge(upsert, rows([1, 'p'], [1, 'q'])), 'InvalidInput', /same key \(id = 1\)/],
+    ['a key column that is gone', () => merge({ ...upsert, on: ['zz'] }), 'TableColumnNotFound', /no column zz$/],
     ['a time limit', () => dataset.merge(upsert, ipcFile(rows([1, 'x'])), 0), 'TimedOut', /nothing was written/],
     [
       'bytes that are no Arrow',

@@ -104,6 +104,11 @@ const rowRules: readonly Rule[] = [
     'ambiguous merge',
   ],
   [
+    /key column '(.+?)' does not exist in schema/,
+    'TableColumnNotFound',
+    (column) => `on: the table has no column ${column}`,
+  ],
+  [
     /field `(.+?)` contained null values/,
     'TableSchemaValidationError',
     (column) => `column ${column} must not be null, and a row of the source leaves it so`,
