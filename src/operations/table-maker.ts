@@ -174,10 +174,12 @@ export class TableMaker {
   /**
    * Files first: giving up a declared table's place means leaving it to that table, so it must be empty by then. If the
    * files cannot be removed the reservation stands until the next create or the next start tries again. Files that somebody
-   * else put there are left alone.
+   * else put there are left alone, and so are those of a create that was published, though the catalog failed on the way back:
+   * it has no reservation any more.
    */
   async #undo(creation: Creation, options: UndoOptions): Promise<void> {
     try {
+      if (!(await this.#isReserved(creation.location))) return;
       if (!options.leaveFiles) await this.#engine.remove(creation.location);
       await this.#catalog.abandonCreation(creation);
       await this.#catalog.forgetDiscarded(creation.location);

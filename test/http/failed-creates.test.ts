@@ -26,6 +26,7 @@ interface Faults {
 
 interface Maker {
   readonly catalog: Catalog;
+  readonly engine: Engine;
   readonly faults: Faults;
   make(name: string): Promise<Made>;
 }
@@ -63,7 +64,7 @@ async function newMaker(t: TestContext): Promise<Maker> {
       beforePublish: () => Promise.resolve(() => undefined),
       keyed: undefined,
     });
-  return { catalog, faults, make };
+  return { catalog, engine, faults, make };
 }
 
 /** As `replacing`, with methods that change. */
@@ -93,4 +94,20 @@ test('so does one whose files could not be removed, when any other table is crea
   faults.engine = {};
   await make('c');
   assert.deepEqual(await catalog.unfinished(), { creations: [], discarded: [] });
+});
+
+test('one that was published, though the catalog failed on the way back, keeps its rows (P1)', async (t) => {
+  const { catalog, engine, faults, make } = await newMaker(t);
+  faults.catalog = {
+    publishCreation: async (...publication) => {
+      await catalog.publishCreation(...publication);
+      return fullDisk();
+    },
+  };
+  await assert.rejects(make('t'), refusedAs('Internal'));
+  const published = await catalog.findTable({ namespace: [], name: 't' as ObjectName });
+  assert.ok(published !== undefined);
+  const dataset = await engine.open({ location: published.location });
+  assert.equal(await dataset.countRows(), 2);
+  dataset.close();
 });
