@@ -37,15 +37,41 @@ export function stallReads(service: TestService, table: string, after: (clean: (
   return { release };
 }
 
+/**
+ * Sends a merge, and resolves once it has got the table's turn, which it holds until `release`. Only then: who comes before
+ * that may share its commit, and the failing disk with it.
+ */
+export async function holdTurn<Answer>(
+  service: TestService,
+  table: string,
+  after: (clean: () => void) => void,
+  send: () => Promise<Answer>,
+): Promise<StalledReads & { readonly holder: Promise<Answer> }> {
+  const { release } = stallReads(service, table, after);
+  const begun = await mergesBegun(service);
+  const holder = send();
+  await eventually('the merge has the turn', async () => (await mergesBegun(service)) > begun);
+  return { release, holder };
+}
+
+/** Merges that no longer wait. */
+const mergesBegun = (service: TestService): Promise<number> =>
+  metric(service, 'lancegate_merge_stage_duration_seconds_count{stage="wait"}');
+
 /** Resolves once the service has read so many bytes of bodies since its start. */
 export async function untilReceived(service: TestService, bytes: number): Promise<void> {
   await eventually(`${bytes} bytes received`, async () => (await receivedBytes(service)) >= bytes);
 }
 
-export async function receivedBytes(service: TestService): Promise<number> {
+export const receivedBytes = (service: TestService): Promise<number> =>
+  metric(service, 'lancegate_received_bytes_total');
+
+/** 0 where it has never been counted. */
+async function metric(service: TestService, name: string): Promise<number> {
   const headers = { authorization: `Bearer ${await service.mint('lancegate:admin')}` };
   const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text();
-  return Number(/^lancegate_received_bytes_total (\d+)$/m.exec(metrics)?.[1]);
+  const line = metrics.split('\n').find((text) => text.startsWith(`${name} `));
+  return Number(line?.slice(name.length + 1) ?? 0);
 }
 
 /** What was sent before has come as far as it can: the service answered others several times since. */

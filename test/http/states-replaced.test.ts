@@ -7,7 +7,7 @@ import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
 import { eventually } from './eventually.ts';
 import { people, storedRows, stream } from './rows.ts';
-import { receivedBytes, settled, stallReads, untilReceived } from './stalled-reads.ts';
+import { holdTurn, receivedBytes, settled, untilReceived } from './stalled-reads.ts';
 
 describe('a table that is dropped, overwritten, or made twice', () => {
   const later = afterSuite();
@@ -23,14 +23,8 @@ describe('a table that is dropped, overwritten, or made twice', () => {
     const { location } = succeeded(await service.post(`/v1/table/${table}/describe`));
     return String(location).split('/').at(-1) ?? '';
   };
-  /** Sends a merge that gets the table's turn and holds it until `release`. */
-  const holdTurn = async (table: string, after: (clean: () => void) => void) => {
-    const stalled = stallReads(service, table, after);
-    const received = await receivedBytes(service);
-    const holder = merge(table, [1], 'holder');
-    await untilReceived(service, received + people([1], 'holder').length);
-    return { release: stalled.release, holder };
-  };
+  const hold = (table: string, after: (clean: () => void) => void) =>
+    holdTurn(service, table, after, () => merge(table, [1], 'holder'));
 
   test('exist_ok keeps what is there and answers with it; the body does not count', async () => {
     const { location } = await create('kept');
@@ -110,7 +104,7 @@ describe('a table that is dropped, overwritten, or made twice', () => {
 
   test('a drop waits for the merges before it; the merges behind it find no table (P5)', async (t) => {
     await create('going');
-    const { release, holder } = await holdTurn('going', (clean) => t.after(clean));
+    const { release, holder } = await hold('going', (clean) => t.after(clean));
     const received = await receivedBytes(service);
     const before = merge('going', [2], 'before');
     await untilReceived(service, received + people([2], 'before').length);
@@ -130,7 +124,7 @@ describe('a table that is dropped, overwritten, or made twice', () => {
 
   test('an overwrite waits for the merges before it; those behind it are not mixed into the new table (P5, P6)', async (t) => {
     await create('swapped');
-    const { release, holder } = await holdTurn('swapped', (clean) => t.after(clean));
+    const { release, holder } = await hold('swapped', (clean) => t.after(clean));
     const received = await receivedBytes(service);
     const before = merge('swapped', [2], 'before');
     await untilReceived(service, received + people([2], 'before').length);

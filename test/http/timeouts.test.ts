@@ -5,7 +5,7 @@ import { arrowStream, type TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
 import { eventually } from './eventually.ts';
 import { people, storedRows } from './rows.ts';
-import { receivedBytes, settled, stallReads, untilReceived } from './stalled-reads.ts';
+import { holdTurn, receivedBytes, settled, untilReceived } from './stalled-reads.ts';
 
 describe('a request has a time, and what it did not do by then it never does (P6)', () => {
   const later = afterSuite();
@@ -20,14 +20,8 @@ describe('a request has a time, and what it did not do by then it never does (P6
     service.post(mergePath(table, query), people([1, 2], name), headers);
   const untouched = [{ id: 1, name: 'old' }];
 
-  /** A merge that holds the table's turn until `release`. */
-  const holdTurn = async (table: string, after: (clean: () => void) => void, query = '') => {
-    const stalled = stallReads(service, table, after);
-    const received = await receivedBytes(service);
-    const holder = merge(table, 'holder', query);
-    await untilReceived(service, received + people([1, 2], 'holder').length);
-    return { release: stalled.release, holder };
-  };
+  const hold = (table: string, after: (clean: () => void) => void, query = '') =>
+    holdTurn(service, table, after, () => merge(table, 'holder', query));
 
   for (const form of ['30s', '5m', '1.5m', '1h30m', '59000ms', '30', '2h']) {
     test(`timeout=${form} is a time that suffices`, async () => {
@@ -68,11 +62,7 @@ describe('a request has a time, and what it did not do by then it never does (P6
     test(`waiting for a turn counts: time by ${title} passes in the queue, 503 and nothing is written`, async (t) => {
       const table = `queued_${tinyTimes.findIndex(([other]) => other === title)}`;
       await create(table);
-      const { release, holder } = await holdTurn(
-        table,
-        (clean) => t.after(clean),
-        '&when_matched_update_all_filt=false',
-      );
+      const { release, holder } = await hold(table, (clean) => t.after(clean), '&when_matched_update_all_filt=false');
       const answer = await merge(table, 'late', query, headers);
       refused(answer, 503, 17, /200 ms; nothing was written/);
       assert.match(answer.headers.get('retry-after') ?? '', /^\d+$/);
@@ -85,7 +75,7 @@ describe('a request has a time, and what it did not do by then it never does (P6
 
   test('time that passes while the engine works: 503, the table is free again, and nothing is written later', async (t) => {
     await create('stuck');
-    const { release, holder } = await holdTurn('stuck', (clean) => t.after(clean), '&timeout=300ms');
+    const { release, holder } = await hold('stuck', (clean) => t.after(clean), '&timeout=300ms');
     refused(await holder, 503, 17, /nothing was written/);
     release();
     assert.deepEqual(await storedRows(service, 'stuck'), untouched);
@@ -107,11 +97,7 @@ describe('a request has a time, and what it did not do by then it never does (P6
 
   test('a client that leaves while its merge waits for a turn has written nothing (flow rule 7)', async (t) => {
     await create('left');
-    const { release, holder } = await holdTurn(
-      'left',
-      (clean) => t.after(clean),
-      '&when_matched_update_all_filt=false',
-    );
+    const { release, holder } = await hold('left', (clean) => t.after(clean), '&when_matched_update_all_filt=false');
     const received = await receivedBytes(service);
     const leaving = new AbortController();
     const body = people([1, 2, 3], 'gone');
