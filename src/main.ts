@@ -5,6 +5,7 @@ import { totalmem } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import type { CliContext } from './cli/context.ts';
 import type { StartService } from './cli/service-port.ts';
+import type { Machine } from './config/machine.ts';
 import { systemClock } from './kernel/clock.ts';
 
 const [, program = '', ...args] = process.argv;
@@ -45,6 +46,19 @@ function invocation(): string {
   return basename(program) === 'main.ts' ? `node ${relative(process.cwd(), program)}` : 'lancegate';
 }
 
+function thisMachine(): Machine {
+  // Without a container the one is a number beyond every machine's, or 0.
+  const memoryBytes = Math.min(process.constrainedMemory() || totalmem(), totalmem());
+  return { memoryBytes, openFiles: openFilesLimit() };
+}
+
+/** proc_pid_limits(5); Node has raised the soft limit to the hard one by now. */
+function openFilesLimit(): number {
+  if (process.platform !== 'linux') return Number.POSITIVE_INFINITY;
+  const limit = Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1]);
+  return Number.isNaN(limit) ? Number.POSITIVE_INFINITY : limit;
+}
+
 // A log that cannot be written, on a full disk or with its reader gone, is no reason to end the service.
 process.stderr.on('error', () => undefined);
 
@@ -53,8 +67,7 @@ const context: CliContext = {
   cwd: process.cwd(),
   invocation: invocation(),
   packageFolder,
-  // Without a container the one is a number beyond every machine's, or 0.
-  machineMemoryBytes: Math.min(process.constrainedMemory() || totalmem(), totalmem()),
+  machine: thisMachine(),
   stdin: process.stdin,
   stdout: process.stdout,
   stderr: process.stderr,

@@ -39,8 +39,8 @@ export function readCommandLine<Options extends OptionTable>(
     context.cwd,
   );
   const readTextFile = (path: string): string => context.readFile(path).toString('utf8');
-  const { env, cwd, machineMemoryBytes } = context;
-  const reading = readConfig({ flags, env, cwd, machineMemoryBytes, readTextFile });
+  const { env, cwd, machine } = context;
+  const reading = readConfig({ flags, env, cwd, machine, readTextFile });
   const all = [
     ...problems,
     ...positionalProblems(syntax.positionals, positionals),

@@ -1,4 +1,5 @@
 import type { Environment } from '../config/environment.ts';
+import type { Machine } from '../config/machine.ts';
 import type { Clock } from '../kernel/clock.ts';
 
 export interface Output {
@@ -14,8 +15,7 @@ export interface CliContext {
   readonly invocation: string;
   /** Where package.json is. */
   readonly packageFolder: string;
-  /** Of the container, or of the machine where there is none. */
-  readonly machineMemoryBytes: number;
+  readonly machine: Machine;
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly stdout: Output;
   readonly stderr: Output;

@@ -1,3 +1,5 @@
+import { connectionsUnder } from './file-plan.ts';
+import type { Machine } from './machine.ts';
 import { bodyBytesUnder } from './memory-plan.ts';
 import type { Config, SettingName } from './settings.ts';
 import { settings } from './settings.ts';
@@ -5,14 +7,15 @@ import { showBytes, showDuration } from './value-types.ts';
 
 const flag = (name: SettingName): string => `--${settings[name].flag}`;
 
-/** Settings that are right one by one and wrong together. */
-export function findConflicts(config: Config): readonly string[] {
+/** Settings that are right one by one and wrong together, or on this machine. */
+export function findConflicts(config: Config, { openFiles }: Machine): readonly string[] {
   return [
     ...issuerConflicts(config),
     ...introspectionConflicts(config),
     ...limitConflicts(config),
     ...memoryConflicts(config),
     ...shareConflicts(config),
+    ...fileConflicts(config, openFiles),
   ];
 }
 
@@ -78,6 +81,13 @@ function* shareConflicts(config: Config): Iterable<string> {
     const shares = `${flag('principalShare')} and ${flag('tableShare')}`;
     yield `${flag(name)} (${showBytes(config[name])}) is more than the ${showBytes(part)} that ${shares} leave of ${flag('bodyMemoryBytes')}`;
   }
+}
+
+/** Else as many idle connections would leave no file for tables, and every write would fail. */
+function* fileConflicts({ maxConnections }: Config, openFiles: number): Iterable<string> {
+  const most = connectionsUnder(openFiles);
+  if (maxConnections <= most) return;
+  yield `${flag('maxConnections')} (${maxConnections}) is more than the ${most} that tables leave of the ${openFiles} files this process may open (ulimit -n)`;
 }
 
 /** http is fine to this very machine: nobody is in between. */

@@ -1,5 +1,7 @@
 import { findConflicts } from './conflicts.ts';
 import { type EnvironmentSources, readEnvironment } from './environment.ts';
+import { fitToFiles } from './file-plan.ts';
+import type { Machine } from './machine.ts';
 import { fitToMemory } from './memory-plan.ts';
 import { type Found, type OptionReading, readOptions } from './options.ts';
 import type { Setting } from './setting.ts';
@@ -12,8 +14,7 @@ export interface ConfigSources extends EnvironmentSources {
   readonly flags: ReadonlyMap<string, Found>;
   /** Where relative paths start. */
   readonly cwd: string;
-  /** Of the container, or of the machine where there is none. */
-  readonly machineMemoryBytes: number;
+  readonly machine: Machine;
 }
 
 export type ConfigReading = OptionReading<typeof settings>;
@@ -39,8 +40,9 @@ export function readConfig(sources: ConfigSources): ConfigReading {
   // Values that could not be read would only make misleading conflicts.
   if (reading.problems.length > 0) return { ...reading, problems };
   const isDefault = (name: SettingName): boolean => reading.sources[name] === 'default';
-  const values = fitToMemory(reading.values, isDefault, sources.machineMemoryBytes);
-  return { ...reading, values, problems: [...problems, ...findConflicts(values)] };
+  const { memoryBytes, openFiles } = sources.machine;
+  const values = fitToFiles(fitToMemory(reading.values, isDefault, memoryBytes), isDefault, openFiles);
+  return { ...reading, values, problems: [...problems, ...findConflicts(values, sources.machine)] };
 }
 
 const findDefault = (setting: Setting<unknown>): Found | undefined =>

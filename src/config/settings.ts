@@ -126,7 +126,7 @@ export const settings = {
     flag: 'max-connections',
     group: 'limits',
     default: '4096',
-    doc: 'Connections at the same time; further ones are closed. Each is an open file, and the tables need some, too.',
+    doc: 'Connections at the same time; further ones are closed. Each is an open file, and the tables need some, too: where this is not set and the process may open few (`ulimit -n`), it is less.',
   }),
   maxConcurrentWrites: setting(integer(1, 65_536), {
     flag: 'max-concurrent-writes',

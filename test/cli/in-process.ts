@@ -49,7 +49,7 @@ export async function runInProcess(args: readonly string[], given: Surroundings 
     cwd: packageFolder,
     invocation: 'lancegate',
     packageFolder,
-    machineMemoryBytes: 64 * 2 ** 30,
+    machine: { memoryBytes: 64 * 2 ** 30, openFiles: 65_536 },
     stdin: bytesOf(given.stdin ?? ''),
     stdout,
     stderr,

@@ -13,15 +13,23 @@ interface Given {
   readonly env?: Readonly<Record<string, string>>;
   readonly files?: Readonly<Record<string, string>>;
   readonly machineMemoryBytes?: number;
+  readonly openFiles?: number;
 }
 
-function read({ args = [], env = {}, files = {}, machineMemoryBytes = 64 * GiB }: Given): ConfigReading {
+function read({
+  args = [],
+  env = {},
+  files = {},
+  machineMemoryBytes = 64 * GiB,
+  openFiles = 65_536,
+}: Given): ConfigReading {
   const parsed = parseArguments(args, Object.values(settings));
+  const machine = { memoryBytes: machineMemoryBytes, openFiles };
   const readTextFile = (path: string): string => {
     if (!Object.hasOwn(files, path)) throw new Error(`no such file ${path}`);
     return files[path]!;
   };
-  const reading = readConfig({ flags: parsed.flags, env, cwd: '/home/ada', machineMemoryBytes, readTextFile });
+  const reading = readConfig({ flags: parsed.flags, env, cwd: '/home/ada', machine, readTextFile });
   return { ...reading, problems: [...parsed.problems, ...reading.problems] };
 }
 
@@ -112,6 +120,16 @@ test('what was set is kept, and only what was not is made to fit under a memory 
 
 test('sizes of bodies follow the part that one principal or table can have (P10)', () => {
   assert.deepEqual(sizesOf(valuesOf({ args: ['--table-share=10%'] })), [5120, 1024, 51, 12]);
+});
+
+test('connections leave files for tables where a process may open few, unless they were set (P7)', () => {
+  const connectionsWith = (openFiles: number) => valuesOf({ openFiles }).maxConnections;
+  assert.deepEqual([Number.POSITIVE_INFINITY, 4608, 1024, 256, 64].map(connectionsWith), [4096, 4096, 512, 128, 32]);
+  assert.equal(valuesOf({ args: ['--max-connections=512'], openFiles: 1024 }).maxConnections, 512);
+  const { problems } = read({ args: ['--max-connections=513'], openFiles: 1024 });
+  assert.deepEqual(problems, [
+    '--max-connections (513) is more than the 512 that tables leave of the 1024 files this process may open (ulimit -n)',
+  ]);
 });
 
 test('the configuration cannot be changed afterwards', () => {
