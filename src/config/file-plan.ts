@@ -2,11 +2,12 @@
 import type { Config, SettingName } from './settings.ts';
 
 /** An idle service holds 34; the rest is for fragments that are read and written at the same time. */
+const leastFilesForTables = 128;
 const filesForTables = 512;
 
-/** Of few, tables get half. */
+/** Between the two, tables get half. */
 export const connectionsUnder = (openFiles: number): number =>
-  Math.max(1, Math.floor(openFiles - Math.min(filesForTables, openFiles / 2)));
+  Math.max(1, Math.floor(openFiles - Math.min(filesForTables, Math.max(leastFilesForTables, openFiles / 2))));
 
 /** Only what nobody has set changes, and only downwards; what was set and cannot be is for `findConflicts` to say. */
 export function fitToFiles(given: Config, isDefault: (name: SettingName) => boolean, openFiles: number): Config {

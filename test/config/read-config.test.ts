@@ -124,7 +124,7 @@ test('sizes of bodies follow the part that one principal or table can have (P10)
 
 test('connections leave files for tables where a process may open few, unless they were set (P7)', () => {
   const connectionsWith = (openFiles: number) => valuesOf({ openFiles }).maxConnections;
-  assert.deepEqual([Number.POSITIVE_INFINITY, 4608, 1024, 256, 64].map(connectionsWith), [4096, 4096, 512, 128, 32]);
+  assert.deepEqual([Number.POSITIVE_INFINITY, 4608, 1024, 256, 64].map(connectionsWith), [4096, 4096, 512, 128, 1]);
   assert.equal(valuesOf({ args: ['--max-connections=512'], openFiles: 1024 }).maxConnections, 512);
   const { problems } = read({ args: ['--max-connections=513'], openFiles: 1024 });
   assert.deepEqual(problems, [
