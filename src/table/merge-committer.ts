@@ -80,9 +80,9 @@ export class MergeCommitter {
 
   async #mergeAlone(dataset: Dataset, request: MergeRequest): Promise<Merged> {
     const { on, spec, piece, keys, scope } = request;
-    const timeoutMs = scope.remainingMs();
-    if (isNested(request)) return mergeNested(this.#parts.engine, dataset, { on, spec, piece, keys, timeoutMs });
-    return mergeRows(dataset, { requests: [request], piece }, timeoutMs);
+    const remainingMs = () => scope.remainingMs();
+    if (isNested(request)) return mergeNested(this.#parts.engine, dataset, { on, spec, piece, keys, remainingMs });
+    return mergeRows(dataset, { requests: [request], piece }, remainingMs());
   }
 
   async #commitShared(group: readonly PendingMerge[], target: CommitTarget): Promise<void> {

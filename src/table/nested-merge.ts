@@ -39,7 +39,8 @@ export interface NestedMerge {
   readonly spec: Omit<MergeSpec, 'on'>;
   readonly piece: IpcPiece;
   readonly keys: Keys;
-  readonly timeoutMs: number | undefined;
+  /** Asked for each of the engine's merges; undefined: no deadline. */
+  readonly remainingMs: () => number | undefined;
 }
 
 /** The commit that changed the rows. */
@@ -120,7 +121,7 @@ async function mergeInScratch(scratch: Scratch, found: Dataset, merge: NestedMer
   const columns = columnProjections(merge.piece.schema.fields);
   const source = await collect(sent, [...keyProjections(merge.on), originProjection('source'), ...columns], 'true');
   const on = merge.on.map((_, index) => keyColumn(index));
-  return found.merge({ ...merge.spec, on }, source, merge.timeoutMs);
+  return found.merge({ ...merge.spec, on }, source, merge.remainingMs());
 }
 
 function replacementOf(from: Dataset, { spec }: NestedMerge, where: string): Replacement {
@@ -145,7 +146,7 @@ async function commit(
   const on = [...new Set(merge.on.map((path) => path.segments[0] ?? ''))];
   const rows = await collect(from, columnProjections(columns), rowsWhere);
   try {
-    return { stored: await target.merge(commitSpec(on, replacement), rows, merge.timeoutMs), ownVersions: [] };
+    return { stored: await target.merge(commitSpec(on, replacement), rows, merge.remainingMs()), ownVersions: [] };
   } catch (error) {
     if (!isRefusal(error, 'ambiguous merge')) throw error;
     return commitOverNothing(target, columns, merge, replacement);
@@ -171,7 +172,10 @@ async function commitOverNothing(
   await target.addNullColumn(nothingColumn);
   try {
     const ownVersions = [await target.version()];
-    return { stored: await target.merge(commitSpec([nothingColumn], replacement), rows, merge.timeoutMs), ownVersions };
+    return {
+      stored: await target.merge(commitSpec([nothingColumn], replacement), rows, merge.remainingMs()),
+      ownVersions,
+    };
   } finally {
     await target.dropColumn(nothingColumn);
   }

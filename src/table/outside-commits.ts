@@ -103,7 +103,7 @@ export class OutsideCommits {
     const { on, keys } = request;
     if (isNested(request)) {
       const spec = onlyUpdating(request, soughtKeys(requests, found, 'target.').where ?? 'true');
-      const merge = { on, spec, piece, keys, timeoutMs: undefined };
+      const merge = { on, spec, piece, keys, remainingMs: () => undefined };
       return (await mergeNested(this.#engine, dataset, merge)).counts.numUpdatedRows;
     }
     const spec = { ...onlyUpdating(request, inList('target._rowaddr', missed)), on: keyColumnsOf(request) };
