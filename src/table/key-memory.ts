@@ -1,7 +1,8 @@
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import type { Dataset, Engine, MergeCounts } from '../engine/port.ts';
+import type { Dataset, Engine, MergeCounts, OpenRequest } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import type { CommitTarget } from './engine-commit.ts';
 import type { KeyBudget } from './key-budget.ts';
 import type { KeyHash } from './key-hash.ts';
@@ -23,30 +24,35 @@ interface Committed {
 
 export interface KeyMemoryParts {
   readonly engine: Engine;
+  readonly logger: Logger;
   readonly keyBudget: KeyBudget;
   readonly keyHash: KeyHash;
+  /** The keys of tables with more rows are read beside their commits, once doing without has cost as much. */
+  readonly readAtOnceRows?: number | undefined;
 }
 
-/** A larger table is always asked: reading its keys would keep its writers for more than a second. */
-const maxReadRows = 1_000_000;
-/** A tenth of a second's reading at most, which need not pay for itself. */
-const soonReadRows = 100_000;
+/** A tenth of a second's reading at most, which need not pay for itself, and for which writers wait. */
+const defaultReadAtOnceRows = 100_000;
 /** In microseconds, measured: for a row whose key is read with all others, for one of the commit, for a key searched. */
-const cost = { reading: 1, telling: 5, searching: 50 } as const;
+const cost = { reading: 1, telling: 8, searching: 50 } as const;
 
 /** The keys that the writer of a branch knows, if it does, and how it comes to know them. */
 export class KeyMemory {
   readonly #engine: Engine;
   readonly #budget: KeyBudget;
   readonly #hash: KeyHash;
+  readonly #logger: Logger;
+  readonly #readAtOnceRows: number;
   /** What doing without has cost since they were last read: once it is as much as reading them, they are read. */
   #spentUs = 0;
   #known: KnownKeys | undefined;
   /** Another one of the same name, such as after an overwrite, has versions of its own. */
   #dataset: Dataset | undefined;
 
-  constructor({ engine, keyBudget, keyHash }: KeyMemoryParts) {
+  constructor({ engine, logger, keyBudget, keyHash, readAtOnceRows = defaultReadAtOnceRows }: KeyMemoryParts) {
     this.#engine = engine;
+    this.#logger = logger;
+    this.#readAtOnceRows = readAtOnceRows;
     this.#budget = keyBudget;
     this.#hash = keyHash;
   }
@@ -93,7 +99,7 @@ export class KeyMemory {
   }
 
   #proved({ on, spec }: MergeRequest, { shared, counts, settled }: Committed): ToldRows | undefined {
-    if (this.#known?.isOf(settled.versionBefore, on) !== true) return undefined;
+    if (this.#known?.isWhole !== true || !this.#known.isOf(settled.versionBefore, on)) return undefined;
     const found = this.#known.find(shared);
     return agreesWithTotals(found, spec, shared, counts) ? toldBy('memory', found) : undefined;
   }
@@ -101,9 +107,10 @@ export class KeyMemory {
   async #ask({ dataset, location }: CommitTarget, requests: Requests, commit: Committed): Promise<ToldRows> {
     const [request] = requests;
     const { versionBefore } = commit.settled;
-    const past = await this.#engine.open({ location, branch: request.branch, version: versionBefore });
+    const place = { location, branch: request.branch, version: versionBefore };
+    const past = await this.#engine.open(place);
     try {
-      if (this.#known?.isOf(versionBefore, request.on) !== true) await this.#read(past, dataset, request.on);
+      if (this.#known?.isOf(versionBefore, request.on) !== true) await this.#read(past, dataset, place, request.on);
       return (
         this.#proved(request, commit) ??
         (await this.#told(past, dataset, request, commit)) ??
@@ -133,18 +140,38 @@ export class KeyMemory {
     return toldBy('search', await countSoughtRows(past, sought));
   }
 
-  async #read(past: Dataset, dataset: Dataset, on: readonly FieldPath[]): Promise<void> {
+  async #read(past: Dataset, dataset: Dataset, place: OpenRequest, on: readonly FieldPath[]): Promise<void> {
     this.forget();
     const rows = await past.countRows();
-    if (rows > maxReadRows || (rows > soonReadRows && this.#spentUs < rows * cost.reading)) return;
+    const isSmall = rows <= this.#readAtOnceRows;
+    if (!isSmall && this.#spentUs < rows * cost.reading) return;
     this.#spentUs = 0;
     this.#dataset = dataset;
     const hold = this.#budget.open(() => this.forget());
     try {
-      this.#known = await KnownKeys.read(past, on, { hold, hash: this.#hash });
+      const known = await KnownKeys.open(past, on, { hold, hash: this.#hash });
+      if (known === undefined) return;
+      if (!isSmall) void this.#readBeside(known, place);
+      if (!isSmall || (await known.readAll(past))) this.#known = known;
     } finally {
       if (this.#known === undefined) hold.release();
     }
+  }
+
+  /** Never rejects. Until it is done commits are told by themselves; `keep` and `carryOver` say what they did. */
+  async #readBeside(known: KnownKeys, place: OpenRequest): Promise<void> {
+    try {
+      const past = await this.#engine.open(place);
+      try {
+        if (await known.readAll(past)) return;
+      } finally {
+        past.close();
+      }
+    } catch (error) {
+      // Such as when the version has been removed meanwhile.
+      this.#logger.debug({ location: place.location, error }, 'the keys of a table could not be read');
+    }
+    if (this.#known === known) this.forget();
   }
 }
 

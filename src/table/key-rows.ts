@@ -56,6 +56,16 @@ export class KeyRows {
     if (this.#rowsWith(mark) === 0) this.#addMark(mark);
   }
 
+  /** A row with each key of `others`, unless there is one. */
+  addAllNew(others: KeyRows): void {
+    for (const [part, set] of others.#parts.entries()) {
+      for (const rest of set?.marks() ?? []) {
+        const mark = part * 2 ** 32 + rest;
+        if (this.#rowsWith(mark) === 0) this.#addMark(mark);
+      }
+    }
+  }
+
   #rowsWith(mark: number): number {
     if (this.#parts[partOf(mark)]?.has(restOf(mark)) !== true) return 0;
     return this.#counts.get(mark) ?? 1;
@@ -85,6 +95,10 @@ class MarkSet {
 
   has(mark: number): boolean {
     return this.#slots[this.#slotOf(mark)] === mark;
+  }
+
+  *marks(): Iterable<number> {
+    for (const mark of this.#slots) if (mark !== 0) yield mark;
   }
 
   /** One that is not there yet. */

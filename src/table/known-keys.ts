@@ -8,43 +8,63 @@ import { KeyRows, mostBytesPerKey } from './key-rows.ts';
 import type { SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
 
+/** The keys are counted on `hold`. */
+export interface KeyRoom {
+  readonly hold: KeyHold;
+  readonly hash: KeyHash;
+}
+
 /**
  * The keys of one table branch at one version, held in memory so that a group can tell whose rows were new without asking
  * the engine: 1 ms for 6,400 keys, where reading what the commit took away takes 30. Built from the key columns when first
  * needed (100,000 rows: some 20 ms) and carried from commit to commit: over our own, whose keys are at hand, and over those
  * that change no row, such as tidying. Any other makes it worthless.
  *
+ * Reading may go on beside commits: it reads the version it began with, and what they insert is kept aside until it is done.
+ *
  * It may take keys for known that are not, as `KeyRows` says, so what it answers is to be compared with the engine's totals.
  */
 export class KnownKeys {
   #version: number;
-  readonly #columns: string;
+  readonly #on: readonly FieldPath[];
   readonly #rows: KeyRows;
   readonly #hold: KeyHold;
+  /** What was inserted while the others are being read; undefined when they have been. */
+  #meanwhile: KeyRows | undefined;
+  #heldBytes: number;
+  #isReleased = false;
 
-  private constructor(version: number, columns: string, rows: KeyRows, hold: KeyHold) {
+  private constructor(version: number, on: readonly FieldPath[], { hold, hash }: KeyRoom, heldBytes: number) {
     this.#version = version;
-    this.#columns = columns;
-    this.#rows = rows;
+    this.#on = on;
+    this.#rows = new KeyRows(hash);
+    this.#meanwhile = new KeyRows(hash);
     this.#hold = hold;
+    this.#heldBytes = heldBytes;
   }
 
-  /** undefined where there is no room. The keys are counted on `hold`. */
-  static async read(
-    dataset: Dataset,
-    on: readonly FieldPath[],
-    { hold, hash }: { readonly hold: KeyHold; readonly hash: KeyHash },
-  ): Promise<KnownKeys | undefined> {
-    const keptBytes = (await dataset.countRows()) * mostBytesPerKey;
-    if (!hold.resize(keptBytes)) return undefined;
-    const rows = new KeyRows(hash);
-    const isWhole = await countRowsByKey(dataset, on, rows, () => rows.bytes <= keptBytes || hold.resize(rows.bytes));
-    if (!isWhole || !hold.resize(rows.bytes)) return undefined;
-    return new KnownKeys(await dataset.version(), columnsOf(on), rows, hold);
+  /** None are known before `readAll` is done. undefined where there is no room for as many as the dataset has rows. */
+  static async open(dataset: Dataset, on: readonly FieldPath[], room: KeyRoom): Promise<KnownKeys | undefined> {
+    const bytes = (await dataset.countRows()) * mostBytesPerKey;
+    return room.hold.resize(bytes) ? new KnownKeys(await dataset.version(), on, room, bytes) : undefined;
+  }
+
+  /** Of the dataset at the version it was opened for. False where the room is not enough, or nobody wants them any more. */
+  async readAll(dataset: Dataset): Promise<boolean> {
+    const mayGoOn = (): boolean => !this.#isReleased && this.#fits();
+    if (!(await countRowsByKey(dataset, this.#on, this.#rows, mayGoOn)) || !mayGoOn()) return false;
+    if (this.#meanwhile !== undefined) this.#rows.addAllNew(this.#meanwhile);
+    this.#meanwhile = undefined;
+    return this.#resize();
+  }
+
+  get isWhole(): boolean {
+    return this.#meanwhile === undefined;
   }
 
   /** To be called when nobody will ask any more. */
   release(): void {
+    this.#isReleased = true;
     this.#hold.release();
   }
 
@@ -53,10 +73,10 @@ export class KnownKeys {
   }
 
   isOf(version: number, on: readonly FieldPath[]): boolean {
-    return this.#version === version && this.#columns === columnsOf(on);
+    return this.#version === version && columnsOf(this.#on) === columnsOf(on);
   }
 
-  /** Those of the group's keys that are known, with their rows. */
+  /** Those of the group's keys that are known, with their rows. To be asked when it is whole. */
   find({ firstWith }: SharedRows): ReadonlyMap<CanonicalKey, number> {
     const found = new Map<CanonicalKey, number>();
     for (const key of firstWith.keys()) {
@@ -76,8 +96,23 @@ export class KnownKeys {
   advance(version: number, { spec }: MergeRequest, { firstWith }: SharedRows): boolean {
     this.#version = version;
     if (!spec.whenNotMatchedInsertAll) return true;
-    for (const key of firstWith.keys()) this.#rows.addIfNew(key);
-    return this.#hold.resize(this.#rows.bytes);
+    const rows = this.#meanwhile ?? this.#rows;
+    for (const key of firstWith.keys()) rows.addIfNew(key);
+    return this.isWhole ? this.#resize() : this.#fits();
+  }
+
+  get #bytes(): number {
+    return this.#rows.bytes + (this.#meanwhile?.bytes ?? 0);
+  }
+
+  /** What is held is for all that will be read. */
+  #fits(): boolean {
+    return this.#bytes <= this.#heldBytes || this.#resize();
+  }
+
+  #resize(): boolean {
+    this.#heldBytes = this.#bytes;
+    return this.#hold.resize(this.#heldBytes);
   }
 }
 

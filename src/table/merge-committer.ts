@@ -12,7 +12,6 @@ import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CommitObserver } from './commit-observer.ts';
 import type { CommitTarget, Merged, SentRows } from './engine-commit.ts';
@@ -27,7 +26,6 @@ import type { PendingMerge } from './pending-merges.ts';
 export interface CommitterParts extends KeyMemoryParts {
   readonly catalog: Catalog;
   readonly metrics: Metrics;
-  readonly logger: Logger;
   readonly observer: CommitObserver;
   readonly openBranches: OpenBranches;
 }

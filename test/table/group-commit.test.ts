@@ -60,11 +60,12 @@ function random(seed: number): (below: number) => number {
 }
 
 /**
- * The writer knows all keys, runs out of room for them on the way, knows none, or has to search for them besides; or it
- * knows keys and cannot tell them apart.
+ * The writer knows all keys, reads them beside its commits, runs out of room for them on the way, knows none, or has to
+ * search for them besides; or it knows keys and cannot tell them apart.
  */
 const memories: readonly StageOptions[] = [
   { keyMemoryBytes: 1 << 20 },
+  { readAtOnceRows: 0 },
   { keyMemoryBytes: 12 * 232 },
   { keyMemoryBytes: 0 },
   { keyMemoryBytes: 0, hidesChanges: true },
@@ -74,7 +75,7 @@ const memories: readonly StageOptions[] = [
 
 test('requests that share a commit leave rows and counts as if applied one after the other (P2, P4)', async (t) => {
   const pick = random(Number(process.env.LANCEGATE_GROUP_SEED ?? 1));
-  for (let round = 0; round < 36; round++) {
+  for (let round = 0; round < 42; round++) {
     const before: Pair[] = Array.from({ length: 8 }, (_, i) => [i, 'old']);
     if (round % 3 === 0) before.push([3, 'twin'], [null, 'none']);
     const stage = await open(t, before, memories[Math.floor(round / 3) % memories.length]);

@@ -1,6 +1,6 @@
 /** The keys a writer keeps in memory: what they survive, seen by the past versions it has to open for them. */
 import assert from 'node:assert/strict';
-import { describe, test } from 'node:test';
+import { describe, type TestContext, test } from 'node:test';
 import { full, type Row, withoutW } from './rows.ts';
 import { byAppending, countsOf, type Interruptions, type Spec, Stage, upsert } from './stage.ts';
 
@@ -61,21 +61,91 @@ test('keys that look alike do not spoil the counts, and known keys are kept all 
   assert.equal(stage.readings, 1);
 });
 
-test('the keys of a large table are read once doing without them has cost as much (P8)', async (t) => {
-  const rows: Row[] = Array.from({ length: 100_001 }, (_, id) => [id, 'old']);
-  const stage = await Stage.open(t, full(...rows), { keyMemoryBytes: 1 << 20 });
-  const many = rows.slice(0, 9_000).map(([id]): Row => [id, 'new']);
-  const send = async (fresh: number) =>
-    countsOf(await stage.together([await stage.request(full(...many)), await stage.request(full([fresh, 'b']))]));
-  const counts = [
-    [0, 9_000],
-    [1, 0],
-  ];
-  for (let commit = 0; commit < 3; commit++) assert.deepEqual(await send(200_000 + commit), counts);
-  assert.equal(stage.readings, 0);
-  for (let commit = 3; commit < 6; commit++) assert.deepEqual(await send(200_000 + commit), counts);
-  assert.equal(stage.readings, 1);
-  assert.equal(stage.versionsOpened.length, 4);
+describe('the keys of a larger table are read beside its commits (P4, P8, P10)', () => {
+  /** Every reading waits until the test says so. */
+  async function open(t: TestContext) {
+    const interruptions: Interruptions = {};
+    const reading = Promise.withResolvers<void>();
+    const stage = await Stage.open(t, full([1, 'old'], [7, 'old'], [7, 'twin']), { interruptions, readAtOnceRows: 0 });
+    interruptions.readKeys = () => reading.promise;
+    return { stage, interruptions, letRead: reading.resolve, failReading: reading.reject };
+  }
+
+  /** Commits new keys, and one that is known, until memory tells: the reading needs some of their time. */
+  async function sendUntilMemoryTells(stage: Stage, from: number): Promise<void> {
+    for (let next = from; stage.toldBy.at(-1) !== 'memory'; next += 1) {
+      assert.ok(next < from + 200, 'the keys are never known');
+      assert.deepEqual(await sendMixed(stage, 1, next), exact);
+    }
+  }
+
+  test('once doing without them has cost as much', async (t) => {
+    const rows: Row[] = Array.from({ length: 100_001 }, (_, id) => [id, 'old']);
+    const stage = await Stage.open(t, full(...rows));
+    const many = rows.slice(0, 5_600).map(([id]): Row => [id, 'new']);
+    const send = async (fresh: number) =>
+      countsOf(await stage.together([await stage.request(full(...many)), await stage.request(full([fresh, 'b']))]));
+    const counts = [
+      [0, 5_600],
+      [1, 0],
+    ];
+    for (let commit = 0; commit < 3; commit++) assert.deepEqual(await send(200_000 + commit), counts);
+    assert.equal(stage.readings, 0);
+    assert.deepEqual(await send(200_003), counts);
+    await sendUntilMemoryTells(stage, 200_004);
+    assert.equal(stage.readings, 1);
+    assert.deepEqual(await send(300_000), counts);
+    assert.equal(stage.toldBy.at(-1), 'memory');
+    assert.equal(stage.searches, 0);
+  });
+
+  test('what commits insert meanwhile is known afterwards, and rows that were there are not counted twice', async (t) => {
+    const { stage, letRead } = await open(t);
+    for (const [known, fresh] of [
+      [1, 2],
+      [2, 3],
+      [1, 4],
+    ] as const)
+      assert.deepEqual(await sendMixed(stage, known, fresh), exact);
+    await stage.tidy();
+    assert.deepEqual(await sendMixed(stage, 4, 5), exact);
+    assert.deepEqual(countsOf(await stage.together([await stage.request(full([6, 'alone']))])), [[1, 0]]);
+    assert.deepEqual(stage.toldBy, ['commit', 'commit', 'commit', 'commit']);
+    letRead();
+    await sendUntilMemoryTells(stage, 100);
+    for (const known of [1, 2, 3, 4, 5, 6]) assert.deepEqual(await sendMixed(stage, known, 1_000 + known), exact);
+    assert.deepEqual(await sendMixed(stage, 7, 2_000), [
+      [0, 2],
+      [1, 0],
+    ]);
+    assert.deepEqual(new Set(stage.toldBy.slice(-7)), new Set(['memory']));
+    assert.equal(stage.readings, 1);
+  });
+
+  test('a commit of somebody else meanwhile makes the reading worthless', async (t) => {
+    const { stage, letRead } = await open(t);
+    assert.deepEqual(await sendMixed(stage, 1, 2), exact);
+    assert.deepEqual(await sendMixed(stage, 1, 3), exact);
+    assert.equal(stage.readings, 1);
+    await byAppending(stage, full([50, 'them']))();
+    assert.deepEqual(await sendMixed(stage, 50, 51), exact);
+    letRead();
+    await sendUntilMemoryTells(stage, 100);
+    assert.deepEqual(await sendMixed(stage, 50, 1_000), exact);
+    assert.equal(stage.readings, 2);
+  });
+
+  test('a reading that fails is begun again by a later commit', async (t) => {
+    const { stage, interruptions, failReading } = await open(t);
+    assert.deepEqual(await sendMixed(stage, 1, 2), exact);
+    assert.deepEqual(await sendMixed(stage, 1, 3), exact);
+    assert.equal(stage.readings, 1);
+    interruptions.readKeys = undefined;
+    failReading(new Error('the version has been removed'));
+    await sendUntilMemoryTells(stage, 100);
+    assert.equal(stage.readings, 2);
+    assert.deepEqual(stage.warnings, []);
+  });
 });
 
 test('a table that takes the place of another at the same version has keys of its own (P4)', async (t) => {

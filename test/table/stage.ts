@@ -36,11 +36,13 @@ export const upsert: Spec = {
   useIndex: true,
 };
 
-/** What tests do to the writer's dataset in the middle of its work; each is awaited before the call goes on. */
+/** What tests do in the middle of the writer's work; each is awaited before the call goes on. */
 export interface Interruptions {
   merge?: (() => Promise<void>) | undefined;
   deleteRows?: (() => Promise<void>) | undefined;
   sync?: (() => Promise<void>) | undefined;
+  /** Before all keys of a past version are read. */
+  readKeys?: (() => Promise<void>) | undefined;
 }
 
 export interface StageOptions {
@@ -50,6 +52,7 @@ export interface StageOptions {
   /** Which rows a commit changed cannot be told, as on object stores. */
   readonly hidesChanges?: boolean;
   readonly keyHash?: KeyHash;
+  readonly readAtOnceRows?: number;
   readonly clock?: Clock;
 }
 
@@ -103,6 +106,7 @@ export class Stage {
       keyMemoryBytes = 1 << 20,
       hidesChanges = false,
       keyHash = new SeededKeyHash(1),
+      readAtOnceRows,
       clock = systemClock,
     }: StageOptions = {},
   ) {
@@ -133,6 +137,7 @@ export class Stage {
       observer: { committed: () => undefined },
       keyBudget: new KeyBudget(keyMemoryBytes, systemClock),
       keyHash,
+      readAtOnceRows,
       maxWaiting: 1_000,
       clock,
     });
@@ -182,15 +187,22 @@ export class Stage {
       const dataset = await this.engine.open(request);
       if (request.version === undefined) return this.#withInterruptions(dataset, interruptions, hidesChanges);
       this.versionsOpened.push(request.version);
-      return replacing(dataset, { select: (columns, where) => this.#select(dataset, columns, where) });
+      return replacing(dataset, { select: (...what) => this.#select(dataset, what, interruptions) });
     };
     return replacing<Engine>(this.engine, { open });
   }
 
-  #select(dataset: Dataset, ...[columns, where]: Parameters<Dataset['select']>): ReturnType<Dataset['select']> {
-    if (where === undefined) this.readings += 1;
-    else this.searches += 1;
-    return dataset.select(columns, where);
+  async *#select(
+    dataset: Dataset,
+    [columns, where]: Parameters<Dataset['select']>,
+    interruptions: Interruptions,
+  ): ReturnType<Dataset['select']> {
+    if (where !== undefined) this.searches += 1;
+    else {
+      this.readings += 1;
+      await interruptions.readKeys?.();
+    }
+    yield* dataset.select(columns, where);
   }
 
   #withInterruptions(dataset: Dataset, interruptions: Interruptions, hidesChanges: boolean): Dataset {
