@@ -65,10 +65,15 @@ describe('the keys of a larger table are read beside its commits (P4, P8, P10)',
   /** Every reading waits until the test says so. */
   async function open(t: TestContext) {
     const interruptions: Interruptions = {};
+    const begun = Promise.withResolvers<void>();
     const reading = Promise.withResolvers<void>();
     const stage = await Stage.open(t, full([1, 'old'], [7, 'old'], [7, 'twin']), { interruptions, readAtOnceRows: 0 });
-    interruptions.readKeys = () => reading.promise;
-    return { stage, interruptions, letRead: reading.resolve, failReading: reading.reject };
+    interruptions.readKeys = () => {
+      begun.resolve();
+      return reading.promise;
+    };
+    const [letRead, failReading] = [reading.resolve, reading.reject];
+    return { stage, interruptions, begun: begun.promise, letRead, failReading };
   }
 
   /** Commits new keys, and one that is known, until memory tells: the reading needs some of their time. */
@@ -123,10 +128,10 @@ describe('the keys of a larger table are read beside its commits (P4, P8, P10)',
   });
 
   test('a commit of somebody else meanwhile makes the reading worthless', async (t) => {
-    const { stage, letRead } = await open(t);
+    const { stage, begun, letRead } = await open(t);
     assert.deepEqual(await sendMixed(stage, 1, 2), exact);
     assert.deepEqual(await sendMixed(stage, 1, 3), exact);
-    assert.equal(stage.readings, 1);
+    await begun;
     await byAppending(stage, full([50, 'them']))();
     assert.deepEqual(await sendMixed(stage, 50, 51), exact);
     letRead();
@@ -136,10 +141,10 @@ describe('the keys of a larger table are read beside its commits (P4, P8, P10)',
   });
 
   test('a reading that fails is begun again by a later commit', async (t) => {
-    const { stage, interruptions, failReading } = await open(t);
+    const { stage, interruptions, begun, failReading } = await open(t);
     assert.deepEqual(await sendMixed(stage, 1, 2), exact);
     assert.deepEqual(await sendMixed(stage, 1, 3), exact);
-    assert.equal(stage.readings, 1);
+    await begun;
     interruptions.readKeys = undefined;
     failReading(new Error('the version has been removed'));
     await sendUntilMemoryTells(stage, 100);
