@@ -151,8 +151,9 @@ export class KeyMemory {
     try {
       const known = await KnownKeys.open(past, on, { hold, hash: this.#hash });
       if (known === undefined) return;
+      if (isSmall && !(await known.readAll(past))) return;
+      this.#known = known;
       if (!isSmall) void this.#readBeside(known, place);
-      if (!isSmall || (await known.readAll(past))) this.#known = known;
     } finally {
       if (this.#known === undefined) hold.release();
     }
