@@ -74,6 +74,7 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   });
   leaveBodiesAlone(app);
   openExchanges(app, exchangeParts);
+  refuseHostless(app);
   app.addHook('preClose', async () => reception.stop());
   app.setNotFoundHandler((request) => {
     exchangeOf(request).refuse(new LancegateError('NoSuchRoute', `no such route for ${request.method}`));
@@ -109,7 +110,7 @@ interface Entrance {
 /** `localhost` has two addresses, and each gets a server: so all that a server needs is done here. */
 function nodeServer(config: HttpConfig, { receive, letIn, waiting }: Entrance): Server {
   const server = createServer({
-    requireHostHeader: false, // Node would answer with nothing at all
+    requireHostHeader: false, // Node would answer with nothing at all; `refuseHostless` says why
     headersTimeout: config.requestHeaderTimeoutMs,
     connectionsCheckingInterval: Math.ceil(config.requestHeaderTimeoutMs / checksPerHeaderTimeout),
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
@@ -137,7 +138,12 @@ function openExchanges(app: FastifyInstance, parts: ExchangeParts): void {
   app.decorateRequest('exchange');
   app.addHook('onRequest', async (request, reply) => {
     request.setDecorator('exchange', new Exchange(parts, request, reply));
-    const { httpVersion, headers } = request.raw;
+  });
+}
+
+/** RFC 9112, 3.2; the earlier protocol has no such rule. */
+function refuseHostless(app: FastifyInstance): void {
+  app.addHook('onRequest', async ({ raw: { httpVersion, headers } }) => {
     if (httpVersion === '1.1' && headers.host === undefined) throw invalidInput('the Host header is missing');
   });
 }

@@ -62,9 +62,10 @@ export class MergeCommitter {
   async #commitAlone(pending: PendingMerge, target: CommitTarget): Promise<void> {
     const { request } = pending;
     try {
-      await this.#announce([request], await target.dataset.version());
+      const matched = await target.dataset.version();
+      await this.#announce([request], matched);
       const startMs = performance.now();
-      const merged = await this.#inEngine(target, () => this.#mergeAlone(target.dataset, request));
+      const merged = await this.#inEngine(target, matched, () => this.#mergeAlone(target.dataset, request));
       const engineMs = performance.now() - startMs;
       const settled = await this.#outside.settle(target, { requests: [request], piece: request.piece }, merged);
       const isWorthKnowing = !this.#keys.isEmpty && pending.sharing !== undefined;
@@ -86,7 +87,8 @@ export class MergeCommitter {
   async #commitShared(group: readonly PendingMerge[], target: CommitTarget): Promise<void> {
     const { dataset } = target;
     const requests = group.map(({ request }) => request) as [MergeRequest, ...MergeRequest[]];
-    await this.#announce(requests, await dataset.version());
+    const matched = await dataset.version();
+    await this.#announce(requests, matched);
     const startMs = performance.now();
     let shared: SharedRows;
     let sent: SentRows;
@@ -95,7 +97,7 @@ export class MergeCommitter {
       shared = shareRows(requests);
       // `canConcat` was asked of each; pieces with one fingerprint have one schema message.
       sent = { requests, piece: concatRows(shared.parts) };
-      merged = await this.#inEngine(target, () => mergeRows(dataset, sent, longestTime(requests)));
+      merged = await this.#inEngine(target, matched, () => mergeRows(dataset, sent, longestTime(requests)));
     } catch (error) {
       await this.#commitApart(group, target, error);
       return;
@@ -155,8 +157,7 @@ export class MergeCommitter {
   }
 
   /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */
-  async #inEngine<Result>({ dataset }: CommitTarget, run: () => Promise<Result>): Promise<Result> {
-    const matched = await dataset.version();
+  async #inEngine<Result>({ dataset }: CommitTarget, matched: number, run: () => Promise<Result>): Promise<Result> {
     try {
       return await this.#parts.metrics.mergeStage('engine', run);
     } catch (error) {

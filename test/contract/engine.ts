@@ -109,6 +109,22 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.deepEqual([await dataset.mayHaveCommitted(1), await dataset.mayHaveCommitted(2)], [true, false]);
     });
 
+    test('the same goes for a branch, by its own commits and not those of main (P6)', async (t) => {
+      const { engine } = open(t);
+      const at = place();
+      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      await dataset.merge(upsert, ipcFile(table(2)), undefined);
+      await dataset.createBranch(dev, { branch: undefined, version: undefined });
+      const branch = await engine.open({ location: at, branch: dev });
+      await branch.merge(upsert, ipcFile(table(3)), undefined);
+      const matched = await branch.version();
+      await dataset.merge(upsert, ipcFile(table(4)), undefined);
+      await dataset.merge(upsert, ipcFile(table(5)), undefined);
+      assert.equal(await branch.mayHaveCommitted(matched), false);
+      await branch.merge(upsert, ipcFile(table(6)), undefined);
+      assert.equal(await branch.mayHaveCommitted(matched), true);
+    });
+
     test('commits of others are seen after a refresh, and only then', async (t) => {
       const { engine, outsider } = open(t);
       const at = place();

@@ -47,7 +47,8 @@ export function listVersions(versionsFolder: string): readonly number[] {
     .sort((a, b) => a - b);
 }
 
-function namesIn(folder: string): readonly string[] {
+/** What a folder holds; nothing where it is missing. */
+export function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder);
   } catch (error) {

@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
+import { readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { branchFolder, branchRecord, branchRecords } from './branch-folder.ts';
 import type { FileSync } from './file-sync.ts';
+import { namesIn } from './manifest-files.ts';
 
 /** What a branch has of its own; folders of other branches may lie beside them. */
 const ownFolders = ['_versions', '_transactions', '_deletions', '_indices', 'data'];
@@ -39,15 +40,6 @@ function removeEmpty(folder: string, datasetPath: string): void {
     for (let empty = folder; empty !== datasetPath; empty = dirname(empty)) rmdirSync(empty);
   } catch (error) {
     if (!isAny(error, 'ENOTEMPTY', 'EEXIST', 'ENOENT')) throw error;
-  }
-}
-
-function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch (error) {
-    if (isAny(error, 'ENOENT')) return [];
-    throw error;
   }
 }
 

@@ -81,6 +81,8 @@ const createRules: readonly Rule[] = [
   ],
 ];
 
+const fullShape = /(?:No space left on device|Disk quota exceeded)()/;
+
 const rowRules: readonly Rule[] = [
   [
     /Unknown compression scheme: ([^/\n]+?)(?:, \/|\n| {2}Caused|$)/,
@@ -129,7 +131,7 @@ const rowRules: readonly Rule[] = [
     'ConcurrentModification',
     () => 'another writer changed the table at the same time; nothing was written',
   ],
-  [/(?:No space left on device|Disk quota exceeded)()/, 'Internal', () => 'the storage is full'],
+  [fullShape, 'Internal', () => 'the storage is full'],
   // A source is never decoded from Lance's own format: what panics there is a stored file that somebody, or the disk, spoilt.
   [/lance-encoding-[^/]+\/src\/decoder\.rs()/, 'Internal', () => 'what is stored cannot be read'],
   [
@@ -157,7 +159,6 @@ const openRules: readonly Rule[] = [
   [/was not found|Not found()/, 'TableNotFound', () => 'nothing is stored where the table should be'],
 ];
 
-const fullShape = /No space left on device|Disk quota exceeded/;
 /** Before the manifest is there, which comes last, nothing of these can be seen. Of upkeep's steps one may be done already. */
 const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge']);
 
