@@ -10,6 +10,9 @@ const MiB = 2 ** 20;
 const ownBytes = 312 * MiB;
 /** The keys of tables that writers know, so that they need not ask the engine: 7 MB are a million. */
 const partForKeys = 1 / 16;
+/** Below 1.5 GiB the default of the index cache is too much. The first 512 MiB are needed for other things. */
+const beforeIndexesBytes = 512 * MiB;
+const partForIndexes = 1 / 4;
 /** What a byte of a body takes at the worst while the engine works on it, itself included. */
 const bytesPerBodyByte = 4;
 /** What is below the service (its page cache, its sockets) and beside it needs some, too. */
@@ -35,11 +38,13 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
   const fit = (name: SizeSetting, mostBytes: number): number =>
     isDefault(name) ? Math.min(given[name], floorToMiB(mostBytes)) : given[name];
   const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, machineBytes * partOfMachine));
-  const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes }));
+  const engineIndexCacheBytes = fit('engineIndexCacheBytes', (memoryLimitBytes - beforeIndexesBytes) * partForIndexes);
+  const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes, engineIndexCacheBytes }));
   const partBytes = bodyMemoryBytes * Math.min(given.principalShare, given.tableShare);
   return Object.freeze({
     ...given,
     memoryLimitBytes,
+    engineIndexCacheBytes,
     bodyMemoryBytes,
     maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),
     maxBatchBytes: fit('maxBatchBytes', partBytes / mergesPerPart),

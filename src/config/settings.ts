@@ -68,8 +68,8 @@ export const settings = {
   engineIndexCacheBytes: setting(bytes(0, TiB), {
     flag: 'engine-index-cache',
     group: 'storage',
-    default: '16MiB',
-    doc: 'Memory in which the engine keeps parts of key indexes.',
+    default: '256MiB',
+    doc: 'Memory in which the engine keeps the indexes of keys, at most; as much is taken as they need, from 16 MiB on. A row takes 16 bytes if its key is a number, 50 if it is a UUID. Less than all tables in use need makes large merges slow.',
   }),
   engineMetadataCacheBytes: setting(bytes(0, TiB), {
     flag: 'engine-metadata-cache',

@@ -180,10 +180,22 @@ export class Maintenance implements CommitObserver {
       return undefined;
     }
     const layout = layoutFor(target, found.layout);
+    await this.#warmIndexes(watched, layout);
     const choice = watched.chooseFor(layout, this.#nowMs);
     if (choice?.way === 'index') await this.#renewIndexes(watched, layout);
     else if (choice !== undefined) await this.#tidy(watched, layout, choice.way, choice.reason);
     return choice?.way;
+  }
+
+  /** Once: from then on they are built here, or read by merges. */
+  async #warmIndexes(watched: WatchedBranch, { indexes }: Layout): Promise<void> {
+    const { target, history } = watched;
+    if (!watched.beginWarming()) return;
+    for (const { isPlain, columns } of indexes) {
+      const [column] = columns;
+      if (!isPlain || column === undefined || !history.mergesOn.has(column)) continue;
+      await this.#parts.upkeep.warmIndex(target, column);
+    }
   }
 
   async #tidy(watched: WatchedBranch, layout: Layout, extent: Extent, reason: OptimizeReason): Promise<void> {

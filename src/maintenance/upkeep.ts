@@ -94,6 +94,11 @@ export class Upkeep {
     });
   }
 
+  /** For an index that was built before this process began. */
+  async warmIndex(target: BranchRef, column: string): Promise<void> {
+    await this.#onTable(target, (dataset) => dataset.warmIndex(column));
+  }
+
   async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten }: OptimizeJob) {
     const step = { layoutBefore, pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
     return { step: await this.#step(dataset, target, step), indexed: [] };
@@ -199,6 +204,7 @@ export class Upkeep {
   async #createIndex(dataset: Dataset, { tableId, branch }: BranchRef, column: string): Promise<void> {
     await dataset.createScalarIndex(column);
     await this.#parts.openBranches.acknowledge(tableId, branch, dataset);
+    await dataset.warmIndex(column);
   }
 
   /** Under the turn, as before any commit; it is over in no time. */

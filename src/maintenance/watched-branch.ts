@@ -33,6 +33,7 @@ export class WatchedBranch {
   #restUntilMs = 0;
   #tidyingRestUntilMs = 0;
   #failures = 0;
+  #isWarmed = false;
 
   constructor(
     { table, tableId, branch, location }: BranchRef,
@@ -53,6 +54,13 @@ export class WatchedBranch {
   /** What was estimated is not so any more. */
   lookAgain(): void {
     this.#estimate = undefined;
+  }
+
+  /** True the first time only. */
+  beginWarming(): boolean {
+    const isFirst = !this.#isWarmed;
+    this.#isWarmed = true;
+    return isFirst;
   }
 
   estimateOf(layout: Layout): Estimate {

@@ -19,7 +19,9 @@ export class OpenDatasets {
   /** At its newest version. Throws as `Engine.open` does. */
   async latest(location: Location, branch: BranchName | undefined): Promise<Dataset> {
     const { dataset, isKept } = await this.#find(location, branch);
-    if (isKept) await dataset.refresh();
+    if (!isKept) return dataset;
+    if (dataset.isOutgrown) return this.#openAnew(location, branch);
+    await dataset.refresh();
     return dataset;
   }
 
@@ -33,8 +35,13 @@ export class OpenDatasets {
     for (const [key, entry] of this.#open) if (entry.location === location) this.#open.delete(key);
   }
 
+  async #openAnew(location: Location, branch: BranchName | undefined): Promise<Dataset> {
+    this.#open.delete(keyOf(location, branch));
+    return (await this.#find(location, branch)).dataset;
+  }
+
   async #find(location: Location, branch: BranchName | undefined): Promise<{ dataset: Dataset; isKept: boolean }> {
-    const key = `${location}\n${branch ?? ''}`;
+    const key = keyOf(location, branch);
     const kept = this.#open.get(key);
     const entry = kept ?? { location, dataset: this.#engine.open({ location, branch }) };
     this.#open.delete(key);
@@ -55,3 +62,5 @@ export class OpenDatasets {
     }
   }
 }
+
+const keyOf = (location: Location, branch: BranchName | undefined): string => `${location}\n${branch ?? ''}`;

@@ -21,6 +21,7 @@ import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
 import {
   type NativeBranches,
+  type NativeIndex,
   type NativeMergeBuilder,
   type NativeQuery,
   type NativeTable,
@@ -35,23 +36,43 @@ import type { VersionsFolder } from './versions-folder.ts';
 /** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */
 const maxBatchRows = 2 ** 16;
 
+/** The caches that a dataset was opened with. */
+export interface DatasetCaches {
+  areReplaced(): boolean;
+  /** Whether an index of so many bytes can be kept, which may take other caches than these. */
+  makeRoom(column: string, bytes: number): boolean;
+  /** The newest version, with the caches there are now. */
+  open(): Promise<NativeTable>;
+}
+
+/** Of a branch at its newest version. */
+interface Surroundings {
+  readonly caches: DatasetCaches;
+  /** Only on a file system. */
+  readonly versions?: VersionsFolder;
+  readonly durability?: Durability;
+}
+
 /** One open native table, on one branch. */
 export class LanceDataset implements Dataset {
   readonly #table: NativeTable;
+  readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
   readonly #durability: Durability | undefined;
   /** Where the native table stands, if that is known: each question to it costs 0.1 ms, and a merge has several. */
   #version: number | undefined;
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
-  /**
-   * `files` only for a branch at its newest version on a file system. Without it every refresh asks the engine, and what is
-   * written counts as durable at once, as it is on object stores.
-   */
-  constructor(table: NativeTable, files?: { readonly versions: VersionsFolder; readonly durability: Durability }) {
+  /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
+  constructor(table: NativeTable, { caches, versions, durability }: Partial<Surroundings> = {}) {
     this.#table = table;
-    this.#versions = files?.versions;
-    this.#durability = files?.durability;
+    this.#caches = caches;
+    this.#versions = versions;
+    this.#durability = durability;
+  }
+
+  get isOutgrown(): boolean {
+    return this.#caches?.areReplaced() === true;
   }
 
   version(): Promise<number> {
@@ -148,6 +169,16 @@ export class LanceDataset implements Dataset {
     return this.#commit('maintain', () => this.#table.createIndex(nativeBtree(), column, true));
   }
 
+  warmIndex(column: string): Promise<void> {
+    return engineCall('maintain', async () => {
+      const name = plainIndexName(column);
+      const index = (await this.#table.listIndices()).find((each) => each.name === name);
+      if (index === undefined || this.#caches?.makeRoom(column, bytesInMemory(index)) !== true) return;
+      const table = await this.#caches.open();
+      await table.prewarmIndex(name).finally(() => table.close());
+    });
+  }
+
   dropScalarIndex(column: string): Promise<void> {
     return this.#commit('maintain', () => this.#table.dropIndex(plainIndexName(column)));
   }
@@ -231,6 +262,9 @@ export class LanceDataset implements Dataset {
     return result;
   }
 }
+
+/** Keys are stored packed; in memory each takes its row's address beside it, and numbers eight bytes. */
+const bytesInMemory = ({ sizeBytes = 0, numIndexedRows = 0 }: NativeIndex): number => sizeBytes + 16 * numIndexedRows;
 
 async function* resultsOf(query: Omit<NativeQuery, 'onlyIf'>): AsyncIterable<IpcFile> {
   const batches = await engineCall('select', () => query.execute(maxBatchRows));

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Session } from '@lancedb/lancedb';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Dataset, Engine, OpenRequest, RecoverRequest, Recovery, Scratch } from '../port.ts';
 import { Durability, type DurableBranch } from './durability.ts';
+import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { DiskSync, type FileSync } from './file-sync.ts';
-import { LanceDataset } from './lance-dataset.ts';
+import { type DatasetCaches, LanceDataset } from './lance-dataset.ts';
 import { type MachineStart, readMachineStart } from './machine-start.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
 import { recoverBranch } from './recover-branch.ts';
@@ -15,15 +15,13 @@ import { StorageRoot } from './storage-root.ts';
 import { engineCall } from './translate-errors.ts';
 import { VersionsFolder } from './versions-folder.ts';
 
-export interface LanceEngineOptions {
+export interface LanceEngineOptions extends CacheLimits {
   /** Absolute path or object-store URI. */
   readonly root: string;
   /** How to reach an object store; may hold credentials, so it never leaves this object. */
   readonly rootOptions: Properties;
   /** An absolute local path for intermediate results. */
   readonly scratchFolder: string;
-  readonly indexCacheBytes: number;
-  readonly metadataCacheBytes: number;
   /** Only tests bring their own. */
   readonly fileSync?: FileSync;
   readonly machineStart?: MachineStart;
@@ -33,7 +31,7 @@ export interface LanceEngineOptions {
 export class LanceEngine implements Engine {
   readonly #root: StorageRoot;
   readonly #options: LanceEngineOptions;
-  readonly #session: Session;
+  readonly #caches: EngineCaches;
   readonly #fileSync: FileSync;
   readonly #machineStart: MachineStart;
 
@@ -42,26 +40,28 @@ export class LanceEngine implements Engine {
     this.#fileSync = options.fileSync ?? new DiskSync();
     this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
-    this.#session = new Session(BigInt(options.indexCacheBytes), BigInt(options.metadataCacheBytes));
+    this.#caches = new EngineCaches(options);
   }
 
   async create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset> {
     const { folderUri, tableName } = this.#root.place(location);
     if (this.#root.isLocal) await mkdir(folderUri, { recursive: true });
     return engineCall('create', async () => {
+      const caches = this.#cachesFor({ location });
       const connection = await this.#connect(folderUri);
       const table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
-      return new LanceDataset(table, this.#filesOf(location, undefined, 0));
+      return new LanceDataset(table, { caches, ...this.#filesOf(location, undefined, 0) });
     });
   }
 
-  async open({ location, branch, version }: OpenRequest): Promise<Dataset> {
-    const { folderUri, tableName } = this.#root.place(location);
+  async open(request: OpenRequest): Promise<Dataset> {
+    const { location, branch, version } = request;
     return engineCall('open', async () => {
-      const connection = await this.#connect(folderUri);
-      const main = await connection.openTable(tableName, []);
-      const table = branch === undefined ? main : await checkoutBranch(main, branch);
-      if (version === undefined) return new LanceDataset(table, this.#filesOf(location, branch, await table.version()));
+      const caches = this.#cachesFor(request);
+      const table = await this.#openNewest(request);
+      if (version === undefined) {
+        return new LanceDataset(table, { caches, ...this.#filesOf(location, branch, await table.version()) });
+      }
       await table.checkout(version);
       return new LanceDataset(table);
     });
@@ -70,7 +70,7 @@ export class LanceEngine implements Engine {
   async scratch(): Promise<Scratch> {
     const folder = join(this.#options.scratchFolder, randomUUID());
     await mkdir(folder, { recursive: true });
-    const connection = await connectNative(folder, {}, this.#session);
+    const connection = await connectNative(folder, {}, this.#caches.session);
     return {
       create: (name, file) =>
         engineCall('create', async () => new LanceDataset(await connection.createTable(name, file, 'create', []))),
@@ -82,6 +82,7 @@ export class LanceEngine implements Engine {
   }
 
   async remove(location: Location): Promise<void> {
+    this.#caches.forget(location);
     if (this.#root.isLocal) return this.#root.remove(location);
     const { folderUri, tableName } = this.#root.place(location);
     const connection = await this.#connect(folderUri);
@@ -123,6 +124,23 @@ export class LanceEngine implements Engine {
     return this.#root.locationOf(pathOrUri);
   }
 
+  async #openNewest({ location, branch }: OpenRequest): Promise<NativeTable> {
+    const { folderUri, tableName } = this.#root.place(location);
+    const connection = await this.#connect(folderUri);
+    const main = await connection.openTable(tableName, []);
+    return branch === undefined ? main : checkoutBranch(main, branch);
+  }
+
+  /** To be called before the dataset is opened. */
+  #cachesFor(request: OpenRequest): DatasetCaches {
+    const { session } = this.#caches;
+    return {
+      areReplaced: () => session !== this.#caches.session,
+      makeRoom: (column, bytes) => this.#caches.makeRoom(request.location, column, bytes),
+      open: () => this.#openNewest(request),
+    };
+  }
+
   #filesOf(location: Location, branch: BranchName | undefined, openedAt: number) {
     if (!this.#root.isLocal) return undefined;
     const place = this.#placeOf(location, branch);
@@ -136,9 +154,9 @@ export class LanceEngine implements Engine {
     return { rootPath: this.#root.path, datasetPath: this.#root.pathOf(location), branch };
   }
 
-  /** A connection is a URI and the shared session: opening one costs under a millisecond and nothing stays open. */
+  /** A connection is a URI and a session: opening one costs under a millisecond and nothing stays open. */
   #connect(folderUri: string): Promise<NativeConnection> {
-    return connectNative(folderUri, this.#options.rootOptions, this.#session);
+    return connectNative(folderUri, this.#options.rootOptions, this.#caches.session);
   }
 }
 

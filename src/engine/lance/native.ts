@@ -51,7 +51,9 @@ export interface NativeTable {
   createIndex(index: unknown, column: string, replace: boolean): Promise<void>;
   stats(): Promise<NativeStats>;
   dropIndex(name: string): Promise<void>;
-  listIndices(): Promise<{ name: string; indexType: string; columns: string[]; numUnindexedRows?: number }[]>;
+  listIndices(): Promise<readonly NativeIndex[]>;
+  /** Reads all of it into the session's cache; what does not fit there is read in vain. */
+  prewarmIndex(name: string): Promise<void>;
   /** Compacts, prunes, then extends indexes. A time of 0 counts as none given, which is seven days ago. */
   optimize(beforeTimestampMs: number, deleteUnverified: boolean): Promise<NativeOptimizeStats>;
   tags(): Promise<NativeTags>;
@@ -61,6 +63,15 @@ export interface NativeTable {
   listVersions(): Promise<{ version: number /** Microseconds since the epoch. */; timestamp: number }[]>;
   branches(): Promise<NativeBranches>;
   mergeInsert(on: readonly string[]): NativeMergeBuilder;
+}
+export interface NativeIndex {
+  readonly name: string;
+  readonly indexType: string;
+  readonly columns: string[];
+  readonly numIndexedRows?: number;
+  readonly numUnindexedRows?: number;
+  /** As it is stored. */
+  readonly sizeBytes?: number;
 }
 export interface NativeStats {
   readonly totalBytes: number;
