@@ -10,8 +10,8 @@ const MiB = 2 ** 20;
 const ownBytes = 312 * MiB;
 /** The keys of tables that writers know, so that they need not ask the engine: 7 MB are a million. */
 const partForKeys = 1 / 16;
-/** Below 1.5 GiB the default of the index cache is too much. The first 512 MiB are needed for other things. */
-const beforeIndexesBytes = 512 * MiB;
+/** Of a small limit, bodies need what is left by the rest: with the least there is, indexes get no more than 16 MiB. */
+const beforeIndexesBytes = 576 * MiB;
 const partForIndexes = 1 / 4;
 /** What a byte of a body takes at the worst while the engine works on it, itself included. */
 const bytesPerBodyByte = 4;

@@ -174,20 +174,20 @@ export class Maintenance implements CommitObserver {
       this.#watched.delete(keyOf(target));
       return undefined;
     }
+    const layout = layoutFor(target, found.layout);
+    await this.#warmIndexes(watched, layout);
     const columns = this.#columnsToIndex(target, history, found);
     if (columns.length > 0) {
       await this.#buildIndexes(watched, columns, found.layout);
       return undefined;
     }
-    const layout = layoutFor(target, found.layout);
-    await this.#warmIndexes(watched, layout);
     const choice = watched.chooseFor(layout, this.#nowMs);
     if (choice?.way === 'index') await this.#renewIndexes(watched, layout);
     else if (choice !== undefined) await this.#tidy(watched, layout, choice.way, choice.reason);
     return choice?.way;
   }
 
-  /** Once: from then on they are built here, or read by merges. */
+  /** Once, those that were there before: what is built here is read at once. */
   async #warmIndexes(watched: WatchedBranch, { indexes }: Layout): Promise<void> {
     const { target, history } = watched;
     if (!watched.beginWarming()) return;

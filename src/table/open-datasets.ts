@@ -1,6 +1,11 @@
 import type { Dataset, Engine } from '../engine/port.ts';
 import type { BranchName, Location } from '../kernel/ids.ts';
 
+interface Entry {
+  readonly location: Location;
+  readonly dataset: Promise<Dataset>;
+}
+
 /**
  * Datasets kept open between requests, the least recently used forgotten first. Opening one costs about a millisecond and
  * re-reads the manifest; a warm one refreshes in a fraction of it. A forgotten dataset is not closed, because a request
@@ -9,7 +14,7 @@ import type { BranchName, Location } from '../kernel/ids.ts';
 export class OpenDatasets {
   readonly #engine: Engine;
   readonly #maxOpen: number;
-  readonly #open = new Map<string, { readonly location: Location; readonly dataset: Promise<Dataset> }>();
+  readonly #open = new Map<string, Entry>();
 
   constructor(engine: Engine, maxOpen: number) {
     this.#engine = engine;
@@ -18,9 +23,12 @@ export class OpenDatasets {
 
   /** At its newest version. Throws as `Engine.open` does. */
   async latest(location: Location, branch: BranchName | undefined): Promise<Dataset> {
-    const { dataset, isKept } = await this.#find(location, branch);
+    const { entry, dataset, isKept } = await this.#find(location, branch);
     if (!isKept) return dataset;
-    if (dataset.isOutgrown) return this.#openAnew(location, branch);
+    if (dataset.isOutgrown) {
+      this.#drop(keyOf(location, branch), entry);
+      return this.latest(location, branch);
+    }
     await dataset.refresh();
     return dataset;
   }
@@ -35,12 +43,10 @@ export class OpenDatasets {
     for (const [key, entry] of this.#open) if (entry.location === location) this.#open.delete(key);
   }
 
-  async #openAnew(location: Location, branch: BranchName | undefined): Promise<Dataset> {
-    this.#open.delete(keyOf(location, branch));
-    return (await this.#find(location, branch)).dataset;
-  }
-
-  async #find(location: Location, branch: BranchName | undefined): Promise<{ dataset: Dataset; isKept: boolean }> {
+  async #find(
+    location: Location,
+    branch: BranchName | undefined,
+  ): Promise<{ entry: Entry; dataset: Dataset; isKept: boolean }> {
     const key = keyOf(location, branch);
     const kept = this.#open.get(key);
     const entry = kept ?? { location, dataset: this.#engine.open({ location, branch }) };
@@ -48,11 +54,16 @@ export class OpenDatasets {
     this.#open.set(key, entry);
     this.#shrink();
     try {
-      return { dataset: await entry.dataset, isKept: kept !== undefined };
+      return { entry, dataset: await entry.dataset, isKept: kept !== undefined };
     } catch (error) {
-      if (this.#open.get(key) === entry) this.#open.delete(key);
+      this.#drop(key, entry);
       throw error;
     }
+  }
+
+  /** Unless it was replaced meanwhile. */
+  #drop(key: string, entry: Entry): void {
+    if (this.#open.get(key) === entry) this.#open.delete(key);
   }
 
   #shrink(): void {

@@ -20,8 +20,12 @@ const rows = (ids: readonly number[]): Table => new Table({ id: vectorFromArray(
 const onId = [parseFieldPath('id')];
 
 /** A table of 100 rows that is looked after; `beside` is done right after an index was built. */
-async function watchedTable(t: TestContext, beside: (commits: () => Promise<void>) => Promise<void>) {
+async function watchedTable(
+  t: TestContext,
+  beside: (commits: () => Promise<void>) => Promise<void> = async () => undefined,
+) {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(numbers(100)));
+  const inMemory: string[] = [];
   let nextId = 100;
   const commit = async (): Promise<void> => {
     await dataset.refresh();
@@ -35,6 +39,10 @@ async function watchedTable(t: TestContext, beside: (commits: () => Promise<void
       createScalarIndex: async (column: string) => {
         await opened.createScalarIndex(column);
         await beside(commit);
+      },
+      warmIndex: async (column: string) => {
+        await opened.warmIndex(column);
+        inMemory.push(column);
       },
     });
   };
@@ -51,12 +59,12 @@ async function watchedTable(t: TestContext, beside: (commits: () => Promise<void
   });
   t.after(() => maintenance.close());
   const reasons = (): unknown[] => log.map((line) => (JSON.parse(line) as { reason?: unknown }).reason);
-  return { clock, commit, reasons };
+  return { clock, commit, reasons, dataset, inMemory };
 }
 
 test('what is committed while the first index is built counts as not in it (P8)', async (t) => {
   let builds = 0;
-  const { clock, commit, reasons } = await watchedTable(t, async (commitOne) => {
+  const { clock, commit, reasons, inMemory } = await watchedTable(t, async (commitOne) => {
     builds += 1;
     if (builds === 1) for (const _ of numbers(30)) await commitOne();
   });
@@ -67,4 +75,21 @@ test('what is committed while the first index is built counts as not in it (P8)'
   for (const _ of numbers(4)) await commit();
   await eventually('it is built anew', () => reasons().includes('slower'));
   assert.deepEqual(reasons(), ['merges on the column', 'slower']);
+  assert.deepEqual(inMemory, ['id', 'id'], 'each is read into memory at once');
+});
+
+test('an index that was there before is read into memory when merges begin, once (P8)', async (t) => {
+  const { clock, commit, reasons, dataset, inMemory } = await watchedTable(t);
+  await dataset.createScalarIndex('id');
+  await commit();
+  clock.advance(2_000);
+  assert.deepEqual(inMemory, [], 'one merge may be the only one');
+  await commit();
+  await eventually('it is read', () => inMemory.length > 0);
+  for (const _ of numbers(3)) {
+    await commit();
+    clock.advance(2_000);
+  }
+  assert.deepEqual(inMemory, ['id']);
+  assert.deepEqual(reasons(), [], 'and not built');
 });

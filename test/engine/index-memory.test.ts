@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { readdirSync, renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import { EngineCaches } from '#src/engine/lance/engine-caches.ts';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import type { Dataset, MergeSpec } from '#src/engine/port.ts';
+import type { Location } from '#src/kernel/ids.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const MiB = 2 ** 20;
+const location = 't.lance' as Location;
+const upsert: MergeSpec = {
+  on: ['id'],
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+  useIndex: true,
+};
+const rows = (ids: readonly number[]) => ipcFile(new Table({ id: vectorFromArray(ids, new Int32()) }));
+
+/** A table whose index lies in several pages, of 4,096 rows each, and `hideIndex` so that no page of it can be read. */
+async function indexedTable(t: TestContext, { count = 20_000, indexCacheBytes = 64 * MiB } = {}) {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const caches = { indexCacheBytes, metadataCacheBytes: MiB };
+  const engine = new LanceEngine({ root: folder, rootOptions: {}, scratchFolder: join(folder, 'scratch'), ...caches });
+  const dataset = await engine.create(location, rows(Array.from({ length: count }, (_, i) => i)), {});
+  t.after(() => dataset.close());
+  await dataset.createScalarIndex('id');
+  const hideIndex = (): void => {
+    const indexes = join(folder, location, '_indices');
+    for (const index of readdirSync(indexes)) {
+      const pages = join(indexes, index, 'page_data.lance');
+      renameSync(pages, `${pages}.hidden`);
+    }
+  };
+  return { engine, dataset, hideIndex };
+}
+
+/** Of keys in every page, and one new one. */
+async function mergeEverywhere(dataset: Dataset): Promise<readonly [updated: number, inserted: number]> {
+  const counts = await dataset.merge(upsert, rows([1, 5_000, 9_000, 13_000, 17_000, -1]), undefined);
+  return [counts.numUpdatedRows, counts.numInsertedRows];
+}
+
+describe('an index in memory (P8)', () => {
+  test('is not read again by merges', async (t) => {
+    const { dataset, hideIndex } = await indexedTable(t);
+    await dataset.warmIndex('id');
+    hideIndex();
+    assert.deepEqual(await mergeEverywhere(dataset), [5, 1]);
+  });
+
+  test('has to be read by them where it was not before', async (t) => {
+    const { dataset, hideIndex } = await indexedTable(t);
+    hideIndex();
+    await assert.rejects(mergeEverywhere(dataset));
+  });
+
+  test('is not read where there is no room for all of it', async (t) => {
+    const { dataset, hideIndex } = await indexedTable(t, { indexCacheBytes: 0.25 * MiB });
+    await dataset.warmIndex('id');
+    assert.equal(dataset.isOutgrown, false);
+    hideIndex();
+    await assert.rejects(mergeEverywhere(dataset));
+  });
+
+  test('is not asked for where there is none', async (t) => {
+    const { dataset } = await indexedTable(t);
+    await dataset.dropScalarIndex('id');
+    await dataset.warmIndex('id');
+    await dataset.warmIndex('other');
+    assert.deepEqual(await mergeEverywhere(dataset), [5, 1]);
+  });
+
+  test('has room as it grows, for datasets that are opened then; those before go on as they were', async (t) => {
+    const { engine, dataset, hideIndex } = await indexedTable(t, { count: 700_000 });
+    assert.equal(dataset.isOutgrown, false);
+    await dataset.warmIndex('id');
+    assert.equal(dataset.isOutgrown, true);
+    assert.deepEqual(await mergeEverywhere(dataset), [5, 1]);
+    hideIndex();
+    const later = await engine.open({ location });
+    assert.equal(later.isOutgrown, false);
+    assert.deepEqual(await mergeEverywhere(later), [6, 0]);
+  });
+});
+
+describe('the room for indexes (P7)', () => {
+  const limits = { indexCacheBytes: 100 * MiB, metadataCacheBytes: MiB };
+  const other = 'other.lance' as Location;
+
+  test('is made when they need it, and twice as much as before at least', () => {
+    const caches = new EngineCaches(limits);
+    const { session } = caches;
+    assert.ok(caches.makeRoom(location, 'id', 8 * MiB));
+    assert.equal(caches.session, session);
+    assert.ok(caches.makeRoom(location, 'id', 12 * MiB));
+    const second = caches.session;
+    assert.notEqual(second, session);
+    assert.ok(caches.makeRoom(location, 'id', 21 * MiB));
+    assert.equal(caches.session, second, '32 MiB hold it');
+    assert.ok(caches.makeRoom(other, 'id', 21 * MiB));
+    assert.notEqual(caches.session, second, 'and not both');
+  });
+
+  test('counts no index twice, and none of a dataset that is gone', () => {
+    const caches = new EngineCaches(limits);
+    const { session } = caches;
+    for (let i = 0; i < 100; i += 1) caches.makeRoom(location, 'id', 6 * MiB);
+    assert.equal(caches.session, session);
+    caches.forget(location);
+    caches.makeRoom(other, 'id', 6 * MiB);
+    assert.equal(caches.session, session);
+    caches.makeRoom(location, 'id', 6 * MiB);
+    assert.notEqual(caches.session, session);
+  });
+
+  test('has an end', () => {
+    const caches = new EngineCaches(limits);
+    assert.ok(caches.makeRoom(location, 'id', 90 * MiB));
+    const { session } = caches;
+    assert.ok(caches.makeRoom(other, 'id', 90 * MiB));
+    assert.equal(caches.makeRoom(other, 'id', 101 * MiB), false);
+    assert.equal(caches.session, session);
+  });
+});

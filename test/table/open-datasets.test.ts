@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import type { Dataset, Engine, OpenRequest } from '#src/engine/port.ts';
+import { OpenDatasets } from '#src/table/open-datasets.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { publishTable } from '#test/fixtures/published-table.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
+
+const rows = (...ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
+
+test('a dataset is kept open and follows its newest version; one that was outgrown is opened anew (P8)', async (t) => {
+  const { engine, dataset: outside, location } = await publishTable(t, rows(1));
+  let isOutgrown = false;
+  let opened = 0;
+  const open = async (request: OpenRequest): Promise<Dataset> => {
+    opened += 1;
+    const isFirst = opened === 1;
+    return new Proxy(await engine.open(request), {
+      get: (target, name) => {
+        if (name === 'isOutgrown') return isFirst && isOutgrown;
+        const value: unknown = Reflect.get(target, name, target);
+        return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+      },
+    });
+  };
+  const datasets = new OpenDatasets(replacing<Engine>(engine, { open }), 10);
+  const first = await datasets.latest(location, undefined);
+  await outside.append(ipcFile(rows(2)));
+  assert.equal(await datasets.latest(location, undefined), first);
+  assert.equal(await first.countRows(), 2);
+  assert.equal(opened, 1);
+
+  isOutgrown = true;
+  await outside.append(ipcFile(rows(3)));
+  assert.equal(await datasets.lastSeen(location, undefined), first);
+  const [second, again] = await Promise.all([
+    datasets.latest(location, undefined),
+    datasets.latest(location, undefined),
+  ]);
+  assert.notEqual(second, first);
+  assert.equal(second, again, 'one for all who ask');
+  assert.equal(await second.countRows(), 3);
+  assert.equal(await first.countRows(), 2, 'who reads from it goes on');
+  assert.equal(await datasets.latest(location, undefined), second);
+  assert.equal(opened, 2);
+});
