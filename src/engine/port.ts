@@ -149,9 +149,10 @@ export interface Dataset {
   createScalarIndex(column: string): Promise<void>;
   /**
    * Reads the newest index that `createScalarIndex` made of a column into memory, so that the next merges need not: 0.1 s
-   * for each million rows, beside them. Does nothing where there is no such index, or no room for all of it.
+   * for each million rows, beside them. Answers false where there is no room for all of it; then nothing is read, as where
+   * there is no such index.
    */
-  warmIndex(column: string): Promise<void>;
+  warmIndex(column: string): Promise<boolean>;
   /** Commits a version without the index that `createScalarIndex` made of a column. */
   dropScalarIndex(column: string): Promise<void>;
   /** Read from the newest manifest alone. */

@@ -21,6 +21,9 @@ export class JobLog {
     if (report.job === 'optimize' && report.isHeldByTag) {
       this.#logger.warn(fields, 'a tag keeps old versions of a table');
     }
+    if (report.isIndexTooLarge) {
+      this.#logger.warn(fields, 'an index is larger than --engine-index-cache, which makes merges slow');
+    }
     this.#logger.info(fields, report.job === 'optimize' ? 'tidied a table' : 'built an index');
   }
 

@@ -26,6 +26,8 @@ export interface OptimizeReport {
   readonly isHeldByTag: boolean;
   /** Columns whose index was built anew. */
   readonly indexed: readonly string[];
+  /** One of them has no room in memory, so merges read it from storage. */
+  readonly isIndexTooLarge: boolean;
 }
 
 export interface IndexReport {
@@ -35,5 +37,7 @@ export interface IndexReport {
   readonly reason: 'merges on the column' | 'slower';
   readonly column: string;
   readonly rows: number;
+  /** It has no room in memory, so merges read it from storage. */
+  readonly isIndexTooLarge: boolean;
   readonly durationMs: number;
 }

@@ -75,11 +75,11 @@ export class Upkeep {
     return this.#onTable(job.target, async (dataset) => {
       const startMs = performance.now();
       const layout = await dataset.layout();
-      const { step, indexed } =
+      const { step, indexed, isIndexTooLarge } =
         job.extent === 'new' ? await this.#tidyNew(dataset, layout, job) : await this.#tidyAll(dataset, layout, job);
       const { target, reason, extent } = job;
       const durationMs = performance.now() - startMs;
-      return { job: 'optimize', branch: target.branch, reason, extent, durationMs, indexed, ...step };
+      return { job: 'optimize', branch: target.branch, reason, extent, durationMs, indexed, isIndexTooLarge, ...step };
     });
   }
 
@@ -87,10 +87,10 @@ export class Upkeep {
     return this.#onTable(target, async (dataset) => {
       const startMs = performance.now();
       await this.#announce(target, dataset);
-      await this.#createIndex(dataset, target, column);
+      const isIndexTooLarge = !(await this.#createIndex(dataset, target, column));
       const rows = await dataset.countRows();
       const durationMs = performance.now() - startMs;
-      return { job: 'index', branch: target.branch, reason, column, rows, durationMs };
+      return { job: 'index', branch: target.branch, reason, column, rows, isIndexTooLarge, durationMs };
     });
   }
 
@@ -101,7 +101,7 @@ export class Upkeep {
 
   async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten }: OptimizeJob) {
     const step = { layoutBefore, pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
-    return { step: await this.#step(dataset, target, step), indexed: [] };
+    return { step: await this.#step(dataset, target, step), indexed: [], isIndexTooLarge: false };
   }
 
   /**
@@ -118,8 +118,8 @@ export class Upkeep {
         dropped.push(column);
       }
     };
-    let indexing: Promise<void> | undefined;
-    const index = (): Promise<void> => {
+    let indexing: Promise<boolean> | undefined;
+    const index = (): Promise<boolean> => {
       indexing ??= this.#indexAfterWaiting(target, dropped);
       indexing.catch(() => undefined); // its failure is reported where it is awaited below
       return indexing;
@@ -130,7 +130,8 @@ export class Upkeep {
     };
     try {
       const step = { layoutBefore, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
-      return { step: await this.#step(dataset, target, step), indexed: dropped };
+      const done = await this.#step(dataset, target, step);
+      return { step: done, indexed: dropped, isIndexTooLarge: !(await index()) };
     } finally {
       await index();
     }
@@ -189,22 +190,26 @@ export class Upkeep {
     return Math.min(pruneBeforeMs, committedAtMs ?? pruneBeforeMs);
   }
 
-  async #indexAfterWaiting(target: BranchRef, columns: readonly string[]): Promise<void> {
-    if (columns.length === 0) return;
+  /** Answers whether there is room for all of them in memory. */
+  async #indexAfterWaiting(target: BranchRef, columns: readonly string[]): Promise<boolean> {
+    if (columns.length === 0) return true;
     const leave = await this.#parts.gates.takeBranch(target.table, target.branch, untilItsTurn);
     leave();
     const dataset = await this.#parts.engine.open(target);
     try {
-      for (const column of columns) await this.#createIndex(dataset, target, column);
+      let areRead = true;
+      for (const column of columns) areRead = (await this.#createIndex(dataset, target, column)) && areRead;
+      return areRead;
     } finally {
       dataset.close();
     }
   }
 
-  async #createIndex(dataset: Dataset, { tableId, branch }: BranchRef, column: string): Promise<void> {
+  /** Answers whether there is room for it in memory. */
+  async #createIndex(dataset: Dataset, { tableId, branch }: BranchRef, column: string): Promise<boolean> {
     await dataset.createScalarIndex(column);
     await this.#parts.openBranches.acknowledge(tableId, branch, dataset);
-    await dataset.warmIndex(column);
+    return dataset.warmIndex(column);
   }
 
   /** Under the turn, as before any commit; it is over in no time. */

@@ -48,7 +48,7 @@ async function mergeEverywhere(dataset: Dataset): Promise<readonly [updated: num
 describe('an index in memory (P8)', () => {
   test('is not read again by merges', async (t) => {
     const { dataset, hideIndex } = await indexedTable(t);
-    await dataset.warmIndex('id');
+    assert.equal(await dataset.warmIndex('id'), true);
     hideIndex();
     assert.deepEqual(await mergeEverywhere(dataset), [5, 1]);
   });
@@ -61,7 +61,7 @@ describe('an index in memory (P8)', () => {
 
   test('is not read where there is no room for all of it', async (t) => {
     const { dataset, hideIndex } = await indexedTable(t, { indexCacheBytes: 0.25 * MiB });
-    await dataset.warmIndex('id');
+    assert.equal(await dataset.warmIndex('id'), false);
     assert.equal(dataset.isOutgrown, false);
     hideIndex();
     await assert.rejects(mergeEverywhere(dataset));
@@ -70,8 +70,8 @@ describe('an index in memory (P8)', () => {
   test('is not asked for where there is none', async (t) => {
     const { dataset } = await indexedTable(t);
     await dataset.dropScalarIndex('id');
-    await dataset.warmIndex('id');
-    await dataset.warmIndex('other');
+    assert.equal(await dataset.warmIndex('id'), true);
+    assert.equal(await dataset.warmIndex('other'), true);
     assert.deepEqual(await mergeEverywhere(dataset), [5, 1]);
   });
 

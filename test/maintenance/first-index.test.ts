@@ -41,8 +41,8 @@ async function watchedTable(
         await beside(commit);
       },
       warmIndex: async (column: string) => {
-        await opened.warmIndex(column);
         inMemory.push(column);
+        return opened.warmIndex(column);
       },
     });
   };

@@ -246,6 +246,25 @@ describe('an index on the key of a table that has grown (P8)', () => {
     assert.deepEqual(jobsOf(service).at(-1)?.indexed, ['id'], 'built anew');
   });
 
+  test('that has no room in memory is told of in the log, whenever it is built', async (t) => {
+    const warning = /an index is larger than --engine-index-cache/;
+    const warnings = (service: TestService): number => service.log.filter((line) => warning.test(line)).length;
+    const indexing = { ...settings, INDEX_FROM_ROWS: '100' };
+    const small = await startTestService(t.after.bind(t), { ...indexing, ENGINE_INDEX_CACHE: '2KiB' });
+    const large = await startTestService(t.after.bind(t), indexing);
+    for (const service of [small, large]) {
+      await create(service, people(numbers(100), 'first'));
+      for (const i of numbers(2)) await merge(service, people(numbers(10, 100 + 10 * i), 'later'));
+      await eventually('the index is built', () => jobsOf(service).some(({ job }) => job === 'index'));
+    }
+    assert.deepEqual([warnings(small), warnings(large)], [1, 0]);
+    await merge(small, people(numbers(10, 200), 'later'));
+    await maintain(small);
+    assert.equal(warnings(small), 2);
+    await merge(small, people(numbers(10, 195), 'last'));
+    assert.equal((await storedRows(small, 't')).length, 135);
+  });
+
   test('is built anew by itself when merges have brought rows that it does not cover', async (t) => {
     const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' });
     await create(service, people(numbers(100), 'first'));

@@ -169,13 +169,15 @@ export class LanceDataset implements Dataset {
     return this.#commit('maintain', () => this.#table.createIndex(nativeBtree(), column, true));
   }
 
-  warmIndex(column: string): Promise<void> {
+  warmIndex(column: string): Promise<boolean> {
     return engineCall('maintain', async () => {
       const name = plainIndexName(column);
       const index = (await this.#table.listIndices()).find((each) => each.name === name);
-      if (index === undefined || this.#caches?.makeRoom(column, bytesInMemory(index)) !== true) return;
+      if (index === undefined || this.#caches === undefined) return true;
+      if (!this.#caches.makeRoom(column, bytesInMemory(index))) return false;
       const table = await this.#caches.open();
       await table.prewarmIndex(name).finally(() => table.close());
+      return true;
     });
   }
 
