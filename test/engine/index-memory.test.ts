@@ -21,12 +21,14 @@ const upsert: MergeSpec = {
 };
 const rows = (ids: readonly number[]) => ipcFile(new Table({ id: vectorFromArray(ids, new Int32()) }));
 
+const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+
 /** A table whose index lies in several pages, of 4,096 rows each, and `hideIndex` so that no page of it can be read. */
 async function indexedTable(t: TestContext, { count = 20_000, indexCacheBytes = 64 * MiB } = {}) {
   const folder = temporaryFolder((clean) => t.after(clean));
   const caches = { indexCacheBytes, metadataCacheBytes: MiB };
   const engine = new LanceEngine({ root: folder, rootOptions: {}, scratchFolder: join(folder, 'scratch'), ...caches });
-  const dataset = await engine.create(location, rows(Array.from({ length: count }, (_, i) => i)), {});
+  const dataset = await engine.create(location, rows(numbers(count)), {});
   t.after(() => dataset.close());
   await dataset.createScalarIndex('id');
   const hideIndex = (): void => {
@@ -85,6 +87,20 @@ describe('an index in memory (P8)', () => {
     const later = await engine.open({ location });
     assert.equal(later.isOutgrown, false);
     assert.deepEqual(await mergeEverywhere(later), [6, 0]);
+  });
+
+  test('leaves its room to others when its table is removed', async (t) => {
+    const { engine, dataset } = await indexedTable(t, { count: 400_000 });
+    await dataset.warmIndex('id');
+    await engine.remove(location);
+    const other = await engine.create('other.lance' as Location, rows(numbers(400_000)), {});
+    await other.createScalarIndex('id');
+    await other.warmIndex('id');
+    assert.equal(other.isOutgrown, false, 'there is room for one');
+    const third = await engine.create('third.lance' as Location, rows(numbers(400_000)), {});
+    await third.createScalarIndex('id');
+    await third.warmIndex('id');
+    assert.equal(third.isOutgrown, true, 'and not for two');
   });
 });
 
