@@ -205,11 +205,11 @@ export class Upkeep {
     }
   }
 
-  /** Answers whether there is room for it in memory. */
+  /** Answers whether there is room for it in memory. Merges into branches use none, so those are not read. */
   async #createIndex(dataset: Dataset, { tableId, branch }: BranchRef, column: string): Promise<boolean> {
     await dataset.createScalarIndex(column);
     await this.#parts.openBranches.acknowledge(tableId, branch, dataset);
-    return dataset.warmIndex(column);
+    return branch !== undefined || dataset.warmIndex(column);
   }
 
   /** Under the turn, as before any commit; it is over in no time. */

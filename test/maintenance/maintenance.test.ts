@@ -277,7 +277,8 @@ describe('an index on the key of a table that has grown (P8)', () => {
   });
 
   test('of a branch is no reason to build it, and readers can ask by it when the branch was tidied', async (t) => {
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' });
+    const tiny = { INDEX_FROM_ROWS: '100', ENGINE_INDEX_CACHE: '2KiB' };
+    const service = await startTestService(t.after.bind(t), { ...settings, ...tiny });
     await create(service, people(numbers(100), 'first'));
     for (const i of numbers(3)) await merge(service, people([i], 'main'));
     await eventually('main has an index', () => jobsOf(service).some(({ job }) => job === 'index'));
@@ -289,7 +290,8 @@ describe('an index on the key of a table that has grown (P8)', () => {
       ofDev.filter(({ job, extent }) => job === 'index' || extent === 'new'),
       [],
     );
-    assert.equal(ofDev.at(-1)?.reason, 'by hand');
+    assert.deepEqual([ofDev.at(-1)?.reason, ofDev.at(-1)?.indexed], ['by hand', ['id']]);
+    assert.equal(ofDev.at(-1)?.isIndexTooLarge, false, 'it needs no room, since merges into branches use none');
     const dev = await (await (await outside(service)).branches()).checkout('dev');
     for (const id of [5, 80, 1_005]) assert.equal((await dev.query().where(`id = ${id}`).toArray()).length, 1);
     assert.equal(await dev.countRows(), 160);

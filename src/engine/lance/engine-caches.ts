@@ -5,7 +5,7 @@
  * large group reads most of the index again (docs/adr/0012). So there is as much room as the indexes ask for.
  *
  * Room is made by a new session; what is in the old one is read again once. Each is at least twice as large as the one
- * before it, so that those which an idle dataset still holds on to are together no larger than the newest.
+ * before it, up to the limit, so that those which an idle dataset still holds on to are together no larger than that.
  */
 import { Session } from '@lancedb/lancedb';
 import type { Location } from '../../kernel/ids.ts';
