@@ -3,6 +3,8 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { BranchRef, JobReport } from './job.ts';
 
+const indexTooLarge = 'an index is larger than --engine-index-cache, which makes merges slow';
+
 /** What ran, why and what it cost, in the log and the metrics. */
 export class JobLog {
   readonly #logger: Logger;
@@ -21,10 +23,13 @@ export class JobLog {
     if (report.job === 'optimize' && report.isHeldByTag) {
       this.#logger.warn(fields, 'a tag keeps old versions of a table');
     }
-    if (report.isIndexTooLarge) {
-      this.#logger.warn(fields, 'an index is larger than --engine-index-cache, which makes merges slow');
-    }
+    if (report.isIndexTooLarge) this.#logger.warn(fields, indexTooLarge);
     this.#logger.info(fields, report.job === 'optimize' ? 'tidied a table' : 'built an index');
+  }
+
+  /** One that was there before the process began. */
+  indexTooLarge({ table, branch }: BranchRef, column: string): void {
+    this.#logger.warn({ table: showTable(table), branch: branch ?? 'main', column }, indexTooLarge);
   }
 
   failed({ table, branch }: BranchRef, retryAfterMs: number, error: unknown): void {

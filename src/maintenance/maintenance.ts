@@ -23,6 +23,7 @@ import {
   isPruned,
   isTidiedBeforeIndex,
   type OptimizeReason,
+  plainColumns,
   type UpkeepLimits,
   type Way,
 } from './policy.ts';
@@ -191,10 +192,8 @@ export class Maintenance implements CommitObserver {
   async #warmIndexes(watched: WatchedBranch, { indexes }: Layout): Promise<void> {
     const { target, history } = watched;
     if (!watched.beginWarming()) return;
-    for (const { isPlain, columns } of indexes) {
-      const [column] = columns;
-      if (!isPlain || column === undefined || !history.mergesOn.has(column)) continue;
-      await this.#parts.upkeep.warmIndex(target, column);
+    for (const column of plainColumns(indexes).filter((each) => history.mergesOn.has(each))) {
+      if (!(await this.#parts.upkeep.warmIndex(target, column))) this.#log.indexTooLarge(target, column);
     }
   }
 
@@ -211,9 +210,7 @@ export class Maintenance implements CommitObserver {
     const { target, history } = watched;
     const commits = history.commitsSinceIndex;
     let durationMs = 0;
-    for (const { isPlain, columns } of layout.indexes) {
-      const [column] = columns;
-      if (!isPlain || column === undefined) continue;
+    for (const column of plainColumns(layout.indexes)) {
       durationMs += (await this.#buildIndex(target, column, 'slower'))?.durationMs ?? 0;
     }
     history.indexed(commits);

@@ -259,6 +259,10 @@ export function isTidiedBeforeIndex(layout: Layout, { all }: Estimate, mergeMs: 
   return indexes.length === 0 && isInPieces && all.heldMs <= mergesWorthWaiting * mergeMs;
 }
 
+/** Those that have an index as we build it. */
+export const plainColumns = (indexes: Layout['indexes']): readonly string[] =>
+  indexes.filter(({ isPlain }) => isPlain).flatMap(({ columns }) => columns);
+
 const hasIndex = ({ indexes }: Layout, column: string): boolean =>
   indexes.some(({ columns }) => columns.length === 1 && columns[0] === column);
 

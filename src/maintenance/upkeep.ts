@@ -17,7 +17,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import type { BranchRef, IndexReport, OptimizeReport } from './job.ts';
-import { type Extent, isAnythingToPutTogether, type OptimizeReason } from './policy.ts';
+import { type Extent, isAnythingToPutTogether, type OptimizeReason, plainColumns } from './policy.ts';
 
 export interface UpkeepParts {
   readonly catalog: Catalog;
@@ -94,9 +94,9 @@ export class Upkeep {
     });
   }
 
-  /** For an index that was built before this process began. */
-  async warmIndex(target: BranchRef, column: string): Promise<void> {
-    await this.#onTable(target, (dataset) => dataset.warmIndex(column));
+  /** For an index that was built before this process began. Answers false where it has no room in memory. */
+  async warmIndex(target: BranchRef, column: string): Promise<boolean> {
+    return (await this.#onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
   }
 
   async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten }: OptimizeJob) {
@@ -128,13 +128,9 @@ export class Upkeep {
       onRewritten();
       void index();
     };
-    try {
-      const step = { layoutBefore, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
-      const done = await this.#step(dataset, target, step);
-      return { step: done, indexed: dropped, isIndexTooLarge: !(await index()) };
-    } finally {
-      await index();
-    }
+    const request = { layoutBefore, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
+    const step = await this.#step(dataset, target, request).finally(index);
+    return { step, indexed: dropped, isIndexTooLarge: !(await index()) };
   }
 
   async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
@@ -197,9 +193,9 @@ export class Upkeep {
     leave();
     const dataset = await this.#parts.engine.open(target);
     try {
-      let areRead = true;
-      for (const column of columns) areRead = (await this.#createIndex(dataset, target, column)) && areRead;
-      return areRead;
+      let haveRoom = true;
+      for (const column of columns) haveRoom = (await this.#createIndex(dataset, target, column)) && haveRoom;
+      return haveRoom;
     } finally {
       dataset.close();
     }
@@ -255,5 +251,5 @@ function plainIndexes({ indexes }: Layout, { branch }: BranchRef): readonly stri
       `branch '${branch}' has an index that tidying would break; it is left as it is`,
     );
   }
-  return indexes.filter(({ isPlain }) => isPlain).flatMap(({ columns }) => columns);
+  return plainColumns(indexes);
 }

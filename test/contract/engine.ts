@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { type Dataset, type Engine, isRefusal, type MergeSpec, type RowAddress, rowAddress } from '#src/engine/port.ts';
+import { type Dataset, type Engine, isRefusal, type RowAddress, rowAddress } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
 
 export interface EngineUnderTest {
   readonly engine: Engine;
@@ -15,13 +16,7 @@ export interface EngineUnderTest {
 
 const main = undefined;
 const dev = 'dev' as BranchName;
-const upsert: MergeSpec = {
-  on: ['id'],
-  whenMatchedUpdateAll: true,
-  whenNotMatchedInsertAll: true,
-  whenNotMatchedBySourceDelete: false,
-  useIndex: true,
-};
+const upsert = upsertOn('id');
 
 const table = (...ids: number[]): Table =>
   new Table({
@@ -173,6 +168,19 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.equal(await dataset.rowChange(written, tidied), 'unknown');
       assert.equal(await dataset.rowChange(tidied, tidied), 'none');
       assert.equal(await dataset.rowChange(tidied, tidied - 1), 'unknown');
+    });
+
+    test('an index is read into memory, which changes nothing else, and needs none to be there', async (t) => {
+      const { engine } = open(t);
+      const dataset = await engine.create(place(), ipcFile(table(1, 2, 3)), {});
+      assert.equal(await dataset.warmIndex('id'), true);
+      await dataset.createScalarIndex('id');
+      const version = await dataset.version();
+      assert.equal(await dataset.warmIndex('id'), true);
+      assert.equal(await dataset.version(), version);
+      const { numUpdatedRows, numInsertedRows } = await dataset.merge(upsert, ipcFile(table(2, 4)), undefined);
+      assert.deepEqual([numUpdatedRows, numInsertedRows], [1, 1]);
+      assert.deepEqual(await idsOf(dataset), [1, 2, 3, 4]);
     });
 
     test('rows are deleted by their addresses, those that moved meanwhile are not', async (t) => {

@@ -6,20 +6,15 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, tableFromIPC, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
-import { type Dataset, type MergeSpec, type RowAddress, rowAddress } from '#src/engine/port.ts';
+import { type Dataset, type RowAddress, rowAddress } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const location = 't.lance' as Location;
 const dev = 'dev' as BranchName;
-const upsert: MergeSpec = {
-  on: ['id'],
-  whenMatchedUpdateAll: true,
-  whenNotMatchedInsertAll: true,
-  whenNotMatchedBySourceDelete: false,
-  useIndex: true,
-};
+const upsert = upsertOn('id');
 
 class Stage {
   readonly folder: string;

@@ -15,7 +15,7 @@ import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { parseManifest } from '#src/engine/lance/manifest.ts';
 import { storedFiles } from '#src/engine/lance/stored-files.ts';
-import type { Dataset, MergeSpec } from '#src/engine/port.ts';
+import type { Dataset } from '#src/engine/port.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
 import { type OptimizeJob, Upkeep } from '#src/maintenance/upkeep.ts';
@@ -28,6 +28,7 @@ import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { FileJournal, layOutAfterCut, type Moment } from '#test/fixtures/file-journal.ts';
 import { temporaryFolderInMemory } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
 import { Random } from '#test/model/random.ts';
 
 const totalCuts = Number(process.env.LANCEGATE_TEST_POWER_CUTS ?? 520);
@@ -36,13 +37,7 @@ const dev = 'a/dev' as BranchName;
 const newKey = 1_000_000;
 const catalogFiles = ['catalog.sqlite', 'catalog.sqlite-wal'];
 
-const upsert: MergeSpec = {
-  on: ['k'],
-  whenMatchedUpdateAll: true,
-  whenNotMatchedInsertAll: true,
-  whenNotMatchedBySourceDelete: false,
-  useIndex: true,
-};
+const upsert = upsertOn('k');
 
 /** What a branch holds: value by key. undefined: the branch, or the table, does not exist. */
 type Rows = ReadonlyMap<number, number> | undefined;

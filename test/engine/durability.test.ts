@@ -20,21 +20,16 @@ import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { parseManifest } from '#src/engine/lance/manifest.ts';
 import { listVersions, readManifest } from '#src/engine/lance/manifest-files.ts';
 import { storedFiles } from '#src/engine/lance/stored-files.ts';
-import type { Dataset, MergeSpec, Recovery } from '#src/engine/port.ts';
+import type { Dataset, Recovery } from '#src/engine/port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
 import { Random } from '#test/model/random.ts';
 
 const at = 'folder/t.lance' as Location;
-const upsert: MergeSpec = {
-  on: ['id'],
-  whenMatchedUpdateAll: true,
-  whenNotMatchedInsertAll: true,
-  whenNotMatchedBySourceDelete: false,
-  useIndex: false,
-};
+const upsert = { ...upsertOn('id'), useIndex: false };
 const table = (...ids: readonly number[]) => ipcFile(new Table({ id: vectorFromArray(ids, new Int32()) }));
 
 class RecordingSync implements FileSync {

@@ -11,6 +11,7 @@ import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const rows = (...pairs: [number | null, string][]): Table =>
   new Table({
@@ -24,13 +25,7 @@ const rows = (...pairs: [number | null, string][]): Table =>
     ),
   });
 
-const upsert: MergeSpec = {
-  on: ['id'],
-  whenMatchedUpdateAll: true,
-  whenNotMatchedInsertAll: true,
-  whenNotMatchedBySourceDelete: false,
-  useIndex: true,
-};
+const upsert = upsertOn('id');
 const updateIf = (filter: string): MergeSpec => ({ ...upsert, whenMatchedUpdateAll: { filter } });
 const deleteIf = (filter: string): MergeSpec => ({ ...upsert, whenNotMatchedBySourceDelete: { filter } });
 

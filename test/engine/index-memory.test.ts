@@ -5,20 +5,15 @@ import { describe, type TestContext, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import { EngineCaches } from '#src/engine/lance/engine-caches.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
-import type { Dataset, MergeSpec } from '#src/engine/port.ts';
+import type { Dataset } from '#src/engine/port.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const MiB = 2 ** 20;
 const location = 't.lance' as Location;
-const upsert: MergeSpec = {
-  on: ['id'],
-  whenMatchedUpdateAll: true,
-  whenNotMatchedInsertAll: true,
-  whenNotMatchedBySourceDelete: false,
-  useIndex: true,
-};
+const upsert = upsertOn('id');
 const rows = (ids: readonly number[]) => ipcFile(new Table({ id: vectorFromArray(ids, new Int32()) }));
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i);

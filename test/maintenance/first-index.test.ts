@@ -23,6 +23,7 @@ const onId = [parseFieldPath('id')];
 async function watchedTable(
   t: TestContext,
   beside: (commits: () => Promise<void>) => Promise<void> = async () => undefined,
+  hasRoom = true,
 ) {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(numbers(100)));
   const inMemory: string[] = [];
@@ -42,7 +43,7 @@ async function watchedTable(
       },
       warmIndex: async (column: string) => {
         inMemory.push(column);
-        return opened.warmIndex(column);
+        return hasRoom && (await opened.warmIndex(column));
       },
     });
   };
@@ -59,7 +60,7 @@ async function watchedTable(
   });
   t.after(() => maintenance.close());
   const reasons = (): unknown[] => log.map((line) => (JSON.parse(line) as { reason?: unknown }).reason);
-  return { clock, commit, reasons, dataset, inMemory };
+  return { clock, commit, reasons, dataset, inMemory, log };
 }
 
 test('what is committed while the first index is built counts as not in it (P8)', async (t) => {
@@ -92,4 +93,12 @@ test('an index that was there before is read into memory when merges begin, once
   }
   assert.deepEqual(inMemory, ['id']);
   assert.deepEqual(reasons(), [], 'and not built');
+});
+
+test('an index that was there before and has no room in memory is told of in the log (P8)', async (t) => {
+  const { commit, dataset, log } = await watchedTable(t, undefined, false);
+  await dataset.createScalarIndex('id');
+  for (const _ of numbers(2)) await commit();
+  await eventually('it is in the log', () => log.some((line) => /larger than --engine-index-cache/.test(line)));
+  assert.equal(log.length, 1);
 });

@@ -19,14 +19,8 @@ import {
 } from '../port.ts';
 import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
-import {
-  type NativeBranches,
-  type NativeIndex,
-  type NativeMergeBuilder,
-  type NativeQuery,
-  type NativeTable,
-  nativeBtree,
-} from './native.ts';
+import { type NativeBranches, type NativeIndex, type NativeQuery, type NativeTable, nativeBtree } from './native.ts';
+import { configured, filterName } from './merge-builder.ts';
 import { rowChangeBetween } from './row-change.ts';
 import { hasTransactionOn } from './transaction-files.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
@@ -45,10 +39,10 @@ export interface DatasetCaches {
   open(): Promise<NativeTable>;
 }
 
-/** Of a branch at its newest version. */
 interface Surroundings {
-  readonly caches: DatasetCaches;
-  /** Only on a file system. */
+  /** Of a branch at its newest version. */
+  readonly caches?: DatasetCaches;
+  /** Of such a one on a file system. */
   readonly versions?: VersionsFolder;
   readonly durability?: Durability;
 }
@@ -64,7 +58,7 @@ export class LanceDataset implements Dataset {
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
-  constructor(table: NativeTable, { caches, versions, durability }: Partial<Surroundings> = {}) {
+  constructor(table: NativeTable, { caches, versions, durability }: Surroundings = {}) {
     this.#table = table;
     this.#caches = caches;
     this.#versions = versions;
@@ -279,27 +273,6 @@ async function* resultsOf(query: Omit<NativeQuery, 'onlyIf'>): AsyncIterable<Ipc
   }
   if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
 }
-
-function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {
-  let next = builder;
-  if (spec.whenMatchedUpdateAll !== false) next = next.whenMatchedUpdateAll(filterOf(spec.whenMatchedUpdateAll));
-  if (spec.whenNotMatchedInsertAll) next = next.whenNotMatchedInsertAll();
-  if (spec.whenNotMatchedBySourceDelete !== false) {
-    next = next.whenNotMatchedBySourceDelete(filterOf(spec.whenNotMatchedBySourceDelete));
-  }
-  return spec.useIndex ? next : next.useIndex(false);
-}
-
-/** The engine does not say which of two filters it means. */
-function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {
-  if (typeof update === 'object' && typeof remove === 'object') return 'a filter';
-  return typeof update === 'object'
-    ? 'the filter of when_matched_update_all'
-    : 'the filter of when_not_matched_by_source_delete';
-}
-
-const filterOf = (action: true | { readonly filter: string }): string | undefined =>
-  action === true ? undefined : action.filter;
 
 /** The engine's listing has no times; a branch begins with a version of its own, which has one (in microseconds). */
 async function createdAtSeconds(branches: NativeBranches, name: string): Promise<number> {
