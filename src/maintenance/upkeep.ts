@@ -129,7 +129,9 @@ export class Upkeep {
       void index();
     };
     const request = { layoutBefore, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
-    const step = await this.#step(dataset, target, request).finally(index);
+    const step = await this.#step(dataset, target, request).finally(async () => {
+      await index();
+    });
     return { step, indexed: dropped, isIndexTooLarge: !(await index()) };
   }
 

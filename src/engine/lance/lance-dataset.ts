@@ -19,8 +19,8 @@ import {
 } from '../port.ts';
 import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
-import { type NativeBranches, type NativeIndex, type NativeQuery, type NativeTable, nativeBtree } from './native.ts';
 import { configured, filterName } from './merge-builder.ts';
+import { type NativeBranches, type NativeIndex, type NativeQuery, type NativeTable, nativeBtree } from './native.ts';
 import { rowChangeBetween } from './row-change.ts';
 import { hasTransactionOn } from './transaction-files.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
