@@ -129,9 +129,12 @@ export class Upkeep {
       void index();
     };
     const request = { layoutBefore, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
-    const step = await this.#step(dataset, target, request).finally(async () => {
+    let step: Step;
+    try {
+      step = await this.#step(dataset, target, request);
+    } finally {
       await index();
-    });
+    }
     return { step, indexed: dropped, isIndexTooLarge: !(await index()) };
   }
 
