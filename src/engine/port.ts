@@ -108,6 +108,11 @@ export interface OptimizeResult {
 
 /** One branch of one dataset, open at a version. Reads see that version; commits move it to the one they made. */
 export interface Dataset {
+  /**
+   * What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. Another
+   * lineage says nothing, as a place can be given to something new.
+   */
+  readonly lineage: symbol;
   /** Since it was opened, indexes have been given more room in memory than it can use. It works on, but more slowly. */
   readonly isOutgrown: boolean;
   version(): Promise<number>;
@@ -185,6 +190,8 @@ export interface OpenRequest {
   readonly location: Location;
   readonly branch?: BranchName | undefined;
   readonly version?: number | undefined;
+  /** Of the open dataset that the new one is to take the place of. */
+  readonly lineage?: symbol | undefined;
 }
 
 /** What to know of a branch whose writer ended without saying so. */

@@ -46,8 +46,8 @@ export class KeyMemory {
   /** What doing without has cost since they were last read: once it is as much as reading them, they are read. */
   #spentUs = 0;
   #known: KnownKeys | undefined;
-  /** Another one of the same name, such as after an overwrite, has versions of its own. */
-  #dataset: Dataset | undefined;
+  /** Another dataset of the same name, such as after an overwrite, has versions of its own. */
+  #lineage: symbol | undefined;
 
   constructor({ engine, logger, keyBudget, keyHash, readAtOnceRows = defaultReadAtOnceRows }: KeyMemoryParts) {
     this.#engine = engine;
@@ -66,7 +66,7 @@ export class KeyMemory {
     const known = this.#known;
     if (known === undefined) return;
     const version = await dataset.version();
-    const isSame = this.#dataset === dataset && (await dataset.rowChange(known.version, version)) === 'none';
+    const isSame = this.#lineage === dataset.lineage && (await dataset.rowChange(known.version, version)) === 'none';
     if (this.#known !== known) return; // others needed the room meanwhile
     if (isSame) known.carryTo(version);
     else this.forget();
@@ -146,7 +146,7 @@ export class KeyMemory {
     const isSmall = rows <= this.#readAtOnceRows;
     if (!isSmall && this.#spentUs < rows * cost.reading) return;
     this.#spentUs = 0;
-    this.#dataset = dataset;
+    this.#lineage = dataset.lineage;
     const hold = this.#budget.open(() => this.forget());
     try {
       const known = await KnownKeys.open(past, on, { hold, hash: this.#hash });

@@ -22,20 +22,13 @@ export class OpenDatasets {
   }
 
   /** At its newest version. Throws as `Engine.open` does. */
-  async latest(location: Location, branch: BranchName | undefined): Promise<Dataset> {
-    const { entry, dataset, isKept } = await this.#find(location, branch);
-    if (!isKept) return dataset;
-    if (dataset.isOutgrown) {
-      this.#drop(keyOf(location, branch), entry);
-      return this.latest(location, branch);
-    }
-    await dataset.refresh();
-    return dataset;
+  latest(location: Location, branch: BranchName | undefined): Promise<Dataset> {
+    return this.#latest(location, branch, undefined);
   }
 
   /** At the version it was last seen at, which is the newest unless somebody outside this process commits. */
   async lastSeen(location: Location, branch: BranchName | undefined): Promise<Dataset> {
-    return (await this.#find(location, branch)).dataset;
+    return (await this.#find(location, branch, undefined)).dataset;
   }
 
   /** To be called when the files at a location, or a branch of it, are about to go. */
@@ -43,13 +36,25 @@ export class OpenDatasets {
     for (const [key, entry] of this.#open) if (entry.location === location) this.#open.delete(key);
   }
 
+  async #latest(location: Location, branch: BranchName | undefined, lineage: symbol | undefined): Promise<Dataset> {
+    const { entry, dataset, isKept } = await this.#find(location, branch, lineage);
+    if (!isKept) return dataset;
+    if (dataset.isOutgrown) {
+      this.#drop(keyOf(location, branch), entry);
+      return this.#latest(location, branch, dataset.lineage);
+    }
+    await dataset.refresh();
+    return dataset;
+  }
+
   async #find(
     location: Location,
     branch: BranchName | undefined,
+    lineage: symbol | undefined,
   ): Promise<{ entry: Entry; dataset: Dataset; isKept: boolean }> {
     const key = keyOf(location, branch);
     const kept = this.#open.get(key);
-    const entry = kept ?? { location, dataset: this.#engine.open({ location, branch }) };
+    const entry = kept ?? { location, dataset: this.#engine.open({ location, branch, lineage }) };
     this.#open.delete(key);
     this.#open.set(key, entry);
     this.#shrink();

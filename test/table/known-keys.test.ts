@@ -41,6 +41,16 @@ test('known keys are kept over tidying and indexing, between groups and beside t
   assert.deepEqual(stage.warnings, []);
 });
 
+test('known keys are kept when the table is opened anew because indexes need more memory (P8)', async (t) => {
+  const stage = await Stage.open(t, full([1, 'old']));
+  assert.deepEqual(await sendMixed(stage, 1, 2), exact);
+  await stage.needRoomForIndexes();
+  assert.deepEqual(await sendMixed(stage, 2, 3), exact);
+  assert.equal(stage.timesOpened, 2);
+  assert.deepEqual(stage.versionsOpened, [1]);
+  assert.deepEqual(stage.toldBy, ['memory', 'memory']);
+});
+
 test('known keys are forgotten when somebody else changes rows, even between two tidyings (P4)', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']));
   assert.deepEqual(await sendMixed(stage, 1, 2), exact);

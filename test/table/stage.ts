@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { connect } from '@lancedb/lancedb';
-import { type Table, tableToIPC } from 'apache-arrow';
+import { Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import { parseFieldPath } from '#src/arrow/field-path.ts';
 import { readKeys } from '#src/arrow/key-columns.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
@@ -64,6 +64,8 @@ export class Stage {
   readonly deletedRows: number[] = [];
   /** Lines of the log at `warn` and above. */
   readonly warnings: string[] = [];
+  /** How often the writer's table was opened. */
+  timesOpened = 0;
   /** Past versions that were opened, which is what asking for keys costs. */
   readonly versionsOpened: number[] = [];
   /** How often keys were searched for in a past version, which takes longest. */
@@ -92,7 +94,7 @@ export class Stage {
       root: join(folder, 'tables'),
       rootOptions: {},
       scratchFolder: join(folder, 'scratch'),
-      indexCacheBytes: 1 << 24,
+      indexCacheBytes: 1 << 26,
       metadataCacheBytes: 1 << 24,
     });
   }
@@ -185,7 +187,10 @@ export class Stage {
   #interrupted(interruptions: Interruptions, hidesChanges: boolean): Engine {
     const open = async (request: OpenRequest): Promise<Dataset> => {
       const dataset = await this.engine.open(request);
-      if (request.version === undefined) return this.#withInterruptions(dataset, interruptions, hidesChanges);
+      if (request.version === undefined) {
+        this.timesOpened += 1;
+        return this.#withInterruptions(dataset, interruptions, hidesChanges);
+      }
       this.versionsOpened.push(request.version);
       return replacing(dataset, { select: (...what) => this.#select(dataset, what, interruptions) });
     };
@@ -252,6 +257,15 @@ export class Stage {
   async buildIndex(column: string): Promise<void> {
     const dataset = await this.engine.open({ location: place });
     await dataset.createScalarIndex(column);
+    dataset.close();
+  }
+
+  /** As the upkeep of a large table does: whoever opens a dataset from now on has more room in memory than those before. */
+  async needRoomForIndexes(): Promise<void> {
+    const keys = new Table({ id: vectorFromArray(new Int32Array(700_000).map((_, i) => i)) });
+    const dataset = await this.engine.create('large.lance' as Location, ipcFile(keys), {});
+    await dataset.createScalarIndex('id');
+    await dataset.warmIndex('id');
     dataset.close();
   }
 

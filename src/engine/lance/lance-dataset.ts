@@ -40,6 +40,7 @@ export interface DatasetCaches {
 }
 
 interface Surroundings {
+  readonly lineage?: symbol | undefined;
   /** Of a branch at its newest version. */
   readonly caches?: DatasetCaches;
   /** Of such a one on a file system. */
@@ -49,6 +50,7 @@ interface Surroundings {
 
 /** One open native table, on one branch. */
 export class LanceDataset implements Dataset {
+  readonly lineage: symbol;
   readonly #table: NativeTable;
   readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
@@ -58,7 +60,8 @@ export class LanceDataset implements Dataset {
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
-  constructor(table: NativeTable, { caches, versions, durability }: Surroundings = {}) {
+  constructor(table: NativeTable, { lineage, caches, versions, durability }: Surroundings = {}) {
+    this.lineage = lineage ?? Symbol('dataset');
     this.#table = table;
     this.#caches = caches;
     this.#versions = versions;

@@ -55,12 +55,12 @@ export class LanceEngine implements Engine {
   }
 
   async open(request: OpenRequest): Promise<Dataset> {
-    const { location, branch, version } = request;
+    const { location, branch, version, lineage } = request;
     return engineCall('open', async () => {
       const caches = this.#cachesFor(request);
       const table = await this.#openNewest(request);
       if (version === undefined) {
-        return new LanceDataset(table, { caches, ...this.#filesOf(location, branch, await table.version()) });
+        return new LanceDataset(table, { lineage, caches, ...this.#filesOf(location, branch, await table.version()) });
       }
       await table.checkout(version);
       return new LanceDataset(table);
