@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
@@ -8,6 +7,7 @@ import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import type { Dataset } from '#src/engine/port.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { hideIndex } from '#test/fixtures/hide-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -26,14 +26,7 @@ async function indexedTable(t: TestContext, { count = 20_000, indexCacheBytes = 
   const dataset = await engine.create(location, rows(numbers(count)), {});
   t.after(() => dataset.close());
   await dataset.createScalarIndex('id');
-  const hideIndex = (): void => {
-    const indexes = join(folder, location, '_indices');
-    for (const index of readdirSync(indexes)) {
-      const pages = join(indexes, index, 'page_data.lance');
-      renameSync(pages, `${pages}.hidden`);
-    }
-  };
-  return { engine, dataset, hideIndex };
+  return { engine, dataset, hideIndex: () => hideIndex(join(folder, location)) };
 }
 
 /** Of keys in every page, and one new one. */

@@ -19,6 +19,7 @@ import {
 } from '../port.ts';
 import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
+import { IndexChoice } from './index-choice.ts';
 import { configured, filterName } from './merge-builder.ts';
 import { type NativeBranches, type NativeIndex, type NativeQuery, type NativeTable, nativeBtree } from './native.ts';
 import { rowChangeBetween } from './row-change.ts';
@@ -55,6 +56,7 @@ export class LanceDataset implements Dataset {
   readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
   readonly #durability: Durability | undefined;
+  readonly #indexChoice: IndexChoice | undefined;
   /** Where the native table stands, if that is known: each question to it costs 0.1 ms, and a merge has several. */
   #version: number | undefined;
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
@@ -65,6 +67,7 @@ export class LanceDataset implements Dataset {
     this.#table = table;
     this.#caches = caches;
     this.#versions = versions;
+    this.#indexChoice = versions && new IndexChoice(versions.path);
     this.#durability = durability;
   }
 
@@ -120,11 +123,14 @@ export class LanceDataset implements Dataset {
 
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts> {
     const run = async (): Promise<MergeCounts> => {
-      const builder = configured(this.#table.mergeInsert(spec.on), spec);
+      const useIndex = this.#indexChoice?.usesIndex(spec, await this.#currentVersion(), file.length) ?? spec.useIndex;
+      const builder = configured(this.#table.mergeInsert(spec.on), { ...spec, useIndex });
       if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
       const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
+      const counts = { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
       this.#committed(version);
-      return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
+      this.#indexChoice?.merged(counts);
+      return counts;
     };
     return engineCall('merge', run, filterName(spec));
   }

@@ -1,6 +1,6 @@
 /**
  * What a manifest of Lance says about the files of its version. Not a reader of the format: of some fifty fields it takes
- * those that name files (Lance's `protos/table.proto`; the field numbers below are from there), and it is the only way to
+ * those that name files or say what an index covers (Lance's `protos/table.proto`; the field numbers below are from there), and it is the only way to
  * know which files a version needs, since the engine does not tell.
  *
  * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
@@ -35,10 +35,22 @@ export interface StoredFragment extends FragmentFacts {
   readonly hasRowIds: boolean;
 }
 
+export interface StoredIndex {
+  /** Of the columns it is on. */
+  readonly fieldIds: readonly number[];
+  /** The fragments it covers, by their ids, as a Roaring bitmap; undefined where the manifest does not say. */
+  readonly coverage: Buffer | undefined;
+  /** 0 where the manifest does not say. */
+  readonly bytes: number;
+}
+
 export interface Manifest {
   readonly version: number;
   readonly committedAtMs: number;
+  /** The ids of top-level columns by name. */
+  readonly fieldIds: ReadonlyMap<string, number>;
   readonly fragments: readonly StoredFragment[];
+  readonly indexes: readonly StoredIndex[];
   readonly files: readonly FileReference[];
   /** Folders of indexes whose files the manifest does not list (written by earlier releases of Lance). */
   readonly indexFolders: readonly FileReference[];
@@ -59,6 +71,7 @@ export function parseManifest(file: Buffer): Manifest {
   const indexes = indexSection === undefined ? [] : readIndexSection(new WireReader(section(file, indexSection)));
   return {
     ...rest,
+    indexes,
     files: [...files, ...indexes.flatMap((index) => index.files)],
     indexFolders: indexes.filter((index) => index.files.length === 0).map((index) => index.folder),
     transaction: transactionSection === undefined ? undefined : section(file, transactionSection),
@@ -74,7 +87,7 @@ function section(file: Buffer, position: number): Uint8Array {
   return file.subarray(start, start + length);
 }
 
-interface Message extends Omit<Manifest, 'indexFolders' | 'transaction'> {
+interface Message extends Omit<Manifest, 'indexes' | 'indexFolders' | 'transaction'> {
   readonly indexSection: number | undefined;
   readonly transactionSection: number | undefined;
 }
@@ -83,12 +96,14 @@ function readMessage(reader: WireReader): Message {
   const files: FileReference[] = [];
   const fragments: StoredFragment[] = [];
   const bases = new Map<number, Base>();
+  const fieldIds = new Map<string, number>();
   let version = 0;
   let committedAtMs = 0;
   let indexSection: number | undefined;
   let transactionSection: number | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 2) fragments.push(readFragment(reader.message(), files));
+    if (field === 1) addField(reader.message(), fieldIds);
+    else if (field === 2) fragments.push(readFragment(reader.message(), files));
     else if (field === 3) version = reader.number();
     else if (field === 6) indexSection = reader.number();
     else if (field === 7) committedAtMs = readTimestampMs(reader.message());
@@ -97,7 +112,22 @@ function readMessage(reader: WireReader): Message {
     else if (field === 21) transactionSection = reader.number();
     else reader.skip();
   }
-  return { version, committedAtMs, fragments, files, bases, indexSection, transactionSection };
+  return { version, committedAtMs, fieldIds, fragments, files, bases, indexSection, transactionSection };
+}
+
+const noParent = 2n ** 64n - 1n;
+
+function addField(reader: WireReader, fieldIds: Map<string, number>): void {
+  let name = '';
+  let id = 0;
+  let parent = 0n;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 2) name = reader.text();
+    else if (field === 3) id = reader.number();
+    else if (field === 4) parent = reader.uint64();
+    else reader.skip();
+  }
+  if (parent === noParent) fieldIds.set(name, id);
 }
 
 /** Whole milliseconds, rounded down. */
@@ -197,7 +227,7 @@ function readExternalFile(reader: WireReader): FileReference {
   return { kind: 'rowIds', path, baseId: undefined, sizeBytes: undefined };
 }
 
-interface IndexReference {
+interface IndexReference extends StoredIndex {
   readonly folder: FileReference;
   readonly files: readonly FileReference[];
 }
@@ -214,14 +244,21 @@ function readIndexSection(reader: WireReader): readonly IndexReference[] {
 function readIndex(reader: WireReader): IndexReference {
   let uuid = '';
   let baseId: number | undefined;
+  let coverage: Buffer | undefined;
+  const fieldIds: number[] = [];
   const listed: { readonly path: string; readonly sizeBytes: number }[] = [];
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
     if (field === 1) uuid = readUuid(reader.message());
+    else if (field === 2) fieldIds.push(...reader.numbers());
+    else if (field === 5) coverage = Buffer.from(reader.bytes());
     else if (field === 9) baseId = reader.number();
     else if (field === 10) listed.push(readIndexFile(reader.message()));
     else reader.skip();
   }
   return {
+    fieldIds,
+    coverage,
+    bytes: listed.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
     folder: { kind: 'index', path: uuid, baseId, sizeBytes: undefined },
     files: listed.map(({ path, sizeBytes }) => ({ kind: 'index', path: `${uuid}/${path}`, baseId, sizeBytes })),
   };

@@ -38,6 +38,15 @@ export class WireReader {
     return value;
   }
 
+  /** A part of a repeated number: many in one field, as writers pack them, or one. */
+  numbers(): readonly number[] {
+    if (this.#type !== wireType.bytes) return [this.number()];
+    const packed = new WireReader(this.bytes());
+    const numbers: number[] = [];
+    while (packed.#at < packed.#bytes.length) numbers.push(packed.#varint());
+    return numbers;
+  }
+
   uint64(): bigint {
     this.#expect(wireType.varint);
     const start = this.#at;

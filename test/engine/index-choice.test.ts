@@ -1,0 +1,161 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import {
+  Field,
+  FixedSizeList,
+  Float32,
+  Int32,
+  makeData,
+  makeVector,
+  Struct,
+  Table,
+  type Vector,
+  vectorFromArray,
+} from 'apache-arrow';
+import { IndexChoice } from '#src/engine/lance/index-choice.ts';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import type { MergeSpec } from '#src/engine/port.ts';
+import type { Location } from '#src/kernel/ids.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { hideIndex } from '#test/fixtures/hide-index.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
+
+const MiB = 2 ** 20;
+const location = 't.lance' as Location;
+const upsert = upsertOn('id');
+
+/** A column inside another has the name of the key, too. */
+const inner = (length: number): Vector =>
+  makeVector(
+    makeData({
+      type: new Struct([new Field('id', new Int32(), true)]),
+      length,
+      children: [vectorFromArray(new Int32Array(length)).data[0]],
+    } as never),
+  );
+
+function vectors(length: number, floats: number): Vector {
+  const values = vectorFromArray(new Float32Array(length * floats)).data[0];
+  const type = new FixedSizeList(floats, new Field('item', new Float32(), true));
+  return makeVector(makeData({ type, length, child: values } as never));
+}
+
+/** Keys `from` to `from + count`, and a vector each. */
+const rows = (from: number, count: number, floats: number) =>
+  ipcFile(
+    new Table({
+      id: vectorFromArray(new Int32Array(count).map((_, i) => from + i)),
+      vector: vectors(count, floats),
+      meta: inner(count),
+    }),
+  );
+
+/** 20,000 rows with keys from 0 on, all in the index. */
+async function indexedTable(t: TestContext, { floats }: { readonly floats: number }) {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const engine = new LanceEngine({
+    root: folder,
+    rootOptions: {},
+    scratchFolder: join(folder, 'scratch'),
+    indexCacheBytes: MiB,
+    metadataCacheBytes: MiB,
+  });
+  const dataset = await engine.create(location, rows(0, 20_000, floats), {});
+  t.after(() => dataset.close());
+  await dataset.createScalarIndex('id');
+  const tableFolder = join(folder, location);
+  const newChoice = () => new IndexChoice(join(tableFolder, '_versions'));
+  const usesIndex = async (spec: MergeSpec, sourceBytes: number) =>
+    newChoice().usesIndex(spec, await dataset.version(), sourceBytes);
+  return { dataset, newChoice, usesIndex, hideIndex: () => hideIndex(tableFolder) };
+}
+
+/** The largest source that is looked up in the index. */
+function turningPoint(choice: IndexChoice, version: number): number {
+  let low = 0;
+  let high = 100 * MiB;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (choice.usesIndex(upsert, version, middle)) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+describe('a merge into a table with an index (P8)', () => {
+  test('looks up few keys in it', async (t) => {
+    const { dataset, hideIndex } = await indexedTable(t, { floats: 64 });
+    hideIndex();
+    await assert.rejects(dataset.merge(upsert, rows(19_990, 20, 64), undefined));
+  });
+
+  test('does without it where its rows are many and wide, with the same counts', async (t) => {
+    const { dataset, hideIndex } = await indexedTable(t, { floats: 64 });
+    hideIndex();
+    const counts = await dataset.merge(upsert, rows(18_000, 4_000, 64), undefined);
+    assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [2_000, 2_000]);
+  });
+
+  test('looks up as many keys of narrow rows', async (t) => {
+    const { dataset, hideIndex } = await indexedTable(t, { floats: 1 });
+    hideIndex();
+    await assert.rejects(dataset.merge(upsert, rows(18_000, 4_000, 1), undefined));
+  });
+
+  test('does without it for few keys too while many wide rows are not in it', async (t) => {
+    const { dataset, usesIndex } = await indexedTable(t, { floats: 256 });
+    assert.equal(await usesIndex(upsert, 1_000), true);
+    await dataset.append(rows(20_000, 5_000, 256));
+    assert.equal(await usesIndex(upsert, 1_000), false);
+    await dataset.createScalarIndex('id');
+    assert.equal(await usesIndex(upsert, 1_000), true);
+  });
+
+  test('does without it while very many small fragments are not in it', async (t) => {
+    const { dataset, newChoice, usesIndex } = await indexedTable(t, { floats: 1 });
+    const choice = newChoice();
+    const first = await dataset.version();
+    assert.equal(choice.usesIndex(upsert, first, 1_000), true);
+    const counts = { numInsertedRows: 1, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
+    for (let version = first + 1; version <= first + 100; version += 1) choice.merged({ ...counts, version });
+    assert.equal(choice.usesIndex(upsert, first + 100, 1_000), false);
+    assert.equal(await usesIndex(upsert, 1_000), true);
+  });
+
+  test('leaves the choice to requests that have made it, and to the engine where the index is of no use', async (t) => {
+    const { dataset, usesIndex } = await indexedTable(t, { floats: 64 });
+    const large = 100 * MiB;
+    assert.equal(await usesIndex(upsert, large), false);
+    assert.equal(await usesIndex({ ...upsert, useIndex: false }, 0), false);
+    assert.equal(await usesIndex({ ...upsert, whenNotMatchedBySourceDelete: true }, large), true);
+    assert.equal(await usesIndex(upsertOn('id', 'vector'), large), true);
+    assert.equal(await usesIndex(upsertOn('vector'), large), true);
+    await dataset.dropScalarIndex('id');
+    assert.equal(await usesIndex(upsert, large), true);
+  });
+
+  test('chooses after a merge as if it had read what that left', async (t) => {
+    const { dataset, newChoice } = await indexedTable(t, { floats: 64 });
+    const choice = newChoice();
+    turningPoint(choice, await dataset.version());
+    for (const from of [0, 19_950, 30_000]) {
+      const counts = await dataset.merge(upsert, rows(from, 100, 64), undefined);
+      choice.merged(counts);
+      const followed = turningPoint(choice, counts.version);
+      const read = turningPoint(newChoice(), counts.version);
+      assert.ok(followed > 0 && Math.abs(followed - read) < read * 0.02, `${followed}, ${read}`);
+    }
+  });
+
+  test('is not led astray by a commit that it did not make', async (t) => {
+    const { dataset, newChoice } = await indexedTable(t, { floats: 64 });
+    const choice = newChoice();
+    turningPoint(choice, await dataset.version());
+    await dataset.append(rows(20_000, 2_000, 64));
+    const counts = await dataset.merge(upsert, rows(0, 100, 64), undefined);
+    choice.merged(counts);
+    assert.equal(turningPoint(choice, counts.version), turningPoint(newChoice(), counts.version));
+  });
+});
