@@ -10,6 +10,9 @@ export interface MergeCase {
   readonly sourceRows: number;
   readonly floatsPerRow: number;
   readonly repeats: number;
+  readonly goal: string;
+  /** The peer's table gets an index on its key, before the first merge. lancegate's gets one by itself after the second. */
+  readonly isPeerIndexed: boolean;
 }
 
 /**
@@ -23,6 +26,7 @@ export async function compareMerges(service: ServiceProcess, folder: string, giv
   const table = `merge_${targetRows}_${sourceRows}`;
   await service.post(`/v1/table/${table}/create`, first.stream);
   const bare = await createBare(join(folder, 'bare'), table, first.file);
+  if (given.isPeerIndexed) await bare.buildIndex();
   const ours: number[] = [];
   const theirs: number[] = [];
   const theirsSynced: number[] = [];
@@ -45,7 +49,7 @@ export async function compareMerges(service: ServiceProcess, folder: string, giv
   ];
 }
 
-function rowOf({ name, sourceRows }: MergeCase, oursMs: number, theirsMs: number): Row {
+function rowOf({ name, sourceRows, goal }: MergeCase, oursMs: number, theirsMs: number): Row {
   const shown = (ms: number) =>
     `${ms.toFixed(1)} ms, ${Math.round((sourceRows / ms) * 1000).toLocaleString('en')} rows/s`;
   return {
@@ -53,6 +57,6 @@ function rowOf({ name, sourceRows }: MergeCase, oursMs: number, theirsMs: number
     lancegate: shown(oursMs),
     bareEngine: shown(theirsMs),
     ratio: `${(oursMs / theirsMs).toFixed(2)}x latency`,
-    goal: 'at most 1.3x',
+    goal,
   };
 }
