@@ -87,14 +87,14 @@ export interface OptimizeRequest {
   /** 0 removes no version. */
   readonly pruneBeforeMs: number;
   /**
-   * Indexes stay as they are: they do not come to cover the new rows, and nothing is pruned. Fragments that an index covers
-   * are never put together with those that it does not, so the next call too finds the new rows by themselves. Only for
-   * main.
+   * Fragments are put together and nothing else: indexes do not come to cover the new rows, and nothing is pruned. Those that
+   * an index covers are never put together with those that it does not, so the next call too finds the new rows by
+   * themselves. For a dataset that nobody else uses meanwhile.
    */
   readonly leavesIndexes: boolean;
   /**
-   * Called once, at the first commit: of the new fragments or, where there was nothing to put together, of an index. Not if
-   * there is none.
+   * Called once, at the first commit: of the new fragments or, where there was nothing to put together, of an index, which
+   * the engine may come to even if it is to leave them. Not if there is none.
    */
   readonly onRewritten: () => void;
 }

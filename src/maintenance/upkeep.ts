@@ -58,6 +58,7 @@ interface StepRequest {
 /** Writers ahead have deadlines, so a turn comes by itself. */
 const untilItsTurn = new AbortController().signal;
 const nothing = async (): Promise<void> => {};
+const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 0 } as const;
 
 export class Upkeep {
   readonly #parts: UpkeepParts;
@@ -128,7 +129,8 @@ export class Upkeep {
       onRewritten();
       void index();
     };
-    const request = { layoutBefore, pruneBeforeMs, leavesIndexes: false, prepare, onRewritten: beginIndex };
+    const leavesIndexes = pruneBeforeMs === 0 && plain.length === layoutBefore.indexes.length;
+    const request = { layoutBefore, pruneBeforeMs, leavesIndexes, prepare, onRewritten: beginIndex };
     let step: Step;
     try {
       step = await this.#step(dataset, target, request);
@@ -158,6 +160,7 @@ export class Upkeep {
       const layout = isSettled ? layoutBefore : await dataset.layout();
       const keptFromMs = pruneBeforeMs === 0 ? 0 : await this.#keepNewest(dataset, target, layout, pruneBeforeMs);
       const rewrites = isAnythingToPutTogether(layout);
+      if (!rewrites && leavesIndexes) return { heldMs: performance.now() - startMs, ...nothingRemoved, isHeldByTag };
       await request.prepare(rewrites);
       // The engine would not say that it has found nothing until it has read all versions.
       if (!rewrites) letIn();

@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
-import { connect, type Table as LanceTable } from '@lancedb/lancedb';
+import { connect, type Table as LanceTable, Session } from '@lancedb/lancedb';
 import { Int32, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/source.ts';
-import { compactionTag } from '#src/engine/lance/compaction-tag.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { connectNative, type NativeTable } from '#src/engine/lance/native.ts';
+import { optimize } from '#src/engine/lance/upkeep.ts';
 import type { Dataset } from '#src/engine/port.ts';
-import type { Location } from '#src/kernel/ids.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const location = 't.lance' as Location;
@@ -42,6 +43,7 @@ async function grownTable(t: TestContext): Promise<Tidied> {
   return { engine, dataset, folder, outside: async () => (await connect(folder)).openTable('t') };
 }
 
+const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 0 };
 const compact = { pruneBeforeMs: 0, leavesIndexes: true };
 
 describe('putting the new fragments alone together (P8)', () => {
@@ -59,7 +61,7 @@ describe('putting the new fragments alone together (P8)', () => {
     assert.deepEqual(await (await table.tags()).list(), {});
   });
 
-  test('finds what came later by itself, and the tags of others stay', async (t) => {
+  test('finds what came later by itself, and tags stay', async (t) => {
     const { dataset, outside } = await grownTable(t);
     await (await (await outside()).tags()).create('mine', 1);
     const onRewritten = (): void => {};
@@ -70,43 +72,89 @@ describe('putting the new fragments alone together (P8)', () => {
     assert.deepEqual(Object.keys(await (await (await outside()).tags()).list()), ['mine']);
   });
 
-  test('says nothing where there is nothing to put together, and no row that its index misses', async (t) => {
+  test('takes nothing away where there is nothing to put together', async (t) => {
     const { dataset } = await grownTable(t);
-    let told = 0;
-    const onRewritten = () => told++;
-    // The new fragments; the index, which misses them; both fragments, which are now alike.
-    for (const _ of numbers(0, 3)) await dataset.optimize({ ...compact, onRewritten });
-    assert.equal(told, 3);
-    assert.equal((await dataset.layout()).fragments.length, 1);
+    const onRewritten = (): void => {};
     await dataset.optimize({ ...compact, onRewritten });
-    assert.equal(told, 3);
+    assert.deepEqual(await dataset.optimize({ ...compact, onRewritten }), nothingRemoved);
+    assert.equal((await dataset.versions())[0]?.version, 1);
+    await dataset.append(rows(2_000, 10));
+    assert.equal(await dataset.countRows(), 1_040);
   });
 
-  test('is not stopped by a tag that a crash left, and start-up recovery removes one, torn or not', async (t) => {
-    const { engine, dataset, folder, outside } = await grownTable(t);
-    const tags = await (await outside()).tags();
-    await tags.create(compactionTag, 1);
-    assert.equal(await dataset.oldestTaggedAtMs(), undefined, 'it holds nothing up');
-    await dataset.optimize({ ...compact, onRewritten: () => {} });
-    assert.deepEqual(await tags.list(), {});
-    await tags.create(compactionTag, 1);
-    const { removedVersions } = await dataset.optimize({
-      pruneBeforeMs: Date.now() + 60_000,
-      leavesIndexes: false,
-      onRewritten: () => {},
-    });
-    assert.ok(removedVersions > 0);
-    assert.deepEqual(await tags.list(), {});
+  test('of a branch leaves the table alone', async (t) => {
+    const { engine, dataset } = await grownTable(t);
+    const branch = 'a/b' as BranchName;
+    await dataset.createBranch(branch, { branch: undefined, version: undefined });
+    const onBranch = await engine.open({ location, branch });
+    for (const i of numbers(0, 3)) await onBranch.append(rows(2_000 + 10 * i, 10));
+    const { removedFragments } = await onBranch.optimize({ ...compact, onRewritten: () => {} });
+    assert.equal(removedFragments, 5);
+    assert.equal(await onBranch.countRows(), 1_060);
+    await onBranch.append(rows(3_000, 10));
+    await dataset.refresh();
+    assert.equal((await dataset.layout()).fragments.length, 4);
+    assert.equal(await dataset.countRows(), 1_030);
+  });
 
-    const tornTag = join(folder, 't.lance/_refs/tags', `${compactionTag}.json`);
-    mkdirSync(join(folder, 't.lance/_refs/tags'), { recursive: true });
-    writeFileSync(tornTag, '');
-    const acknowledgedVersion = await dataset.version();
-    const { storageSession } = engine;
-    await engine.recover({ location, branch: undefined, acknowledgedVersion, storageSession });
-    assert.equal(existsSync(tornTag), false, readdirSync(join(folder, 't.lance/_refs/tags')).join());
+  test('is tried again where the handle was pinned before the engine had begun', async (t) => {
+    const { native, outside } = await nativeTable(t);
+    let calls = 0;
+    const pinned = Promise.withResolvers<void>();
+    const table = replacing<NativeTable>(native, {
+      optimize: async (...request) => {
+        calls += 1;
+        if (calls === 1) await pinned.promise;
+        return native.optimize(...request);
+      },
+      checkout: async (version) => {
+        await native.checkout(version);
+        pinned.resolve();
+      },
+    });
+    let told = 0;
+    const { removedFragments } = await optimize(table, { ...compact, onRewritten: () => told++ });
+    assert.deepEqual([calls, told, removedFragments], [2, 1, 2]);
+    assert.equal(await (await outside()).countRows(), 1_030);
+  });
+
+  test('removes no version where the handle was pinned too late', async (t) => {
+    const { native, outside } = await nativeTable(t);
+    let ended: Promise<unknown> = Promise.resolve();
+    const table = replacing<NativeTable>(native, {
+      optimize: (...request) => {
+        const running = native.optimize(...request);
+        ended = running;
+        return running;
+      },
+      checkout: async (version) => {
+        await ended;
+        await native.checkout(version);
+      },
+    });
+    let told = 0;
+    const result = await optimize(table, { ...compact, onRewritten: () => told++ });
+    assert.deepEqual([told, result], [1, { removedFragments: 2, removedVersions: 0, removedBytes: 0 }]);
+    assert.equal((await (await outside()).listVersions())[0]?.version, 1);
+    assert.equal((await native.stats()).fragmentStats.numFragments, 2, 'the handle is at the newest version');
+  });
+
+  test('passes on what goes wrong, and the handle can be used again', async (t) => {
+    const { native } = await nativeTable(t);
+    const failure = new Error('the disk is gone');
+    const table = replacing<NativeTable>(native, { optimize: () => Promise.reject(failure) });
+    await assert.rejects(optimize(table, { ...compact, onRewritten: () => {} }), failure);
+    await native.add(rows(2_000, 10), 'append');
+    assert.equal(await native.countRows(), 1_040);
   });
 });
+
+/** The same table as the engine's own handle. */
+async function nativeTable(t: TestContext) {
+  const { folder, outside } = await grownTable(t);
+  const connection = await connectNative(folder, {}, new Session(1n << 24n, 1n << 24n));
+  return { native: await connection.openTable('t', []), outside };
+}
 
 test('the layout shows each fragment, its deletions too', async (t) => {
   const { dataset } = await grownTable(t);

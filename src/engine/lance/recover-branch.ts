@@ -15,7 +15,6 @@ import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import type { Recovery } from '../port.ts';
 import { branchFolder, branchRecord, isBranchName } from './branch-folder.ts';
-import { removeLeftoverTag } from './compaction-tag.ts';
 import { Durability } from './durability.ts';
 import type { FileSync } from './file-sync.ts';
 import { removeLeftovers } from './leftovers.ts';
@@ -52,7 +51,6 @@ export async function recoverBranch(suspect: SuspectBranch, sync: FileSync): Pro
   const sound = judged.filter(({ fault }) => fault === undefined).map(({ version }) => version);
   const version = sound.at(-1) ?? suspect.acknowledgedVersion;
   removeBrokenHint(versionsFolder);
-  removeLeftoverTag(suspect.datasetPath);
   const removedFiles = suspect.outlivedPowerCut ? removeLeftovers(suspect) : 0;
   await new Durability(sync, suspect, suspect.acknowledgedVersion).sync(version);
   return { version, kept: sound, removed: unsound.map(toRemoved), removedFiles, damage: undefined };

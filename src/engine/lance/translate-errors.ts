@@ -217,6 +217,6 @@ export async function engineCall<Result>(
   }
 }
 
-/** Pruning refuses to remove a version that has a tag, and names the tags. */
-export const isPruningStoppedBy = (tag: string, error: unknown): boolean =>
-  error instanceof Error && error.message.includes('Cleanup error') && error.message.includes(`"${tag}"`);
+/** A handle at a version that was checked out changes nothing. */
+export const isRefusedAsPinned = (error: unknown): boolean =>
+  error instanceof Error && error.message.includes('cannot be modified when a specific version is checked out');
