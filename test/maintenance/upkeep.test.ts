@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { dirname } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import type { Dataset, Engine, OpenRequest, OptimizeRequest } from '#src/engine/port.ts';
 import { Upkeep } from '#src/maintenance/upkeep.ts';
@@ -102,11 +104,27 @@ describe('an index that a tidying dropped is built again (P8)', () => {
   }
 });
 
+interface Tidying {
+  readonly pruneBeforeMs?: number;
+  readonly appends?: number;
+  /** Somebody else's, which cannot be dropped and built anew. */
+  readonly hasOtherIndex?: boolean;
+}
+
 /** Tidies three fragments under an index, with some of the engine's answers replaced. */
-async function tidyOver(t: TestContext, replaced: (opened: Dataset) => Partial<Dataset>) {
-  const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
+async function tidyOver(
+  t: TestContext,
+  replaced: (opened: Dataset) => Partial<Dataset>,
+  { pruneBeforeMs = inAnHour(), appends = 2, hasOtherIndex = false }: Tidying = {},
+) {
+  const { catalog, engine, dataset, ref, tableId, location, folder } = await publishTable(t, rows(0));
   await dataset.createScalarIndex('id');
-  for (const id of [1, 2]) await dataset.append(ipcFile(rows(id)));
+  if (hasOtherIndex) {
+    const outside = await (await connect(dirname(folder))).openTable('t');
+    await outside.createIndex('id', { name: 'other', replace: false });
+    await dataset.refresh();
+  }
+  for (let id = 1; id <= appends; id += 1) await dataset.append(ipcFile(rows(id)));
   const open = async (request: OpenRequest): Promise<Dataset> => {
     const opened = await engine.open(request);
     return replacing(opened, replaced(opened));
@@ -119,15 +137,58 @@ async function tidyOver(t: TestContext, replaced: (opened: Dataset) => Partial<D
     target,
     reason: 'by hand',
     extent: 'all',
-    pruneBeforeMs: inAnHour(),
+    pruneBeforeMs,
     onRewritten: () => undefined,
   } as const;
   const layout = async () => {
     await dataset.refresh();
     return dataset.layout();
   };
-  return { optimize: () => upkeep.optimize(job), layout };
+  return { dataset, optimize: () => upkeep.optimize(job), layout };
 }
+
+describe('a tidying that is to remove no version puts fragments together and does nothing else (P8)', () => {
+  const remembering = (asked: OptimizeRequest[]) => (opened: Dataset) => ({
+    optimize: (request: OptimizeRequest) => {
+      asked.push(request);
+      return opened.optimize(request);
+    },
+  });
+
+  test('where all indexes are built anew', async (t) => {
+    const asked: OptimizeRequest[] = [];
+    const { optimize, layout } = await tidyOver(t, remembering(asked), { pruneBeforeMs: 0 });
+    const { removedFragments, removedVersions } = (await optimize()) ?? {};
+    assert.deepEqual([removedFragments, removedVersions], [2, 0]);
+    assert.deepEqual(
+      asked.map(({ leavesIndexes }) => leavesIndexes),
+      [true],
+    );
+    const { fragments, indexes } = await layout();
+    assert.equal(fragments.length, 1);
+    assert.deepEqual(indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+  });
+
+  test('but all of it where the index of somebody else is to cover the new rows', async (t) => {
+    const { optimize, layout } = await tidyOver(t, () => ({}), { pruneBeforeMs: 0, hasOtherIndex: true });
+    await optimize();
+    const { indexes } = await layout();
+    assert.deepEqual(indexes.map(({ isPlain, unindexedRows }) => [isPlain, unindexedRows]).sort(), [
+      [false, 0],
+      [true, 0],
+    ]);
+  });
+
+  test('and nothing where there is nothing to put together', async (t) => {
+    const asked: OptimizeRequest[] = [];
+    const { dataset, optimize } = await tidyOver(t, remembering(asked), { pruneBeforeMs: 0, appends: 0 });
+    const before = await dataset.version();
+    assert.equal((await optimize())?.removedFragments, 0);
+    await dataset.refresh();
+    assert.equal(await dataset.version(), before);
+    assert.deepEqual(asked, []);
+  });
+});
 
 test('an index that was dropped for a tidying that failed is there again (P8)', async (t) => {
   const { optimize, layout } = await tidyOver(t, () => ({
