@@ -201,7 +201,8 @@ export class Maintenance implements CommitObserver {
     const { target, history } = watched;
     const pruneBeforeMs = isPruned(reason) ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
     const report = await this.#optimize({ target, history, reason, extent, pruneBeforeMs });
-    if (report !== undefined && report.removedFragments > 0) watched.learn(layout, extent, report);
+    const isWorthLearning = report !== undefined && report.removedFragments > 0;
+    if (isWorthLearning) watched.learn(layout, extent, { ...report, isPruned: pruneBeforeMs > 0 });
     watched.lookAgain();
   }
 
@@ -214,7 +215,7 @@ export class Maintenance implements CommitObserver {
       durationMs += (await this.#buildIndex(target, column, 'slower'))?.durationMs ?? 0;
     }
     history.indexed(commits);
-    watched.learn(layout, 'index', { heldMs: 0, durationMs });
+    watched.learn(layout, 'index', { heldMs: 0, durationMs, isPruned: false });
     watched.lookAgain();
   }
 

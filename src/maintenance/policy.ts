@@ -47,7 +47,7 @@ export type OptimizeReason = 'slower' | 'many commits' | 'quiet' | 'old versions
 
 /** Fewer commits are not worth a rewrite, whatever a noisy measurement says. */
 const minCommits = 16;
-/** Every version lists all fragments, and every tidying reads all versions: more cost disk, and time in the end. */
+/** Every version lists all fragments, and removing any reads all that are kept: more cost disk, and time in the end. */
 const maxCommits = 192;
 const maxPrunableVersions = 512;
 const quietMs = 5_000;
@@ -218,7 +218,7 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
     const patience = Math.min(mostPatience, cost.heldMs / limits.maxWaitMs);
     return lossMs >= patience * costMs || commits >= mostCommits ? 'overdue' : undefined;
   }
-  // The more versions are kept, the longer all of this takes: the engine reads each of them, 0.1 to 0.3 ms.
+  // The more versions are kept, the longer removing any takes: the engine reads each of them, 0.1 to 0.3 ms.
   if (prunableVersions >= Math.max(maxPrunableVersions, costMs)) return 'old versions';
   if (lossMs >= costMs) return 'slower';
   return commits >= maxCommits ? 'many commits' : undefined;

@@ -20,6 +20,8 @@ const commitsToLook = 2;
 interface Measured {
   readonly heldMs: number;
   readonly durationMs: number;
+  /** Versions were removed as well, for which the engine reads all there are: that says nothing of the way. */
+  readonly isPruned: boolean;
 }
 
 /** A branch that is looked after: what was seen of it, what tidying it would cost, and when to look again. */
@@ -75,16 +77,18 @@ export class WatchedBranch {
   }
 
   /** What was done to what `layout` showed has ended. */
-  learn(layout: Layout, way: Way, { heldMs, durationMs }: Measured): void {
+  learn(layout: Layout, way: Way, { heldMs, durationMs, isPruned }: Measured): void {
     const guess = guessCost(layout, way);
-    const known = this.#corrections[way].heldFactor;
-    const heldFactor = guess.heldMs === 0 ? known : correctedFactor(known, heldMs / guess.heldMs);
-    this.#corrections = { ...this.#corrections, [way]: { heldFactor, tailMs: durationMs - heldMs } };
+    const known = this.#corrections[way];
+    const isHeld = guess.heldMs !== 0;
+    const heldFactor = isHeld ? correctedFactor(known.heldFactor, heldMs / guess.heldMs) : known.heldFactor;
+    const tailMs = isPruned ? known.tailMs : durationMs - heldMs;
+    this.#corrections = { ...this.#corrections, [way]: { heldFactor, tailMs } };
   }
 
   /**
-   * What was done took so long, and is not done again for as long, so that half of the time at most goes into it. Tidying
-   * takes seconds where many versions are kept; its indexes are renewed meanwhile, in half of that rest at most, or merges
+   * What was done took so long, and is not done again for as long, so that half of the time at most goes into it. Removing
+   * versions takes seconds where many are kept; its indexes are renewed meanwhile, in half of that rest at most, or merges
    * would become slower all the while.
    */
   succeeded(way: Way | undefined, tookMs: number, nowMs: number): void {

@@ -27,12 +27,23 @@ const layoutAfter = (commits: number): Layout => ({
 function branchAfter(commits: number) {
   const branch = new WatchedBranch(target, { maxWaitMs: 200, indexFromRows: 20_000, retentionMs: 60_000 });
   for (let i = 0; i < commits; i += 1) branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5 }, 0);
-  // Many versions are kept: where they have to be read, renewing the index takes less.
-  branch.learn(layoutAfter(commits), 'new', { heldMs: 10, durationMs: 2_000 });
+  // Renewing the index takes less.
+  branch.learn(layoutAfter(commits), 'new', { heldMs: 10, durationMs: 2_000, isPruned: false });
   const wayAt = (atMs: number): Way | undefined =>
     branch.isDue(atMs) ? branch.chooseFor(layoutAfter(commits), atMs)?.way : undefined;
   return { branch, wayAt };
 }
+
+test('what removing versions took is not held against the way that was taken (P8)', () => {
+  const costs = (isPruned: boolean) => {
+    const { branch } = branchAfter(40);
+    branch.learn(layoutAfter(40), 'all', { heldMs: 20, durationMs: 200, isPruned: false });
+    branch.learn(layoutAfter(40), 'all', { heldMs: 20, durationMs: 2_000, isPruned });
+    return branch.estimateOf(layoutAfter(40)).all.tailMs;
+  };
+  assert.equal(costs(true), 180);
+  assert.equal(costs(false), 1_980);
+});
 
 describe('a branch is looked after for a part of the time only (P8)', () => {
   test('its fragments are put together again after as long a rest as that took', () => {
