@@ -14,8 +14,9 @@ import type { Commit, CommitObserver } from '../table/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { BranchHistory } from './branch-history.ts';
-import type { BranchRef, IndexReport, JobReport, OptimizeReport } from './job.ts';
+import type { BranchRef, JobReport } from './job.ts';
 import { JobLog } from './job-log.ts';
+import { Jobs } from './jobs.ts';
 import {
   columnsToIndex,
   type Extent,
@@ -27,7 +28,7 @@ import {
   type UpkeepLimits,
   type Way,
 } from './policy.ts';
-import type { OptimizeJob, Upkeep } from './upkeep.ts';
+import type { Upkeep } from './upkeep.ts';
 import { WatchedBranch } from './watched-branch.ts';
 
 export interface MaintenanceParts {
@@ -37,10 +38,6 @@ export interface MaintenanceParts {
   readonly metrics: Metrics;
   readonly limits: MaintenanceLimits;
 }
-
-type OptimizeTask = Omit<OptimizeJob, 'onRewritten'> & {
-  readonly history: BranchHistory | undefined;
-};
 
 export interface MaintenanceLimits extends UpkeepLimits {
   /** False leaves all to `maintainByHand`. */
@@ -56,16 +53,20 @@ const maxWatched = 4_096;
 export class Maintenance implements CommitObserver {
   readonly #parts: MaintenanceParts;
   readonly #log: JobLog;
+  readonly #jobs: Jobs;
   readonly #watched = new Map<string, WatchedBranch>();
   /** Jobs take turns: two at once would leave a machine of two cores to none of the writers. */
-  readonly #jobs = new Turns(Number.POSITIVE_INFINITY);
+  readonly #turns = new Turns(Number.POSITIVE_INFINITY);
   readonly #stopping = new AbortController();
   #cancelCheck: (() => void) | undefined;
   #isRunning = false;
+  /** The removal of versions that other jobs go on beside, if one is under way. Never rejects. */
+  #pruning: Promise<void> | undefined;
 
   constructor(parts: MaintenanceParts) {
     this.#parts = parts;
     this.#log = new JobLog(parts);
+    this.#jobs = new Jobs({ ...parts, log: this.#log });
   }
 
   committed(commit: Commit): void {
@@ -74,11 +75,15 @@ export class Maintenance implements CommitObserver {
     watched.history.committed(commit, this.#nowMs);
     if (mayAskForIndex(watched.history)) watched.lookAgain();
     this.#checkLater();
-    if (watched.isDue(this.#nowMs)) void this.#run();
+    if (watched.isDue(this.#nowMs, this.#mayPrune)) void this.#run();
   }
 
   get #nowMs(): number {
     return this.#parts.clock.nowMs();
+  }
+
+  get #mayPrune(): boolean {
+    return this.#pruning === undefined;
   }
 
   /**
@@ -86,8 +91,9 @@ export class Maintenance implements CommitObserver {
    * Resolves to what was done; throws what the engine throws.
    */
   async maintainByHand(main: BranchRef): Promise<readonly JobReport[]> {
-    const leave = await this.#jobs.take('alone', this.#stopping.signal);
+    const leave = await this.#turns.take('alone', this.#stopping.signal);
     try {
+      await this.#pruning;
       const branches = await this.#parts.upkeep.inspect(main, (dataset) => dataset.listBranches());
       const reports: JobReport[] = [];
       for (const branch of [undefined, ...(branches ?? []).map(({ name }) => name)]) {
@@ -102,9 +108,10 @@ export class Maintenance implements CommitObserver {
   /** Begins nothing new, and resolves when the job under way has ended. */
   async close(): Promise<void> {
     this.#cancelCheck?.();
-    const last = this.#jobs.take('alone', new AbortController().signal);
+    const last = this.#turns.take('alone', new AbortController().signal);
     this.#stopping.abort(new LancegateError('SlowDown', 'the service is stopping'));
     (await last)();
+    await this.#pruning;
   }
 
   #watch(target: BranchRef): WatchedBranch {
@@ -149,12 +156,12 @@ export class Maintenance implements CommitObserver {
   #mostUrgent(): WatchedBranch | undefined {
     if (this.#stopping.signal.aborted) return undefined;
     const nowMs = this.#nowMs;
-    const due = [...this.#watched.values()].filter((watched) => watched.isDue(nowMs));
+    const due = [...this.#watched.values()].filter((watched) => watched.isDue(nowMs, this.#mayPrune));
     return due.sort((a, b) => b.history.lossMs - a.history.lossMs)[0];
   }
 
   async #attend(watched: WatchedBranch): Promise<void> {
-    const leave = await this.#jobs.take('alone', new AbortController().signal);
+    const leave = await this.#turns.take('alone', new AbortController().signal);
     const startMs = performance.now();
     try {
       if (this.#stopping.signal.aborted) return;
@@ -182,7 +189,7 @@ export class Maintenance implements CommitObserver {
       await this.#buildIndexes(watched, columns, found.layout);
       return undefined;
     }
-    const choice = watched.chooseFor(layout, this.#nowMs);
+    const choice = watched.chooseFor(layout, this.#nowMs, this.#mayPrune);
     if (choice?.way === 'index') await this.#renewIndexes(watched, layout);
     else if (choice !== undefined) await this.#tidy(watched, layout, choice.way, choice.reason);
     return choice?.way;
@@ -200,10 +207,26 @@ export class Maintenance implements CommitObserver {
   async #tidy(watched: WatchedBranch, layout: Layout, extent: Extent, reason: OptimizeReason): Promise<void> {
     const { target, history } = watched;
     const pruneBeforeMs = isPruned(reason) ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
-    const report = await this.#optimize({ target, history, reason, extent, pruneBeforeMs });
-    const isWorthLearning = report !== undefined && report.removedFragments > 0;
-    if (isWorthLearning) watched.learn(layout, extent, { ...report, isPruned: pruneBeforeMs > 0 });
+    const onlyPruning = Promise.withResolvers<void>();
+    const onOnlyPruning = (): void => {
+      if (pruneBeforeMs > 0) onlyPruning.resolve();
+    };
+    const task = { target, history, reason, extent, pruneBeforeMs, onOnlyPruning };
+    const job = this.#jobs.optimize(task).then((report) => {
+      if (report === undefined || report.removedFragments === 0) return;
+      watched.learn(layout, extent, { ...report, isPruned: pruneBeforeMs > 0 });
+    });
+    const isDone = await Promise.race([job.then(() => true), onlyPruning.promise.then(() => false)]);
+    if (!isDone) this.#goOnBeside(watched, job);
     watched.lookAgain();
+  }
+
+  /** What has come due when it ends is seen by the next check. */
+  #goOnBeside(watched: WatchedBranch, job: Promise<void>): void {
+    const failed = (error: unknown): void => this.#log.failed(watched.target, watched.failed(this.#nowMs), error);
+    this.#pruning = job.catch(failed).then(() => {
+      this.#pruning = undefined;
+    });
   }
 
   /** What is committed meanwhile is for the next time. */
@@ -212,7 +235,7 @@ export class Maintenance implements CommitObserver {
     const commits = history.commitsSinceIndex;
     let durationMs = 0;
     for (const column of plainColumns(layout.indexes)) {
-      durationMs += (await this.#buildIndex(target, column, 'slower'))?.durationMs ?? 0;
+      durationMs += (await this.#jobs.buildIndex(target, column, 'slower', history))?.durationMs ?? 0;
     }
     history.indexed(commits);
     watched.learn(layout, 'index', { heldMs: 0, durationMs, isPruned: false });
@@ -222,44 +245,14 @@ export class Maintenance implements CommitObserver {
   async #buildIndexes(watched: WatchedBranch, columns: readonly string[], layout: Layout): Promise<void> {
     const { target, history } = watched;
     if (isTidiedBeforeIndex(layout, watched.estimateOf(layout), history.mergeMs)) {
-      await this.#optimize({ target, history, reason: 'index', extent: 'all', pruneBeforeMs: 0 });
+      await this.#jobs.optimize({ target, history, reason: 'index', extent: 'all', pruneBeforeMs: 0 });
     }
     // Those that come while it is built are not in it.
     const commits = history.commitsSinceIndex;
-    for (const column of columns) await this.#buildIndex(target, column, 'merges on the column');
+    for (const column of columns) await this.#jobs.buildIndex(target, column, 'merges on the column', history);
     history.measureAnew();
     history.indexed(commits);
     watched.lookAgain();
-  }
-
-  async #optimize({ history, ...job }: OptimizeTask): Promise<OptimizeReport | undefined> {
-    const { target, pruneBeforeMs } = job;
-    const commits = history?.commitsSinceOptimize ?? 0;
-    let isRewritten = false;
-    const onRewritten = (): void => {
-      isRewritten = true;
-      history?.rewritten(this.#nowMs);
-    };
-    const report = await this.#parts.upkeep.optimize({ ...job, onRewritten });
-    if (report === undefined) return undefined;
-    if (isRewritten) history?.measureAnew();
-    else history?.foundTidy(commits);
-    if (report.indexed.length > 0) history?.changed(this.#nowMs);
-    if (pruneBeforeMs > 0) history?.pruned(pruneBeforeMs);
-    this.#log.done(target, report);
-    return report;
-  }
-
-  async #buildIndex(
-    target: BranchRef,
-    column: string,
-    reason: IndexReport['reason'],
-  ): Promise<IndexReport | undefined> {
-    const report = await this.#parts.upkeep.buildIndex(target, column, reason);
-    if (report === undefined) return undefined;
-    this.#watched.get(keyOf(target))?.history.changed(this.#nowMs);
-    this.#log.done(target, report);
-    return report;
   }
 
   async #maintainBranch(target: BranchRef): Promise<readonly JobReport[]> {
@@ -272,12 +265,12 @@ export class Maintenance implements CommitObserver {
     if (found === undefined) return [];
     const reports = [];
     for (const column of this.#columnsToIndex(target, history, found)) {
-      reports.push(await this.#buildIndex(target, column, 'merges on the column'));
+      reports.push(await this.#jobs.buildIndex(target, column, 'merges on the column', history));
     }
     const keptFromMs = clock.nowMs() - limits.retentionMs;
     const choice = { reason: 'by hand', extent: 'all' } as const;
     const pruneBeforeMs = newestUntil(found.versions, keptFromMs);
-    reports.push(await this.#optimize({ target, history, ...choice, pruneBeforeMs }));
+    reports.push(await this.#jobs.optimize({ target, history, ...choice, pruneBeforeMs }));
     return reports.filter((report) => report !== undefined);
   }
 

@@ -34,6 +34,11 @@ export interface OptimizeJob {
   readonly pruneBeforeMs: number;
   /** Called while writers are still kept out; not where nothing was put together. */
   readonly onRewritten: () => void;
+  /**
+   * Called when all is done but the removal of versions, which takes seconds where many are kept: other jobs may go on beside
+   * it. Not where the call comes to indexes of somebody else after it, or where it has nothing to put together.
+   */
+  readonly onOnlyPruning: (indexed: readonly string[]) => void;
 }
 
 /** What one call of the engine did. */
@@ -110,8 +115,10 @@ export class Upkeep {
    * of those (`#keepNewest`). Indexes are begun beside the rest of the call, which reads all versions: until they are there,
    * merges read all keys. But not before those who waited have had their commit, which would take twice as long beside it.
    */
-  async #tidyAll(dataset: Dataset, layoutBefore: Layout, { target, pruneBeforeMs, onRewritten }: OptimizeJob) {
+  async #tidyAll(dataset: Dataset, layoutBefore: Layout, job: OptimizeJob) {
+    const { target, pruneBeforeMs, onRewritten, onOnlyPruning } = job;
     const plain = plainIndexes(layoutBefore, target);
+    const areAllPlain = plain.length === layoutBefore.indexes.length;
     const dropped: string[] = [];
     const prepare = async (rewrites: boolean): Promise<void> => {
       for (const column of rewrites || target.branch !== undefined ? plain : []) {
@@ -127,9 +134,11 @@ export class Upkeep {
     };
     const beginIndex = (): void => {
       onRewritten();
-      void index();
+      const built = index();
+      const tidied = (): void => onOnlyPruning(dropped);
+      if (areAllPlain) void built.then(tidied, () => undefined);
     };
-    const leavesIndexes = pruneBeforeMs === 0 && plain.length === layoutBefore.indexes.length;
+    const leavesIndexes = pruneBeforeMs === 0 && areAllPlain;
     const request = { layoutBefore, pruneBeforeMs, leavesIndexes, prepare, onRewritten: beginIndex };
     let step: Step;
     try {

@@ -46,10 +46,10 @@ export class WatchedBranch {
     this.#limits = limits;
   }
 
-  /** Whether looking at it would lead to something. */
-  isDue(nowMs: number): boolean {
+  /** Whether looking at it would lead to something. `mayPrune`: to the removal of versions, too. */
+  isDue(nowMs: number, mayPrune = true): boolean {
     if (nowMs < this.#restUntilMs) return false;
-    if (this.#estimate !== undefined) return this.#choose(nowMs, this.#estimate) !== undefined;
+    if (this.#estimate !== undefined) return this.#choose(nowMs, this.#estimate, mayPrune) !== undefined;
     return this.history.commitsSinceOptimize >= commitsToLook || this.history.prunableVersions(nowMs) > 0;
   }
 
@@ -70,10 +70,10 @@ export class WatchedBranch {
   }
 
   /** What is to be done now; if that is nothing, what `layout` showed is remembered until it is something. */
-  chooseFor(layout: Layout, nowMs: number): Choice | undefined {
+  chooseFor(layout: Layout, nowMs: number, mayPrune = true): Choice | undefined {
     const estimate = this.estimateOf(layout);
     this.#estimate = estimate;
-    return this.#choose(nowMs, estimate);
+    return this.#choose(nowMs, estimate, mayPrune);
   }
 
   /** What was done to what `layout` showed has ended. */
@@ -105,11 +105,11 @@ export class WatchedBranch {
     return retryAfterMs;
   }
 
-  #choose(nowMs: number, estimate: Estimate): Choice | undefined {
+  #choose(nowMs: number, estimate: Estimate, mayPrune: boolean): Choice | undefined {
     const { commitsSinceOptimize, commitsSinceIndex, lossMs, scanLossMs, scanLossSinceIndexMs } = this.history;
     const losses = { commitsSinceOptimize, commitsSinceIndex, lossMs, scanLossMs, scanLossSinceIndexMs };
-    const quietForMs = this.history.quietForMs(nowMs);
-    const prunableVersions = this.history.prunableVersions(nowMs);
+    const quietForMs = mayPrune ? this.history.quietForMs(nowMs) : 0;
+    const prunableVersions = mayPrune ? this.history.prunableVersions(nowMs) : 0;
     if (nowMs < this.#tidyingRestUntilMs) return chooseRenewal(losses, estimate);
     return chooseTidying({ ...losses, quietForMs, prunableVersions }, estimate, this.#limits);
   }

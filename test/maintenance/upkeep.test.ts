@@ -68,6 +68,7 @@ async function tidy(t: TestContext, { appends, isIndexed = false, pruneBeforeMs 
     extent: 'all',
     pruneBeforeMs,
     onRewritten: () => rewritten++,
+    onOnlyPruning: () => undefined,
   });
   await Promise.all(writing);
   await dataset.refresh();
@@ -139,6 +140,7 @@ async function tidyOver(
     extent: 'all',
     pruneBeforeMs,
     onRewritten: () => undefined,
+    onOnlyPruning: () => undefined,
   } as const;
   const layout = async () => {
     await dataset.refresh();

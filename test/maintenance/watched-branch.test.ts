@@ -45,6 +45,16 @@ test('what removing versions took is not held against the way that was taken (P8
   assert.equal(costs(false), 1_980);
 });
 
+test('while versions of another are removed, its own are no reason to do anything (P8)', () => {
+  const { branch } = branchAfter(20);
+  const layout = { ...layoutAfter(20), indexes: [] };
+  const longLater = 100_000;
+  assert.equal(branch.chooseFor(layout, longLater)?.reason, 'quiet');
+  assert.equal(branch.isDue(longLater), true);
+  assert.equal(branch.isDue(longLater, false), false);
+  assert.equal(branch.chooseFor(layout, longLater, false), undefined);
+});
+
 describe('a branch is looked after for a part of the time only (P8)', () => {
   test('its fragments are put together again after as long a rest as that took', () => {
     const { branch, wayAt } = branchAfter(192);
