@@ -151,6 +151,11 @@ export class BranchHistory {
     return Math.max(0, (this.#markAt(nowMs)?.commits ?? 0) - this.#prunedCommits);
   }
 
+  /** How many it would leave and have to read, roughly. */
+  keptVersions(nowMs: number): number {
+    return this.#commits - Math.max(this.#markAt(nowMs)?.commits ?? 0, this.#prunedCommits);
+  }
+
   #addScanLoss(): void {
     const scanMs = this.#commitsSinceIndex * scanMsPerFragment;
     this.#commitsSinceIndex += 1;

@@ -111,7 +111,8 @@ export class WatchedBranch {
     const quietForMs = mayPrune ? this.history.quietForMs(nowMs) : 0;
     const prunableVersions = mayPrune ? this.history.prunableVersions(nowMs) : 0;
     if (nowMs < this.#tidyingRestUntilMs) return chooseRenewal(losses, estimate);
-    return chooseTidying({ ...losses, quietForMs, prunableVersions }, estimate, this.#limits);
+    const keptVersions = this.history.keptVersions(nowMs);
+    return chooseTidying({ ...losses, quietForMs, prunableVersions, keptVersions }, estimate, this.#limits);
   }
 }
 

@@ -46,6 +46,8 @@ describe('which versions are old enough to go', () => {
     history.rewritten(2_000);
     assert.equal(history.prunableVersions(2_999), 0);
     assert.equal(history.prunableVersions(3_000), 1);
+    assert.equal(history.keptVersions(2_999), 1);
+    assert.equal(history.keptVersions(3_000), 0);
     assert.equal(history.supersededBeforeMs(3_000), 500);
   });
 });

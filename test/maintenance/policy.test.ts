@@ -23,6 +23,7 @@ const busy: BranchFacts = {
   scanLossSinceIndexMs: 0,
   quietForMs: 10,
   prunableVersions: 0,
+  keptVersions: 0,
 };
 const cheap = { heldMs: 40, tailMs: 60 };
 const long = { heldMs: 900, tailMs: 100 };
@@ -56,6 +57,16 @@ const cases: readonly Case[] = [
   {
     title: 'many old versions go beside writers',
     facts: { commitsSinceOptimize: 16, prunableVersions: 512 },
+    reason: 'old versions',
+  },
+  {
+    title: 'not while they are few beside those that stay, all of which are read to remove them',
+    facts: { commitsSinceOptimize: 16, prunableVersions: 1_799, keptVersions: 3_600 },
+    reason: undefined,
+  },
+  {
+    title: 'they go when they are half as many',
+    facts: { commitsSinceOptimize: 16, prunableVersions: 1_800, keptVersions: 3_600 },
     reason: 'old versions',
   },
   {
