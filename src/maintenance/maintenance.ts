@@ -1,6 +1,7 @@
 /**
  * Keeps tables fast by itself (P8): watches what commits cost, and tidies the branch that loses most, one at a time for the
- * whole process. What it knows is in memory only: after a start a table is looked after from its first commit on.
+ * whole process; only the removal of old versions goes on beside the next job. What it knows is in memory only: after a
+ * start a table is looked after from its first commit on.
  *
  * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
  * cannot be told to stop, and what it leaves when the process ends is what a crash leaves.

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import {
@@ -15,6 +16,7 @@ import {
 } from 'apache-arrow';
 import { IndexChoice } from '#src/engine/lance/index-choice.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { readManifest } from '#src/engine/lance/manifest-files.ts';
 import type { MergeSpec } from '#src/engine/port.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -66,10 +68,11 @@ async function indexedTable(t: TestContext, { floats }: { readonly floats: numbe
   t.after(() => dataset.close());
   await dataset.createScalarIndex('id');
   const tableFolder = join(folder, location);
-  const newChoice = () => new IndexChoice(join(tableFolder, '_versions'));
+  const versionsFolder = join(tableFolder, '_versions');
+  const newChoice = () => new IndexChoice(versionsFolder);
   const usesIndex = async (spec: MergeSpec, sourceBytes: number) =>
     newChoice().usesIndex(spec, await dataset.version(), sourceBytes);
-  return { dataset, newChoice, usesIndex, hideIndex: () => hideIndex(tableFolder) };
+  return { dataset, newChoice, usesIndex, versionsFolder, hideIndex: () => hideIndex(tableFolder) };
 }
 
 /** The largest source that is looked up in the index. */
@@ -147,6 +150,17 @@ describe('a merge into a table with an index (P8)', () => {
       const read = turningPoint(newChoice(), counts.version);
       assert.ok(followed > 0 && Math.abs(followed - read) < read * 0.02, `${followed}, ${read}`);
     }
+  });
+
+  test('leaves the choice to the engine where the manifest cannot be read', async (t) => {
+    const { dataset, usesIndex, versionsFolder } = await indexedTable(t, { floats: 64 });
+    const large = 100 * MiB;
+    assert.equal(await usesIndex(upsert, large), false);
+    const path = readManifest(versionsFolder, await dataset.version())?.path as string;
+    writeFileSync(path, 'torn');
+    assert.equal(await usesIndex(upsert, large), true);
+    rmSync(path);
+    assert.equal(await usesIndex(upsert, large), true);
   });
 
   test('is not led astray by a commit that it did not make', async (t) => {

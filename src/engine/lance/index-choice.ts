@@ -2,15 +2,17 @@
  * Whether a merge looks its keys up in their index or reads the key column of the whole table: the result is the same, and
  * the engine takes the index wherever there is one. But with it, it reads all columns of the rows it finds and of every row
  * that no index covers, and throws away what is not a key; without it, it reads the keys of all rows and nothing else. So
- * for rows with vectors the index is the slower way as soon as some thousands are not in it, and for large groups even when
- * all are: 6,400 rows of 2 KB into 100,000 took 760 ms with the index and 130 without (docs/adr/0013).
+ * for rows with vectors the index is the slower way for large groups, and for small ones as soon as some thousands of rows
+ * are not in it: 6,400 rows of 2 KB into 100,000 took 285 ms with the index and 190 without, and when 300,000 more were not
+ * in it, 760 and 130 (docs/adr/0013).
  *
- * An estimate from sizes in the manifest: being wrong costs time, most where both ways take nearly the same.
+ * An estimate from sizes in the manifest: being wrong costs time, and little where both ways take nearly the same.
  */
 import type { MergeCounts, MergeSpec } from '../port.ts';
 import { type Manifest, parseManifest, type StoredIndex } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
 import { valuesOfBitmap } from './roaring.ts';
+import { MalformedFile } from './wire-reader.ts';
 
 /** What a choice goes by. */
 interface Sizes {
@@ -30,7 +32,10 @@ interface Seen {
   readonly sizes: Sizes | undefined;
 }
 
-/** In nanoseconds of processor time, of 6 to 1,000,000 rows of 24 to 2,000 bytes (two cores, local ext4, 22 November). */
+/**
+ * In nanoseconds of processor time: merges of 2 to 6,400 rows of 24 to 2,000 bytes into 100,000 to 2 million (two cores,
+ * local ext4).
+ */
 const cost = {
   /** Opening one more fragment with all its columns. */
   uncoveredFragment: 150_000,
@@ -92,10 +97,19 @@ const costWithIndex = ({ uncoveredRows, uncoveredFragments, rowBytes }: Sizes, s
 
 const costWithout = ({ rows, keyBytes }: Sizes): number => cost.fullRead + rows * (cost.key + keyBytes * cost.keyByte);
 
+/** A manifest in a form that is not known here is no reason to refuse a merge. */
 function readSizes(versionsFolder: string, version: number, column: string): Sizes | undefined {
   const file = readManifest(versionsFolder, version);
   if (file === undefined) return undefined;
-  const manifest = parseManifest(file.bytes);
+  try {
+    return sizesIn(parseManifest(file.bytes), column);
+  } catch (error) {
+    if (error instanceof MalformedFile) return undefined;
+    throw error;
+  }
+}
+
+function sizesIn(manifest: Manifest, column: string): Sizes | undefined {
   const index = indexOn(manifest, column);
   if (index?.coverage === undefined) return undefined;
   const { fragments, files } = manifest;

@@ -1,7 +1,7 @@
 /**
  * What a manifest of Lance says about the files of its version. Not a reader of the format: of some fifty fields it takes
- * those that name files or say what an index covers (Lance's `protos/table.proto`; the field numbers below are from there), and it is the only way to
- * know which files a version needs, since the engine does not tell.
+ * those that name files or say what an index covers (Lance's `protos/table.proto`; the field numbers below are from there),
+ * and it is the only way to know which files a version needs, since the engine does not tell.
  *
  * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
  * begin with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
