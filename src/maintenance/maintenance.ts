@@ -6,8 +6,7 @@
  * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
  * cannot be told to stop, and what it leaves when the process ends is what a crash leaves.
  */
-import type { Schema } from '../arrow/schema.ts';
-import type { Dataset, Layout, VersionFacts } from '../engine/port.ts';
+import type { Layout } from '../engine/port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { Turns } from '../kernel/turns.ts';
@@ -15,11 +14,12 @@ import type { Commit, CommitObserver } from '../table/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { BranchHistory } from './branch-history.ts';
+import { ByHand } from './by-hand.ts';
+import { columnsToIndexNow, inspection } from './inspection.ts';
 import type { BranchRef, JobReport } from './job.ts';
 import { JobLog } from './job-log.ts';
 import { Jobs } from './jobs.ts';
 import {
-  columnsToIndex,
   type Extent,
   indexFromMerges,
   isPruned,
@@ -55,6 +55,7 @@ export class Maintenance implements CommitObserver {
   readonly #parts: MaintenanceParts;
   readonly #log: JobLog;
   readonly #jobs: Jobs;
+  readonly #byHand: ByHand;
   readonly #watched = new Map<string, WatchedBranch>();
   /** Jobs take turns: two at once would leave a machine of two cores to none of the writers. */
   readonly #turns = new Turns(Number.POSITIVE_INFINITY);
@@ -68,6 +69,7 @@ export class Maintenance implements CommitObserver {
     this.#parts = parts;
     this.#log = new JobLog(parts);
     this.#jobs = new Jobs({ ...parts, log: this.#log });
+    this.#byHand = new ByHand({ ...parts, jobs: this.#jobs });
   }
 
   committed(commit: Commit): void {
@@ -95,12 +97,7 @@ export class Maintenance implements CommitObserver {
     const leave = await this.#turns.take('alone', this.#stopping.signal);
     try {
       await this.#pruning;
-      const branches = await this.#parts.upkeep.inspect(main, (dataset) => dataset.listBranches());
-      const reports: JobReport[] = [];
-      for (const branch of [undefined, ...(branches ?? []).map(({ name }) => name)]) {
-        reports.push(...(await this.#maintainBranch({ ...main, branch })));
-      }
-      return reports;
+      return await this.#byHand.maintain(main, (target) => this.#watched.get(keyOf(target))?.history);
     } finally {
       leave();
     }
@@ -178,14 +175,14 @@ export class Maintenance implements CommitObserver {
   /** Answers what was done, beside building a first index. */
   async #look(watched: WatchedBranch): Promise<Way | undefined> {
     const { target, history } = watched;
-    const found = await this.#parts.upkeep.inspect(target, layoutAndSchema);
+    const found = await this.#parts.upkeep.inspect(target, inspection);
     if (found === undefined) {
       this.#watched.delete(keyOf(target));
       return undefined;
     }
     const layout = layoutFor(target, found.layout);
     await this.#warmIndexes(watched, layout);
-    const columns = this.#columnsToIndex(target, history, found);
+    const columns = columnsToIndexNow(target, history, found, this.#parts.limits);
     if (columns.length > 0) {
       await this.#buildIndexes(watched, columns, found.layout);
       return undefined;
@@ -255,34 +252,6 @@ export class Maintenance implements CommitObserver {
     history.indexed(commits);
     watched.lookAgain();
   }
-
-  async #maintainBranch(target: BranchRef): Promise<readonly JobReport[]> {
-    const { upkeep, clock, limits } = this.#parts;
-    const history = this.#watched.get(keyOf(target))?.history;
-    const found = await upkeep.inspect(target, async (dataset) => ({
-      ...(await layoutAndSchema(dataset)),
-      versions: await dataset.versions(),
-    }));
-    if (found === undefined) return [];
-    const reports = [];
-    for (const column of this.#columnsToIndex(target, history, found)) {
-      reports.push(await this.#jobs.buildIndex(target, column, 'merges on the column', history));
-    }
-    const keptFromMs = clock.nowMs() - limits.retentionMs;
-    const choice = { reason: 'by hand', extent: 'all' } as const;
-    const pruneBeforeMs = newestUntil(found.versions, keptFromMs);
-    reports.push(await this.#jobs.optimize({ target, history, ...choice, pruneBeforeMs }));
-    return reports.filter((report) => report !== undefined);
-  }
-
-  #columnsToIndex(
-    { branch }: BranchRef,
-    history: BranchHistory | undefined,
-    { layout, schema }: { readonly layout: Layout; readonly schema: Schema },
-  ): readonly string[] {
-    if (branch !== undefined || history === undefined) return [];
-    return columnsToIndex(history.mergesOn, layout, schema, this.#parts.limits);
-  }
 }
 
 /** The writer does not use the indexes of a branch, so they are no reason to do anything. */
@@ -293,12 +262,3 @@ const layoutFor = ({ branch }: BranchRef, layout: Layout): Layout =>
 const mayAskForIndex = ({ mergesOn }: BranchHistory): boolean => [...mergesOn.values()].includes(indexFromMerges);
 
 const keyOf = ({ tableId, branch }: BranchRef): string => JSON.stringify([tableId, branch ?? null]);
-
-const layoutAndSchema = async (dataset: Dataset): Promise<{ readonly layout: Layout; readonly schema: Schema }> => ({
-  layout: await dataset.layout(),
-  schema: await dataset.schema(),
-});
-
-/** When the version that was the newest at that time was committed; 0 where none was. What is older is superseded. */
-const newestUntil = (versions: readonly VersionFacts[], atMs: number): number =>
-  versions.findLast(({ committedAtMs }) => committedAtMs <= atMs)?.committedAtMs ?? 0;

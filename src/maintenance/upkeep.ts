@@ -111,9 +111,8 @@ export class Upkeep {
   }
 
   /**
-   * In one call, though it removes old versions before the new one is on disk: the one that a power cut goes back to is none
-   * of those (`#keepNewest`). Indexes are begun beside the rest of the call, which reads all versions: until they are there,
-   * merges read all keys. But not before those who waited have had their commit, which would take twice as long beside it.
+   * In one call, though it may remove old versions before the new one is on disk: the one that a power cut goes back to is
+   * none of those (`#keepNewest`). Indexes are begun beside the rest of the call: until they are there, merges read all keys. But not before those who waited have had their commit, which would take twice as long beside it.
    */
   async #tidyAll(dataset: Dataset, layoutBefore: Layout, job: OptimizeJob) {
     const { target, pruneBeforeMs, onRewritten, onOnlyPruning } = job;
@@ -152,7 +151,8 @@ export class Upkeep {
   async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
     const { gates, openBranches } = this.#parts;
     const { layoutBefore, pruneBeforeMs, leavesIndexes, onRewritten } = request;
-    const taggedAtMs = await dataset.oldestTaggedAtMs();
+    // Where there are tags this reads all versions.
+    const taggedAtMs = pruneBeforeMs === 0 ? undefined : await dataset.oldestTaggedAtMs();
     const isHeldByTag = taggedAtMs !== undefined && taggedAtMs < pruneBeforeMs;
     const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
     const startMs = performance.now();

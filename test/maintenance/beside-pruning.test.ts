@@ -74,8 +74,10 @@ async function slowlyPruned(t: TestContext, end: () => Promise<void>) {
   };
   const jobs = (): Job[] => log.map((line) => JSON.parse(line) as Job);
   const prunedVersions = (): number => jobs().reduce((sum, { removedVersions = 0 }) => sum + removedVersions, 0);
+  const target = { table: ref, tableId, branch: undefined, location };
   return {
     maintenance,
+    target,
     clock,
     commits,
     aWhile,
@@ -89,6 +91,10 @@ async function slowlyPruned(t: TestContext, end: () => Promise<void>) {
 test('while versions are removed other jobs go on, but no second removal, and closing waits for it (P8)', async (t) => {
   const ended = Promise.withResolvers<void>();
   const { maintenance, clock, commits, jobs, prunedVersions, prunings } = await slowlyPruned(t, () => ended.promise);
+  t.after(() => {
+    ended.resolve();
+    return maintenance.close();
+  });
   await commits(5);
   for (let i = 0; i < 2; i += 1) clock.advance(retentionMs + 10_000);
   await eventually('versions are being removed', () => prunings() === 1);
@@ -111,10 +117,35 @@ test('while versions are removed other jobs go on, but no second removal, and cl
   assert.ok(prunedVersions() > 0);
 });
 
+test('maintenance by hand waits for a removal under way (P8)', async (t) => {
+  const ended = Promise.withResolvers<void>();
+  const { maintenance, target, clock, commits, aWhile, prunings, mostAtOnce } = await slowlyPruned(
+    t,
+    () => ended.promise,
+  );
+  t.after(() => {
+    ended.resolve();
+    return maintenance.close();
+  });
+  await commits(5);
+  for (let i = 0; i < 2; i += 1) clock.advance(retentionMs + 10_000);
+  await eventually('versions are being removed', () => prunings() === 1);
+  await commits(5);
+  const byHand = maintenance.maintainByHand(target);
+  await aWhile();
+  assert.equal(mostAtOnce(), 1);
+  ended.resolve();
+  assert.ok((await byHand).length > 0);
+  assert.equal(mostAtOnce(), 1);
+});
+
 test('when they have been removed, what grew old meanwhile is looked at (P8)', async (t) => {
   const ended = Promise.withResolvers<void>();
   const { maintenance, clock, commits, aWhile, prunings, mostAtOnce } = await slowlyPruned(t, () => ended.promise);
-  t.after(() => maintenance.close());
+  t.after(() => {
+    ended.resolve();
+    return maintenance.close();
+  });
   await commits(5);
   for (let i = 0; i < 2; i += 1) clock.advance(retentionMs + 10_000);
   await eventually('versions are being removed', () => prunings() === 1);
@@ -129,7 +160,10 @@ test('when they have been removed, what grew old meanwhile is looked at (P8)', a
 test('a removal that fails beside other jobs is told of, and tried again later (P8)', async (t) => {
   const ended = Promise.withResolvers<void>();
   const { maintenance, clock, commits, jobs, prunings } = await slowlyPruned(t, () => ended.promise);
-  t.after(() => maintenance.close());
+  t.after(() => {
+    ended.resolve();
+    return maintenance.close();
+  });
   await commits(5);
   for (let i = 0; i < 2; i += 1) clock.advance(retentionMs + 10_000);
   await eventually('versions are being removed', () => prunings() === 1);

@@ -290,8 +290,13 @@ describe('an index on the key of a table that has grown (P8)', () => {
       ofDev.filter(({ job, extent }) => job === 'index' || extent === 'new'),
       [],
     );
-    assert.deepEqual([ofDev.at(-1)?.reason, ofDev.at(-1)?.indexed], ['by hand', ['id']]);
-    assert.equal(ofDev.at(-1)?.isIndexTooLarge, false, 'it needs no room, since merges into branches use none');
+    assert.equal(ofDev.at(-1)?.reason, 'by hand');
+    // That finds nothing to do where the branch was tidied by itself after its last merge.
+    const rebuilding = ofDev.filter(({ indexed }) => isDeepStrictEqual(indexed, ['id']));
+    assert.ok(rebuilding.length > 0);
+    for (const { isIndexTooLarge } of rebuilding) {
+      assert.equal(isIndexTooLarge, false, 'it needs no room, since merges into branches use none');
+    }
     const dev = await (await (await outside(service)).branches()).checkout('dev');
     for (const id of [5, 80, 1_005]) assert.equal((await dev.query().where(`id = ${id}`).toArray()).length, 1);
     assert.equal(await dev.countRows(), 160);

@@ -181,6 +181,20 @@ describe('a tidying that is to remove no version puts fragments together and doe
     ]);
   });
 
+  test('without asking for tags, for which all versions are read', async (t) => {
+    let asked = 0;
+    const counting = (opened: Dataset) => ({
+      oldestTaggedAtMs: () => {
+        asked += 1;
+        return opened.oldestTaggedAtMs();
+      },
+    });
+    await (await tidyOver(t, counting, { pruneBeforeMs: 0 })).optimize();
+    assert.equal(asked, 0);
+    await (await tidyOver(t, counting)).optimize();
+    assert.equal(asked, 1);
+  });
+
   test('and nothing where there is nothing to put together', async (t) => {
     const asked: OptimizeRequest[] = [];
     const { dataset, optimize } = await tidyOver(t, remembering(asked), { pruneBeforeMs: 0, appends: 0 });

@@ -45,6 +45,16 @@ test('what removing versions took is not held against the way that was taken (P8
   assert.equal(costs(false), 1_980);
 });
 
+test('versions go beside writers once half as many are to go as to stay (P8)', () => {
+  const reasonAfter = (old: number, young: number) => {
+    const { branch } = branchAfter(old);
+    for (let i = 0; i < young; i += 1) branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5 }, 60_000);
+    return branch.chooseFor({ ...layoutAfter(old + young), indexes: [] }, 60_001)?.reason;
+  };
+  assert.equal(reasonAfter(600, 1_300), 'many commits');
+  assert.equal(reasonAfter(600, 1_100), 'old versions');
+});
+
 test('while versions of another are removed, its own are no reason to do anything (P8)', () => {
   const { branch } = branchAfter(20);
   const layout = { ...layoutAfter(20), indexes: [] };

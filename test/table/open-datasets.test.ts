@@ -43,5 +43,14 @@ test('a dataset is kept open and follows its newest version; one that was outgro
   assert.equal(await second.countRows(), 3);
   assert.equal(await first.countRows(), 2, 'who reads from it goes on');
   assert.equal(await datasets.latest(location, undefined), second);
+  assert.equal(second.lineage, first.lineage, 'what is known of the first holds for it');
   assert.equal(opened, 2);
+});
+
+test('what takes the place of a forgotten dataset is of another lineage (P4)', async (t) => {
+  const { engine, location } = await publishTable(t, rows(1));
+  const datasets = new OpenDatasets(engine, 10);
+  const first = await datasets.latest(location, undefined);
+  datasets.forget(location);
+  assert.notEqual((await datasets.latest(location, undefined)).lineage, first.lineage);
 });

@@ -1,0 +1,60 @@
+import type { VersionFacts } from '../engine/port.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { BranchHistory } from './branch-history.ts';
+import { columnsToIndexNow, inspection } from './inspection.ts';
+import type { BranchRef, JobReport } from './job.ts';
+import type { Jobs } from './jobs.ts';
+import type { UpkeepLimits } from './policy.ts';
+import type { Upkeep } from './upkeep.ts';
+
+export interface ByHandParts {
+  readonly upkeep: Upkeep;
+  readonly jobs: Jobs;
+  readonly clock: Clock;
+  readonly limits: UpkeepLimits & { readonly retentionMs: number };
+}
+
+/** Tidies main and all branches, whatever the measurements say, and builds the indexes that merges seen so far ask for. */
+export class ByHand {
+  readonly #parts: ByHandParts;
+
+  constructor(parts: ByHandParts) {
+    this.#parts = parts;
+  }
+
+  /** To be called while no other job is under way. Throws what the engine throws. */
+  async maintain(
+    main: BranchRef,
+    historyOf: (target: BranchRef) => BranchHistory | undefined,
+  ): Promise<readonly JobReport[]> {
+    const branches = await this.#parts.upkeep.inspect(main, (dataset) => dataset.listBranches());
+    const reports: JobReport[] = [];
+    for (const branch of [undefined, ...(branches ?? []).map(({ name }) => name)]) {
+      const target = { ...main, branch };
+      reports.push(...(await this.#maintainBranch(target, historyOf(target))));
+    }
+    return reports;
+  }
+
+  async #maintainBranch(target: BranchRef, history: BranchHistory | undefined): Promise<readonly JobReport[]> {
+    const { upkeep, jobs, clock, limits } = this.#parts;
+    const found = await upkeep.inspect(target, async (dataset) => ({
+      ...(await inspection(dataset)),
+      versions: await dataset.versions(),
+    }));
+    if (found === undefined) return [];
+    const reports = [];
+    for (const column of columnsToIndexNow(target, history, found, limits)) {
+      reports.push(await jobs.buildIndex(target, column, 'merges on the column', history));
+    }
+    const keptFromMs = clock.nowMs() - limits.retentionMs;
+    const choice = { reason: 'by hand', extent: 'all' } as const;
+    const pruneBeforeMs = newestUntil(found.versions, keptFromMs);
+    reports.push(await jobs.optimize({ target, history, ...choice, pruneBeforeMs }));
+    return reports.filter((report) => report !== undefined);
+  }
+}
+
+/** When the version that was the newest at that time was committed; 0 where none was. What is older is superseded. */
+const newestUntil = (versions: readonly VersionFacts[], atMs: number): number =>
+  versions.findLast(({ committedAtMs }) => committedAtMs <= atMs)?.committedAtMs ?? 0;
