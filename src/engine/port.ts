@@ -66,6 +66,8 @@ export interface Layout {
 }
 
 export interface FragmentFacts {
+  /** By what `rewriteFragments` knows it; undefined where that cannot be done. */
+  readonly id?: number | undefined;
   /** Deleted ones included. */
   readonly rows: number;
   readonly deletedRows: number;
@@ -133,6 +135,11 @@ export interface Dataset {
    * there then or in a moment: `mayHaveCommitted` says.
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts>;
+  /**
+   * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows. True where it is not
+   * known, as where there is no index.
+   */
+  gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
   /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
   mayHaveCommitted(matched: number): Promise<boolean>;
   /** Commits a version without these rows; those that are not there any more are passed over. */
@@ -173,6 +180,12 @@ export interface Dataset {
    * names a version that was to be removed. Every call reads every manifest: 0.1 ms each.
    */
   optimize(request: OptimizeRequest): Promise<OptimizeResult>;
+  /**
+   * Puts the live rows of these fragments into new ones, which no index covers; indexes and other fragments stay as they
+   * are. Every row keeps its values. Conflicts with merges, so the caller holds the branch's turn. Answers how many fewer
+   * fragments there are.
+   */
+  rewriteFragments(ids: readonly number[]): Promise<number>;
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly BranchFacts[]>;
   deleteBranch(name: BranchName): Promise<void>;

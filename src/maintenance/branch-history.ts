@@ -17,6 +17,8 @@ interface Mark {
   readonly commits: number;
 }
 
+type Seen = Pick<Commit, 'on' | 'engineMs' | 'gainsByIndex'>;
+
 /** The baseline is the median of so many commits. */
 const baselineCommits = 8;
 /**
@@ -24,6 +26,8 @@ const baselineCommits = 8;
  * cores, local ext4, merges of 2 and of 100 rows into 100,000 with 400 fragments).
  */
 const scanMsPerFragment = 0.15;
+/** The same of one that is read without the index: merges of 640 rows of 3 KB went from 70 to 150 ms over 370 (same machine). */
+const looseMsPerFragment = 0.2;
 /** Marks are this part of the retention apart, which is how much longer than asked a version can live. */
 const marksPerRetention = 8;
 
@@ -42,6 +46,8 @@ export class BranchHistory {
   #commitsSinceIndex = 0;
   #scanLossMs = 0;
   #scanLossSinceIndexMs = 0;
+  #loose = 0;
+  #looseLossMs = 0;
   #commits = 0;
   #prunedCommits = 0;
   #lastCommitMs: number | undefined;
@@ -73,6 +79,11 @@ export class BranchHistory {
     return this.#scanLossSinceIndexMs;
   }
 
+  /** What the fragments that were not put together with others yet have cost since some were. */
+  get looseLossMs(): number {
+    return this.#looseLossMs;
+  }
+
   /** Top-level columns that merges used as their only key, with the number of commits. */
   get mergesOn(): ReadonlyMap<string, number> {
     return this.#mergesOn;
@@ -87,11 +98,13 @@ export class BranchHistory {
     return this.#lastCommitMs === undefined ? Number.POSITIVE_INFINITY : nowMs - this.#lastCommitMs;
   }
 
-  committed({ on, engineMs }: Pick<Commit, 'on' | 'engineMs'>, nowMs: number): void {
+  committed({ on, engineMs, gainsByIndex }: Seen, nowMs: number): void {
     this.#commits += 1;
     this.#commitsSinceOptimize += 1;
     this.#mergeMs = engineMs;
-    this.#addScanLoss();
+    this.#addScanLoss(gainsByIndex);
+    this.#looseLossMs += this.#loose * looseMsPerFragment;
+    this.#loose += 1;
     this.#addLoss(engineMs);
     this.#mark(nowMs);
     const [path, ...others] = on;
@@ -106,6 +119,14 @@ export class BranchHistory {
   rewritten(nowMs: number): void {
     this.foundTidy(this.#commitsSinceOptimize);
     this.indexed(this.#commitsSinceIndex);
+    this.changed(nowMs);
+    this.#putTogether(this.#loose);
+  }
+
+  /** So many of them were; no index covers what came of it. To be called as `rewritten`. */
+  moved(fragments: number, nowMs: number): void {
+    this.foundTidy(this.#commitsSinceOptimize);
+    this.#putTogether(fragments);
     this.changed(nowMs);
   }
 
@@ -156,8 +177,13 @@ export class BranchHistory {
     return this.#commits - Math.max(this.#markAt(nowMs)?.commits ?? 0, this.#prunedCommits);
   }
 
-  #addScanLoss(): void {
-    const scanMs = this.#commitsSinceIndex * scanMsPerFragment;
+  #putTogether(fragments: number): void {
+    this.#loose = Math.max(0, this.#loose - fragments);
+    this.#looseLossMs = 0;
+  }
+
+  #addScanLoss(gainsByIndex: boolean): void {
+    const scanMs = gainsByIndex ? this.#commitsSinceIndex * scanMsPerFragment : 0;
     this.#commitsSinceIndex += 1;
     this.#scanLossMs += scanMs;
     this.#scanLossSinceIndexMs += scanMs;

@@ -41,7 +41,8 @@ export class Jobs {
       ...job,
       onRewritten: () => {
         isRewritten = true;
-        history?.rewritten(this.#nowMs);
+        if (job.extent === 'small') history?.moved(job.fragments?.length ?? 0, this.#nowMs);
+        else history?.rewritten(this.#nowMs);
       },
       onOnlyPruning: (indexed) => {
         tidied(indexed);

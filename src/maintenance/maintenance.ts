@@ -20,11 +20,11 @@ import type { BranchRef, JobReport } from './job.ts';
 import { JobLog } from './job-log.ts';
 import { Jobs } from './jobs.ts';
 import {
+  type Choice,
   type Extent,
   indexFromMerges,
   isPruned,
   isTidiedBeforeIndex,
-  type OptimizeReason,
   plainColumns,
   type UpkeepLimits,
   type Way,
@@ -46,6 +46,8 @@ export interface MaintenanceLimits extends UpkeepLimits {
   /** How long a version is kept after it was superseded. */
   readonly retentionMs: number;
 }
+
+type Tidying = Omit<Choice, 'way'> & { readonly extent: Extent };
 
 const checkEveryMs = 1_000;
 /** Beyond it, the branches written to longest ago are left as they are. */
@@ -189,7 +191,7 @@ export class Maintenance implements CommitObserver {
     }
     const choice = watched.chooseFor(layout, this.#nowMs, this.#mayPrune);
     if (choice?.way === 'index') await this.#renewIndexes(watched, layout);
-    else if (choice !== undefined) await this.#tidy(watched, layout, choice.way, choice.reason);
+    else if (choice !== undefined) await this.#tidy(watched, layout, { ...choice, extent: choice.way });
     return choice?.way;
   }
 
@@ -202,14 +204,15 @@ export class Maintenance implements CommitObserver {
     }
   }
 
-  async #tidy(watched: WatchedBranch, layout: Layout, extent: Extent, reason: OptimizeReason): Promise<void> {
+  async #tidy(watched: WatchedBranch, layout: Layout, choice: Tidying): Promise<void> {
     const { target, history } = watched;
+    const { extent, reason, fragments = [] } = choice;
     const pruneBeforeMs = isPruned(reason) ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
     const onlyPruning = Promise.withResolvers<void>();
     const onOnlyPruning = (): void => {
       if (pruneBeforeMs > 0) onlyPruning.resolve();
     };
-    const task = { target, history, reason, extent, pruneBeforeMs, onOnlyPruning };
+    const task = { target, history, reason, extent, fragments, pruneBeforeMs, onOnlyPruning };
     const job = this.#jobs.optimize(task).then((report) => {
       if (report === undefined || report.removedFragments === 0) return;
       watched.learn(layout, extent, { ...report, isPruned: pruneBeforeMs > 0 });

@@ -6,14 +6,16 @@
  * the loss per fragment is constant this is the interval with the least total cost. Both sides are measured, but for the
  * part of the loss that an index would have spared (`branch-history.ts`): merges show only the whole.
  *
- * There are three ways. To build the indexes anew beside the writers, after which merges read no fragment for its keys: most
+ * There are four ways. To build the indexes anew beside the writers, after which merges read no fragment for its keys: most
  * of what a fragment costs is that. To put all fragments together that are not full, up to a million rows, and build the
- * indexes anew. Or, where that takes long, to put together only what no index covers, which takes a twentieth of a second
- * however large the table is.
+ * indexes anew. Where that takes long, to put together only what no index covers, which takes a twentieth of a second
+ * however large the table is. And where that is no choice either, only as many small ones as can be rewritten while writers
+ * may wait (`small-fragments.ts`).
  */
 import type { DataType, Schema } from '../arrow/schema.ts';
 import type { FragmentFacts, Layout } from '../engine/port.ts';
 import type { Cost } from './branch-history.ts';
+import { liveRows, type SmallFragments, smallFragments } from './small-fragments.ts';
 
 export interface UpkeepLimits {
   /** Writers should not wait longer than this for a tidying. */
@@ -22,8 +24,8 @@ export interface UpkeepLimits {
   readonly indexFromRows: number;
 }
 
-/** What is put together. `all`: full fragments aside. `new`: those that no index covers. */
-export type Extent = 'all' | 'new';
+/** What is put together. `all`: full fragments aside. `new`: those that no index covers. `small`: some chosen ones. */
+export type Extent = 'all' | 'new' | 'small';
 /** `index`: nothing is put together, the indexes are built anew. */
 export type Way = Extent | 'index';
 
@@ -31,6 +33,8 @@ export interface BranchFacts {
   readonly commitsSinceOptimize: number;
   readonly commitsSinceIndex: number;
   readonly lossMs: number;
+  /** What fragments have cost by the model of `branch-history.ts`, those that were there before it was last done to some included. */
+  readonly looseLossMs: number;
   /** The part of it that an index over all rows would have spared. */
   readonly scanLossMs: number;
   /** The same since the index was built. */
@@ -52,8 +56,12 @@ const minCommits = 16;
 /** Every version lists all fragments, and removing any reads all that are kept: more cost disk, and time in the end. */
 const maxCommits = 192;
 const maxPrunableVersions = 512;
+/** Where removing them keeps writers out for long. */
+const mostPrunableVersions = 4_096;
 const quietMs = 5_000;
 const longQuietMs = 60_000;
+/** Who comes in the middle waits for the rest: the longer that is, the longer nobody must have come. */
+const quietPerHeld = 4;
 /**
  * A tidying that keeps writers out for twice as long as they should wait has to be worth twice its cost before it is done
  * beside them, and so on up to this.
@@ -75,6 +83,7 @@ export interface Estimate {
   readonly all: Cost;
   readonly new: Cost | undefined;
   readonly index: Cost | undefined;
+  readonly small: (Cost & Pick<SmallFragments, 'ids'>) | undefined;
 }
 
 /** Measured over guessed, as seen before. */
@@ -88,22 +97,29 @@ export const noCorrections: Corrections = {
   all: { heldFactor: 1, tailMs: undefined },
   new: { heldFactor: 1, tailMs: undefined },
   index: { heldFactor: 1, tailMs: undefined },
+  small: { heldFactor: 1, tailMs: undefined },
 };
 
-export function estimateCost(layout: Layout, corrections: Corrections): Estimate {
+export function estimateCost(layout: Layout, corrections: Corrections, limits: UpkeepLimits): Estimate {
   const isIndexed = layout.indexes.some(({ isPlain }) => isPlain);
+  const small = chosenSmall(layout, corrections.small, limits);
   return {
     index: isIndexed ? corrected(guessCost(layout, 'index'), corrections.index) : undefined,
     all: corrected(guessCost(layout, 'all'), corrections.all),
     new: mayTidyNew(layout) ? corrected(guessCost(layout, 'new'), corrections.new) : undefined,
+    small: small && { ids: small.ids, ...corrected({ heldMs: small.heldMs, tailMs: 0 }, corrections.small) },
   };
 }
+
+/** What takes longer than was guessed is done to fewer. */
+export const chosenSmall = (layout: Layout, { heldFactor }: Correction, { maxWaitMs }: UpkeepLimits) =>
+  smallFragments(layout, maxWaitMs / heldFactor);
 
 /**
  * Before any was measured: 10 ms, 0.1 ms for each thousand rows and 2.5 ms for each MB that are rewritten while writers
  * wait; beside them as much again, and 0.15 ms for each thousand rows that are indexed anew (local ext4, two cores).
  */
-export function guessCost(layout: Layout, way: Way): Cost {
+export function guessCost(layout: Layout, way: Exclude<Way, 'small'>): Cost {
   const indexMs = layout.indexes.filter(({ isPlain }) => isPlain).length * layout.rows * 0.00015;
   if (way === 'index') return { heldMs: 0, tailMs: 20 + indexMs };
   const rows = way === 'new' ? mostUnindexedRows(layout) : rewrittenRows(layout);
@@ -156,7 +172,6 @@ const isShortPair = (fragments: readonly FragmentFacts[], first: number): boolea
   fragments.slice(first, first + 2).filter(isShort).length > 1;
 const isCrowded = ({ rows, deletedRows }: FragmentFacts): boolean => deletedRows > rows * crowdedPart;
 
-const liveRows = (fragment: FragmentFacts | undefined): number => (fragment?.rows ?? 0) - (fragment?.deletedRows ?? 0);
 const mostUnindexedRows = ({ indexes }: Layout): number => Math.max(0, ...indexes.map((index) => index.unindexedRows));
 
 const rewrittenRows = ({ fragments }: Layout): number =>
@@ -167,6 +182,8 @@ const rewrittenRows = ({ fragments }: Layout): number =>
 export interface Choice {
   readonly reason: OptimizeReason;
   readonly way: Way;
+  /** Those that are put together, where they are chosen one by one. */
+  readonly fragments?: readonly number[];
 }
 
 /** What should be done to the branch now, and why; undefined: nothing. */
@@ -174,7 +191,7 @@ export function chooseTidying(facts: BranchFacts, estimate: Estimate, limits: Up
   const whole = reasonToOptimize(facts, estimate.all, limits);
   if (whole === 'quiet' || whole === 'old versions') return { reason: whole, way: 'all' };
   if (isIndexCheaper(estimate)) return chooseBesideIndex(facts, estimate, limits);
-  if (estimate.new === undefined) return whole && { reason: whole, way: 'all' };
+  if (estimate.new === undefined) return chooseWhole(facts, estimate, limits);
   // Measured over a few dozen merges that are slow anyway, the loss is lost in the noise; so much of it is sure.
   const lossMs = Math.max(facts.lossMs, facts.scanLossMs);
   const reason = reasonToOptimize({ ...facts, lossMs, prunableVersions: 0 }, estimate.new, limits);
@@ -184,8 +201,24 @@ export function chooseTidying(facts: BranchFacts, estimate: Estimate, limits: Up
 /** What is left of the loss when the index is kept up to date is what putting all together would spare. */
 function chooseBesideIndex(facts: BranchFacts, estimate: Estimate, limits: UpkeepLimits): Choice | undefined {
   const lossMs = Math.max(0, facts.lossMs - facts.scanLossMs);
-  const reason = reasonToOptimize({ ...facts, lossMs }, estimate.all, limits);
-  return reason === undefined ? chooseRenewal(facts, estimate) : { reason, way: 'all' };
+  return chooseWhole({ ...facts, lossMs }, estimate, limits) ?? chooseRenewal(facts, estimate);
+}
+
+/**
+ * All, or as much as writers can wait for. Old versions can go with all only, so once in a while they wait longer: else the
+ * files of a table that is never quiet would stay for ever.
+ */
+function chooseWhole(facts: BranchFacts, { all, small }: Estimate, limits: UpkeepLimits): Choice | undefined {
+  const isLong = all.heldMs > limits.maxWaitMs && small !== undefined && 2 * small.heldMs <= all.heldMs;
+  if (!isLong) {
+    const reason = reasonToOptimize(facts, all, limits);
+    return reason && { reason, way: 'all' };
+  }
+  if (facts.prunableVersions >= Math.max(mostPrunableVersions, facts.keptVersions))
+    return { reason: 'old versions', way: 'all' };
+  const lossMs = Math.max(facts.lossMs, facts.looseLossMs);
+  const reason = reasonToOptimize({ ...facts, lossMs, prunableVersions: 0 }, small, limits);
+  return reason && { reason, way: 'small', fragments: small.ids };
 }
 
 /** The one way that takes little and keeps nobody waiting, where it is the better one. */
@@ -207,10 +240,12 @@ const costOf = ({ heldMs, tailMs }: Cost): number => heldMs + tailMs / 2;
 /** Beside writers, versions are removed when they are many: the engine reads all that are kept, and lists all files. */
 export const isPruned = (reason: OptimizeReason): boolean => reason === 'quiet' || reason === 'old versions';
 
+const quietEnoughMs = ({ heldMs }: Cost): number => Math.min(longQuietMs, Math.max(quietMs, quietPerHeld * heldMs));
+
 /** Why the branch should be tidied now, or undefined. */
 export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepLimits): OptimizeReason | undefined {
   const { commitsSinceOptimize: commits, lossMs, quietForMs, prunableVersions, keptVersions } = facts;
-  if (quietForMs >= quietMs) {
+  if (quietForMs >= quietEnoughMs(cost)) {
     if (commits >= minCommits) return 'quiet';
     return prunableVersions >= (quietForMs < longQuietMs ? minCommits : 1) ? 'old versions' : undefined;
   }

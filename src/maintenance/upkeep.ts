@@ -30,7 +30,9 @@ export interface OptimizeJob {
   readonly target: BranchRef;
   readonly reason: OptimizeReason;
   readonly extent: Extent;
-  /** Versions committed before it are superseded for long enough. 0 removes none, as does tidying the new rows alone. */
+  /** Those of `small`. */
+  readonly fragments?: readonly number[];
+  /** Versions committed before it are superseded for long enough. 0 removes none, as do `new` and `small`. */
   readonly pruneBeforeMs: number;
   /** Called while writers are still kept out; not where nothing was put together. */
   readonly onRewritten: () => void;
@@ -81,8 +83,7 @@ export class Upkeep {
     return this.#onTable(job.target, async (dataset) => {
       const startMs = performance.now();
       const layout = await dataset.layout();
-      const { step, indexed, isIndexTooLarge } =
-        job.extent === 'new' ? await this.#tidyNew(dataset, layout, job) : await this.#tidyAll(dataset, layout, job);
+      const { step, indexed, isIndexTooLarge } = await this.#tidy(dataset, layout, job);
       const { target, reason, extent } = job;
       const durationMs = performance.now() - startMs;
       return { job: 'optimize', branch: target.branch, reason, extent, durationMs, indexed, isIndexTooLarge, ...step };
@@ -103,6 +104,36 @@ export class Upkeep {
   /** For an index that was built before this process began. Answers false where it has no room in memory. */
   async warmIndex(target: BranchRef, column: string): Promise<boolean> {
     return (await this.#onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
+  }
+
+  async #tidy(dataset: Dataset, layout: Layout, job: OptimizeJob) {
+    switch (job.extent) {
+      case 'all':
+        return this.#tidyAll(dataset, layout, job);
+      case 'new':
+        return this.#tidyNew(dataset, layout, job);
+      case 'small':
+        return { step: await this.#moveTogether(dataset, job), indexed: [], isIndexTooLarge: false };
+    }
+  }
+
+  /** Writers are let in once it is committed; whoever commits next makes it durable with their own. */
+  async #moveTogether(dataset: Dataset, { target, fragments = [], onRewritten }: OptimizeJob): Promise<Step> {
+    const { gates, openBranches } = this.#parts;
+    const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
+    const startMs = performance.now();
+    try {
+      await dataset.refresh();
+      await openBranches.beforeCommit(target.tableId, target.branch, dataset);
+      const removedFragments = await dataset.rewriteFragments(fragments);
+      onRewritten();
+      leave();
+      const heldMs = performance.now() - startMs;
+      await openBranches.acknowledge(target.tableId, target.branch, dataset);
+      return { heldMs, ...nothingRemoved, removedFragments, isHeldByTag: false };
+    } finally {
+      leave();
+    }
   }
 
   async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten }: OptimizeJob) {

@@ -6,6 +6,7 @@ import {
   type Corrections,
   chooseRenewal,
   chooseTidying,
+  chosenSmall,
   correctedFactor,
   type Estimate,
   estimateCost,
@@ -66,7 +67,7 @@ export class WatchedBranch {
   }
 
   estimateOf(layout: Layout): Estimate {
-    return estimateCost(layout, this.#corrections);
+    return estimateCost(layout, this.#corrections, this.#limits);
   }
 
   /** What is to be done now; if that is nothing, what `layout` showed is remembered until it is something. */
@@ -78,8 +79,9 @@ export class WatchedBranch {
 
   /** What was done to what `layout` showed has ended. */
   learn(layout: Layout, way: Way, { heldMs, durationMs, isPruned }: Measured): void {
-    const guess = guessCost(layout, way);
     const known = this.#corrections[way];
+    const guess = way === 'small' ? chosenSmall(layout, known, this.#limits) : guessCost(layout, way);
+    if (guess === undefined) return;
     const isHeld = guess.heldMs !== 0;
     const heldFactor = isHeld ? correctedFactor(known.heldFactor, heldMs / guess.heldMs) : known.heldFactor;
     const tailMs = isPruned ? known.tailMs : durationMs - heldMs;
@@ -93,7 +95,7 @@ export class WatchedBranch {
    */
   succeeded(way: Way | undefined, tookMs: number, nowMs: number): void {
     this.#failures = 0;
-    if (way === 'all' || way === 'new') this.#tidyingRestUntilMs = nowMs + tookMs;
+    if (way !== undefined && way !== 'index') this.#tidyingRestUntilMs = nowMs + tookMs;
     else this.#restUntilMs = nowMs + tookMs;
   }
 
@@ -106,8 +108,9 @@ export class WatchedBranch {
   }
 
   #choose(nowMs: number, estimate: Estimate, mayPrune: boolean): Choice | undefined {
-    const { commitsSinceOptimize, commitsSinceIndex, lossMs, scanLossMs, scanLossSinceIndexMs } = this.history;
-    const losses = { commitsSinceOptimize, commitsSinceIndex, lossMs, scanLossMs, scanLossSinceIndexMs };
+    const { commitsSinceOptimize, commitsSinceIndex, lossMs, looseLossMs, scanLossMs, scanLossSinceIndexMs } =
+      this.history;
+    const losses = { commitsSinceOptimize, commitsSinceIndex, lossMs, looseLossMs, scanLossMs, scanLossSinceIndexMs };
     const quietForMs = mayPrune ? this.history.quietForMs(nowMs) : 0;
     const prunableVersions = mayPrune ? this.history.prunableVersions(nowMs) : 0;
     if (nowMs < this.#tidyingRestUntilMs) return chooseRenewal(losses, estimate);

@@ -11,6 +11,8 @@ export interface Commit {
   readonly on: readonly FieldPath[];
   /** The engine's part alone: matching, writing, committing; no waiting and no syncing. */
   readonly engineMs: number;
+  /** An index over all rows would have been the faster way, whether or not there is one. */
+  readonly gainsByIndex: boolean;
   /** The version the commit made. */
   readonly version: number;
 }

@@ -19,6 +19,8 @@ export interface SentRows {
 export interface Merged {
   readonly counts: MergeCounts;
   readonly commit: EngineCommit;
+  /** As `Dataset.gainsByIndex`; false also where the merge was not to use any. */
+  readonly gainsByIndex: boolean;
 }
 
 export interface EngineCommit {

@@ -13,7 +13,7 @@ import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { CommitObserver } from './commit-observer.ts';
+import type { Commit, CommitObserver } from './commit-observer.ts';
 import type { CommitTarget, Merged, SentRows } from './engine-commit.ts';
 import { KeyMemory, type KeyMemoryParts } from './key-memory.ts';
 import { countsOf, rowsBeforeByTotals, type SharedRows, shareRows } from './merge-group.ts';
@@ -71,7 +71,7 @@ export class MergeCommitter {
       const isWorthKnowing = !this.#keys.isEmpty && pending.sharing !== undefined;
       this.#keys.keep(settled, request, isWorthKnowing ? shareRows([request]) : undefined);
       await this.#sync(request, target);
-      await this.#finish([{ pending, counts: withFound(merged.counts, settled) }], target, engineMs);
+      await this.#finish([{ pending, counts: withFound(merged.counts, settled) }], target, { engineMs, ...merged });
     } catch (error) {
       pending.reject(error);
     }
@@ -111,7 +111,7 @@ export class MergeCommitter {
       return counts;
     });
     const outcomes = group.map((pending, index) => ({ pending, counts: counts[index] as MergeCounts }));
-    await this.#finish(outcomes, target, engineMs);
+    await this.#finish(outcomes, target, { engineMs, ...merged });
   }
 
   /**
@@ -177,7 +177,7 @@ export class MergeCommitter {
   async #finish(
     outcomes: readonly { readonly pending: PendingMerge; readonly counts: MergeCounts }[],
     { location }: CommitTarget,
-    engineMs: number,
+    { engineMs, gainsByIndex }: Pick<Commit, 'engineMs' | 'gainsByIndex'>,
   ): Promise<void> {
     const { catalog, metrics, logger, observer } = this.#parts;
     const [first] = outcomes;
@@ -196,7 +196,8 @@ export class MergeCommitter {
       if (index % answersPerTurn === answersPerTurn - 1) await setImmediate();
       pending.resolve(counts);
     }
-    observer.committed({ table, tableId, branch, location, on, engineMs, version: first.counts.version });
+    const { version } = first.counts;
+    observer.committed({ table, tableId, branch, location, on, engineMs, gainsByIndex, version });
   }
 }
 
@@ -224,9 +225,11 @@ async function mergeRows(
   const [first] = requests;
   const matched = await dataset.version();
   const useIndex = first.spec.useIndex && (await mayUseIndex(dataset, requests));
-  const counts = await dataset.merge({ ...first.spec, useIndex, on: keyColumnsOf(first) }, piece.file, timeoutMs);
+  const spec = { ...first.spec, useIndex, on: keyColumnsOf(first) };
+  const gainsByIndex = useIndex && (await dataset.gainsByIndex(spec, piece.file.length));
+  const counts = await dataset.merge(spec, piece.file, timeoutMs);
   const { version, numAttempts } = counts;
-  return { counts, commit: { matched, version, numAttempts, ownVersions: [] } };
+  return { counts, commit: { matched, version, numAttempts, ownVersions: [] }, gainsByIndex };
 }
 
 /** What the engine took for new and was there counts as found. */

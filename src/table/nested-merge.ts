@@ -73,6 +73,7 @@ export async function mergeNested(engine: Engine, target: Dataset, merge: Nested
     return {
       counts: { ...counts, numDeletedRows, numAttempts, version: await target.version() },
       commit: { matched, version, numAttempts, ownVersions },
+      gainsByIndex: false,
     };
   } finally {
     await scratch.discard();

@@ -183,7 +183,15 @@ class Recording {
     const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
     const keep = (): void => this.#keep('upkeep has put fragments together');
     this.#isPruning = job.pruneBeforeMs > 0;
-    const report = await upkeep.optimize({ ...job, target, reason: 'by hand', onRewritten: keep, onOnlyPruning: keep });
+    const fragments = await upkeep.inspect(target, async (dataset) => (await dataset.layout()).fragments);
+    const report = await upkeep.optimize({
+      ...job,
+      target,
+      fragments: fragments?.slice(1).flatMap(({ id }) => id ?? []) ?? [],
+      reason: 'by hand',
+      onRewritten: keep,
+      onOnlyPruning: keep,
+    });
     assert.ok((report?.removedFragments ?? 0) > 0);
     assert.equal((report?.removedVersions ?? 0) > 0, job.pruneBeforeMs > 0);
     this.#isPruning = false;
@@ -338,6 +346,10 @@ async function record(folder: string): Promise<readonly Step[]> {
   const dense = new Map(Array.from({ length: 4_500 }, (_, index) => [index * 2, 6]));
   await recording.commit(table, undefined, dense, merge(dense));
   await recording.upkeep(table, { extent: 'new', pruneBeforeMs: 0 });
+  for (const change of [rows(1, 7, 2), rows(30_000, 6, 3)]) {
+    await recording.commit(table, undefined, change, merge(change));
+  }
+  await recording.upkeep(table, { extent: 'small', pruneBeforeMs: 0 });
   for (const change of [rows(3, 5, 7), rows(20_000, 5, 8)]) {
     await recording.commit(table, undefined, change, merge(change));
   }

@@ -65,7 +65,16 @@ async function slowlyPruned(t: TestContext, end: () => Promise<void>) {
       await dataset.append(ipcFile(rows([++id])));
       const engineMs = i < 10 ? 1 : 1_000;
       const version = await dataset.version();
-      maintenance.committed({ table: ref, tableId, branch: undefined, location, on: onId, engineMs, version });
+      maintenance.committed({
+        table: ref,
+        tableId,
+        branch: undefined,
+        location,
+        on: onId,
+        engineMs,
+        gainsByIndex: true,
+        version,
+      });
     }
   };
   /** Longer than it takes to begin a job. */

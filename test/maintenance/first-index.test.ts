@@ -32,7 +32,16 @@ async function watchedTable(
     await dataset.refresh();
     await dataset.append(ipcFile(rows([nextId++])));
     const version = await dataset.version();
-    maintenance.committed({ table: ref, tableId, branch: undefined, location, on: onId, engineMs: 1, version });
+    maintenance.committed({
+      table: ref,
+      tableId,
+      branch: undefined,
+      location,
+      on: onId,
+      engineMs: 1,
+      gainsByIndex: true,
+      version,
+    });
   };
   const open = async (request: OpenRequest): Promise<Dataset> => {
     const opened = await engine.open(request);

@@ -4,7 +4,18 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { connect, type Table as LanceTable } from '@lancedb/lancedb';
-import { Float64, Int32, Utf8, type Vector, vectorFromArray } from 'apache-arrow';
+import {
+  Field,
+  FixedSizeList,
+  Float32,
+  Float64,
+  Int32,
+  makeData,
+  makeVector,
+  Utf8,
+  type Vector,
+  vectorFromArray,
+} from 'apache-arrow';
 import { runInProcess } from '#test/cli/in-process.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { eventually } from '#test/http/eventually.ts';
@@ -84,6 +95,27 @@ describe('a table stays as fast as it was (P8)', () => {
     await eventually('nothing else is left', () =>
       isDeepStrictEqual({ versions: countVersions(service), files: files() }, { versions: 1, files: [1, 0, 1] }),
     );
+  });
+
+  test('nobody waits for all of a table of wide rows while it is written to, only for small fragments', async (t) => {
+    const service = await startTestService(t.after.bind(t), { VERSION_RETENTION: '1h', MAINTENANCE_WAIT: '20ms' });
+    const floats = 512;
+    const vectors = (ids: readonly number[]): Buffer => {
+      const child = vectorFromArray(new Float32Array(ids.length * floats)).data[0];
+      const type = new FixedSizeList(floats, new Field('item', new Float32(), true));
+      return stream({ id: ids, vector: makeVector(makeData({ type, length: ids.length, child } as never)) });
+    };
+    await create(service, vectors(numbers(20_000)));
+    const isTidied = (): boolean => jobsOf(service).some(({ job }) => job === 'optimize');
+    let merges = 0;
+    for (; merges < 500 && !isTidied(); merges++) await merge(service, vectors([merges, 20_000 + merges]));
+    const job = jobsOf(service).find(({ job }) => job === 'optimize');
+    assert.equal(job?.extent, 'small');
+    assert.ok(Number(job?.removedFragments) > 10);
+    assert.equal((await service.post('/v1/table/t/merge_insert?on=id', vectors([3, 20_003]))).body.num_updated_rows, 2);
+    const table = await outside(service);
+    assert.equal(await table.countRows(), 20_000 + merges);
+    for (const id of [0, 1, 20_000, 20_001]) assert.equal(await table.countRows(`id = ${id}`), 1);
   });
 
   test('what ran, why and what it cost is in the metrics and the log', async (t) => {

@@ -19,6 +19,7 @@ const busy: BranchFacts = {
   commitsSinceOptimize: 0,
   commitsSinceIndex: 0,
   lossMs: 0,
+  looseLossMs: 0,
   scanLossMs: 0,
   scanLossSinceIndexMs: 0,
   quietForMs: 10,
@@ -176,8 +177,8 @@ describe('what a tidying is expected to cost', () => {
 
   test('what was measured corrects it, for each way by itself', () => {
     const corrections = { ...noCorrections, all: { heldFactor: 3, tailMs: 7 } };
-    const guess = estimateCost(large, noCorrections);
-    const { all, new: only } = estimateCost(large, corrections);
+    const guess = estimateCost(large, noCorrections, limits);
+    const { all, new: only } = estimateCost(large, corrections, limits);
     assert.deepEqual(all, { heldMs: guess.all.heldMs * 3, tailMs: 7 });
     assert.deepEqual(only, guess.new);
   });
@@ -190,7 +191,7 @@ describe('the index is built anew beside the writers', () => {
   });
   // Reading through many versions is what has made putting the new ones together expensive.
   const corrections = { ...noCorrections, new: { heldFactor: 1, tailMs: 300 } };
-  const estimate = estimateCost(small, corrections);
+  const estimate = estimateCost(small, corrections, limits);
   const lost: BranchFacts = { ...busy, commitsSinceOptimize: 60, commitsSinceIndex: 60, lossMs: 90 };
   const way = (facts: Partial<BranchFacts>) => chooseTidying({ ...lost, ...facts }, estimate, limits)?.way;
 
@@ -208,7 +209,7 @@ describe('the index is built anew beside the writers', () => {
   });
 
   test('not where putting the new fragments together takes less', () => {
-    const sooner = estimateCost(small, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } });
+    const sooner = estimateCost(small, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } }, limits);
     const facts = { ...lost, lossMs: 200, scanLossMs: 200, scanLossSinceIndexMs: 200 };
     assert.equal(chooseTidying(facts, sooner, limits)?.way, 'new');
   });
@@ -217,7 +218,7 @@ describe('the index is built anew beside the writers', () => {
 describe('fragments are put together before the first index is built', () => {
   const isFirst = (given: Partial<Layout>, mergeMs: number): boolean => {
     const made = layout({ rows: 10_000_000, fragments: sizes(15, 700_000), bytes: 2.4e8, ...given });
-    return isTidiedBeforeIndex(made, estimateCost(made, noCorrections), mergeMs);
+    return isTidiedBeforeIndex(made, estimateCost(made, noCorrections, limits), mergeMs);
   };
 
   test('where merges are slow without it', () => assert.equal(isFirst({}, 250), true));
@@ -234,7 +235,7 @@ describe('fragments are put together before the first index is built', () => {
 });
 
 describe('what is tidied', () => {
-  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, noCorrections);
+  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, noCorrections, limits);
   const extent = (facts: Partial<BranchFacts>, given: Partial<Layout> = {}) =>
     chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimate(given), limits)?.way;
 
@@ -302,6 +303,67 @@ describe('what is tidied', () => {
   test('beside short fragments that full ones keep apart', () => {
     const apart = Array.from({ length: 7 }, () => [...sizes(1, full), ...sizes(1, 285_000)]).flat();
     assert.notEqual(estimate({ fragments: [...apart, ...sizes(60, 100)] }).new, undefined);
+  });
+});
+
+/** 300,000 rows of 3 KB, of which 12,800 came in the last 20 commits. */
+const wide = layout({
+  rows: 300_000,
+  fragments: [{ rows: 320_000, deletedRows: 32_800 }, ...sizes(20, 640)].map((fragment, id) => ({ id, ...fragment })),
+  bytes: 300_000 * 3_080,
+  indexes: [{ ...plain, unindexedRows: 0 }],
+});
+
+describe('where putting all together would keep writers out for long (P8)', () => {
+  const choose = (facts: Partial<BranchFacts>, given: Layout = wide) =>
+    chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimateCost(given, noCorrections, limits), limits);
+
+  test('small fragments are, as many as can be while they may wait', () => {
+    assert.ok(estimateCost(wide, noCorrections, limits).all.heldMs > 2_000);
+    const choice = choose({ lossMs: 250 });
+    assert.deepEqual([choice?.way, choice?.reason], ['small', 'slower']);
+    assert.ok((choice?.fragments?.length ?? 0) >= 16);
+    assert.ok(choice?.fragments?.includes(0) === false);
+  });
+
+  test('also when measurements begun anew show little: those that are left cost as before', () => {
+    assert.equal(choose({ looseLossMs: 100 }), undefined);
+    assert.equal(choose({ looseLossMs: 250 })?.way, 'small');
+  });
+
+  test('nobody waits for all, whatever was lost, until thousands of old versions can go with it', () => {
+    assert.equal(choose({ lossMs: 1e6, commitsSinceOptimize: 5_000, prunableVersions: 4_095 })?.way, 'small');
+    assert.deepEqual(choose({ prunableVersions: 4_096 }), { reason: 'old versions', way: 'all' });
+    assert.notEqual(choose({ prunableVersions: 4_096, keptVersions: 5_000 })?.way, 'all');
+  });
+
+  test('all of it when nobody has written for four times as long, or a minute', () => {
+    const { heldMs } = estimateCost(wide, noCorrections, limits).all;
+    assert.equal(choose({ quietForMs: 4 * heldMs - 1 }), undefined);
+    assert.deepEqual(choose({ quietForMs: 4 * heldMs }), { reason: 'quiet', way: 'all' });
+    const huge = { ...wide, bytes: 100 * wide.bytes };
+    assert.equal(choose({ quietForMs: 59_999 }, huge), undefined);
+    assert.equal(choose({ quietForMs: 60_000 }, huge)?.reason, 'quiet');
+  });
+
+  test('all of it, once it is overdue, where no fragment can be chosen', () => {
+    const without = { ...wide, fragments: wide.fragments.map(({ rows, deletedRows }) => ({ rows, deletedRows })) };
+    assert.equal(choose({ lossMs: 3_000 }, without), undefined);
+    assert.deepEqual(choose({ lossMs: 1e6 }, without), { reason: 'overdue', way: 'all' });
+  });
+
+  test('all of a table of narrow rows, for which nobody waits long', () => {
+    const narrow = { ...wide, bytes: 300_000 * 24 };
+    assert.deepEqual(choose({ lossMs: 250 }, narrow), { reason: 'slower', way: 'all' });
+  });
+
+  test('the new fragments alone where only they are taken, as before', () => {
+    const indexes = [{ ...plain, unindexedRows: 12_800 }];
+    const fragments = [{ id: 0, rows: 287_200, deletedRows: 0 }, ...wide.fragments.slice(1)];
+    // The index takes long to build.
+    const corrections = { ...noCorrections, index: { heldFactor: 1, tailMs: 1_000 } };
+    const estimate = estimateCost({ ...wide, fragments, indexes }, corrections, limits);
+    assert.equal(chooseTidying({ ...busy, commitsSinceOptimize: 60, lossMs: 500 }, estimate, limits)?.way, 'new');
   });
 });
 

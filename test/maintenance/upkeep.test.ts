@@ -105,6 +105,55 @@ describe('an index that a tidying dropped is built again (P8)', () => {
   }
 });
 
+test('writers wait while chosen fragments are put together, until that is committed (P8)', async (t) => {
+  const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
+  for (const id of [1, 2, 3]) await dataset.append(ipcFile(rows(id)));
+  const gates = new TableGates(10);
+  const events: string[] = [];
+  let writing: Promise<void> | undefined;
+  const write = async (): Promise<void> => {
+    const leave = await gates.enterBranch(ref, undefined, never);
+    events.push('a writer has its turn');
+    leave();
+  };
+  const open = async (request: OpenRequest): Promise<Dataset> => {
+    const opened = await engine.open(request);
+    return replacing(opened, {
+      rewriteFragments: async (ids: readonly number[]) => {
+        writing = write();
+        await nextTurnOfTheLoop();
+        const removed = await opened.rewriteFragments(ids);
+        events.push('committed');
+        return removed;
+      },
+      sync: async (after?: number) => {
+        if (writing !== undefined) events.push('made durable');
+        return opened.sync(after);
+      },
+    });
+  };
+  const openBranches = new OpenBranches({ catalog, engine });
+  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), gates, openBranches });
+  const report = await upkeep.optimize({
+    target: { table: ref, tableId, branch: undefined, location },
+    reason: 'slower',
+    extent: 'small',
+    fragments: [1, 3],
+    pruneBeforeMs: 0,
+    onRewritten: () => events.push('told'),
+    onOnlyPruning: () => undefined,
+  });
+  await writing;
+  assert.deepEqual(events.slice(0, 2), ['committed', 'told']);
+  assert.deepEqual(events.slice(2).sort(), ['a writer has its turn', 'made durable']);
+  assert.deepEqual([report?.extent, report?.removedFragments, report?.removedVersions], ['small', 1, 0]);
+  await dataset.refresh();
+  assert.deepEqual(
+    (await dataset.layout()).fragments.map(({ id }) => id),
+    [0, 2, 4],
+  );
+});
+
 interface Tidying {
   readonly pruneBeforeMs?: number;
   readonly appends?: number;

@@ -26,7 +26,8 @@ const layoutAfter = (commits: number): Layout => ({
 /** A branch to which so many upserts came at once, at 0. */
 function branchAfter(commits: number) {
   const branch = new WatchedBranch(target, { maxWaitMs: 200, indexFromRows: 20_000, retentionMs: 60_000 });
-  for (let i = 0; i < commits; i += 1) branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5 }, 0);
+  for (let i = 0; i < commits; i += 1)
+    branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5, gainsByIndex: true }, 0);
   // Renewing the index takes less.
   branch.learn(layoutAfter(commits), 'new', { heldMs: 10, durationMs: 2_000, isPruned: false });
   const wayAt = (atMs: number): Way | undefined =>
@@ -48,7 +49,8 @@ test('what removing versions took is not held against the way that was taken (P8
 test('versions go beside writers once half as many are to go as to stay (P8)', () => {
   const reasonAfter = (old: number, young: number) => {
     const { branch } = branchAfter(old);
-    for (let i = 0; i < young; i += 1) branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5 }, 60_000);
+    for (let i = 0; i < young; i += 1)
+      branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5, gainsByIndex: true }, 60_000);
     return branch.chooseFor({ ...layoutAfter(old + young), indexes: [] }, 60_001)?.reason;
   };
   assert.equal(reasonAfter(600, 1_300), 'many commits');

@@ -29,6 +29,7 @@ test('known keys are kept over tidying and indexing, between groups and beside t
   assert.deepEqual(stage.versionsOpened, [1]);
   await stage.buildIndex('id');
   await stage.tidy();
+  await stage.moveRows();
   assert.deepEqual(await sendMixed(stage, 2, 3), exact);
   interruptions.merge = async () => {
     interruptions.merge = undefined;

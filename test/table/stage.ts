@@ -269,6 +269,13 @@ export class Stage {
     dataset.close();
   }
 
+  async moveRows(): Promise<void> {
+    const dataset = await this.engine.open({ location: place });
+    const { fragments } = await dataset.layout();
+    await dataset.rewriteFragments(fragments.flatMap(({ id }) => id ?? []));
+    dataset.close();
+  }
+
   async tidy(): Promise<void> {
     const table = await this.outsider();
     await table.optimize();

@@ -57,12 +57,25 @@ export class IndexChoice {
   }
 
   /** For a merge of so many bytes into the version; false as well where the request forbids the index. */
-  usesIndex({ on, useIndex, whenNotMatchedBySourceDelete }: MergeSpec, version: number, sourceBytes: number): boolean {
+  usesIndex(spec: MergeSpec, version: number, sourceBytes: number): boolean {
+    return this.#isFaster(spec, version, (sizes) => costWithIndex(sizes, sourceBytes));
+  }
+
+  /** Whether it would, were the index built anew. */
+  gainsByIndex(spec: MergeSpec, version: number, sourceBytes: number): boolean {
+    return this.#isFaster(spec, version, () => costWithFreshIndex(sourceBytes));
+  }
+
+  #isFaster(
+    { on, useIndex, whenNotMatchedBySourceDelete }: MergeSpec,
+    version: number,
+    costOf: (sizes: Sizes) => number,
+  ): boolean {
     const [column, ...others] = on;
     const isOpen = useIndex && others.length === 0 && whenNotMatchedBySourceDelete === false;
     if (!isOpen || column === undefined) return useIndex;
     const sizes = this.#sizesAt(version, column);
-    return sizes === undefined || costWithIndex(sizes, sourceBytes) <= costWithout(sizes);
+    return sizes === undefined || costOf(sizes) <= costWithout(sizes);
   }
 
   /** After a merge, which spares the reading of its manifest. */
@@ -93,7 +106,9 @@ function withFragment(sizes: Sizes, rows: number): Sizes {
 const costWithIndex = ({ uncoveredRows, uncoveredFragments, rowBytes }: Sizes, sourceBytes: number): number =>
   uncoveredFragments * cost.uncoveredFragment +
   uncoveredRows * (cost.uncoveredRow + rowBytes * cost.uncoveredByte) +
-  sourceBytes * cost.sourceByte;
+  costWithFreshIndex(sourceBytes);
+
+const costWithFreshIndex = (sourceBytes: number): number => sourceBytes * cost.sourceByte;
 
 const costWithout = ({ rows, keyBytes }: Sizes): number => cost.fullRead + rows * (cost.key + keyBytes * cost.keyByte);
 

@@ -2,6 +2,7 @@ import { Field as ArrowField, Schema as ArrowSchema, Table as ArrowTable, Int32,
 import { readSchemaOfIpcFile } from '../../arrow/read-schema.ts';
 import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
+import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import {
   type BranchFacts,
@@ -21,11 +22,13 @@ import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
 import { IndexChoice } from './index-choice.ts';
 import { configured, filterName } from './merge-builder.ts';
+import type { MovedRows } from './moved-rows.ts';
 import { type NativeBranches, type NativeIndex, type NativeQuery, type NativeTable, nativeBtree } from './native.ts';
+import { columnToMoveBy, rewriteFragments } from './rewrite-fragments.ts';
 import { rowChangeBetween } from './row-change.ts';
 import { hasTransactionOn } from './transaction-files.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
-import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
+import { fragmentsAt, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
 
 /** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */
@@ -47,6 +50,7 @@ interface Surroundings {
   /** Of such a one on a file system. */
   readonly versions?: VersionsFolder;
   readonly durability?: Durability;
+  readonly moved?: MovedRows;
 }
 
 /** One open native table, on one branch. */
@@ -56,19 +60,21 @@ export class LanceDataset implements Dataset {
   readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
   readonly #durability: Durability | undefined;
+  readonly #moved: MovedRows | undefined;
   readonly #indexChoice: IndexChoice | undefined;
   /** Where the native table stands, if that is known: each question to it costs 0.1 ms, and a merge has several. */
   #version: number | undefined;
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
-  constructor(table: NativeTable, { lineage, caches, versions, durability }: Surroundings = {}) {
+  constructor(table: NativeTable, { lineage, caches, versions, durability, moved }: Surroundings = {}) {
     this.lineage = lineage ?? Symbol('dataset');
     this.#table = table;
     this.#caches = caches;
     this.#versions = versions;
     this.#indexChoice = versions && new IndexChoice(versions.path);
     this.#durability = durability;
+    this.#moved = moved;
   }
 
   get isOutgrown(): boolean {
@@ -135,6 +141,10 @@ export class LanceDataset implements Dataset {
     return engineCall('merge', run, filterName(spec));
   }
 
+  async gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
+    return this.#indexChoice?.gainsByIndex(spec, await this.version(), sourceBytes) ?? spec.useIndex;
+  }
+
   mayHaveCommitted(matched: number): Promise<boolean> {
     return engineCall('open', async () => {
       if (this.#versions !== undefined) return hasTransactionOn(this.#versions.path, matched);
@@ -153,7 +163,9 @@ export class LanceDataset implements Dataset {
 
   async rowChange(after: number, through: number): Promise<RowChange> {
     if (after === through) return 'none';
-    return this.#versions === undefined ? 'unknown' : rowChangeBetween(this.#versions.path, after, through);
+    return this.#versions === undefined
+      ? 'unknown'
+      : rowChangeBetween(this.#versions.path, after, through, this.#moved);
   }
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined> {
@@ -189,7 +201,7 @@ export class LanceDataset implements Dataset {
   }
 
   layout(): Promise<Layout> {
-    return engineCall('maintain', () => layoutOf(this.#table, this.#versions?.path));
+    return engineCall('maintain', async () => layoutOf(this.#table, await this.schema(), this.#versions?.path));
   }
 
   versions(): Promise<readonly VersionFacts[]> {
@@ -202,6 +214,21 @@ export class LanceDataset implements Dataset {
 
   optimize(request: OptimizeRequest): Promise<OptimizeResult> {
     return this.#commit('maintain', () => optimize(this.#table, request));
+  }
+
+  async rewriteFragments(ids: readonly number[]): Promise<number> {
+    const column = columnToMoveBy(await this.schema());
+    const folder = this.#versions?.path;
+    if (column === undefined || folder === undefined)
+      throw new LancegateError('Internal', 'these rows are not to be moved');
+    return engineCall('maintain', async () => {
+      const before = await this.#currentVersion();
+      const version = await rewriteFragments(this.#table, ids, column);
+      // Where somebody outside has committed at the same time, there is a version between, of which nothing is known.
+      if (version === before + 1) this.#moved?.remember(folder, version);
+      this.#committed(version);
+      return fragmentsAt(folder, before) - fragmentsAt(folder, version);
+    });
   }
 
   async createBranch(

@@ -9,6 +9,7 @@ import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { DiskSync, type FileSync } from './file-sync.ts';
 import { type DatasetCaches, LanceDataset } from './lance-dataset.ts';
 import { type MachineStart, readMachineStart } from './machine-start.ts';
+import { MovedRows } from './moved-rows.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
 import { recoverBranch } from './recover-branch.ts';
 import { StorageRoot } from './storage-root.ts';
@@ -33,6 +34,7 @@ export class LanceEngine implements Engine {
   readonly #options: LanceEngineOptions;
   readonly #caches: EngineCaches;
   readonly #fileSync: FileSync;
+  readonly #moved = new MovedRows();
   readonly #machineStart: MachineStart;
 
   constructor(options: LanceEngineOptions) {
@@ -83,7 +85,10 @@ export class LanceEngine implements Engine {
 
   async remove(location: Location): Promise<void> {
     this.#caches.forget(location);
-    if (this.#root.isLocal) return this.#root.remove(location);
+    if (this.#root.isLocal) {
+      this.#moved.forgetBelow(this.#root.pathOf(location));
+      return this.#root.remove(location);
+    }
     const { folderUri, tableName } = this.#root.place(location);
     const connection = await this.#connect(folderUri);
     await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
@@ -147,6 +152,7 @@ export class LanceEngine implements Engine {
     return {
       versions: new VersionsFolder(place.datasetPath, branch),
       durability: new Durability(this.#fileSync, place, openedAt),
+      moved: this.#moved,
     };
   }
 

@@ -8,6 +8,7 @@ import { dirname, join } from 'node:path';
 import type { RowChange } from '../port.ts';
 import { parseManifest } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
+import type { MovedRows } from './moved-rows.ts';
 import { WireReader } from './wire-reader.ts';
 
 /** CreateIndex (also its removal), Rewrite (compaction), ReserveFragments, UpdateConfig (settings and metadata). */
@@ -17,11 +18,12 @@ const firstOperation = 100;
 /** Each version costs the reading of its manifest; past so many, working out what changed costs less. */
 const mostVersions = 64;
 
-/** Of all commits after version `after` up to version `through`. */
-export function rowChangeBetween(versionsFolder: string, after: number, through: number): RowChange {
+/** Of all commits after version `after` up to version `through`; `moved` knows of some that they changed none. */
+export function rowChangeBetween(versionsFolder: string, after: number, through: number, moved?: MovedRows): RowChange {
   if (through < after || through - after > mostVersions) return 'unknown';
   let isKnown = true;
   for (let version = after + 1; version <= through; version++) {
+    if (moved?.has(versionsFolder, version) === true) continue;
     const change = rowChangeOf(versionsFolder, version);
     if (change === 'some') return 'some';
     if (change === 'unknown') isKnown = false;

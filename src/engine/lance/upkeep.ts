@@ -1,16 +1,22 @@
 /** Looking after one branch of a dataset: what its storage looks like, and the engine's one call that tidies it. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Schema } from '../../arrow/schema.ts';
 import type { FragmentFacts, Layout, OptimizeRequest, OptimizeResult, VersionFacts } from '../port.ts';
-import { parseManifest } from './manifest.ts';
+import { parseManifest, type StoredFragment } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
 import type { NativeOptimizeStats, NativeTable } from './native.ts';
+import { columnToMoveBy } from './rewrite-fragments.ts';
 import { isRefusedAsPinned } from './translate-errors.ts';
 
 /** What the engine calls the index of a column if it is given no name. */
 export const plainIndexName = (column: string): string => `${column}_idx`;
 
 /** `versionsFolder` where the table is on a file system. */
-export async function layoutOf(table: NativeTable, versionsFolder: string | undefined): Promise<Layout> {
+export async function layoutOf(
+  table: NativeTable,
+  schema: Schema,
+  versionsFolder: string | undefined,
+): Promise<Layout> {
   const { totalBytes, numRows, fragmentStats } = await table.stats();
   const indexes = await table.listIndices();
   const file = versionsFolder === undefined ? undefined : readManifest(versionsFolder, await table.version());
@@ -18,7 +24,7 @@ export async function layoutOf(table: NativeTable, versionsFolder: string | unde
   return {
     committedAtMs: manifest?.committedAtMs,
     rows: numRows,
-    fragments: manifest?.fragments ?? alike(fragmentStats.numFragments, numRows),
+    fragments: manifest ? factsOf(manifest.fragments, schema) : alike(fragmentStats.numFragments, numRows),
     bytes: totalBytes,
     indexes: indexes.map(({ name, indexType, columns, numUnindexedRows }) => ({
       columns,
@@ -26,6 +32,17 @@ export async function layoutOf(table: NativeTable, versionsFolder: string | unde
       isPlain: indexType === 'BTree' && columns.length === 1 && name === plainIndexName(columns[0] ?? ''),
     })),
   };
+}
+
+function factsOf(fragments: readonly StoredFragment[], schema: Schema): readonly FragmentFacts[] {
+  const mayMove = columnToMoveBy(schema) !== undefined && !fragments.some(({ hasRowIds }) => hasRowIds);
+  return fragments.map(({ id, rows, deletedRows }) => ({ id: mayMove ? id : undefined, rows, deletedRows }));
+}
+
+/** 0 where the version is not there any more. */
+export function fragmentsAt(versionsFolder: string, version: number): number {
+  const file = readManifest(versionsFolder, version);
+  return file === undefined ? 0 : parseManifest(file.bytes).fragments.length;
 }
 
 const alike = (count: number, rows: number): readonly FragmentFacts[] =>
