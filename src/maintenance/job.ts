@@ -1,11 +1,29 @@
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
-import type { Extent, OptimizeReason } from './policy.ts';
+import type { Extent } from './estimate.ts';
+import type { OptimizeReason } from './policy.ts';
 
 export interface BranchRef {
   readonly table: TableRef;
   readonly tableId: TableId;
   readonly branch: BranchName | undefined;
   readonly location: Location;
+}
+
+export interface OptimizeJob {
+  readonly target: BranchRef;
+  readonly reason: OptimizeReason;
+  readonly extent: Extent;
+  /** Those of `small`. */
+  readonly fragments?: readonly number[];
+  /** Versions committed before it are superseded for long enough. 0 removes none, as do `new` and `small`. */
+  readonly pruneBeforeMs: number;
+  /** Called while writers are still kept out; not where nothing was put together. */
+  readonly onRewritten: () => void;
+  /**
+   * Called when all is done but the removal of versions, which takes seconds where many are kept: other jobs may go on beside
+   * it. Not where the call comes to indexes of somebody else after it, or where it has nothing to put together.
+   */
+  readonly onOnlyPruning: (indexed: readonly string[]) => void;
 }
 
 /** What one job did and what it cost; the same goes to the log and to who asked for it by hand. */

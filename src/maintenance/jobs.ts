@@ -1,8 +1,8 @@
 import type { Clock } from '../kernel/clock.ts';
 import type { BranchHistory } from './branch-history.ts';
-import type { BranchRef, IndexReport, OptimizeReport } from './job.ts';
+import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport } from './job.ts';
 import type { JobLog } from './job-log.ts';
-import type { OptimizeJob, Upkeep } from './upkeep.ts';
+import type { Upkeep } from './upkeep.ts';
 
 export interface JobsParts {
   readonly upkeep: Upkeep;

@@ -15,19 +15,18 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { BranchHistory } from './branch-history.ts';
 import { ByHand } from './by-hand.ts';
+import type { Extent, Way } from './estimate.ts';
 import { columnsToIndexNow, inspection } from './inspection.ts';
 import type { BranchRef, JobReport } from './job.ts';
 import { JobLog } from './job-log.ts';
 import { Jobs } from './jobs.ts';
 import {
   type Choice,
-  type Extent,
   indexFromMerges,
   isPruned,
   isTidiedBeforeIndex,
   plainColumns,
   type UpkeepLimits,
-  type Way,
 } from './policy.ts';
 import type { Upkeep } from './upkeep.ts';
 import { WatchedBranch } from './watched-branch.ts';

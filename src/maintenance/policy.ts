@@ -13,9 +13,10 @@
  * may wait (`small-fragments.ts`).
  */
 import type { DataType, Schema } from '../arrow/schema.ts';
-import type { FragmentFacts, Layout } from '../engine/port.ts';
+import type { Layout } from '../engine/port.ts';
 import type { Cost } from './branch-history.ts';
-import { liveRows, type SmallFragments, smallFragments } from './small-fragments.ts';
+import type { Estimate, Way } from './estimate.ts';
+import { fullFragmentRows, isAnythingToPutTogether, isShort } from './fragments.ts';
 
 export interface UpkeepLimits {
   /** Writers should not wait longer than this for a tidying. */
@@ -23,11 +24,6 @@ export interface UpkeepLimits {
   /** A table with as many rows gets an index on its merge key. */
   readonly indexFromRows: number;
 }
-
-/** What is put together. `all`: full fragments aside. `new`: those that no index covers. `small`: some chosen ones. */
-export type Extent = 'all' | 'new' | 'small';
-/** `index`: nothing is put together, the indexes are built anew. */
-export type Way = Extent | 'index';
 
 export interface BranchFacts {
   readonly commitsSinceOptimize: number;
@@ -70,115 +66,6 @@ const mostPatience = 3;
 /** And even so there is an end to the fragments. */
 const mostCommits = 1_024;
 
-/** The engine leaves longer fragments alone, unless more than this part of their rows is deleted. */
-const fullFragmentRows = 2 ** 20;
-const crowdedPart = 0.1;
-/** Merges read the keys of rows that no index covers: about 2 ms for each 100,000. */
-const maxUnindexedRows = 2 ** 20;
-/** In small tables, merges would soon gain nothing from an index that misses more. */
-const maxUnindexedPart = 1 / 8;
-
-/** What each way will cost; undefined where it is no choice. */
-export interface Estimate {
-  readonly all: Cost;
-  readonly new: Cost | undefined;
-  readonly index: Cost | undefined;
-  readonly small: (Cost & Pick<SmallFragments, 'ids'>) | undefined;
-}
-
-/** Measured over guessed, as seen before. */
-export interface Correction {
-  readonly heldFactor: number;
-  readonly tailMs: number | undefined;
-}
-export type Corrections = Readonly<Record<Way, Correction>>;
-
-export const noCorrections: Corrections = {
-  all: { heldFactor: 1, tailMs: undefined },
-  new: { heldFactor: 1, tailMs: undefined },
-  index: { heldFactor: 1, tailMs: undefined },
-  small: { heldFactor: 1, tailMs: undefined },
-};
-
-export function estimateCost(layout: Layout, corrections: Corrections, limits: UpkeepLimits): Estimate {
-  const isIndexed = layout.indexes.some(({ isPlain }) => isPlain);
-  const small = chosenSmall(layout, corrections.small, limits);
-  return {
-    index: isIndexed ? corrected(guessCost(layout, 'index'), corrections.index) : undefined,
-    all: corrected(guessCost(layout, 'all'), corrections.all),
-    new: mayTidyNew(layout) ? corrected(guessCost(layout, 'new'), corrections.new) : undefined,
-    small: small && { ids: small.ids, ...corrected({ heldMs: small.heldMs, tailMs: 0 }, corrections.small) },
-  };
-}
-
-/** What takes longer than was guessed is done to fewer. */
-export const chosenSmall = (layout: Layout, { heldFactor }: Correction, { maxWaitMs }: UpkeepLimits) =>
-  smallFragments(layout, maxWaitMs / heldFactor);
-
-/**
- * Before any was measured: 10 ms, 0.1 ms for each thousand rows and 2.5 ms for each MB that are rewritten while writers
- * wait; beside them as much again, and 0.15 ms for each thousand rows that are indexed anew (local ext4, two cores).
- */
-export function guessCost(layout: Layout, way: Exclude<Way, 'small'>): Cost {
-  const indexMs = layout.indexes.filter(({ isPlain }) => isPlain).length * layout.rows * 0.00015;
-  if (way === 'index') return { heldMs: 0, tailMs: 20 + indexMs };
-  const rows = way === 'new' ? mostUnindexedRows(layout) : rewrittenRows(layout);
-  const bytes = layout.rows === 0 ? 0 : (layout.bytes * rows) / layout.rows;
-  const heldMs = 10 + rows * 0.0001 + (bytes / 1e6) * 2.5;
-  return { heldMs, tailMs: way === 'new' ? heldMs : heldMs + indexMs };
-}
-
-const corrected = ({ heldMs, tailMs }: Cost, correction: Correction): Cost => ({
-  heldMs: heldMs * correction.heldFactor,
-  tailMs: correction.tailMs ?? tailMs,
-});
-
-/** How far a measured cost may be from the guess before it counts as an accident. */
-const largestFactor = 20;
-
-/** By what guesses are multiplied: half of it new, since one slow run on a busy machine says little of the next. */
-export const correctedFactor = (known: number, measured: number): number =>
-  Math.min(largestFactor, Math.max(1 / largestFactor, (known + measured) / 2));
-
-/**
- * Tidying all rewrites what is not full, and builds plain indexes anew. While few rows are new, it is enough to put those
- * together. Not where the engine would take others as well, and write the index again while writers wait: it takes fragments
- * with many deletions, and short ones that lie side by side and are in the index.
- */
-function mayTidyNew(layout: Layout): boolean {
-  const { rows, indexes } = layout;
-  if (indexes.length === 0 || mostUnindexedRows(layout) > Math.min(maxUnindexedRows, rows * maxUnindexedPart))
-    return false;
-  return !isAnythingToPutTogether({ fragments: indexedFragments(layout) });
-}
-
-/**
- * Those that any index covers. The others are the newest: an index is built for all there are, and what is put together
- * keeps its place.
- */
-function indexedFragments({ fragments, indexes }: Layout): readonly FragmentFacts[] {
-  let end = fragments.length;
-  let rows = Math.min(...indexes.map(({ unindexedRows }) => unindexedRows));
-  for (; rows > 0 && end > 0; end -= 1) rows -= liveRows(fragments[end - 1]);
-  return fragments.slice(0, end);
-}
-
-/** Whether the engine would write anything. Where an index of somebody else covers some of it, it may find less. */
-export const isAnythingToPutTogether = ({ fragments }: Pick<Layout, 'fragments'>): boolean =>
-  fragments.some((fragment, i) => isCrowded(fragment) || isShortPair(fragments, i));
-
-const isShort = ({ rows }: FragmentFacts): boolean => rows < fullFragmentRows;
-const isShortPair = (fragments: readonly FragmentFacts[], first: number): boolean =>
-  fragments.slice(first, first + 2).filter(isShort).length > 1;
-const isCrowded = ({ rows, deletedRows }: FragmentFacts): boolean => deletedRows > rows * crowdedPart;
-
-const mostUnindexedRows = ({ indexes }: Layout): number => Math.max(0, ...indexes.map((index) => index.unindexedRows));
-
-const rewrittenRows = ({ fragments }: Layout): number =>
-  fragments
-    .filter((fragment) => isShort(fragment) || isCrowded(fragment))
-    .reduce((sum, fragment) => sum + liveRows(fragment), 0);
-
 export interface Choice {
   readonly reason: OptimizeReason;
   readonly way: Way;
@@ -217,7 +104,7 @@ function chooseWhole(facts: BranchFacts, { all, small }: Estimate, limits: Upkee
   if (facts.prunableVersions >= Math.max(mostPrunableVersions, facts.keptVersions))
     return { reason: 'old versions', way: 'all' };
   const lossMs = Math.max(facts.lossMs, facts.looseLossMs);
-  const reason = reasonToOptimize({ ...facts, lossMs, prunableVersions: 0 }, small, limits);
+  const reason = reasonToOptimize({ ...facts, lossMs, quietForMs: 0, prunableVersions: 0 }, small, limits);
   return reason && { reason, way: 'small', fragments: small.ids };
 }
 

@@ -7,6 +7,7 @@
  * logarithm of the table (as in a log-structured merge tree; O'Neil et al., 1996).
  */
 import type { FragmentFacts, Layout } from '../engine/port.ts';
+import { indexedFragments, liveRows } from './fragments.ts';
 
 export interface SmallFragments {
   readonly ids: readonly number[];
@@ -44,18 +45,12 @@ export function smallFragments(layout: Layout, mostHeldMs: number): SmallFragmen
  * Rows that move are in no index any more. Ours is built anew; that of somebody else may be one that only they can build, so
  * what it covers stays where it is: all but the newest.
  */
-function free({ fragments, indexes }: Layout): readonly FragmentFacts[] {
-  const covered = Math.min(...indexes.filter(({ isPlain }) => !isPlain).map(({ unindexedRows }) => unindexedRows));
-  if (covered === Number.POSITIVE_INFINITY) return fragments;
-  let first = fragments.length;
-  for (let rows = covered; rows > 0 && first > 0; first -= 1) rows -= liveRows(fragments[first - 1]);
-  return fragments.slice(first);
-}
+const free = (layout: Layout): readonly FragmentFacts[] => {
+  const indexes = layout.indexes.filter(({ isPlain }) => !isPlain);
+  return layout.fragments.slice(indexedFragments({ ...layout, indexes }).length);
+};
 
 const bySize = (fragments: readonly FragmentFacts[]) =>
   fragments
     .flatMap((fragment) => (fragment.id === undefined ? [] : [{ id: fragment.id, live: liveRows(fragment) }]))
     .sort((a, b) => a.live - b.live);
-
-export const liveRows = (fragment: FragmentFacts | undefined): number =>
-  (fragment?.rows ?? 0) - (fragment?.deletedRows ?? 0);

@@ -16,31 +16,15 @@ import type { Dataset, Engine, Layout } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
-import type { BranchRef, IndexReport, OptimizeReport } from './job.ts';
-import { type Extent, isAnythingToPutTogether, type OptimizeReason, plainColumns } from './policy.ts';
+import { isAnythingToPutTogether } from './fragments.ts';
+import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport } from './job.ts';
+import { plainColumns } from './policy.ts';
 
 export interface UpkeepParts {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly gates: TableGates;
   readonly openBranches: OpenBranches;
-}
-
-export interface OptimizeJob {
-  readonly target: BranchRef;
-  readonly reason: OptimizeReason;
-  readonly extent: Extent;
-  /** Those of `small`. */
-  readonly fragments?: readonly number[];
-  /** Versions committed before it are superseded for long enough. 0 removes none, as do `new` and `small`. */
-  readonly pruneBeforeMs: number;
-  /** Called while writers are still kept out; not where nothing was put together. */
-  readonly onRewritten: () => void;
-  /**
-   * Called when all is done but the removal of versions, which takes seconds where many are kept: other jobs may go on beside
-   * it. Not where the call comes to indexes of somebody else after it, or where it has nothing to put together.
-   */
-  readonly onOnlyPruning: (indexed: readonly string[]) => void;
 }
 
 /** What one call of the engine did. */

@@ -1,20 +1,17 @@
 import type { Layout } from '../engine/port.ts';
 import { BranchHistory } from './branch-history.ts';
-import type { BranchRef } from './job.ts';
 import {
-  type Choice,
   type Corrections,
-  chooseRenewal,
-  chooseTidying,
   chosenSmall,
   correctedFactor,
   type Estimate,
   estimateCost,
   guessCost,
   noCorrections,
-  type UpkeepLimits,
   type Way,
-} from './policy.ts';
+} from './estimate.ts';
+import type { BranchRef } from './job.ts';
+import { type Choice, chooseRenewal, chooseTidying, type UpkeepLimits } from './policy.ts';
 
 const commitsToLook = 2;
 

@@ -2,14 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { DataType, Field, Schema } from '#src/arrow/schema.ts';
 import type { FragmentFacts, Layout } from '#src/engine/port.ts';
+import { estimateCost, guessCost, noCorrections } from '#src/maintenance/estimate.ts';
 import {
   type BranchFacts,
   chooseTidying,
   columnsToIndex,
-  estimateCost,
-  guessCost,
   isTidiedBeforeIndex,
-  noCorrections,
   type OptimizeReason,
   reasonToOptimize,
 } from '#src/maintenance/policy.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { FragmentFacts, Layout } from '#src/engine/port.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
-import type { Way } from '#src/maintenance/policy.ts';
+import type { Way } from '#src/maintenance/estimate.ts';
 import { WatchedBranch } from '#src/maintenance/watched-branch.ts';
 
 const target = {

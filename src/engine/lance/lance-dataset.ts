@@ -1,4 +1,3 @@
-import { Field as ArrowField, Schema as ArrowSchema, Table as ArrowTable, Int32, tableToIPC } from 'apache-arrow';
 import { readSchemaOfIpcFile } from '../../arrow/read-schema.ts';
 import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
@@ -18,12 +17,14 @@ import {
   rowAddress,
   type VersionFacts,
 } from '../port.ts';
+import { branchesOf } from './branches-of.ts';
 import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
 import { IndexChoice } from './index-choice.ts';
 import { configured, filterName } from './merge-builder.ts';
 import type { MovedRows } from './moved-rows.ts';
-import { type NativeBranches, type NativeIndex, type NativeQuery, type NativeTable, nativeBtree } from './native.ts';
+import { type NativeIndex, type NativeQuery, type NativeTable, nativeBtree } from './native.ts';
+import { schemaOfNullColumn } from './null-column.ts';
 import { columnToMoveBy, rewriteFragments } from './rewrite-fragments.ts';
 import { rowChangeBetween } from './row-change.ts';
 import { hasTransactionOn } from './transaction-files.ts';
@@ -244,19 +245,7 @@ export class LanceDataset implements Dataset {
   }
 
   listBranches(): Promise<readonly BranchFacts[]> {
-    return engineCall('branch', async () => {
-      const branches = await this.#table.branches();
-      const contents = Object.entries(await branches.list());
-      return Promise.all(
-        contents.map(async ([name, { parentBranch, parentVersion, manifestSize }]) => ({
-          name: name as BranchName,
-          parentBranch: parentBranch ?? undefined,
-          parentVersion,
-          createdAtSeconds: await createdAtSeconds(branches, name),
-          manifestBytes: manifestSize,
-        })),
-      );
-    });
+    return engineCall('branch', () => branchesOf(this.#table));
   }
 
   async deleteBranch(name: BranchName): Promise<void> {
@@ -308,20 +297,4 @@ async function* resultsOf(query: Omit<NativeQuery, 'onlyIf'>): AsyncIterable<Ipc
     yield batch as IpcFile;
   }
   if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
-}
-
-/** The engine's listing has no times; a branch begins with a version of its own, which has one (in microseconds). */
-async function createdAtSeconds(branches: NativeBranches, name: string): Promise<number> {
-  const table = await branches.checkout(name);
-  try {
-    const versions = await table.listVersions();
-    return Math.floor(Math.min(...versions.map(({ timestamp }) => timestamp)) / 1_000_000);
-  } finally {
-    table.close();
-  }
-}
-
-function schemaOfNullColumn(name: string): Buffer {
-  const empty = new ArrowTable(new ArrowSchema([new ArrowField(name, new Int32(), true)]));
-  return Buffer.from(tableToIPC(empty, 'file'));
 }
