@@ -163,13 +163,13 @@ export const settings = {
     flag: 'version-retention',
     group: 'maintenance',
     default: '1m',
-    doc: 'How long a version can be read after a newer one took its place. Tagged versions, and those branches start from, stay. Each tidying of a table reads through all versions kept, so a long time costs its writers something.',
+    doc: 'How long a version can be read after a newer one took its place. Tagged versions, and those branches start from, stay. To remove any, all that are kept are read, beside the writers, so a long time costs them something.',
   }),
   maintenanceWaitMs: setting(durationMs(1, longestTimerMs), {
     flag: 'maintenance-wait',
     group: 'maintenance',
     default: '200ms',
-    doc: 'A table that is written to is not tidied while that would keep its writers waiting longer than this, unless putting it off has cost three times as much.',
+    doc: 'While a table is written to, no more of it is tidied at once than keeps its writers waiting for about so long. Where the engine offers all or nothing, as on object stores, they wait longer once putting it off has cost three times as much.',
   }),
   indexFromRows: setting(integer(1, 2 ** 53 - 1), {
     flag: 'index-from-rows',
