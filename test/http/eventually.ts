@@ -4,11 +4,15 @@ import { setTimeout as pause } from 'node:timers/promises';
 const patienceMs = 10_000;
 const pauseMs = 5;
 
-/** For what the service does after its answer, or without one: asks again until it is so. */
-export async function eventually(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+/** For what the service does after its answer, or without one: asks again until it is so. `state`: what there is instead. */
+export async function eventually(
+  what: string,
+  isSo: () => boolean | Promise<boolean>,
+  state: () => unknown = () => '',
+): Promise<void> {
   const endMs = Date.now() + patienceMs;
   while (!(await isSo())) {
-    assert.ok(Date.now() < endMs, `after ${patienceMs} ms still not: ${what}`);
+    if (Date.now() >= endMs) assert.fail(`after ${patienceMs} ms still not: ${what} ${JSON.stringify(state())}`);
     await pause(pauseMs);
   }
 }
