@@ -226,7 +226,7 @@ async function mergeRows(
   const matched = await dataset.version();
   const useIndex = first.spec.useIndex && (await mayUseIndex(dataset, requests));
   const spec = { ...first.spec, useIndex, on: keyColumnsOf(first) };
-  const gainsByIndex = useIndex && (await dataset.gainsByIndex(spec, piece.file.length));
+  const gainsByIndex = await dataset.gainsByIndex(spec, piece.file.length);
   const counts = await dataset.merge(spec, piece.file, timeoutMs);
   const { version, numAttempts } = counts;
   return { counts, commit: { matched, version, numAttempts, ownVersions: [] }, gainsByIndex };

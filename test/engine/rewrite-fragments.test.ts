@@ -108,6 +108,17 @@ describe('chosen fragments are put together (P8)', () => {
     assert.equal(await other.rowChange(version, version + 1), 'some');
   });
 
+  test('nor hides what somebody else commits at the same time', async (t) => {
+    const { dataset, folder } = await grownTable(t);
+    const version = await dataset.version();
+    await (await (await connect(folder)).openTable('t')).delete('id < 10');
+    await dataset.rewriteFragments([1, 2]);
+    assert.equal(await dataset.version(), version + 2);
+    assert.equal(await dataset.rowChange(version, version + 2), 'some');
+    assert.equal(await dataset.rowChange(version + 1, version + 2), 'none');
+    assert.equal(await dataset.countRows(), 1_030);
+  });
+
   test('an update by somebody else is a change', async (t) => {
     const { dataset, folder } = await grownTable(t);
     const version = await dataset.version();

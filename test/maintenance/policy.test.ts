@@ -350,6 +350,23 @@ describe('where putting all together would keep writers out for long (P8)', () =
     assert.deepEqual(choose({ lossMs: 1e6 }, without), { reason: 'overdue', way: 'all' });
   });
 
+  test('all of it where they wait no longer than they should', () => {
+    const narrower = { ...wide, bytes: 60e6 };
+    const { all, small } = estimateCost(narrower, noCorrections, limits);
+    assert.ok(all.heldMs < 200 && (small?.heldMs ?? 200) < all.heldMs / 2);
+    assert.equal(choose({ lossMs: 400 }, narrower)?.way, 'all');
+  });
+
+  test('all of it, once it is overdue, where small fragments would take half as long', () => {
+    const fragments = [
+      { id: 0, rows: 200_000, deletedRows: 0 },
+      ...sizes(100, 1_000).map((of, i) => ({ ...of, id: i + 1 })),
+    ];
+    const { all, small } = estimateCost({ ...wide, bytes: 80e6, fragments }, noCorrections, limits);
+    assert.ok(all.heldMs > 200 && (small?.heldMs ?? 0) > all.heldMs / 2);
+    assert.equal(choose({ lossMs: 900 }, { ...wide, bytes: 80e6, fragments })?.way, 'all');
+  });
+
   test('all of a table of narrow rows, for which nobody waits long', () => {
     const narrow = { ...wide, bytes: 300_000 * 24 };
     assert.deepEqual(choose({ lossMs: 250 }, narrow), { reason: 'slower', way: 'all' });

@@ -101,3 +101,33 @@ describe('a branch is looked after for a part of the time only (P8)', () => {
     assert.equal(branch.failed(3_000), 1_000);
   });
 });
+
+describe('small fragments of a table that takes long (P8)', () => {
+  const wide: Layout = {
+    committedAtMs: undefined,
+    rows: 340_000,
+    fragments: [...fragments(1, 300_000), ...fragments(60, 640)].map((fragment, id) => ({ ...fragment, id })),
+    bytes: 340_000 * 3_080,
+    indexes: [],
+  };
+
+  test('are as many as experience says can be put together in time', () => {
+    const { branch } = branchAfter(60);
+    const before = branch.estimateOf(wide).small;
+    assert.ok(before !== undefined && before.heldMs <= 200 && before.tailMs === 0);
+    branch.learn(wide, 'small', { heldMs: before.heldMs * 2, durationMs: before.heldMs * 2 + 30, isPruned: false });
+    const after = branch.estimateOf(wide).small;
+    assert.ok(after !== undefined && after.heldMs <= 200 && after.heldMs > 150 && after.tailMs === 30);
+    assert.ok(after.ids.length < before.ids.length);
+    branch.learn(wide, 'small', { heldMs: after.heldMs, durationMs: after.heldMs, isPruned: false });
+    assert.deepEqual(branch.estimateOf(wide).small?.ids, after.ids, 'what was expected changes nothing');
+  });
+
+  test('are put together again after as long a rest as that took', () => {
+    const { branch } = branchAfter(100);
+    const wayAt = (atMs: number): Way | undefined => branch.chooseFor(wide, atMs)?.way;
+    assert.equal(wayAt(1_000), 'small');
+    branch.succeeded('small', 300, 1_000);
+    assert.deepEqual([wayAt(1_299), wayAt(1_300)], [undefined, 'small']);
+  });
+});

@@ -225,8 +225,7 @@ export class LanceDataset implements Dataset {
     return engineCall('maintain', async () => {
       const before = await this.#currentVersion();
       const version = await rewriteFragments(this.#table, ids, column);
-      // Where somebody outside has committed at the same time, there is a version between, of which nothing is known.
-      if (version === before + 1) this.#moved?.remember(folder, version);
+      this.#moved?.remember(folder, version);
       this.#committed(version);
       return fragmentsAt(folder, before) - fragmentsAt(folder, version);
     });

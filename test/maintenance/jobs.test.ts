@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { systemClock } from '#src/kernel/clock.ts';
+import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
+import { BranchHistory } from '#src/maintenance/branch-history.ts';
+import type { Extent } from '#src/maintenance/estimate.ts';
+import type { OptimizeJob } from '#src/maintenance/job.ts';
+import { Jobs, type JobsParts } from '#src/maintenance/jobs.ts';
+
+const target = {
+  table: { namespace: [], name: 't' as ObjectName },
+  tableId: 'id' as TableId,
+  branch: undefined,
+  location: 't.lance' as Location,
+};
+
+/** What is left to do after 20 commits and a job that put 12 fragments together. */
+async function after(extent: Extent) {
+  const history = new BranchHistory(60_000);
+  const commit = (): void => history.committed({ on: [{ segments: ['id'] }], engineMs: 1, gainsByIndex: true }, 0);
+  for (let i = 0; i < 20; i += 1) commit();
+  const optimize = async (job: OptimizeJob) => {
+    job.onRewritten();
+    return { ...job, indexed: [] };
+  };
+  const parts = { upkeep: { optimize }, log: { done: () => undefined }, clock: systemClock } as unknown as JobsParts;
+  const fragments = Array.from({ length: 12 }, (_, id) => id);
+  await new Jobs(parts).optimize({ target, history, reason: 'slower', extent, fragments, pruneBeforeMs: 0 });
+  const { commitsSinceOptimize, commitsSinceIndex } = history;
+  commit();
+  return { commitsSinceOptimize, commitsSinceIndex, looseLossMs: Math.round(history.looseLossMs * 1_000) / 1_000 };
+}
+
+test('small fragments that were put together are in no index, and those that were not go on costing (P8)', async () => {
+  assert.deepEqual(await after('small'), { commitsSinceOptimize: 0, commitsSinceIndex: 20, looseLossMs: 1.6 });
+  assert.deepEqual(await after('all'), { commitsSinceOptimize: 0, commitsSinceIndex: 0, looseLossMs: 0 });
+});
