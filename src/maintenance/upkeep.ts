@@ -97,12 +97,14 @@ export class Upkeep {
       case 'new':
         return this.#tidyNew(dataset, layout, job);
       case 'small':
-        return { step: await this.#moveTogether(dataset, job), indexed: [], isIndexTooLarge: false };
+        return { step: await this.#moveTogether(dataset, layout, job), indexed: [], isIndexTooLarge: false };
     }
   }
 
   /** Writers are let in once it is committed; whoever commits next makes it durable with their own. */
-  async #moveTogether(dataset: Dataset, { target, fragments = [], onRewritten }: OptimizeJob): Promise<Step> {
+  async #moveTogether(dataset: Dataset, layout: Layout, job: OptimizeJob): Promise<Step> {
+    const { target, fragments = [], onRewritten } = job;
+    refuseForeignOnBranch(layout, target);
     const { gates, openBranches } = this.#parts;
     const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
     const startMs = performance.now();
@@ -276,12 +278,16 @@ export class Upkeep {
  * Where the engine itself writes the index of a branch again that the branch has from its parent, it looks for the new files
  * among the parent's, and every reader that asks by that column fails. Ours are dropped before; others we cannot build.
  */
-function plainIndexes({ indexes }: Layout, { branch }: BranchRef): readonly string[] {
+function plainIndexes(layout: Layout, target: BranchRef): readonly string[] {
+  refuseForeignOnBranch(layout, target);
+  return plainColumns(layout.indexes);
+}
+
+function refuseForeignOnBranch({ indexes }: Layout, { branch }: BranchRef): void {
   if (branch !== undefined && indexes.some(({ isPlain }) => !isPlain)) {
     throw new LancegateError(
       'InvalidTableState',
       `branch '${branch}' has an index that tidying would break; it is left as it is`,
     );
   }
-  return plainColumns(indexes);
 }

@@ -127,6 +127,13 @@ describe('chosen fragments are put together (P8)', () => {
     assert.equal(await dataset.rowChange(version, version + 1), 'some');
   });
 
+  test('none are none', async (t) => {
+    const { dataset } = await grownTable(t);
+    const version = await dataset.version();
+    assert.equal(await dataset.rewriteFragments([]), 0);
+    assert.equal(await dataset.version(), version);
+  });
+
   test('of a branch leaves the table alone', async (t) => {
     const { engine, dataset } = await grownTable(t);
     const branch = 'a/b' as BranchName;

@@ -218,6 +218,8 @@ export class LanceDataset implements Dataset {
   }
 
   async rewriteFragments(ids: readonly number[]): Promise<number> {
+    // A filter that names none would not be one.
+    if (ids.length === 0) return 0;
     const column = columnToMoveBy(await this.schema());
     const folder = this.#versions?.path;
     if (column === undefined || folder === undefined)
