@@ -63,8 +63,10 @@ export class WatchedBranch {
     return isFirst;
   }
 
+  /** After a failure without the small ones: what the engine refuses to do to some it may still do to all. */
   estimateOf(layout: Layout): Estimate {
-    return estimateCost(layout, this.#corrections, this.#limits);
+    const estimate = estimateCost(layout, this.#corrections, this.#limits);
+    return this.#failures === 0 ? estimate : { ...estimate, small: undefined };
   }
 
   /** What is to be done now; if that is nothing, what `layout` showed is remembered until it is something. */

@@ -123,6 +123,18 @@ describe('small fragments of a table that takes long (P8)', () => {
     assert.deepEqual(branch.estimateOf(wide).small?.ids, after.ids, 'what was expected changes nothing');
   });
 
+  test('are no choice where that has just failed: all are, once they are overdue', () => {
+    const { branch } = branchAfter(100);
+    assert.equal(branch.chooseFor(wide, 1_000)?.way, 'small');
+    branch.failed(1_000);
+    assert.equal(branch.chooseFor(wide, 2_000), undefined);
+    for (let i = 0; i < 1_000; i += 1)
+      branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5, gainsByIndex: true }, 1_000);
+    assert.deepEqual(branch.chooseFor(wide, 2_000), { reason: 'overdue', way: 'all' });
+    branch.succeeded(undefined, 0, 2_000);
+    assert.equal(branch.chooseFor(wide, 2_000)?.way, 'small');
+  });
+
   test('are put together again after as long a rest as that took', () => {
     const { branch } = branchAfter(100);
     const wayAt = (atMs: number): Way | undefined => branch.chooseFor(wide, atMs)?.way;
