@@ -136,8 +136,8 @@ export interface Dataset {
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts>;
   /**
-   * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows. True where it is not
-   * known, as where there is no index.
+   * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows: false where it is to
+   * use none, else true where it is not known, as where there is no index yet.
    */
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
   /** False where a merge that began at version `matched` and failed has left no version and will leave none. */

@@ -97,16 +97,22 @@ async function slowlyPruned(t: TestContext, end: () => Promise<void>) {
   };
 }
 
-test('while versions are removed other jobs go on, but no second removal, and closing waits for it (P8)', async (t) => {
+/** Five commits grew old, and a removal of their versions is under way, which ends when `ended` is resolved. */
+async function whileVersionsGo(t: TestContext) {
   const ended = Promise.withResolvers<void>();
-  const { maintenance, clock, commits, jobs, prunedVersions, prunings } = await slowlyPruned(t, () => ended.promise);
+  const watched = await slowlyPruned(t, () => ended.promise);
   t.after(() => {
     ended.resolve();
-    return maintenance.close();
+    return watched.maintenance.close();
   });
-  await commits(5);
-  for (let i = 0; i < 2; i += 1) clock.advance(retentionMs + 10_000);
-  await eventually('versions are being removed', () => prunings() === 1);
+  await watched.commits(5);
+  for (let i = 0; i < 2; i += 1) watched.clock.advance(retentionMs + 10_000);
+  await eventually('versions are being removed', () => watched.prunings() === 1);
+  return { ended, ...watched };
+}
+
+test('while versions are removed other jobs go on, but no second removal, and closing waits for it (P8)', async (t) => {
+  const { ended, maintenance, clock, commits, jobs, prunedVersions, prunings } = await whileVersionsGo(t);
   assert.deepEqual(jobs(), []);
 
   await commits(40);
@@ -149,15 +155,7 @@ test('maintenance by hand waits for a removal under way (P8)', async (t) => {
 });
 
 test('when they have been removed, what grew old meanwhile is looked at (P8)', async (t) => {
-  const ended = Promise.withResolvers<void>();
-  const { maintenance, clock, commits, aWhile, prunings, mostAtOnce } = await slowlyPruned(t, () => ended.promise);
-  t.after(() => {
-    ended.resolve();
-    return maintenance.close();
-  });
-  await commits(5);
-  for (let i = 0; i < 2; i += 1) clock.advance(retentionMs + 10_000);
-  await eventually('versions are being removed', () => prunings() === 1);
+  const { ended, clock, commits, aWhile, prunings, mostAtOnce } = await whileVersionsGo(t);
   await commits(5);
   for (let i = 0; i < 2; i += 1) clock.advance(retentionMs + 10_000);
   await aWhile();
@@ -167,15 +165,7 @@ test('when they have been removed, what grew old meanwhile is looked at (P8)', a
 });
 
 test('a removal that fails beside other jobs is told of, and tried again later (P8)', async (t) => {
-  const ended = Promise.withResolvers<void>();
-  const { maintenance, clock, commits, jobs, prunings } = await slowlyPruned(t, () => ended.promise);
-  t.after(() => {
-    ended.resolve();
-    return maintenance.close();
-  });
-  await commits(5);
-  for (let i = 0; i < 2; i += 1) clock.advance(retentionMs + 10_000);
-  await eventually('versions are being removed', () => prunings() === 1);
+  const { ended, jobs } = await whileVersionsGo(t);
   ended.promise.catch(() => undefined); // it may be asked for later than it is settled
   ended.reject(new Error('the disk is gone'));
   await eventually('the failure is told', () => JSON.stringify(jobs()).includes('looking after a table failed'));

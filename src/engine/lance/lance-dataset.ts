@@ -1,7 +1,6 @@
 import { readSchemaOfIpcFile } from '../../arrow/read-schema.ts';
 import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
-import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import {
   type BranchFacts,
@@ -23,17 +22,15 @@ import type { Durability } from './durability.ts';
 import { IndexChoice } from './index-choice.ts';
 import { configured, filterName } from './merge-builder.ts';
 import type { MovedRows } from './moved-rows.ts';
-import { type NativeIndex, type NativeQuery, type NativeTable, nativeBtree } from './native.ts';
+import { type NativeIndex, type NativeTable, nativeBtree } from './native.ts';
 import { schemaOfNullColumn } from './null-column.ts';
-import { columnToMoveBy, rewriteFragments } from './rewrite-fragments.ts';
-import { rowChangeBetween } from './row-change.ts';
+import { resultsOf } from './query-results.ts';
+import { rewriteFragments } from './rewrite-fragments.ts';
+import { rowChangeBetween, transactionIdAt } from './row-change.ts';
 import { hasTransactionOn } from './transaction-files.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
-import { fragmentsAt, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
+import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
-
-/** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */
-const maxBatchRows = 2 ** 16;
 
 /** The caches that a dataset was opened with. */
 export interface DatasetCaches {
@@ -142,8 +139,11 @@ export class LanceDataset implements Dataset {
     return engineCall('merge', run, filterName(spec));
   }
 
-  async gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
-    return this.#indexChoice?.gainsByIndex(spec, await this.version(), sourceBytes) ?? spec.useIndex;
+  gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
+    return engineCall(
+      'open',
+      async () => this.#indexChoice?.gainsByIndex(spec, await this.#currentVersion(), sourceBytes) ?? spec.useIndex,
+    );
   }
 
   mayHaveCommitted(matched: number): Promise<boolean> {
@@ -220,16 +220,16 @@ export class LanceDataset implements Dataset {
   async rewriteFragments(ids: readonly number[]): Promise<number> {
     // A filter that names none would not be one.
     if (ids.length === 0) return 0;
-    const column = columnToMoveBy(await this.schema());
-    const folder = this.#versions?.path;
-    if (column === undefined || folder === undefined)
-      throw new LancegateError('Internal', 'these rows are not to be moved');
+    const schema = await this.schema();
     return engineCall('maintain', async () => {
+      if (this.#versions === undefined) throw new Error('the fragments of object stores are not known');
+      const { path } = this.#versions;
       const before = await this.#currentVersion();
-      const version = await rewriteFragments(this.#table, ids, column);
-      this.#moved?.remember(folder, version);
+      const { version, removedFragments } = await rewriteFragments(this.#table, schema, path, { ids, before });
+      const id = transactionIdAt(path, version);
+      if (id !== undefined) this.#moved?.remember(id);
       this.#committed(version);
-      return fragmentsAt(folder, before) - fragmentsAt(folder, version);
+      return removedFragments;
     });
   }
 
@@ -287,15 +287,3 @@ export class LanceDataset implements Dataset {
 
 /** Keys are stored packed; in memory each takes its row's address beside it, and numbers eight bytes. */
 const bytesInMemory = ({ sizeBytes = 0, numIndexedRows = 0 }: NativeIndex): number => sizeBytes + 16 * numIndexedRows;
-
-async function* resultsOf(query: Omit<NativeQuery, 'onlyIf'>): AsyncIterable<IpcFile> {
-  const batches = await engineCall('select', () => query.execute(maxBatchRows));
-  let isEmpty = true;
-  for (;;) {
-    const batch = await engineCall('select', () => batches.next());
-    if (batch === null) break;
-    isEmpty = false;
-    yield batch as IpcFile;
-  }
-  if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
-}

@@ -85,10 +85,7 @@ export class LanceEngine implements Engine {
 
   async remove(location: Location): Promise<void> {
     this.#caches.forget(location);
-    if (this.#root.isLocal) {
-      this.#moved.forgetBelow(this.#root.pathOf(location));
-      return this.#root.remove(location);
-    }
+    if (this.#root.isLocal) return this.#root.remove(location);
     const { folderUri, tableName } = this.#root.place(location);
     const connection = await this.#connect(folderUri);
     await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);

@@ -12,6 +12,8 @@
  */
 import type { DataType, Field, Schema } from '../../arrow/schema.ts';
 import { rowAddress } from '../port.ts';
+import { parseManifest } from './manifest.ts';
+import { readManifest } from './manifest-files.ts';
 import type { NativeTable } from './native.ts';
 
 /** Undefined where rows are better left where they are. */
@@ -21,10 +23,28 @@ export function columnToMoveBy({ fields }: Schema): string | undefined {
     ?.name;
 }
 
-/** Answers the version that was made. */
-export async function rewriteFragments(table: NativeTable, ids: readonly number[], column: string): Promise<number> {
+interface Rewritten {
+  readonly version: number;
+  readonly removedFragments: number;
+}
+
+/** `before`: the version that the table stands at. Throws where no column is fit for it. */
+export async function rewriteFragments(
+  table: NativeTable,
+  schema: Schema,
+  versionsFolder: string,
+  { ids, before }: { readonly ids: readonly number[]; readonly before: number },
+): Promise<Rewritten> {
+  const column = columnToMoveBy(schema);
+  if (column === undefined) throw new Error('the rows of this table are not to be moved');
   const { version } = await table.update(addressesIn(ids), [[column, `\`${column}\``]]);
-  return version;
+  return { version, removedFragments: fragmentsAt(versionsFolder, before) - fragmentsAt(versionsFolder, version) };
+}
+
+/** 0 where the version is not there any more. */
+function fragmentsAt(versionsFolder: string, version: number): number {
+  const file = readManifest(versionsFolder, version);
+  return file === undefined ? 0 : parseManifest(file.bytes).fragments.length;
 }
 
 /** The upper half of an address is the fragment. Neighbours share a range, for there can be hundreds. */

@@ -23,21 +23,32 @@ export function rowChangeBetween(versionsFolder: string, after: number, through:
   if (through < after || through - after > mostVersions) return 'unknown';
   let isKnown = true;
   for (let version = after + 1; version <= through; version++) {
-    if (moved?.has(versionsFolder, version) === true) continue;
-    const change = rowChangeOf(versionsFolder, version);
+    const change = rowChangeOf(versionsFolder, version, moved);
     if (change === 'some') return 'some';
     if (change === 'unknown') isKnown = false;
   }
   return isKnown ? 'none' : 'unknown';
 }
 
-function rowChangeOf(versionsFolder: string, version: number): RowChange {
+/** Of the transaction that made the version; undefined where that cannot be read. */
+export function transactionIdAt(versionsFolder: string, version: number): string | undefined {
+  return transactionAt(versionsFolder, version)?.id;
+}
+
+function rowChangeOf(versionsFolder: string, version: number, moved: MovedRows | undefined): RowChange {
+  const { id, operation } = transactionAt(versionsFolder, version) ?? {};
+  if (operation === undefined) return 'unknown';
+  const keepsRows = keepingRows.has(operation) || (id !== undefined && moved?.has(id) === true);
+  return keepsRows ? 'none' : 'some';
+}
+
+function transactionAt(versionsFolder: string, version: number): Transaction | undefined {
   try {
     const transaction = readTransaction(versionsFolder, version);
-    return transaction === undefined ? 'unknown' : rowChangeIn(new WireReader(transaction));
+    return transaction && parseTransaction(new WireReader(transaction));
   } catch {
     // Pruned meanwhile, or in a form that is not known here.
-    return 'unknown';
+    return undefined;
   }
 }
 
@@ -50,13 +61,18 @@ function readTransaction(versionsFolder: string, version: number): Uint8Array | 
   return file && readFileSync(join(dirname(versionsFolder), '_transactions', file.path));
 }
 
-function rowChangeIn(reader: WireReader): RowChange {
-  let change: RowChange = 'unknown';
+interface Transaction {
+  readonly id: string | undefined;
+  readonly operation: number | undefined;
+}
+
+function parseTransaction(reader: WireReader): Transaction {
+  let id: string | undefined;
+  let operation: number | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    reader.skip();
-    if (field < firstOperation) continue;
-    if (!keepingRows.has(field)) return 'some';
-    change = 'none';
+    if (field === 2) id = reader.text();
+    else reader.skip();
+    if (field >= firstOperation) operation = field;
   }
-  return change;
+  return { id, operation };
 }

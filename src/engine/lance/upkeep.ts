@@ -39,12 +39,6 @@ function factsOf(fragments: readonly StoredFragment[], schema: Schema): readonly
   return fragments.map(({ id, rows, deletedRows }) => ({ id: mayMove ? id : undefined, rows, deletedRows }));
 }
 
-/** 0 where the version is not there any more. */
-export function fragmentsAt(versionsFolder: string, version: number): number {
-  const file = readManifest(versionsFolder, version);
-  return file === undefined ? 0 : parseManifest(file.bytes).fragments.length;
-}
-
 const alike = (count: number, rows: number): readonly FragmentFacts[] =>
   Array.from({ length: count }, () => ({ rows: rows / count, deletedRows: 0 }));
 
