@@ -27,6 +27,7 @@ import type { Admission, Applicant, Entry } from './admission.ts';
 import { asLancegateError, renderError } from './error-renderer.ts';
 import type { HttpParts } from './http-parts.ts';
 import { Line } from './line.ts';
+import { pathPattern } from './path-pattern.ts';
 import { canBeForgotten, declaredBytes } from './request-body.ts';
 import { requestIdFrom } from './request-id.ts';
 
@@ -130,16 +131,12 @@ interface Way {
 
 /** Finds the route of a path, as the router would. */
 function routeFinder(routes: readonly string[]): (raw: IncomingMessage) => string | undefined {
-  const patterns = routes.map((route) => ({ route, pattern: patternOf(route) }));
+  const patterns = routes.map((route) => ({ route, pattern: pathPattern(route) }));
   return ({ url = '/' }) => {
     const { path } = splitTarget(routedTarget(url));
     return patterns.find(({ pattern }) => pattern.test(path))?.route;
   };
 }
-
-/** Routes are letters, digits, slashes, `_` and `-`, but for a base path that may have dots. */
-const patternOf = (route: string): RegExp =>
-  new RegExp(`^${route.replaceAll('.', '\\.').replaceAll(':id', '[^/]+')}/?$`);
 
 /** A body that need not be read for its connection to be kept. */
 const isBrief = (raw: IncomingMessage): boolean =>

@@ -36,6 +36,7 @@ const catalogueSection = `## The catalogue
 const closing = `## Remarks
 
 - A 503 carries \`Retry-After\`, in seconds.
+- A 405 carries \`Allow\`, the methods of the path.
 - A 401 or 403 carries \`WWW-Authenticate\` as RFC 6750 has it.
 - \`TableAlreadyExists\` is 400 instead of 409 for the LanceDB SDKs (a path that ends in a slash, or their
   \`User-Agent\`): they recognise an existing table only so.

@@ -12,6 +12,7 @@ export const statusTitles: Readonly<Record<Status, { readonly type: string; read
   401: { type: '/errors/unauthorized-request', title: 'No valid authentication credentials for the operation' },
   403: { type: '/errors/forbidden-request', title: 'Not authorized to make this request' },
   404: { type: '/errors/not-found-error', title: 'Not found Error' },
+  405: { type: '/errors/method-not-allowed', title: 'The path does not have this method' },
   406: { type: '/errors/unsupported-operation', title: 'The server does not support this operation' },
   409: { type: '/errors/conflict', title: 'The namespace has been concurrently modified' },
   413: { type: '/errors/content-too-large', title: 'The body is too large' },

@@ -151,7 +151,7 @@ export class Exchange {
       error: kind === 'Internal' ? (cause ?? refusal) : cause,
     };
     if (kind === 'Internal') this.#parts.logger.error(fields, 'a request failed unexpectedly');
-    else if (kind === 'StorageFull') this.#parts.logger.error(fields, message);
+    else if (kind === 'StorageFull' || kind === 'StorageUnavailable') this.#parts.logger.error(fields, message);
     else if (kind === 'IssuerUnavailable') this.#parts.logger.warn(fields, message);
     else this.#parts.logger.debug(fields, message);
   }

@@ -57,6 +57,8 @@ export interface Route {
   readonly path: string;
   /** Its bodies count as writes. */
   readonly isWrite?: true;
+  /** Only there to say so. */
+  readonly isNotOffered?: true;
   /** `InvalidInput`, `PermissionDenied`, `Unsupported`. */
   admit(arrival: Arrival): Admitted;
 }

@@ -7,13 +7,14 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import { routedTarget } from '../wire/request-path.ts';
+import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import { Admission } from './admission.ts';
 import { Doorkeeper } from './doorkeeper.ts';
 import { renderError } from './error-renderer.ts';
 import { Exchange, type ExchangeParts } from './exchange.ts';
 import type { HttpConfig } from './http-config.ts';
 import type { HttpParts } from './http-parts.ts';
+import { methodFinder, type RouteMethods } from './path-pattern.ts';
 import { type Proceed, Reception } from './reception.ts';
 import { requestIdFrom } from './request-id.ts';
 import type { Route } from './route.ts';
@@ -76,12 +77,11 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   openExchanges(app, exchangeParts);
   refuseHostless(app);
   app.addHook('preClose', async () => reception.stop());
-  app.setNotFoundHandler((request) => {
-    exchangeOf(request).refuse(new LancegateError('NoSuchRoute', `no such route for ${request.method}`));
-  });
   app.setErrorHandler((error, request) => exchangeOf(request).refuse(error));
   addHealthRoutes(app, reception);
-  for (const route of [metricsRoute(parts.metrics), ...routes]) addRoute(app, reception, route);
+  const outermost = metricsRoute(parts.metrics);
+  for (const route of [outermost, ...routes]) addRoute(app, reception, route);
+  refuseUnrouted(app, [...healthRoutes, outermost, ...routes]);
   return app;
 }
 
@@ -161,6 +161,27 @@ function addRoute(app: FastifyInstance, reception: Reception, route: Route): voi
     handler: async (request) => exchangeOf(request).answer(await proceedings.get(request)!()),
   });
 }
+
+/**
+ * Whoever has the right path and the wrong method hears the right one (RFC 9110, 15.5.6). Without a credential, as of an
+ * unknown path: which routes there are is in the specification, and nothing is said of what is stored.
+ */
+function refuseUnrouted(app: FastifyInstance, routes: readonly RouteMethods[]): void {
+  const methodsOf = methodFinder(routes);
+  app.setNotFoundHandler((request) => {
+    const { method } = request;
+    const exchange = exchangeOf(request);
+    const allowed = methodsOf(splitTarget(request.url).path).join(', ');
+    if (allowed === '') return exchange.refuse(new LancegateError('NoSuchRoute', `no such route for ${method}`));
+    exchange.setHeader('allow', allowed);
+    return exchange.refuse(new LancegateError('MethodNotAllowed', `the path has no ${method}, only ${allowed}`));
+  });
+}
+
+const healthRoutes = [
+  { methods: ['GET'], path: '/healthz' },
+  { methods: ['GET'], path: '/readyz' },
+] as const;
 
 /** For probes, which have no credentials: they learn one word. */
 function addHealthRoutes(app: FastifyInstance, reception: Reception): void {

@@ -12,7 +12,7 @@ export type Retry = 'never' | 'later';
 export interface ErrorEntry {
   /** Numeric code of the Lance namespace specification (0-23). */
   readonly code: number;
-  readonly status: 400 | 401 | 403 | 404 | 406 | 409 | 413 | 500 | 503;
+  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 413 | 500 | 503;
   readonly meaning: string;
   readonly written: Written;
   readonly retry: Retry;
@@ -29,6 +29,7 @@ const entry = (
 export const errorCatalogue = {
   Unsupported: entry(0, 406, 'never', 'The route is in the specification, and this service does not offer it.'),
   NoSuchRoute: entry(0, 404, 'never', 'No such route.'),
+  MethodNotAllowed: entry(0, 405, 'never', 'The path is a route by other methods, which `Allow` names.'),
   NamespaceNotFound: entry(1, 404, 'never', 'The namespace does not exist.'),
   NamespaceAlreadyExists: entry(2, 409, 'never', 'A namespace of this name exists.'),
   NamespaceNotEmpty: entry(3, 409, 'never', 'The namespace holds tables or namespaces, and cascade was not asked for.'),
@@ -51,6 +52,12 @@ export const errorCatalogue = {
     'The time the request allowed itself ran out before its commit, or its body stalled; nothing was written.',
   ),
   StorageFull: entry(17, 503, 'later', 'The disk of the tables or of the catalog is full; nothing was written.'),
+  StorageUnavailable: entry(
+    17,
+    503,
+    'later',
+    'The file system of the tables is read-only or denies access, or too many files are open; nothing was written.',
+  ),
   IssuerUnavailable: entry(17, 503, 'later', 'The authorization server that must vouch for the token does not answer.'),
   Internal: entry(18, 500, 'later', 'A defect or a failing disk; see the log under this request id.', 'unknown'),
   OutcomeUnknown: entry(
@@ -110,11 +117,26 @@ export const storageFull = (cause: unknown, internal: Readonly<Record<string, un
     retryAfterSeconds: roomAfterSeconds,
   });
 
+/** `why` is the whole of what the caller hears of it. */
+export const storageUnavailable = (
+  why: string,
+  cause: unknown,
+  internal: Readonly<Record<string, unknown>>,
+): LancegateError =>
+  new LancegateError('StorageUnavailable', `${why}; nothing was written`, {
+    cause,
+    internal,
+    retryAfterSeconds: roomAfterSeconds,
+  });
+
 /** For the later steps of a work of several: that nothing was written is true of the step that failed only. */
 export function notTheFirstStep(error: unknown): never {
-  if (!(error instanceof LancegateError) || error.kind !== 'StorageFull') throw error;
-  throw new LancegateError('Internal', 'the storage became full on the way', { cause: error });
+  if (!isOfStorage(error)) throw error;
+  throw new LancegateError('Internal', 'the storage refused a later step', { cause: error });
 }
+
+const isOfStorage = (error: unknown): boolean =>
+  error instanceof LancegateError && (error.kind === 'StorageFull' || error.kind === 'StorageUnavailable');
 
 export const invalidInput = (message: string, cause?: unknown): LancegateError =>
   new LancegateError('InvalidInput', message, cause === undefined ? {} : { cause });

@@ -96,6 +96,19 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     ['an empty delete filter', () => merge(deleteIf(' ')), 'InvalidInput', /not valid SQL/],
     ['a subquery', () => merge(deleteIf('id in (select 1)')), 'InvalidInput', /subquery/],
     ['a count filter on an unknown column', () => dataset.countRows('zz = 1'), 'TableColumnNotFound', /zz$/],
+    ['a count filter on nothing but row ids', () => dataset.countRows('(_rowid = 1)'), 'InvalidInput', /by _rowid, /],
+    [
+      'a count filter on the places of rows',
+      () => dataset.countRows('_rowaddr IN (0, 1) OR _rowaddr = 7'),
+      'InvalidInput',
+      /_rowaddr or _rowoffset alone, by which they cannot be counted$/,
+    ],
+    [
+      'a count filter on what only stands for a column',
+      () => dataset.countRows('_rowoffset < 2'),
+      'TableColumnNotFound',
+      /_rowoffset$/,
+    ],
     ['a count filter that is no condition', () => dataset.countRows('id + 1'), 'InvalidInput', /condition/],
     [
       'another column type',
@@ -194,6 +207,45 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     const kindOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter').kind;
     assert.deepEqual((['merge', 'create', 'append'] as const).map(kindOf), Array(3).fill('StorageFull'));
     assert.deepEqual((['maintain', 'sync', 'branch'] as const).map(kindOf), Array(3).fill('Internal'));
+  });
+
+  const unavailable = [
+    ['Too many open files (os error 24) at path "/d/t.lance/data/.tmpbALiAm"', 'too many files are open'],
+    ['Too many open files in system (os error 23) at path "/d/t.lance/data/.tmpbALiAm"', 'too many files are open'],
+    [
+      'Generic N/A error: LanceError(IO): Generic LocalFileSystem error: Unable to open file /d/t.lance/data/0.lance: Too many open files (os error 24)',
+      'too many files are open',
+    ],
+    [
+      'Generic LocalFileSystem error: Unable to rename file: Read-only file system (os error 30)',
+      'the storage is read-only',
+    ],
+    ['Permission denied (os error 13)', 'the storage denies access'],
+  ] as const;
+  for (const [says, why] of unavailable) {
+    test(`"${says}" is told by merges and creates, which show nothing before they are done, and unknown for upkeep`, () => {
+      const text = `lance error: LanceError(IO): ${says}, /usr/local/cargo/x.rs:990:34`;
+      const told = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter');
+      for (const call of ['merge', 'create', 'append'] as const) {
+        assert.equal(told(call).kind, 'StorageUnavailable');
+        assert.equal(told(call).message, `${why}; nothing was written`);
+      }
+      for (const call of ['maintain', 'sync', 'branch', 'open'] as const) assert.equal(told(call).kind, 'Internal');
+    });
+  }
+
+  test('where the engine does not know whether it committed, nobody else does (P6)', () => {
+    for (const says of ['Too many open files (os error 24)', 'No space left on device (os error 28)']) {
+      const unknown = 'Commit result for version 3 is unknown: the commit may or may not have been applied';
+      const text = `${unknown}: LanceError(IO): Generic LocalFileSystem error: Unable to open file /d/3.manifest: ${says}`;
+      assert.equal(translateEngineError('merge', new Error(text), 'a filter').kind, 'Internal');
+    }
+  });
+
+  test('an object store that could not be reached again may have done what it was asked before (P6)', () => {
+    const text =
+      'LanceError(IO): Generic S3 error: Error after 3 retries in 9s, source: tcp connect error: Too many open files (os error 24)';
+    assert.equal(translateEngineError('merge', new Error(text), 'a filter').kind, 'Internal');
   });
 
   test('a stored file that was spoilt is not called a fault of the source', async () => {

@@ -35,7 +35,25 @@ test('an unknown route is 404 to everybody', async () => {
       code: 0,
     });
   }
-  assert.equal((await ask(service, '/v1/table/users/create', { method: 'GET' })).status, 404);
+});
+
+test('the wrong method for a path is 405 with code 0 and the right ones, to everybody', async () => {
+  await using service = await startTestService();
+  for (const headers of [anonymous, {}]) {
+    const path = '/v1/table/users/create?x=1';
+    const { status, json, headers: answered } = await ask(service, path, { method: 'GET', headers });
+    assert.equal(status, 405);
+    assert.equal(answered.get('allow'), 'POST');
+    assert.deepEqual(json, {
+      type: '/errors/method-not-allowed',
+      title: 'The path does not have this method',
+      status: 405,
+      detail: '',
+      instance: '/v1/table/users/create',
+      error: 'the path has no GET, only POST',
+      code: 0,
+    });
+  }
 });
 
 test('a known route that is not offered is 406 with code 0, with and without a slash', async () => {

@@ -4,12 +4,13 @@ import { tmpdir } from 'node:os';
 import type { Clock } from '#src/kernel/clock.ts';
 import { type Answer, startTestService, type TestService } from '#test/fixtures/service.ts';
 
-/** The founding document, section 7, and two statuses beside it. */
+/** The founding document, section 7, and three statuses beside it. */
 const kinds: Readonly<Record<number, readonly [type: string, title: string]>> = {
   400: ['/errors/bad-request', 'Malformed request'],
   401: ['/errors/unauthorized-request', 'No valid authentication credentials for the operation'],
   403: ['/errors/forbidden-request', 'Not authorized to make this request'],
   404: ['/errors/not-found-error', 'Not found Error'],
+  405: ['/errors/method-not-allowed', 'The path does not have this method'],
   406: ['/errors/unsupported-operation', 'The server does not support this operation'],
   409: ['/errors/conflict', 'The namespace has been concurrently modified'],
   413: ['/errors/content-too-large', 'The body is too large'],

@@ -23,6 +23,18 @@ describe('each kind of error that the founding document names comes with its sta
     refused(await service.post('/v1/table/other/create?mode=maybe', people([1], 'x')), 400, 13, /^mode: /);
   });
 
+  test('400 for a count by the places of rows alone, which are no columns; beside a column they are counted', async () => {
+    const count = (predicate: string) => service.post('/v1/table/t/count_rows', { predicate });
+    for (const predicate of ['_rowid = 1', '_rowaddr IN (0, 1)', '_rowoffset = 0']) {
+      refused(await count(predicate), 400, 13, /by _rowid, _rowaddr or _rowoffset alone, /);
+    }
+    refused(await count('_rowoffset < 1'), 400, 12, /_rowoffset$/);
+    assert.equal(
+      (await service.post<unknown>('/v1/table/t/count_rows', { predicate: '_rowid = 0 AND id = 1' })).body,
+      1,
+    );
+  });
+
   test('401 for a request without a valid credential, with the challenge', async () => {
     for (const operation of ['merge_insert?on=id', 'create']) {
       const answer = await service.post(`/v1/table/t/${operation}`, people([1], 'x'), { authorization: 'Bearer no' });

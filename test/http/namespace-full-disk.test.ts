@@ -1,9 +1,9 @@
-/** What a full disk leaves of a work of several steps: nothing only if it meets the first of them (P6). */
+/** What a disk that is full, or takes nothing, leaves of a work of several steps: nothing only if it meets the first of them (P6). */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
-import { LancegateError, storageFull } from '#src/kernel/errors.ts';
+import { LancegateError, storageFull, storageUnavailable } from '#src/kernel/errors.ts';
 import type { NamespacePath, ObjectName } from '#src/kernel/ids.ts';
 import { dropNamespace } from '#src/operations/namespaces.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
@@ -12,24 +12,29 @@ import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 const outer: NamespacePath = ['a' as ObjectName];
 const inner: NamespacePath = [...outer, 'b' as ObjectName];
 
-for (const { step, kind, left } of [
-  { step: 1, kind: 'StorageFull', left: 2 },
-  { step: 2, kind: 'Internal', left: 1 },
+const full = storageFull(undefined, {});
+const unavailable = storageUnavailable('the storage is read-only', undefined, {});
+
+for (const { step, refusal, kind, left } of [
+  { step: 1, refusal: full, kind: 'StorageFull', left: 2 },
+  { step: 2, refusal: full, kind: 'Internal', left: 1 },
+  { step: 1, refusal: unavailable, kind: 'StorageUnavailable', left: 2 },
+  { step: 2, refusal: unavailable, kind: 'Internal', left: 1 },
 ] as const) {
-  test(`a cascade that finds the disk full at step ${step} is refused as ${kind}`, async (t) => {
+  test(`a cascade that meets ${refusal.kind} at step ${step} is refused as ${kind}`, async (t) => {
     const folder = temporaryFolder((clean) => t.after(clean));
     const catalog = await openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'a test' } });
     t.after(() => catalog.close());
     for (const path of [outer, inner]) await catalog.createNamespace(path, {});
     let steps = 0;
-    const full = replacing(catalog, {
+    const failing = replacing(catalog, {
       dropNamespace: async (path: NamespacePath) => {
         steps += 1;
-        if (steps === step) throw storageFull(undefined, {});
+        if (steps === step) throw refusal;
         await catalog.dropNamespace(path);
       },
     });
-    const drop = dropNamespace(full, () => assert.fail('there are no tables'));
+    const drop = dropNamespace(failing, () => assert.fail('there are no tables'));
     await assert.rejects(
       drop({ namespace: outer, mode: 'fail', behavior: 'cascade', mayDrop: () => true }),
       (error) => error instanceof LancegateError && error.kind === kind,

@@ -93,4 +93,14 @@ describe('routes of the specification', () => {
       assert.ok(status !== 406 && (status !== 404 || body.code !== 0) && status < 500, `${route}: ${status}`);
     }
   });
+
+  test('every one that is offered is named where its path is asked by another method', async () => {
+    for (const route of [...offered, ...offeredElsewhere]) {
+      const [method = '', path] = route.split(' ');
+      const { status, headers, body } = await fetch(`${service.url}${path}`, { method: 'DELETE' });
+      await body?.cancel();
+      assert.equal(status, 405, route);
+      assert.ok(headers.get('allow')?.split(', ').includes(method), route);
+    }
+  });
 });

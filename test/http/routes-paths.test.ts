@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
-import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { checkErrorBody, refused, startCheckedService, succeeded } from './checked-service.ts';
 import { people, storedRows } from './rows.ts';
 
 describe('identifiers in paths, and paths themselves', () => {
@@ -117,7 +117,46 @@ describe('identifiers in paths, and paths themselves', () => {
       refused(await service.post(path), 404, 0, /no such route/);
       refused(await service.get(path, { authorization: '' }), 404, 0, /no such route/);
     }
-    refused(await service.get('/v1/table/t/create'), 404, 0);
+  });
+
+  const byMethod = async (method: string, path: string) => {
+    const { status, headers, body } = await fetch(service.url + path, { method });
+    const text = await new Response(body).text();
+    return { status, allow: headers.get('allow'), body: text === '' ? undefined : JSON.parse(text) };
+  };
+  const oneMethodEach: readonly (readonly [path: string, methods: string])[] = [
+    ['/v1/table/t/create', 'POST'],
+    ['/v1/table/t/merge_insert/', 'POST'],
+    ['//v1/table/a%2Fb//describe?delimiter=.', 'POST'],
+    ['/v1/table/t/count_rows', 'GET, POST'],
+    ['/v1/namespace/list?delimiter=.', 'GET'],
+    ['/v1/table/', 'GET'],
+    ['/metrics', 'GET'],
+    ['/healthz', 'GET'],
+  ];
+  for (const [path, methods] of oneMethodEach) {
+    test(`${path} by another method than ${methods} is 405 with code 0, and says which it has`, async () => {
+      for (const method of ['PUT', 'DELETE', 'PATCH', 'OPTIONS', 'PROPFIND']) {
+        const { status, allow, body } = await byMethod(method, path);
+        assert.deepEqual([status, allow, body.code], [405, methods, 0], method);
+        assert.equal(body.error, `the path has no ${method}, only ${methods}`);
+        checkErrorBody(status, body, path);
+      }
+      assert.deepEqual(await byMethod('HEAD', path), { status: 405, allow: methods, body: undefined });
+    });
+  }
+
+  test('a body that comes by the wrong method is refused unread', async () => {
+    const answer = await fetch(`${service.url}/v1/table/t/create`, { method: 'PUT', body: 'x'.repeat(1 << 20) });
+    assert.deepEqual([answer.status, answer.headers.get('connection')], [405, 'close']);
+    await answer.body?.cancel();
+  });
+
+  test('what no method offers names none, and is 404 by those that nobody would use', async () => {
+    for (const path of ['/v1/table/t/query', '/v1/functions/f', '/v1/nowhere']) {
+      const { status, allow, body } = await byMethod('DELETE', path);
+      assert.deepEqual([status, allow, body.code], [404, null, 0], path);
+    }
   });
 });
 
@@ -130,6 +169,10 @@ describe('a base path', () => {
     succeeded(await service.post(`/lake//house//v1/table/t/merge_insert/?on=id`, people([1], 'y')));
     const missing = await service.post('/v1/table/t/describe');
     assert.equal(missing.status, 404);
+    assert.deepEqual(
+      [(await service.get('/v1/table/t/create')).status, (await service.get(`${path}/create`)).status],
+      [404, 405],
+    );
     const answer = await service.post(`${path}/merge_insert`, people([1], 'x'));
     assert.equal(answer.body.instance, `${path}/merge_insert`);
     assert.equal((await service.get('/healthz')).status, 200);

@@ -4,7 +4,7 @@
  * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
  * (engine-notes, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
-import { type ErrorName, LancegateError, storageFull } from '../../kernel/errors.ts';
+import { type ErrorName, LancegateError, storageFull, storageUnavailable } from '../../kernel/errors.ts';
 import type { Refusal } from '../port.ts';
 
 /** `refusal` marks what callers of the port tell apart. */
@@ -67,6 +67,20 @@ const filterRules: readonly Rule[] = [
   ],
 ];
 
+/** The engine finds such rows by their places alone, and then cannot count them. */
+const countRules: readonly Rule[] = [
+  [
+    /count_pushdown: FilteredReadExec\.index_input is not a ScalarIndexExec()/,
+    'InvalidInput',
+    (_, filter) => `${filter} asks for rows by _rowid, _rowaddr or _rowoffset alone, by which they cannot be counted`,
+  ],
+  [
+    /Invalid input, Column (_row\w+) does not exist/,
+    'TableColumnNotFound',
+    (column, filter) => `${filter} names a column that does not exist: ${column}`,
+  ],
+];
+
 const createRules: readonly Rule[] = [
   [
     /already exists()/,
@@ -83,7 +97,24 @@ const createRules: readonly Rule[] = [
 
 const fullShape = /(?:No space left on device|Disk quota exceeded)()/;
 
+/**
+ * What a file system of this machine says, by number. An object store may have done what it was asked before no socket
+ * could be opened to ask it again.
+ */
+const unavailableShape =
+  /LanceError\(IO\): (?:Generic LocalFileSystem error: [^:]+: )?[^:(]+\(os error (13|23|24|30)\)/;
+const unavailable: Readonly<Record<string, string>> = {
+  13: 'the storage denies access',
+  23: 'too many files are open',
+  24: 'too many files are open',
+  30: 'the storage is read-only',
+};
+
+/** The engine could neither commit nor see whether it had. */
+const unknownShape = /Commit result for version \d+ is unknown()/;
+
 const rowRules: readonly Rule[] = [
+  [unknownShape, 'Internal', () => 'whether the rows were written is not known'],
   [
     /Unknown compression scheme: ([^/\n]+?)(?:, \/|\n| {2}Caused|$)/,
     'TableSchemaValidationError',
@@ -181,7 +212,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   append: rowRules,
   merge: [...filterRules, ...rowRules],
   select: filterRules,
-  count: filterRules,
+  count: [...countRules, ...filterRules],
   branch: branchRules,
   maintain: rowRules,
   sync: [],
@@ -192,7 +223,8 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
 export function translateEngineError(call: EngineCall, error: unknown, filter: string): LancegateError {
   if (error instanceof LancegateError) return error;
   const text = error instanceof Error ? error.message : String(error);
-  if (fullShape.test(text) && unseenUntilDone.has(call)) return storageFull(error, { engineCall: call });
+  const ofStorage = unseenUntilDone.has(call) ? storageRefusal(text, error, { engineCall: call }) : undefined;
+  if (ofStorage !== undefined) return ofStorage;
   for (const [shape, kind, say, refusal] of rulesFor[call]) {
     const match = shape.exec(text);
     if (match === null) continue;
@@ -202,6 +234,18 @@ export function translateEngineError(call: EngineCall, error: unknown, filter: s
     });
   }
   return new LancegateError('Internal', 'the storage engine failed', { cause: error, internal: { engineCall: call } });
+}
+
+/** undefined where the storage is not at fault, or something may have been written. */
+function storageRefusal(
+  text: string,
+  cause: unknown,
+  internal: { engineCall: EngineCall },
+): LancegateError | undefined {
+  if (unknownShape.test(text)) return undefined;
+  if (fullShape.test(text)) return storageFull(cause, internal);
+  const why = unavailable[unavailableShape.exec(text)?.[1] ?? ''];
+  return why === undefined ? undefined : storageUnavailable(why, cause, internal);
 }
 
 /** Runs one engine call; its failure leaves as a `LancegateError`. */

@@ -81,6 +81,7 @@ const instead: Readonly<Record<string, string>> = {
 export const notOfferedRoutes: readonly Route[] = notOfferedPaths.map((path) => ({
   methods: ['GET', 'POST'],
   path,
+  isNotOffered: true,
   admit() {
     throw new LancegateError('Unsupported', `this service does not offer the operation${instead[path] ?? ''}`);
   },
