@@ -26,6 +26,7 @@ import { ResidentLimit } from './kernel/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import { processMemory } from './process-memory.ts';
+import { SecretKeyDigest } from './table/key-digest.ts';
 import { SeededKeyHash } from './table/key-hash.ts';
 import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
@@ -69,6 +70,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     maxOpenDatasets,
     keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
     keyHash: new SeededKeyHash(randomInt(2 ** 32)),
+    keyDigest: new SecretKeyDigest(crypto.getRandomValues(new Uint32Array(8))),
     idempotencyKeptMs: config.idempotencyKeptMs,
     maintenance: {
       isAutomatic: config.autoMaintenance,

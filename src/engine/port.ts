@@ -44,6 +44,65 @@ export type RowAddress = Branded<string, 'RowAddress'>;
 /** The expression that selects it. In a filter of `whenMatchedUpdateAll` it is `target._rowaddr`, without the index only. */
 export const rowAddress = '_rowaddr';
 
+/** Where a row is stored, in numbers: the same as its `RowAddress`. */
+export interface RowPlace {
+  readonly fragment: number;
+  readonly offset: number;
+}
+
+/** How rows came to be where they are. */
+export interface RowMoves {
+  /** False: nothing that was known of any place holds any more, and all fragments count as added. */
+  readonly isKnown: boolean;
+  /** Fragments of which nobody was told which rows they have, and how many that are. */
+  readonly added: readonly { readonly id: number; readonly rows: number }[];
+  /** Where a row is now; undefined for one that is gone. Without it every row is where it was, or is gone. */
+  readonly moved: ((place: RowPlace) => RowPlace | undefined) | undefined;
+}
+
+/** Which places have rows, at one version of a branch after the other. In memory: a bit for each row at the most. */
+export interface TrackedRows {
+  /** 0 to begin with: no rows at all. */
+  readonly version: number;
+  readonly bytes: number;
+  has(place: RowPlace): boolean;
+  hasFragment(id: number): boolean;
+  rowsOf(fragment: number): Iterable<RowPlace>;
+  /** Moves to a newer version. Throws where its files do not tell; then nothing is to be made of this any more. */
+  advance(version: number): RowMoves;
+}
+
+export interface Replaced {
+  readonly version: number;
+  /** Where the new rows are, in their order. */
+  readonly fragments: readonly { readonly id: number; readonly rows: number }[];
+}
+
+/**
+ * Two ways of having written nothing. `refused`: the table, or a source like this one, is for `merge` alone; what is tracked
+ * is as it was. `overtaken`: somebody else has changed rows; nothing is to be made of what is tracked any more, nor when it
+ * throws.
+ */
+export type Replacing = Replaced | 'refused' | 'overtaken';
+
+/**
+ * A filter for the rows of some fragments, at least one: the upper half of an address is the fragment. Neighbours share a
+ * range, for there can be hundreds.
+ */
+export function addressesIn(ids: readonly number[]): string {
+  const ranges: { readonly from: number; end: number }[] = [];
+  for (const id of ids.toSorted((a, b) => a - b)) {
+    const last = ranges.at(-1);
+    if (last?.end === id) last.end += 1;
+    else ranges.push({ from: id, end: id + 1 });
+  }
+  return ranges
+    .map(({ from, end }) => `(${rowAddress} >= ${start(from)} AND ${rowAddress} < ${start(end)})`)
+    .join(' OR ');
+}
+
+const start = (fragment: number): bigint => BigInt(fragment) << 32n;
+
 export interface BranchFacts {
   readonly name: BranchName;
   /** undefined is main. */
@@ -120,6 +179,8 @@ export interface Dataset {
   version(): Promise<number>;
   /** Moves to the newest version. */
   refresh(): Promise<void>;
+  /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
+  catchUp(): Promise<void>;
   schema(): Promise<Schema>;
   countRows(filter?: string): Promise<number>;
   /**
@@ -135,6 +196,17 @@ export interface Dataset {
    * there then or in a moment: `mayHaveCommitted` says.
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts>;
+  /** For `replaceRows`; undefined where rows are not to be replaced by their places, as on object stores. */
+  trackRows(): TrackedRows | undefined;
+  /**
+   * Commits one version without the rows at `places` and with those of the file, all or nothing. The dataset is to stand at
+   * the version of `tracked`, which stands at the new one afterwards.
+   */
+  replaceRows(
+    tracked: TrackedRows,
+    places: Iterable<RowPlace>,
+    piece: { file: IpcFile; rows: number },
+  ): Promise<Replacing>;
   /**
    * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows: false where it is to
    * use none, else true where it is not known, as where there is no index yet.

@@ -17,7 +17,7 @@ interface Mark {
   readonly commits: number;
 }
 
-type Seen = Pick<Commit, 'on' | 'engineMs' | 'gainsByIndex'>;
+type Seen = Pick<Commit, 'on' | 'engineMs' | 'gainsByIndex' | 'isPlaced'>;
 
 /** The baseline is the median of so many commits. */
 const baselineCommits = 8;
@@ -41,6 +41,7 @@ export class BranchHistory {
   #marks: Mark[] = [];
   #first: number[] = [];
   #mergeMs = 0;
+  #isPlaced = false;
   #lossMs = 0;
   #commitsSinceOptimize = 0;
   #commitsSinceIndex = 0;
@@ -98,7 +99,9 @@ export class BranchHistory {
     return this.#lastCommitMs === undefined ? Number.POSITIVE_INFINITY : nowMs - this.#lastCommitMs;
   }
 
-  committed({ on, engineMs, gainsByIndex }: Seen, nowMs: number): void {
+  committed({ on, engineMs, gainsByIndex, isPlaced }: Seen, nowMs: number): void {
+    if (isPlaced !== this.#isPlaced) this.measureAnew();
+    this.#isPlaced = isPlaced;
     this.#commits += 1;
     this.#commitsSinceOptimize += 1;
     this.#mergeMs = engineMs;

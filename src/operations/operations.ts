@@ -5,6 +5,7 @@ import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.
 import { Upkeep } from '../maintenance/upkeep.ts';
 import { TableGates } from '../table/gates.ts';
 import { KeyBudget } from '../table/key-budget.ts';
+import type { KeyDigest } from '../table/key-digest.ts';
 import type { KeyHash } from '../table/key-hash.ts';
 import { OpenBranches } from '../table/open-branches.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
@@ -41,6 +42,7 @@ export interface OperationsParts {
   /** What the keys known of all tables may take together. */
   readonly keyMemoryBytes: number;
   readonly keyHash: KeyHash;
+  readonly keyDigest: KeyDigest;
   readonly idempotencyKeptMs: number;
   readonly maintenance: MaintenanceLimits;
 }

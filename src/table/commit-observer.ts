@@ -9,8 +9,10 @@ export interface Commit {
   readonly location: Location;
   /** The key columns of the merge. */
   readonly on: readonly FieldPath[];
-  /** The engine's part alone: matching, writing, committing; no waiting and no syncing. */
+  /** Matching, writing, committing; no waiting. Syncing only where rows were replaced by their places: it is half of it. */
   readonly engineMs: number;
+  /** Rows were replaced by their places, so no index was asked for them. */
+  readonly isPlaced: boolean;
   /** An index over all rows would have been the faster way, whether or not there is one. */
   readonly gainsByIndex: boolean;
   /** The version the commit made. */

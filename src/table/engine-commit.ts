@@ -1,5 +1,6 @@
 import type { IpcPiece } from '../arrow/source.ts';
 import type { Dataset, MergeCounts } from '../engine/port.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { Location } from '../kernel/ids.ts';
 import type { MergeRequest } from './merge-request.ts';
 
@@ -31,3 +32,7 @@ export interface EngineCommit {
   /** Commits in between that are ours and changed no row. */
   readonly ownVersions: readonly number[];
 }
+
+/** Nothing was written, and the same request would fail again: another of its group may not. */
+export const isFaultOfOne = (error: unknown): boolean =>
+  error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';

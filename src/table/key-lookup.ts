@@ -1,9 +1,9 @@
 /** Which rows of a dataset have which keys. Long work on the keys lets others have the thread in between (P10). */
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../arrow/field-path.ts';
-import { type CanonicalKey, readKeys, sqlFieldPath } from '../arrow/key-columns.ts';
+import { type CanonicalKey, type Keys, readKeys, sqlFieldPath } from '../arrow/key-columns.ts';
 import { pieceOfFile } from '../arrow/piece-of-file.ts';
-import { type Dataset, type Projection, type RowAddress, rowAddress } from '../engine/port.ts';
+import { type Dataset, type Projection, type RowAddress, type RowPlace, rowAddress } from '../engine/port.ts';
 import type { KeyRows } from './key-rows.ts';
 import type { MergeRequest } from './merge-request.ts';
 
@@ -101,20 +101,48 @@ export async function addressesByKey(
   { on, keys, where }: SoughtKeys,
 ): Promise<ReadonlyMap<CanonicalKey, readonly RowAddress[]>> {
   const found = new Map<CanonicalKey, RowAddress[]>();
-  await eachRow(dataset, { on, from: { where }, others: [rowAddress] }, (key, [address]) => {
+  await eachRow(dataset, { on, from: { where }, others: [rowAddress] }, (key, row, others) => {
     if (!keys.has(key)) return true;
+    const address = others?.sqlLiteral(row, 0) as RowAddress;
     const known = found.get(key);
-    if (known === undefined) found.set(key, [address as RowAddress]);
-    else known.push(address as RowAddress);
+    if (known === undefined) found.set(key, [address]);
+    else known.push(address);
     return true;
   });
   return found;
 }
 
+export type RowsFrom = { readonly where: string | undefined } | { readonly at: readonly RowAddress[] };
+
+/** Tells `see` of each row that has a key, and where it is, until that answers false. Says whether it never did. */
+export async function eachPlace(
+  dataset: Dataset,
+  on: readonly FieldPath[],
+  from: RowsFrom,
+  see: (key: CanonicalKey, place: RowPlace) => boolean,
+): Promise<boolean> {
+  let goesOn = true;
+  await eachRow(dataset, { on, from, others: [rowAddress] }, (key, row, others) => {
+    goesOn = see(key, placeOf(others?.canonical(row) ?? 0));
+    return goesOn;
+  });
+  return goesOn;
+}
+
+/** Addresses are 64 bits: the fragment is the upper half. */
+function placeOf(address: CanonicalKey): RowPlace {
+  if (typeof address === 'number') return { fragment: Math.floor(address / 2 ** 32), offset: address % 2 ** 32 };
+  const wide = BigInt(address);
+  return { fragment: Number(wide >> 32n), offset: Number(wide & 0xffff_ffffn) };
+}
+
+export const addressOf = ({ fragment, offset }: RowPlace): RowAddress =>
+  String((BigInt(fragment) << 32n) | BigInt(offset)) as RowAddress;
+
 interface Reading {
   readonly on: readonly FieldPath[];
-  readonly from: { readonly where: string | undefined } | { readonly at: readonly RowAddress[] };
-  /** Expressions whose values are wanted as SQL. */
+  readonly from: RowsFrom;
+  /** Expressions whose values are wanted as well. */
   readonly others: readonly string[];
 }
 
@@ -122,7 +150,7 @@ interface Reading {
 async function eachRow(
   dataset: Dataset,
   { on, from, others }: Reading,
-  see: (key: CanonicalKey, others: readonly (string | undefined)[]) => boolean,
+  see: (key: CanonicalKey, row: number, others: Keys | undefined) => boolean,
 ): Promise<void> {
   const keyColumns = on.map((path, index) => ({ name: `key_${index}`, expression: sqlFieldPath(path) }));
   const otherColumns = others.map((expression, index) => ({ name: `other_${index}`, expression }));
@@ -137,8 +165,7 @@ async function eachRow(
       if (row % sliceRows === sliceRows - 1) await setImmediate();
       const key = keys.canonical(row);
       if (key === undefined) continue;
-      const seen = values === undefined ? [] : others.map((_, column) => values.sqlLiteral(row, column));
-      if (!see(key, seen)) return;
+      if (!see(key, row, values)) return;
     }
   }
 }

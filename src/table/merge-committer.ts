@@ -14,16 +14,18 @@ import type { Dataset, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Commit, CommitObserver } from './commit-observer.ts';
-import type { CommitTarget, Merged, SentRows } from './engine-commit.ts';
+import { type CommitTarget, isFaultOfOne, type Merged, type SentRows } from './engine-commit.ts';
+import { mergeRows } from './engine-merge.ts';
 import { KeyMemory, type KeyMemoryParts } from './key-memory.ts';
 import { countsOf, rowsBeforeByTotals, type SharedRows, shareRows } from './merge-group.ts';
-import { isNested, keyColumnsOf, type MergeRequest } from './merge-request.ts';
+import { isNested, type MergeRequest } from './merge-request.ts';
 import { mergeNested } from './nested-merge.ts';
 import type { OpenBranches } from './open-branches.ts';
-import { OutsideCommits, type Settled } from './outside-commits.ts';
+import { OutsideCommits, type Settled, undisturbed } from './outside-commits.ts';
 import type { PendingMerge } from './pending-merges.ts';
+import { PlaceMemory, type PlaceMemoryParts } from './place-memory.ts';
 
-export interface CommitterParts extends KeyMemoryParts {
+export interface CommitterParts extends KeyMemoryParts, PlaceMemoryParts {
   readonly catalog: Catalog;
   readonly metrics: Metrics;
   readonly observer: CommitObserver;
@@ -34,16 +36,19 @@ export class MergeCommitter {
   readonly #parts: CommitterParts;
   readonly #outside: OutsideCommits;
   readonly #keys: KeyMemory;
+  readonly #places: PlaceMemory;
 
   constructor(parts: CommitterParts) {
     this.#parts = parts;
     this.#outside = new OutsideCommits(parts);
     this.#keys = new KeyMemory(parts);
+    this.#places = new PlaceMemory(parts);
   }
 
   /** Gives back what only makes the next commit cheaper. */
   forgetKeys(): void {
     this.#keys.forget();
+    this.#places.forget();
   }
 
   /** Settles every merge of the group. To be called under the branch's turn; never rejects. */
@@ -52,11 +57,38 @@ export class MergeCommitter {
     if (oldest === undefined) return;
     try {
       await this.#keys.carryOver(target.dataset);
+      if (await this.#commitByPlaces(group, target)) return;
+      await target.dataset.catchUp();
       if (group.length === 1) await this.#commitAlone(oldest, target);
       else await this.#commitShared(group, target);
     } catch (error) {
       for (const { reject } of group) reject(error);
     }
+  }
+
+  /** False, with nothing written, where the engine is to find the rows: always at first, and for most kinds of merge. */
+  async #commitByPlaces(group: readonly PendingMerge[], target: CommitTarget): Promise<boolean> {
+    const requests = group.map(({ request }) => request) as [MergeRequest, ...MergeRequest[]];
+    const [first] = requests;
+    const places = group.every(isForPlaces) ? await this.#places.placesFor(target, first) : undefined;
+    if (places === undefined) return false;
+    const matched = await target.dataset.version();
+    await this.#announce(requests, matched);
+    const startMs = performance.now();
+    const placed = await this.#parts.metrics.mergeStage('engine', () => this.#places.merge(target, requests, places));
+    if (placed === undefined) return false;
+    const { shared, found, counts } = placed;
+    const settled = undisturbed(counts.version, matched);
+    const each = await afterBoth(this.#sync(first, target), async () => {
+      this.#parts.metrics.countsTold('places');
+      this.#keys.keep(settled, first, shared);
+      const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : 0);
+      return requests.map((request, index) => countsOf(request, index, shared, rowsBefore, counts));
+    });
+    const outcomes = group.map((pending, index) => ({ pending, counts: each[index] as MergeCounts }));
+    const engineMs = performance.now() - startMs;
+    await this.#finish(outcomes, target, { engineMs, gainsByIndex: false, isPlaced: true });
+    return true;
   }
 
   async #commitAlone(pending: PendingMerge, target: CommitTarget): Promise<void> {
@@ -70,8 +102,13 @@ export class MergeCommitter {
       const settled = await this.#outside.settle(target, { requests: [request], piece: request.piece }, merged);
       const isWorthKnowing = !this.#keys.isEmpty && pending.sharing !== undefined;
       this.#keys.keep(settled, request, isWorthKnowing ? shareRows([request]) : undefined);
+      if (isForPlaces(pending)) await this.#places.didWithout(target, request, engineMs);
       await this.#sync(request, target);
-      await this.#finish([{ pending, counts: withFound(merged.counts, settled) }], target, { engineMs, ...merged });
+      await this.#finish([{ pending, counts: withFound(merged.counts, settled) }], target, {
+        engineMs,
+        isPlaced: false,
+        ...merged,
+      });
     } catch (error) {
       pending.reject(error);
     }
@@ -104,6 +141,7 @@ export class MergeCommitter {
     }
     const engineMs = performance.now() - startMs;
     const settled = await this.#outside.settle(target, sent, merged);
+    if (group.every(isForPlaces)) await this.#places.didWithout(target, requests[0], engineMs);
     const counts = await afterBoth(this.#sync(requests[0], target), async () => {
       const counts = await this.#countsOfEach(target, requests, shared, merged, settled);
       await setImmediate();
@@ -111,7 +149,7 @@ export class MergeCommitter {
       return counts;
     });
     const outcomes = group.map((pending, index) => ({ pending, counts: counts[index] as MergeCounts }));
-    await this.#finish(outcomes, target, { engineMs, ...merged });
+    await this.#finish(outcomes, target, { engineMs, isPlaced: false, ...merged });
   }
 
   /**
@@ -177,7 +215,7 @@ export class MergeCommitter {
   async #finish(
     outcomes: readonly { readonly pending: PendingMerge; readonly counts: MergeCounts }[],
     { location }: CommitTarget,
-    { engineMs, gainsByIndex }: Pick<Commit, 'engineMs' | 'gainsByIndex'>,
+    how: Pick<Commit, 'engineMs' | 'gainsByIndex' | 'isPlaced'>,
   ): Promise<void> {
     const { catalog, metrics, logger, observer } = this.#parts;
     const [first] = outcomes;
@@ -197,7 +235,8 @@ export class MergeCommitter {
       pending.resolve(counts);
     }
     const { version } = first.counts;
-    observer.committed({ table, tableId, branch, location, on, engineMs, gainsByIndex, version });
+    const { engineMs, gainsByIndex, isPlaced } = how;
+    observer.committed({ table, tableId, branch, location, on, engineMs, gainsByIndex, isPlaced, version });
   }
 }
 
@@ -216,22 +255,6 @@ async function afterBoth<Counted>(syncing: Promise<void>, count: () => Promise<C
   return counted.value;
 }
 
-/** One merge on top-level columns. */
-async function mergeRows(
-  dataset: Dataset,
-  { requests, piece }: SentRows,
-  timeoutMs: number | undefined,
-): Promise<Merged> {
-  const [first] = requests;
-  const matched = await dataset.version();
-  const useIndex = first.spec.useIndex && (await mayUseIndex(dataset, requests));
-  const spec = { ...first.spec, useIndex, on: keyColumnsOf(first) };
-  const gainsByIndex = await dataset.gainsByIndex(spec, piece.file.length);
-  const counts = await dataset.merge(spec, piece.file, timeoutMs);
-  const { version, numAttempts } = counts;
-  return { counts, commit: { matched, version, numAttempts, ownVersions: [] }, gainsByIndex };
-}
-
 /** What the engine took for new and was there counts as found. */
 const withFound = (counts: MergeCounts, { version, found, numFoundUpdated }: Settled): MergeCounts => ({
   ...counts,
@@ -239,29 +262,6 @@ const withFound = (counts: MergeCounts, { version, found, numFoundUpdated }: Set
   numInsertedRows: counts.numInsertedRows - found.size,
   numUpdatedRows: counts.numUpdatedRows + numFoundUpdated,
 });
-
-/**
- * Through an index the engine loses source rows whose key is NULL (neither inserted nor refused), panics on a filtered
- * update of some of the columns, and on a branch of a branch looks for main's index where it is not. Without the index it
- * reads the key column of the whole table instead.
- */
-async function mayUseIndex(dataset: Dataset, requests: readonly MergeRequest[]): Promise<boolean> {
-  const [first] = requests;
-  if (first === undefined || first.branch !== undefined || requests.some(({ keys }) => keys.hasNull)) return false;
-  if (!(await isIndexFaster(dataset, first.piece.rows))) return false;
-  if (typeof first.spec.whenMatchedUpdateAll === 'boolean') return true;
-  return first.piece.schema.fields.length === (await dataset.schema()).fields.length;
-}
-
-const rowsSoonFound = 5_000;
-
-/**
- * For a source that is a good part of the table, reading the key column once is faster than finding each key: 100,000 rows
- * into 200,000 take 44 ms without the index and 55 ms with it, 10,000 take 12 and 9.5 ms (measured).
- */
-async function isIndexFaster(dataset: Dataset, sourceRows: number): Promise<boolean> {
-  return sourceRows <= rowsSoonFound || sourceRows * 8 <= (await dataset.countRows());
-}
 
 /** undefined where one of them has no deadline. */
 function longestTime(requests: readonly MergeRequest[]): number | undefined {
@@ -272,12 +272,13 @@ function longestTime(requests: readonly MergeRequest[]): number | undefined {
 const notRecorded = (cause: unknown): LancegateError =>
   new LancegateError('Internal', 'the rows were merged, but that could not be recorded', { cause });
 
+/** Upserts of whole rows by top-level keys that may share a commit; whether the columns are the table's shows later. */
+const isForPlaces = ({ sharing, request: { spec } }: PendingMerge): boolean =>
+  sharing !== undefined && spec.whenMatchedUpdateAll === true && spec.whenNotMatchedInsertAll;
+
 const isTimedOut = (error: unknown): boolean => error instanceof LancegateError && error.kind === 'TimedOut';
 
 const cutShort = (cause: unknown): LancegateError =>
   new LancegateError('Internal', 'the time ran out while the rows were being committed; they may have been merged', {
     cause,
   });
-
-const isFaultOfOne = (error: unknown): boolean =>
-  error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';

@@ -113,7 +113,7 @@ export class OutsideCommits {
 
 const nothingToRepair: Repair = { keys: new Set(), doomed: [], missed: [], found: new Set() };
 
-const undisturbed = (version: number, versionBefore: number): Settled => ({
+export const undisturbed = (version: number, versionBefore: number): Settled => ({
   wasAlone: true,
   version,
   versionBefore,

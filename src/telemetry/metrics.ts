@@ -10,7 +10,7 @@ export interface RenderedMetrics {
 export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
 /** What told whose rows of a shared commit were new (docs/adr/0011); a search takes longest, the more rows the longer. */
-export type CountsToldBy = 'totals' | 'memory' | 'commit' | 'search';
+export type CountsToldBy = 'places' | 'totals' | 'memory' | 'commit' | 'search';
 
 export interface MergedRows {
   readonly inserted: number;

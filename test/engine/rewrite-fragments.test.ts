@@ -18,8 +18,8 @@ import {
 import type { IpcFile } from '#src/arrow/source.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { MovedRows } from '#src/engine/lance/moved-rows.ts';
-import { addressesIn } from '#src/engine/lance/rewrite-fragments.ts';
 import type { Dataset } from '#src/engine/port.ts';
+import { addressesIn } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { startTestService } from '#test/fixtures/service.ts';

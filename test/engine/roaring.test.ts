@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { bytesOfBitmap, valuesOfBitmap } from '#src/engine/lance/roaring.ts';
+import { bitmapOf, bitsSet, bytesOfBitmap, valuesOfBitmap } from '#src/engine/lance/roaring.ts';
 
 const u16 = (...values: number[]): Buffer => Buffer.from(Uint16Array.from(values).buffer);
 const u32 = (...values: number[]): Buffer => Buffer.from(Uint32Array.from(values).buffer);
@@ -44,4 +44,34 @@ describe('a Roaring bitmap', () => {
     bytes[bytes.length - 1] = 0xff;
     assert.throws(() => valuesOfBitmap(bytes), /as many values/);
   });
+
+  test('is written with its values as lists of up to 4,096 and as bitmaps, and says where they start', () => {
+    const [one, many] = [new Uint32Array(1), new Uint32Array(2_048).fill(0xffff_0000)];
+    one[0] = 0x8000_0001;
+    const bytes = bitmapOf([one, undefined, many, new Uint32Array(2_048)]);
+    const header = Buffer.concat([u32(12_346, 2), u16(0, 2 - 1, 2, 2_048 * 16 - 1), u32(24, 28)]);
+    assert.deepEqual(bytes, Buffer.concat([header, u16(0, 31), Buffer.from(many.buffer)]));
+  });
+
+  for (const count of [1, 4_096, 4_097, 65_536]) {
+    test(`written with ${count} values under one number reads as these`, () => {
+      const bits = new Uint32Array(2_048);
+      for (let value = 0; value < count; value += 1) bits[value >> 5]! |= 1 << (value & 31);
+      const bytes = bitmapOf([undefined, bits]);
+      assert.equal(bytes.length, 16 + Math.min(count * 2, 8_192));
+      assert.deepEqual(
+        valuesOfBitmap(bytes),
+        Uint32Array.from({ length: count }, (_, value) => 65_536 + value),
+      );
+    });
+  }
+
+  test('of nothing has no values', () => {
+    assert.deepEqual(valuesOfBitmap(bitmapOf([])), new Uint32Array(0));
+  });
+});
+
+test('set bits are counted in all 32 places', () => {
+  for (let bit = 0; bit < 32; bit += 1) assert.equal(bitsSet((1 << bit) >>> 0), 1);
+  assert.deepEqual([0, 0xffff_ffff, -1, 0x7fff_ffff, 0xaaaa_aaaa].map(bitsSet), [0, 32, 32, 31, 16]);
 });

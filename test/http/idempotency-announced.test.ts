@@ -15,6 +15,7 @@ import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.
 import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { startOperations } from '#src/operations/operations.ts';
+import { SecretKeyDigest } from '#src/table/key-digest.ts';
 import { SeededKeyHash } from '#src/table/key-hash.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
@@ -72,6 +73,7 @@ async function start(t: TestContext) {
     maxOpenDatasets: 10,
     keyMemoryBytes: 1 << 24,
     keyHash: new SeededKeyHash(1),
+    keyDigest: new SecretKeyDigest(new Uint32Array(8)),
     idempotencyKeptMs: 60_000,
     maintenance: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },
   });

@@ -73,6 +73,7 @@ async function slowlyPruned(t: TestContext, end: () => Promise<void>) {
         on: onId,
         engineMs,
         gainsByIndex: true,
+        isPlaced: false,
         version,
       });
     }

@@ -8,7 +8,7 @@ const on = [{ segments: ['id'] }];
 /** Commits at these times, each taking a millisecond. */
 function historyOf(...timesMs: number[]): BranchHistory {
   const history = new BranchHistory(retentionMs);
-  for (const atMs of timesMs) history.committed({ on, engineMs: 1, gainsByIndex: true }, atMs);
+  for (const atMs of timesMs) history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, atMs);
   return history;
 }
 
@@ -67,7 +67,7 @@ describe('what upkeep commits', () => {
   test('is nothing where there was nothing to put together: the newest version stays the newest', () => {
     const history = historyOf(0, 500);
     history.foundTidy(2);
-    history.committed({ on, engineMs: 1, gainsByIndex: true }, 5_000);
+    history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, 5_000);
     assert.equal(history.supersededBeforeMs(5_999), 0);
     assert.equal(history.supersededBeforeMs(6_000), 500);
   });
@@ -75,7 +75,7 @@ describe('what upkeep commits', () => {
 
 describe('what commits lose', () => {
   const commits = (history: BranchHistory, engineMs: number, count: number): void => {
-    for (let i = 0; i < count; i++) history.committed({ on, engineMs, gainsByIndex: true }, i);
+    for (let i = 0; i < count; i++) history.committed({ on, engineMs, gainsByIndex: true, isPlaced: false }, i);
   };
 
   test('is what they take beyond the first eight since the last tidying', () => {
@@ -113,10 +113,10 @@ describe('what fragments cost that were not put together (P8)', () => {
     assert.ok(Math.abs(history.looseLossMs - (0.2 * 99 * 100) / 2) < 1e-6);
     history.moved(60, 100);
     assert.deepEqual([history.looseLossMs, history.commitsSinceOptimize, history.lossMs], [0, 0, 0]);
-    history.committed({ on, engineMs: 1, gainsByIndex: true }, 101);
+    history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, 101);
     assert.ok(Math.abs(history.looseLossMs - 0.2 * 40) < 1e-6);
     history.rewritten(102);
-    history.committed({ on, engineMs: 1, gainsByIndex: true }, 103);
+    history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, 103);
     assert.equal(history.looseLossMs, 0);
   });
 
@@ -130,9 +130,9 @@ describe('what fragments cost that were not put together (P8)', () => {
 
   test('merges that would do without an index lose nothing to rows that it does not cover', () => {
     const history = historyOf();
-    for (let i = 0; i < 20; i++) history.committed({ on, engineMs: 1, gainsByIndex: false }, i);
+    for (let i = 0; i < 20; i++) history.committed({ on, engineMs: 1, gainsByIndex: false, isPlaced: false }, i);
     assert.deepEqual([history.scanLossMs, history.scanLossSinceIndexMs], [0, 0]);
-    history.committed({ on, engineMs: 1, gainsByIndex: true }, 20);
+    history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, 20);
     assert.ok(Math.abs(history.scanLossSinceIndexMs - 20 * 0.15) < 1e-6);
   });
 });
@@ -140,7 +140,10 @@ describe('what fragments cost that were not put together (P8)', () => {
 test('only merges on one top-level column ask for an index', () => {
   const history = new BranchHistory(retentionMs);
   for (const key of [['a'], ['a'], ['b', 'inner']])
-    history.committed({ on: [{ segments: key }], engineMs: 1, gainsByIndex: true }, 0);
-  history.committed({ on: [{ segments: ['a'] }, { segments: ['b'] }], engineMs: 1, gainsByIndex: true }, 0);
+    history.committed({ on: [{ segments: key }], engineMs: 1, gainsByIndex: true, isPlaced: false }, 0);
+  history.committed(
+    { on: [{ segments: ['a'] }, { segments: ['b'] }], engineMs: 1, gainsByIndex: true, isPlaced: false },
+    0,
+  );
   assert.deepEqual([...history.mergesOn], [['a', 2]]);
 });

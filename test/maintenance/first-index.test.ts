@@ -40,6 +40,7 @@ async function watchedTable(
       on: onId,
       engineMs: 1,
       gainsByIndex: true,
+      isPlaced: false,
       version,
     });
   };

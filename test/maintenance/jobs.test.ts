@@ -17,7 +17,8 @@ const target = {
 /** What is left to do after 20 commits and a job that put 12 fragments together. */
 async function after(extent: Extent) {
   const history = new BranchHistory(60_000);
-  const commit = (): void => history.committed({ on: [{ segments: ['id'] }], engineMs: 1, gainsByIndex: true }, 0);
+  const commit = (): void =>
+    history.committed({ on: [{ segments: ['id'] }], engineMs: 1, gainsByIndex: true, isPlaced: false }, 0);
   for (let i = 0; i < 20; i += 1) commit();
   const optimize = async (job: OptimizeJob) => {
     job.onRewritten();

@@ -12,6 +12,7 @@ import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
 import { TableGates } from '#src/table/gates.ts';
 import { KeyBudget } from '#src/table/key-budget.ts';
+import { SecretKeyDigest } from '#src/table/key-digest.ts';
 import { type KeyHash, SeededKeyHash } from '#src/table/key-hash.ts';
 import type { MergeRequest } from '#src/table/merge-request.ts';
 import { OpenBranches } from '#src/table/open-branches.ts';
@@ -38,6 +39,7 @@ export const upsert: Spec = {
 
 /** What tests do in the middle of the writer's work; each is awaited before the call goes on. */
 export interface Interruptions {
+  /** Before the commit, whoever makes it. */
   merge?: (() => Promise<void>) | undefined;
   deleteRows?: (() => Promise<void>) | undefined;
   sync?: (() => Promise<void>) | undefined;
@@ -51,10 +53,14 @@ export interface StageOptions {
   readonly keyMemoryBytes?: number | undefined;
   /** Which rows a commit changed cannot be told, as on object stores. */
   readonly hidesChanges?: boolean;
+  /** Rows are replaced by their places once those are known. Without it the engine always finds them. */
+  readonly knowsPlaces?: boolean;
   readonly keyHash?: KeyHash;
   readonly readAtOnceRows?: number;
   readonly clock?: Clock;
 }
+
+type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'knowsPlaces'>>;
 
 /** One table with its writer, over the real engine and catalog. */
 export class Stage {
@@ -109,6 +115,7 @@ export class Stage {
       interruptions = {},
       keyMemoryBytes = 1 << 20,
       hidesChanges = false,
+      knowsPlaces = false,
       keyHash = new SeededKeyHash(1),
       readAtOnceRows,
       clock = systemClock,
@@ -128,7 +135,7 @@ export class Stage {
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
     metrics.countsTold = (by) => void stage.toldBy.push(by);
-    const engine = stage.#interrupted(interruptions, hidesChanges);
+    const engine = stage.#interrupted(interruptions, { hidesChanges, knowsPlaces });
     const lines = { write: (line: string) => void stage.warnings.push(line) };
     stage.writer = new TableWriter({
       engine,
@@ -141,6 +148,7 @@ export class Stage {
       observer: { committed: (commit) => void stage.gainsByIndex.push(commit.gainsByIndex) },
       keyBudget: new KeyBudget(keyMemoryBytes, systemClock),
       keyHash,
+      keyDigest: new SecretKeyDigest(new Uint32Array(8)),
       readAtOnceRows,
       maxWaiting: 1_000,
       clock,
@@ -186,12 +194,12 @@ export class Stage {
     return counts;
   }
 
-  #interrupted(interruptions: Interruptions, hidesChanges: boolean): Engine {
+  #interrupted(interruptions: Interruptions, what: Doing): Engine {
     const open = async (request: OpenRequest): Promise<Dataset> => {
       const dataset = await this.engine.open(request);
       if (request.version === undefined) {
         this.timesOpened += 1;
-        return this.#withInterruptions(dataset, interruptions, hidesChanges);
+        return this.#withInterruptions(dataset, interruptions, what);
       }
       this.versionsOpened.push(request.version);
       return replacing(dataset, { select: (...what) => this.#select(dataset, what, interruptions) });
@@ -212,9 +220,14 @@ export class Stage {
     yield* dataset.select(columns, where);
   }
 
-  #withInterruptions(dataset: Dataset, interruptions: Interruptions, hidesChanges: boolean): Dataset {
+  #withInterruptions(dataset: Dataset, interruptions: Interruptions, what: Doing): Dataset {
     return replacing(dataset, {
-      ...(hidesChanges && { changedRows: async () => undefined }),
+      ...(what.hidesChanges && { changedRows: async () => undefined }),
+      ...(!what.knowsPlaces && { trackRows: () => undefined }),
+      replaceRows: async (...args: Parameters<Dataset['replaceRows']>) => {
+        await interruptions.merge?.();
+        return dataset.replaceRows(...args);
+      },
       merge: async (...args: Parameters<Dataset['merge']>) => {
         await interruptions.merge?.();
         const counts = await dataset.merge(...args);

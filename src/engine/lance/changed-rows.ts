@@ -6,17 +6,12 @@
  * and asks the engine nothing. What it does not know it does not guess: undefined for datasets whose rows have identifiers
  * of their own, and where a file is gone, elsewhere or in a form that is not known here.
  */
-import { readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { readKeys } from '../../arrow/key-columns.ts';
-import { pieceOfFile } from '../../arrow/piece-of-file.ts';
-import type { IpcFile } from '../../arrow/source.ts';
 import type { RowAddress } from '../port.ts';
+import { readDeletedOffsets } from './deletion-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
-import { valuesOfBitmap } from './roaring.ts';
-import { deletionsPath } from './stored-files.ts';
 import { MalformedFile } from './wire-reader.ts';
 
 /** Some 5 ms of work, after which others have a turn of the event loop (P10). */
@@ -79,7 +74,6 @@ function manifestOf(versionsFolder: string, version: number): Manifest {
   return parseManifest(found.bytes);
 }
 
-/** Reads at once what was just written or is about to be used, so it is in memory. */
 class DeletionFiles {
   readonly #branchFolder: string;
 
@@ -98,21 +92,9 @@ class DeletionFiles {
     for (const offset of this.#deleted(to, after)) if (wasDeleted[offset] === 0) yield offset;
   }
 
-  #deleted(manifest: Manifest, { deletions, deletedRows }: StoredFragment): Uint32Array {
-    if (deletions === undefined) return new Uint32Array(0);
-    const path = deletionsPath(manifest, this.#branchFolder, deletions);
-    if (path === undefined) throw new MalformedFile('deletions on other storage');
-    const file = readFileSync(path);
-    const offsets = path.endsWith('.bin') ? valuesOfBitmap(file) : listedOffsets(file);
-    if (offsets.length !== deletedRows) throw new MalformedFile(`${offsets.length} deletions, not ${deletedRows}`);
-    return offsets;
+  #deleted(manifest: Manifest, fragment: StoredFragment): Uint32Array {
+    return readDeletedOffsets(manifest, this.#branchFolder, fragment);
   }
-}
-
-/** An Arrow file of one column. */
-function listedOffsets(file: Buffer): Uint32Array {
-  const keys = readKeys(pieceOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
-  return Uint32Array.from({ length: keys.rows }, (_, row) => Number(keys.canonical(row)));
 }
 
 function marksOf(offsets: Uint32Array, rows: number): Uint8Array {

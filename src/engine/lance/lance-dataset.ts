@@ -11,9 +11,12 @@ import {
   type OptimizeRequest,
   type OptimizeResult,
   type Projection,
+  type Replacing,
   type RowAddress,
   type RowChange,
+  type RowPlace,
   rowAddress,
+  type TrackedRows,
   type VersionFacts,
 } from '../port.ts';
 import { branchesOf } from './branches-of.ts';
@@ -27,6 +30,8 @@ import { schemaOfNullColumn } from './null-column.ts';
 import { resultsOf } from './query-results.ts';
 import { rewriteFragments } from './rewrite-fragments.ts';
 import { rowChangeBetween, transactionIdAt } from './row-change.ts';
+import type { RowReplacement } from './row-replacement.ts';
+import { FragmentRows } from './tracked-rows.ts';
 import { hasTransactionOn } from './transaction-files.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
 import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
@@ -49,6 +54,7 @@ interface Surroundings {
   readonly versions?: VersionsFolder;
   readonly durability?: Durability;
   readonly moved?: MovedRows;
+  readonly replacement?: RowReplacement;
 }
 
 /** One open native table, on one branch. */
@@ -59,13 +65,17 @@ export class LanceDataset implements Dataset {
   readonly #versions: VersionsFolder | undefined;
   readonly #durability: Durability | undefined;
   readonly #moved: MovedRows | undefined;
+  readonly #replacement: RowReplacement | undefined;
   readonly #indexChoice: IndexChoice | undefined;
   /** Where the native table stands, if that is known: each question to it costs 0.1 ms, and a merge has several. */
   #version: number | undefined;
+  /** A commit was made beside the native table, which stands at the version before. */
+  #isBehind = false;
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
-  constructor(table: NativeTable, { lineage, caches, versions, durability, moved }: Surroundings = {}) {
+  constructor(table: NativeTable, surroundings: Surroundings = {}) {
+    const { lineage, caches, versions, durability, moved, replacement } = surroundings;
     this.lineage = lineage ?? Symbol('dataset');
     this.#table = table;
     this.#caches = caches;
@@ -73,6 +83,7 @@ export class LanceDataset implements Dataset {
     this.#indexChoice = versions && new IndexChoice(versions.path);
     this.#durability = durability;
     this.#moved = moved;
+    this.#replacement = replacement;
   }
 
   get isOutgrown(): boolean {
@@ -89,8 +100,13 @@ export class LanceDataset implements Dataset {
       if (known !== undefined && !known.mayHaveMoreThan(await this.#currentVersion())) return;
       known?.remember();
       await this.#table.checkoutLatest();
+      this.#isBehind = false;
       this.#version = undefined;
     });
+  }
+
+  async catchUp(): Promise<void> {
+    await engineCall('open', () => this.#native());
   }
 
   /** Read once per version: every merge asks for it, and it rarely changes. */
@@ -98,37 +114,37 @@ export class LanceDataset implements Dataset {
     return engineCall('open', async () => {
       const version = await this.#currentVersion();
       if (this.#seen?.version === version) return this.#seen.schema;
-      const schema = readSchemaOfIpcFile(await this.#table.schema());
+      const schema = readSchemaOfIpcFile(await (await this.#native()).schema());
       this.#seen = { version, schema };
       return schema;
     });
   }
 
   countRows(filter?: string): Promise<number> {
-    return engineCall('count', () => this.#table.countRows(filter));
+    return engineCall('count', async () => (await this.#native()).countRows(filter));
   }
 
   async *select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile> {
-    const query = this.#table.query();
+    const query = (await this.#native()).query();
     query.select(columns.map(({ name, expression }) => [name, expression]));
     if (where !== undefined) query.onlyIf(where);
     yield* resultsOf(query);
   }
 
   async *take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    const query = this.#table.takeRowIds(rows.map(BigInt));
+    const query = (await this.#native()).takeRowIds(rows.map(BigInt));
     query.select(columns.map(({ name, expression }) => [name, expression]));
     yield* resultsOf(query);
   }
 
   async append(file: IpcFile): Promise<void> {
-    await this.#commit('append', () => this.#table.add(file, 'append'));
+    await this.#commit('append', (table) => table.add(file, 'append'));
   }
 
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts> {
     const run = async (): Promise<MergeCounts> => {
       const useIndex = this.#indexChoice?.usesIndex(spec, await this.#currentVersion(), file.length) ?? spec.useIndex;
-      const builder = configured(this.#table.mergeInsert(spec.on), { ...spec, useIndex });
+      const builder = configured((await this.#native()).mergeInsert(spec.on), { ...spec, useIndex });
       if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
       const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
       const counts = { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
@@ -137,6 +153,27 @@ export class LanceDataset implements Dataset {
       return counts;
     };
     return engineCall('merge', run, filterName(spec));
+  }
+
+  trackRows(): TrackedRows | undefined {
+    return this.#replacement && this.#versions && new FragmentRows(this.#versions.path);
+  }
+
+  replaceRows(
+    tracked: TrackedRows,
+    places: Iterable<RowPlace>,
+    { file, rows }: { file: IpcFile; rows: number },
+  ): Promise<Replacing> {
+    return engineCall('replace', async () => {
+      if (!(tracked instanceof FragmentRows)) return 'refused';
+      if (tracked.version !== (await this.#currentVersion())) return 'overtaken';
+      const replaced = (await this.#replacement?.commit(tracked, places, file, rows)) ?? 'refused';
+      if (typeof replaced === 'object') {
+        this.#committed(replaced.version);
+        this.#isBehind = true;
+      }
+      return replaced;
+    });
   }
 
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
@@ -156,7 +193,9 @@ export class LanceDataset implements Dataset {
 
   deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }> {
     return engineCall('maintain', async () => {
-      const { version, numDeletedRows } = await this.#table.delete(`${rowAddress} IN (${addresses.join(', ')})`);
+      const { version, numDeletedRows } = await (await this.#native()).delete(
+        `${rowAddress} IN (${addresses.join(', ')})`,
+      );
       this.#committed(version);
       return { numDeletedRows };
     });
@@ -174,21 +213,21 @@ export class LanceDataset implements Dataset {
   }
 
   async addNullColumn(name: string): Promise<void> {
-    await this.#commit('maintain', () => this.#table.addColumnsWithSchema(schemaOfNullColumn(name)));
+    await this.#commit('maintain', (table) => table.addColumnsWithSchema(schemaOfNullColumn(name)));
   }
 
   async dropColumn(name: string): Promise<void> {
-    await this.#commit('maintain', () => this.#table.dropColumns([name]));
+    await this.#commit('maintain', (table) => table.dropColumns([name]));
   }
 
   createScalarIndex(column: string): Promise<void> {
-    return this.#commit('maintain', () => this.#table.createIndex(nativeBtree(), column, true));
+    return this.#commit('maintain', (table) => table.createIndex(nativeBtree(), column, true));
   }
 
   warmIndex(column: string): Promise<boolean> {
     return engineCall('maintain', async () => {
       const name = plainIndexName(column);
-      const index = (await this.#table.listIndices()).find((each) => each.name === name);
+      const index = (await (await this.#native()).listIndices()).find((each) => each.name === name);
       if (index === undefined || this.#caches === undefined) return true;
       if (!this.#caches.makeRoom(column, bytesInMemory(index))) return false;
       const table = await this.#caches.open();
@@ -198,23 +237,25 @@ export class LanceDataset implements Dataset {
   }
 
   dropScalarIndex(column: string): Promise<void> {
-    return this.#commit('maintain', () => this.#table.dropIndex(plainIndexName(column)));
+    return this.#commit('maintain', (table) => table.dropIndex(plainIndexName(column)));
   }
 
   layout(): Promise<Layout> {
-    return engineCall('maintain', async () => layoutOf(this.#table, await this.schema(), this.#versions?.path));
+    return engineCall('maintain', async () =>
+      layoutOf(await this.#native(), await this.schema(), this.#versions?.path),
+    );
   }
 
   versions(): Promise<readonly VersionFacts[]> {
-    return engineCall('maintain', () => versionsOf(this.#table));
+    return engineCall('maintain', async () => versionsOf(await this.#native()));
   }
 
   oldestTaggedAtMs(): Promise<number | undefined> {
-    return engineCall('maintain', () => oldestTaggedAtMs(this.#table));
+    return engineCall('maintain', async () => oldestTaggedAtMs(await this.#native()));
   }
 
   optimize(request: OptimizeRequest): Promise<OptimizeResult> {
-    return this.#commit('maintain', () => optimize(this.#table, request));
+    return this.#commit('maintain', (table) => optimize(table, request));
   }
 
   async rewriteFragments(ids: readonly number[]): Promise<number> {
@@ -225,7 +266,7 @@ export class LanceDataset implements Dataset {
       if (this.#versions === undefined) throw new Error('the fragments of object stores are not known');
       const { path } = this.#versions;
       const before = await this.#currentVersion();
-      const { version, removedFragments } = await rewriteFragments(this.#table, schema, path, { ids, before });
+      const { version, removedFragments } = await rewriteFragments(await this.#native(), schema, path, { ids, before });
       const id = transactionIdAt(path, version);
       if (id !== undefined) this.#moved?.remember(id);
       this.#committed(version);
@@ -238,7 +279,7 @@ export class LanceDataset implements Dataset {
     from: { branch: BranchName | undefined; version: number | undefined },
   ): Promise<void> {
     await engineCall('branch', async () => {
-      const branches = await this.#table.branches();
+      const branches = await (await this.#native()).branches();
       const made = await branches.create(name, from.branch ?? null, from.version ?? null);
       await this.#durability?.branchMade(name, await made.version());
       made.close();
@@ -246,12 +287,12 @@ export class LanceDataset implements Dataset {
   }
 
   listBranches(): Promise<readonly BranchFacts[]> {
-    return engineCall('branch', () => branchesOf(this.#table));
+    return engineCall('branch', async () => branchesOf(await this.#native()));
   }
 
   async deleteBranch(name: BranchName): Promise<void> {
     await engineCall('branch', async () => {
-      await (await this.#table.branches()).delete(name);
+      await (await (await this.#native()).branches()).delete(name);
       await this.#durability?.branchDeleted();
     });
   }
@@ -271,15 +312,27 @@ export class LanceDataset implements Dataset {
     if (this.#seen?.version === version - 1) this.#seen = { version, schema: this.#seen.schema };
   }
 
+  /** Standing at the version of this dataset. */
+  async #native(): Promise<NativeTable> {
+    if (!this.#isBehind) return this.#table;
+    await this.#table.checkoutLatest();
+    this.#isBehind = false;
+    this.#version = await this.#table.version();
+    return this.#table;
+  }
+
   async #currentVersion(): Promise<number> {
-    this.#version ??= await this.#table.version();
+    this.#version ??= await (await this.#native()).version();
     return this.#version;
   }
 
   /** A commit whose version nobody has to know at once. */
-  async #commit<Result>(call: EngineCall, run: () => Promise<Result>): Promise<Result> {
-    this.#version = undefined;
-    const result = await engineCall(call, run);
+  async #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
+    const result = await engineCall(call, async () => {
+      const table = await this.#native();
+      this.#version = undefined;
+      return run(table);
+    });
     this.#version = undefined;
     return result;
   }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Dataset, Engine, OpenRequest, RecoverRequest, Recovery, Scratch } from '../port.ts';
+import { branchFolder } from './branch-folder.ts';
 import { Durability, type DurableBranch } from './durability.ts';
 import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { DiskSync, type FileSync } from './file-sync.ts';
@@ -12,6 +13,8 @@ import { type MachineStart, readMachineStart } from './machine-start.ts';
 import { MovedRows } from './moved-rows.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
 import { recoverBranch } from './recover-branch.ts';
+import { RowReplacement } from './row-replacement.ts';
+import { Staging } from './staging.ts';
 import { StorageRoot } from './storage-root.ts';
 import { engineCall } from './translate-errors.ts';
 import { VersionsFolder } from './versions-folder.ts';
@@ -150,7 +153,12 @@ export class LanceEngine implements Engine {
       versions: new VersionsFolder(place.datasetPath, branch),
       durability: new Durability(this.#fileSync, place, openedAt),
       moved: this.#moved,
+      replacement: this.#replacementIn(branchFolder(place.datasetPath, branch)),
     };
+  }
+
+  #replacementIn(folder: string): RowReplacement {
+    return new RowReplacement(folder, new Staging(folder, randomUUID), { uuid: randomUUID, nowMs: Date.now });
   }
 
   #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {

@@ -31,6 +31,8 @@ export interface StoredFragment extends FragmentFacts {
   readonly id: number;
   /** Which of its rows are deleted; undefined if none is. */
   readonly deletions: FileReference | undefined;
+  /** Tells one list of deleted rows from another. */
+  readonly deletionsId: bigint | undefined;
   /** Its rows have identifiers of their own, and are not known by their addresses. */
   readonly hasRowIds: boolean;
 }
@@ -173,10 +175,10 @@ function readFragment(reader: WireReader, files: FileReference[]): StoredFragmen
     else if (field === 11) readOverlay(reader.message(), files);
     else reader.skip();
   }
-  if (deletions === undefined) return { id, rows, deletedRows: 0, deletions, hasRowIds };
-  const { deletedRows, ...file } = readDeletionFile(deletions, id);
+  if (deletions === undefined) return { id, rows, deletedRows: 0, deletions, deletionsId: undefined, hasRowIds };
+  const { deletedRows, deletionsId, ...file } = readDeletionFile(deletions, id);
   files.push(file);
-  return { id, rows, deletedRows, deletions: file, hasRowIds };
+  return { id, rows, deletedRows, deletions: file, deletionsId, hasRowIds };
 }
 
 function readOverlay(reader: WireReader, files: FileReference[]): void {
@@ -199,7 +201,12 @@ function readDataFile(reader: WireReader): FileReference {
   return { kind: 'data', path, baseId, sizeBytes: sizeBytes === 0 ? undefined : sizeBytes };
 }
 
-function readDeletionFile(reader: WireReader, fragment: number): FileReference & { readonly deletedRows: number } {
+interface StoredDeletions extends FileReference {
+  readonly deletedRows: number;
+  readonly deletionsId: bigint;
+}
+
+function readDeletionFile(reader: WireReader, fragment: number): StoredDeletions {
   let extension = 'arrow';
   let readVersion = 0;
   let id = 0n;
@@ -214,7 +221,7 @@ function readDeletionFile(reader: WireReader, fragment: number): FileReference &
     else reader.skip();
   }
   const path = `${fragment}-${readVersion}-${id}.${extension}`;
-  return { kind: 'deletions', path, baseId, sizeBytes: undefined, deletedRows };
+  return { kind: 'deletions', path, baseId, sizeBytes: undefined, deletedRows, deletionsId: id };
 }
 
 /** Its offset and size are of a part of the file. */

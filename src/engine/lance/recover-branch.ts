@@ -22,6 +22,7 @@ import { type Manifest, parseManifest } from './manifest.ts';
 import { listVersions, readManifest } from './manifest-files.ts';
 import { isReadableRecord, removeBranch } from './remove-branch.ts';
 import { faultOfFile, type Scrutiny } from './soundness.ts';
+import { stagingFolder } from './staging.ts';
 import { storedFiles } from './stored-files.ts';
 import { MalformedFile } from './wire-reader.ts';
 
@@ -51,6 +52,7 @@ export async function recoverBranch(suspect: SuspectBranch, sync: FileSync): Pro
   const sound = judged.filter(({ fault }) => fault === undefined).map(({ version }) => version);
   const version = sound.at(-1) ?? suspect.acknowledgedVersion;
   removeBrokenHint(versionsFolder);
+  rmSync(stagingFolder(branchFolder(suspect.datasetPath, suspect.branch)), { recursive: true, force: true });
   const removedFiles = suspect.outlivedPowerCut ? removeLeftovers(suspect) : 0;
   await new Durability(sync, suspect, suspect.acknowledgedVersion).sync(version);
   return { version, kept: sound, removed: unsound.map(toRemoved), removedFiles, damage: undefined };

@@ -11,7 +11,7 @@
  * columns of blobs, which an update may read as descriptions of themselves. If it fails, nothing is changed.
  */
 import type { DataType, Field, Schema } from '../../arrow/schema.ts';
-import { rowAddress } from '../port.ts';
+import { addressesIn } from '../port.ts';
 import { parseManifest } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
 import type { NativeTable } from './native.ts';
@@ -46,21 +46,6 @@ function fragmentsAt(versionsFolder: string, version: number): number {
   const file = readManifest(versionsFolder, version);
   return file === undefined ? 0 : parseManifest(file.bytes).fragments.length;
 }
-
-/** The upper half of an address is the fragment. Neighbours share a range, for there can be hundreds. */
-export function addressesIn(ids: readonly number[]): string {
-  const ranges: { readonly from: number; end: number }[] = [];
-  for (const id of ids.toSorted((a, b) => a - b)) {
-    const last = ranges.at(-1);
-    if (last?.end === id) last.end += 1;
-    else ranges.push({ from: id, end: id + 1 });
-  }
-  return ranges
-    .map(({ from, end }) => `(${rowAddress} >= ${start(from)} AND ${rowAddress} < ${start(end)})`)
-    .join(' OR ');
-}
-
-const start = (fragment: number): bigint => BigInt(fragment) << 32n;
 
 /** Names that need no thought in an expression. */
 const plainName = /^[A-Za-z_]\w*$/;

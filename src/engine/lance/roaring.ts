@@ -1,6 +1,6 @@
 /**
- * Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec), as Lance keeps many deleted rows of a fragment: their
- * size, which no manifest tells, and their values.
+ * Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec), as Lance keeps many deleted rows of a fragment:
+ * their size, which no manifest tells, their values, and the bytes of new ones.
  */
 import { MalformedFile } from './wire-reader.ts';
 
@@ -10,6 +10,7 @@ const bitmapBytes = 8192;
 const cookie = { plain: 12346, withRuns: 12347 } as const;
 /** With runs, offsets are left out below this many containers. */
 const minContainersWithOffsets = 4;
+const noBits = new Uint32Array(0);
 
 /** The values that have the same upper 16 bits, `high`. */
 interface Container {
@@ -44,6 +45,59 @@ export function valuesOfBitmap(bytes: Buffer): Uint32Array {
   }
   if (at !== values.length) throw new MalformedFile('a Roaring container does not have as many values as it says');
   return values;
+}
+
+/**
+ * The values whose bits are set: each chunk has those whose upper 16 bits are its index, in up to 2,048 words, the
+ * lowest first. It writes no runs.
+ */
+export function bitmapOf(chunks: readonly (Uint32Array | undefined)[]): Buffer {
+  const filled = chunks.flatMap((bits = noBits, high) => {
+    const count = countBits(bits);
+    return count === 0 ? [] : [{ high, count, data: packed(bits, count) }];
+  });
+  const header = Buffer.alloc(8 + filled.length * 8);
+  header.writeUInt32LE(cookie.plain, 0);
+  header.writeUInt32LE(filled.length, 4);
+  let start = header.length;
+  for (const [index, { high, count, data }] of filled.entries()) {
+    header.writeUInt16LE(high, 8 + index * 4);
+    header.writeUInt16LE(count - 1, 8 + index * 4 + 2);
+    header.writeUInt32LE(start, 8 + filled.length * 4 + index * 4);
+    start += data.length;
+  }
+  return Buffer.concat([header, ...filled.map(({ data }) => data)], start);
+}
+
+/** How many of the 32 bits are set. */
+export function bitsSet(word: number): number {
+  const pairs = word - ((word >>> 1) & 0x55555555);
+  const fours = (pairs & 0x33333333) + ((pairs >>> 2) & 0x33333333);
+  return Math.imul((fours + (fours >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
+}
+
+function countBits(words: Uint32Array): number {
+  let count = 0;
+  for (const word of words) count += bitsSet(word);
+  return count;
+}
+
+/** The data of one container. Machines that Lance runs on have the format's order of bytes. */
+function packed(bits: Uint32Array, count: number): Buffer {
+  if (count > maxListed) {
+    const bitmap = Buffer.alloc(bitmapBytes);
+    bitmap.set(new Uint8Array(bits.buffer, bits.byteOffset, bits.byteLength));
+    return bitmap;
+  }
+  const values = new Uint16Array(count);
+  let at = 0;
+  for (let word = 0; word < bits.length; word += 1) {
+    for (let rest = bits[word] ?? 0; rest !== 0; rest &= rest - 1) {
+      values[at] = word * 32 + 31 - Math.clz32(rest & -rest);
+      at += 1;
+    }
+  }
+  return Buffer.from(values.buffer);
 }
 
 function containersOf(bytes: Buffer): { readonly containers: readonly Container[]; readonly end: number } | undefined {

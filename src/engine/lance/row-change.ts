@@ -11,8 +11,9 @@ import { readManifest } from './manifest-files.ts';
 import type { MovedRows } from './moved-rows.ts';
 import { WireReader } from './wire-reader.ts';
 
+const rewrite = 104;
 /** CreateIndex (also its removal), Rewrite (compaction), ReserveFragments, UpdateConfig (settings and metadata). */
-const keepingRows: ReadonlySet<number> = new Set([103, 104, 107, 110]);
+const keepingRows: ReadonlySet<number> = new Set([103, rewrite, 107, 110]);
 const firstOperation = 100;
 
 /** Each version costs the reading of its manifest; past so many, working out what changed costs less. */
@@ -30,6 +31,16 @@ export function rowChangeBetween(versionsFolder: string, after: number, through:
   return isKnown ? 'none' : 'unknown';
 }
 
+/** Whether every row is where it was: as `rowChangeBetween`, but nothing was tidied either. */
+export function keepsEveryPlace(versionsFolder: string, after: number, through: number): boolean {
+  if (through < after || through - after > mostVersions) return false;
+  for (let version = after + 1; version <= through; version++) {
+    const operation = transactionAt(versionsFolder, version)?.operation;
+    if (operation === undefined || operation === rewrite || !keepingRows.has(operation)) return false;
+  }
+  return true;
+}
+
 /** Of the transaction that made the version; undefined where that cannot be read. */
 export function transactionIdAt(versionsFolder: string, version: number): string | undefined {
   return transactionAt(versionsFolder, version)?.id;
@@ -43,13 +54,30 @@ function rowChangeOf(versionsFolder: string, version: number, moved: MovedRows |
 }
 
 function transactionAt(versionsFolder: string, version: number): Transaction | undefined {
-  try {
+  return readable(() => {
     const transaction = readTransaction(versionsFolder, version);
     return transaction && parseTransaction(new WireReader(transaction));
+  });
+}
+
+function readable<Result>(read: () => Result): Result | undefined {
+  try {
+    return read();
   } catch {
     // Pruned meanwhile, or in a form that is not known here.
     return undefined;
   }
+}
+
+/** Of each version after `after` up to `through`, oldest first; undefined for one that cannot be read, or for all at once. */
+export function transactionsBetween(
+  versionsFolder: string,
+  after: number,
+  through: number,
+): readonly (Uint8Array | undefined)[] {
+  if (through < after || through - after > mostVersions) return [undefined];
+  const versions = Array.from({ length: through - after }, (_, index) => after + 1 + index);
+  return versions.map((version) => readable(() => readTransaction(versionsFolder, version)));
 }
 
 function readTransaction(versionsFolder: string, version: number): Uint8Array | undefined {

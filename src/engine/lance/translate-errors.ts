@@ -108,7 +108,13 @@ const unavailable: Readonly<Record<string, string>> = {
   23: 'too many files are open',
   24: 'too many files are open',
   30: 'the storage is read-only',
+  EACCES: 'the storage denies access',
+  ENFILE: 'too many files are open',
+  EMFILE: 'too many files are open',
+  EROFS: 'the storage is read-only',
 };
+/** Those that Node gives, where it is what writes: up to its commit a replacement has written nothing that can be seen. */
+const fullCodes: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
 
 /** The engine could neither commit nor see whether it had. */
 const unknownShape = /Commit result for version \d+ is unknown()/;
@@ -191,7 +197,7 @@ const openRules: readonly Rule[] = [
 ];
 
 /** Before the manifest is there, which comes last, nothing of these can be seen. Of upkeep's steps one may be done already. */
-const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge']);
+const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge', 'replace']);
 
 /** What was being done; decides which shapes are looked for. */
 export type EngineCall =
@@ -199,6 +205,7 @@ export type EngineCall =
   | 'create'
   | 'append'
   | 'merge'
+  | 'replace'
   | 'select'
   | 'count'
   | 'branch'
@@ -211,6 +218,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   create: [...createRules, ...rowRules],
   append: rowRules,
   merge: [...filterRules, ...rowRules],
+  replace: rowRules,
   select: filterRules,
   count: [...countRules, ...filterRules],
   branch: branchRules,
@@ -243,8 +251,9 @@ function storageRefusal(
   internal: { engineCall: EngineCall },
 ): LancegateError | undefined {
   if (unknownShape.test(text)) return undefined;
-  if (fullShape.test(text)) return storageFull(cause, internal);
-  const why = unavailable[unavailableShape.exec(text)?.[1] ?? ''];
+  const code = internal.engineCall === 'replace' ? ((cause as NodeJS.ErrnoException).code ?? '') : '';
+  if (fullShape.test(text) || fullCodes.has(code)) return storageFull(cause, internal);
+  const why = unavailable[unavailableShape.exec(text)?.[1] ?? code];
   return why === undefined ? undefined : storageUnavailable(why, cause, internal);
 }
 

@@ -14,6 +14,7 @@ const maxVarintBytes = 10;
 export class WireReader {
   readonly #bytes: Uint8Array;
   #at = 0;
+  #fieldAt = 0;
   #type = 0;
 
   constructor(bytes: Uint8Array) {
@@ -23,6 +24,7 @@ export class WireReader {
   /** The number of the next field; undefined at the end of the message. */
   next(): number | undefined {
     if (this.#at === this.#bytes.length) return undefined;
+    this.#fieldAt = this.#at;
     const tag = this.#varint();
     const field = Math.floor(tag / 8);
     if (field === 0) throw new MalformedFile('a field without a number');
@@ -71,6 +73,12 @@ export class WireReader {
 
   message(): WireReader {
     return new WireReader(this.bytes());
+  }
+
+  /** The whole field with its number, as it stands in the message: for whoever writes it again. */
+  raw(): Uint8Array {
+    this.skip();
+    return this.#bytes.subarray(this.#fieldAt, this.#at);
   }
 
   skip(): void {

@@ -1,0 +1,50 @@
+import { WireReader } from './wire-reader.ts';
+
+/** Field numbers of `lance.file.Field` that say what the values may be, not how they are stored. */
+const nullable = 6;
+
+/** The columns of a dataset as its manifest lists them, nested ones included, with their ids. */
+export interface DataFields {
+  /** Whether files written for these columns are as those written for the columns of `target`. */
+  fitInto(target: DataFields): boolean;
+  readonly stored: readonly StoredField[];
+}
+
+interface StoredField {
+  /** Everything but whether NULL is allowed. */
+  readonly rest: string;
+  readonly isNullable: boolean;
+}
+
+/** Of the raw fields of a manifest, each with its number before it. */
+export function readDataFields(raws: readonly Uint8Array[]): DataFields {
+  const stored = raws.map(readField);
+  return { stored, fitInto: (target) => fits(stored, target.stored) };
+}
+
+/**
+ * The same columns in the same order, with the same ids and metadata. A column without NULLs may be stored where they are
+ * allowed.
+ */
+function fits(source: readonly StoredField[], target: readonly StoredField[]): boolean {
+  return (
+    source.length === target.length &&
+    source.every((field, index) => {
+      const into = target[index];
+      return into !== undefined && field.rest === into.rest && (into.isNullable || !field.isNullable);
+    })
+  );
+}
+
+function readField(raw: Uint8Array): StoredField {
+  const outer = new WireReader(raw);
+  outer.next();
+  const reader = outer.message();
+  const rest: string[] = [];
+  let isNullable = false;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === nullable) isNullable = reader.flag();
+    else rest.push(Buffer.from(reader.raw()).toString('latin1'));
+  }
+  return { rest: rest.sort().join('\n'), isNullable };
+}

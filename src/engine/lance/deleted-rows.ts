@@ -1,0 +1,198 @@
+import { bitmapOf, bitsSet } from './roaring.ts';
+
+const rowsPerChunk = 2 ** 16;
+/** A block, 256 rows, is counted in advance; that leaves fewer than these to count for one row. */
+const wordsPerBlock = 8;
+/** Up to here a list is searched about as fast as bits are counted. */
+const maxListed = 128;
+/** What an object or a typed array takes in Node besides its elements, roughly. */
+const overhead = { object: 64, array: 200 } as const;
+
+/**
+ * The offsets of the deleted rows of one fragment, in chunks of 65,536 rows: nothing, a list while they are few, or a
+ * bit for each row. One deletion takes some 0.5 KiB; a million rows, however many are deleted, up to 150 KiB.
+ */
+export class DeletedRows {
+  readonly #rows: number;
+  readonly #chunks: (ListedChunk | BitChunk | undefined)[];
+  #count = 0;
+  /** How many are deleted before each chunk and in all; undefined after a change. */
+  #before: Uint32Array | undefined;
+
+  /** None yet, of a fragment that has `rows` with the deleted ones. */
+  constructor(rows: number) {
+    this.#rows = rows;
+    this.#chunks = Array.from({ length: Math.ceil(rows / rowsPerChunk) });
+  }
+
+  /** Fastest if the offsets ascend. */
+  static of(rows: number, offsets: Iterable<number>): DeletedRows {
+    const deleted = new DeletedRows(rows);
+    for (const offset of offsets) deleted.add(offset);
+    return deleted;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The memory it takes, roughly, with what is counted in advance. */
+  get bytes(): number {
+    const own = overhead.object + overhead.array + this.#chunks.length * 12;
+    return this.#chunks.reduce((sum, chunk) => sum + (chunk?.bytes ?? 0), own);
+  }
+
+  has(offset: number): boolean {
+    return this.#chunks[offset >>> 16]?.has(offset & 0xffff) ?? false;
+  }
+
+  /** False if it was there already. Throws `RangeError` for what is no row of the fragment. */
+  add(offset: number): boolean {
+    if (!Number.isInteger(offset) || offset < 0 || offset >= this.#rows) {
+      throw new RangeError(`no row ${offset} among ${this.#rows}`);
+    }
+    if (!this.#chunkFor(offset).add(offset & 0xffff)) return false;
+    this.#count += 1;
+    this.#before = undefined;
+    return true;
+  }
+
+  /** How many rows before this one live; `rows` itself will do. After `add`, a chunk is counted anew: some 10 µs. */
+  livingBefore(offset: number): number {
+    this.#before ??= this.#countChunks();
+    const chunk = offset >>> 16;
+    return offset - (this.#before[chunk] ?? 0) - (this.#chunks[chunk]?.countBefore(offset & 0xffff) ?? 0);
+  }
+
+  /** A Roaring bitmap, as Lance keeps them in files. */
+  toBitmap(): Buffer {
+    return bitmapOf(this.#chunks.map((chunk) => chunk?.toBits()));
+  }
+
+  /** With room for one more. */
+  #chunkFor(offset: number): ListedChunk | BitChunk {
+    const index = offset >>> 16;
+    const found = this.#chunks[index] ?? new ListedChunk(Math.min(this.#rows - index * rowsPerChunk, rowsPerChunk));
+    const chunk = found.isFull ? new BitChunk(found.toBits(), found.count) : found;
+    this.#chunks[index] = chunk;
+    return chunk;
+  }
+
+  #countChunks(): Uint32Array {
+    const before = new Uint32Array(this.#chunks.length + 1);
+    for (const [index, chunk] of this.#chunks.entries()) before[index + 1] = (before[index] ?? 0) + (chunk?.count ?? 0);
+    return before;
+  }
+}
+
+/** A few deleted rows, in order. */
+class ListedChunk {
+  readonly #rows: number;
+  #deleted = new Uint16Array(0);
+
+  constructor(rows: number) {
+    this.#rows = rows;
+  }
+
+  get count(): number {
+    return this.#deleted.length;
+  }
+
+  get bytes(): number {
+    return overhead.object + overhead.array + this.#deleted.byteLength;
+  }
+
+  /** A longer list would take more memory than bits, or more time. */
+  get isFull(): boolean {
+    return this.count >= Math.min(maxListed, this.#rows / 16);
+  }
+
+  has(row: number): boolean {
+    return this.#deleted[this.countBefore(row)] === row;
+  }
+
+  add(row: number): boolean {
+    const at = this.countBefore(row);
+    if (this.#deleted[at] === row) return false;
+    const longer = new Uint16Array(this.count + 1);
+    longer.set(this.#deleted);
+    longer.copyWithin(at + 1, at);
+    longer[at] = row;
+    this.#deleted = longer;
+    return true;
+  }
+
+  /** A binary search without branches: processors guess half of them wrong, which takes as long as all the rest. */
+  countBefore(row: number): number {
+    const deleted = this.#deleted;
+    let before = 0;
+    for (let left = deleted.length; left > 0; left >>= 1) {
+      const half = (left + 1) >> 1;
+      const allBitsIfLess = ((deleted[before + half - 1] ?? 0) - row) >> 31;
+      before += half & allBitsIfLess;
+    }
+    return before;
+  }
+
+  toBits(): Uint32Array {
+    const bits = new Uint32Array(Math.ceil(this.#rows / 32));
+    for (const row of this.#deleted) bits[row >> 5]! |= 1 << (row & 31);
+    return bits;
+  }
+}
+
+/** A bit for each row, set if it is deleted. */
+class BitChunk {
+  readonly isFull = false;
+  count: number;
+  readonly #bits: Uint32Array;
+  /** How many are deleted before each block; undefined after a change. */
+  #before: Uint32Array | undefined;
+
+  constructor(bits: Uint32Array, count: number) {
+    this.#bits = bits;
+    this.count = count;
+  }
+
+  get bytes(): number {
+    return overhead.object + 2 * overhead.array + this.#bits.byteLength * (1 + 1 / wordsPerBlock);
+  }
+
+  has(row: number): boolean {
+    return ((this.#bits[row >> 5] ?? 0) & (1 << (row & 31))) !== 0;
+  }
+
+  add(row: number): boolean {
+    if (this.has(row)) return false;
+    this.#bits[row >> 5]! |= 1 << (row & 31);
+    this.count += 1;
+    this.#before = undefined;
+    return true;
+  }
+
+  countBefore(row: number): number {
+    this.#before ??= this.#countBlocks();
+    const bits = this.#bits;
+    const word = row >> 5;
+    const block = Math.floor(word / wordsPerBlock);
+    let count = this.#before[block] ?? 0;
+    for (let at = block * wordsPerBlock; at < word; at += 1) count += bitsSet(bits[at] ?? 0);
+    return count + bitsSet((bits[word] ?? 0) & ((1 << (row & 31)) - 1));
+  }
+
+  /** Not a copy. */
+  toBits(): Uint32Array {
+    return this.#bits;
+  }
+
+  #countBlocks(): Uint32Array {
+    const words = this.#bits.length;
+    const before = new Uint32Array(Math.floor(words / wordsPerBlock) + 1);
+    let count = 0;
+    for (let word = 0; word <= words; word += 1) {
+      if (word % wordsPerBlock === 0) before[word / wordsPerBlock] = count;
+      count += bitsSet(this.#bits[word] ?? 0);
+    }
+    return before;
+  }
+}

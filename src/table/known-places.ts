@@ -1,0 +1,146 @@
+import { setImmediate } from 'node:timers/promises';
+import type { FieldPath } from '../arrow/field-path.ts';
+import type { CanonicalKey } from '../arrow/key-columns.ts';
+import { addressesIn, type Dataset, type Replaced, type RowPlace, type TrackedRows } from '../engine/port.ts';
+import type { KeyHold } from './key-budget.ts';
+import type { KeyDigest } from './key-digest.ts';
+import { addressOf, eachPlace } from './key-lookup.ts';
+import { KeyPlaces } from './key-places.ts';
+import type { SharedRows } from './merge-group.ts';
+import type { MergeRequest } from './merge-request.ts';
+
+/** So many rows are read by their addresses, 20 ms of a turn at most; of more, their fragments are. */
+const mostRowsTaken = 20_000;
+/** Some milliseconds' work between turns of the event loop (P10). */
+const partsPerTurn = 16;
+const rowsPerCheck = 65_536;
+
+/**
+ * Why places are not known: a key has several rows; there is no room; somebody has changed rows in another way than by
+ * deleting and adding them; the table is for the engine alone to merge into.
+ */
+export type Unknowable = 'key twice' | 'no room' | 'changed' | 'refused';
+
+/**
+ * Where the row with each key of one table branch is stored. A place is looked up in two steps: what was last heard of the key,
+ * and whether there still is a row at that place (`TrackedRows`). So what deletes rows need not be told here at all; only
+ * fragments whose rows nobody has told of have to be read.
+ *
+ * It is exact, or it is nothing: every step that cannot be sure says so, and all of it is forgotten then (P2).
+ */
+export class KnownPlaces {
+  readonly on: readonly FieldPath[];
+  readonly lineage: symbol;
+  readonly tracked: TrackedRows;
+  readonly #places: KeyPlaces;
+  readonly #hold: KeyHold;
+  #unread: readonly { readonly id: number; readonly rows: number }[] = [];
+
+  constructor(
+    dataset: Dataset,
+    on: readonly FieldPath[],
+    tracked: TrackedRows,
+    { digest, hold }: { digest: KeyDigest; hold: KeyHold },
+  ) {
+    this.on = on;
+    this.lineage = dataset.lineage;
+    this.tracked = tracked;
+    this.#places = new KeyPlaces(digest);
+    this.#hold = hold;
+  }
+
+  /** Rows whose keys are yet to be read. */
+  get unreadRows(): number {
+    return this.#unread.reduce((sum, { rows }) => sum + rows, 0);
+  }
+
+  /** Moves on to a newer version; what came since then is unread. */
+  async follow(version: number): Promise<Unknowable | undefined> {
+    if (version === this.tracked.version) return undefined;
+    const isFirst = this.tracked.version === 0;
+    const { isKnown, added, moved } = this.tracked.advance(version);
+    if (!isKnown && !isFirst) return 'changed';
+    if (moved !== undefined) await this.#moveAll(moved);
+    this.#unread = [...this.#unread, ...added].filter(({ id }) => this.tracked.hasFragment(id));
+    return undefined;
+  }
+
+  /** To be called with a dataset that stands at the version of `tracked`. */
+  async readRest(dataset: Dataset): Promise<Unknowable | undefined> {
+    const unread = this.#unread;
+    if (unread.length === 0) return undefined;
+    const ids = unread.map(({ id }) => id);
+    const addresses = this.unreadRows <= mostRowsTaken ? this.#addressesIn(ids) : undefined;
+    const from = addresses === undefined ? { where: addressesIn(ids) } : { at: addresses };
+    let problem: Unknowable | undefined;
+    let seen = 0;
+    await eachPlace(dataset, this.on, from, (key, place) => {
+      seen += 1;
+      problem = this.#learn(key, place) ?? (seen % rowsPerCheck === 0 ? this.#checkRoom() : undefined);
+      return problem === undefined;
+    });
+    this.#unread = [];
+    return problem ?? this.#checkRoom();
+  }
+
+  /** Of the keys of a group that have a row, where it is. */
+  find({ firstWith }: SharedRows): ReadonlyMap<CanonicalKey, RowPlace> {
+    this.#hold.touch();
+    const found = new Map<CanonicalKey, RowPlace>();
+    for (const key of firstWith.keys()) {
+      const place = this.#places.find(key);
+      if (place !== undefined && this.tracked.has(place)) found.set(key, place);
+    }
+    return found;
+  }
+
+  /** Where the rows of a group came to be, that were sent in this order. */
+  replaced({ fragments }: Replaced, requests: readonly MergeRequest[], { parts }: SharedRows): Unknowable | undefined {
+    const rest = fragments.values();
+    let { value: fragment } = rest.next();
+    let offset = 0;
+    for (const [index, { keys }] of requests.entries()) {
+      const keep = parts[index]?.keep;
+      for (let row = 0; row < keys.rows; row++) {
+        if (keep !== undefined && keep[row] === 0) continue;
+        while (fragment !== undefined && offset >= fragment.rows) {
+          fragment = rest.next().value;
+          offset = 0;
+        }
+        if (fragment === undefined) return 'changed';
+        const key = keys.canonical(row);
+        if (key !== undefined) this.#places.set(key, fragment.id, offset);
+        offset += 1;
+      }
+    }
+    return this.#checkRoom();
+  }
+
+  release(): void {
+    this.#hold.release();
+  }
+
+  #learn(key: CanonicalKey, place: RowPlace): Unknowable | undefined {
+    const before = this.#places.set(key, place.fragment, place.offset);
+    if (before === undefined || isSame(before, place) || !this.tracked.has(before)) return undefined;
+    return 'key twice';
+  }
+
+  #addressesIn(ids: readonly number[]) {
+    return ids.flatMap((id) => [...this.tracked.rowsOf(id)].map(addressOf));
+  }
+
+  async #moveAll(moved: (place: RowPlace) => RowPlace | undefined): Promise<void> {
+    let parts = 0;
+    for (const _ of this.#places.moveAll((fragment, offset) => moved({ fragment, offset }))) {
+      parts += 1;
+      if (parts % partsPerTurn === 0) await setImmediate();
+    }
+  }
+
+  #checkRoom(): Unknowable | undefined {
+    return this.#hold.resize(this.#places.bytes + this.tracked.bytes) ? undefined : 'no room';
+  }
+}
+
+const isSame = (a: RowPlace, b: RowPlace): boolean => a.fragment === b.fragment && a.offset === b.offset;

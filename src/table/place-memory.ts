@@ -1,0 +1,172 @@
+import { concatRows } from '../arrow/concat-rows.ts';
+import type { FieldPath } from '../arrow/field-path.ts';
+import type { CanonicalKey } from '../arrow/key-columns.ts';
+import type { Dataset, Engine, MergeCounts, OpenRequest, RowPlace } from '../engine/port.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { type CommitTarget, isFaultOfOne } from './engine-commit.ts';
+import type { KeyBudget } from './key-budget.ts';
+import type { KeyDigest } from './key-digest.ts';
+import { mostBytesPerPlace } from './key-places.ts';
+import { KnownPlaces, type Unknowable } from './known-places.ts';
+import { type SharedRows, shareRows } from './merge-group.ts';
+import type { MergeRequest } from './merge-request.ts';
+
+export interface PlaceMemoryParts {
+  readonly engine: Engine;
+  readonly logger: Logger;
+  readonly keyBudget: KeyBudget;
+  readonly keyDigest: KeyDigest;
+}
+
+type Requests = readonly [MergeRequest, ...MergeRequest[]];
+
+/** A merge that is committed, for all of its requests together. */
+export interface PlacedMerge {
+  readonly shared: SharedRows;
+  /** The keys that had a row. */
+  readonly found: ReadonlyMap<CanonicalKey, RowPlace>;
+  readonly counts: MergeCounts;
+}
+
+/** Measured: a row whose key and place are read, with all others. Some of it is the engine's, on other threads. */
+const readingMs = 0.001;
+/** Unread rows that may be left for a turn; more are read beside the commits. */
+const mostRowsInTurn = 10_000;
+/** Beside commits that bring more rows than can be read meanwhile, it would never end. */
+const mostRounds = 8;
+/** What could not be known is tried again once doing without has cost so many times more than before. */
+const patience = 16;
+
+/**
+ * The places that the writer of a branch knows, if it does, and how it comes to know them: they are read beside the commits
+ * once merges without them have cost as much as reading them will. Whatever makes them doubtful makes them forgotten.
+ */
+export class PlaceMemory {
+  readonly #parts: PlaceMemoryParts;
+  #known: KnownPlaces | undefined;
+  #isReading = false;
+  /** What doing without has cost since the last attempt. */
+  #spentMs = 0;
+  #timesDearer = 1;
+
+  constructor(parts: PlaceMemoryParts) {
+    this.#parts = parts;
+  }
+
+  /** Safe at any time. */
+  forget(): void {
+    this.#known?.release();
+    this.#known = undefined;
+  }
+
+  /** To be called under the turn: those of the dataset's version, if they are known and of the keys of such a merge. */
+  async placesFor({ dataset, location }: CommitTarget, request: MergeRequest): Promise<KnownPlaces | undefined> {
+    const known = this.#known;
+    if (known === undefined || this.#isReading) return undefined;
+    const isTheirs = known.lineage === dataset.lineage && isSameKey(known.on, request.on);
+    const problem = isTheirs ? await this.#bringUpToDate(known, dataset) : 'changed';
+    if (this.#known !== known) return undefined; // others needed the room meanwhile
+    if (problem !== undefined) this.#giveUp(problem);
+    else if (known.unreadRows === 0) return known;
+    else void this.#readBeside(known, { location, branch: request.branch });
+    return undefined;
+  }
+
+  /** The engine took this long for a merge that could have used them. */
+  async didWithout({ dataset, location }: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
+    if (this.#isReading || this.#known !== undefined) return;
+    this.#spentMs += engineMs;
+    const rows = await dataset.countRows();
+    if (this.#spentMs < rows * readingMs * this.#timesDearer) return;
+    this.#spentMs = 0;
+    const known = this.#open(dataset, request.on, rows);
+    if (known !== undefined) void this.#readBeside(known, { location, branch: request.branch });
+  }
+
+  /** Under the same turn. undefined, with nothing written, where the engine is to merge them after all. */
+  async merge({ dataset }: CommitTarget, requests: Requests, places: KnownPlaces): Promise<PlacedMerge | undefined> {
+    try {
+      const shared = shareRows(requests);
+      const piece = requests.length === 1 ? requests[0].piece : concatRows(shared.parts);
+      const found = places.find(shared);
+      const replaced = await dataset.replaceRows(places.tracked, found.values(), piece);
+      if (typeof replaced === 'string') {
+        this.#giveUp(replaced === 'overtaken' ? 'changed' : replaced);
+        return undefined;
+      }
+      const problem = places.replaced(replaced, requests, shared);
+      if (problem !== undefined) this.#giveUp(problem);
+      const numInsertedRows = piece.rows - found.size;
+      const numUpdatedRows = found.size;
+      const counts = { version: replaced.version, numInsertedRows, numUpdatedRows, numDeletedRows: 0, numAttempts: 1 };
+      return { shared, found, counts };
+    } catch (error) {
+      this.#giveUp('changed');
+      // Whose fault it is, and how it is called, is found out where merges are tried one by one.
+      if (isFaultOfOne(error)) return undefined;
+      throw error;
+    }
+  }
+
+  #giveUp(problem: Unknowable): void {
+    this.#parts.logger.debug({ problem }, 'the places of rows are not known any more');
+    if (problem !== 'changed') this.#timesDearer *= patience;
+    this.forget();
+  }
+
+  #open(dataset: Dataset, on: readonly FieldPath[], rows: number): KnownPlaces | undefined {
+    const tracked = dataset.trackRows();
+    const hold = this.#parts.keyBudget.open(() => this.forget());
+    if (tracked !== undefined && hold.resize(rows * mostBytesPerPlace)) {
+      this.#known = new KnownPlaces(dataset, on, tracked, { hold, digest: this.#parts.keyDigest });
+      return this.#known;
+    }
+    hold.release();
+    this.#giveUp('no room');
+    return undefined;
+  }
+
+  async #bringUpToDate(known: KnownPlaces, dataset: Dataset): Promise<Unknowable | undefined> {
+    try {
+      const problem = await known.follow(await dataset.version());
+      if (problem !== undefined || known.unreadRows > mostRowsInTurn) return problem;
+      return await known.readRest(dataset);
+    } catch (error) {
+      // Such as when the files of a version have been removed meanwhile.
+      this.#parts.logger.debug({ error }, 'the places of rows could not be followed');
+      return 'changed';
+    }
+  }
+
+  /** Never rejects. */
+  async #readBeside(known: KnownPlaces, place: OpenRequest): Promise<void> {
+    this.#isReading = true;
+    const problem = await this.#readRounds(known, place).catch((error: unknown): Unknowable => {
+      this.#parts.logger.debug({ location: place.location, error }, 'the places of rows could not be read');
+      return 'changed';
+    });
+    this.#isReading = false;
+    if (this.#known !== known) known.release();
+    else if (problem !== undefined) this.#giveUp(problem);
+    else this.#timesDearer = 1;
+  }
+
+  /** Each round reads what the commits beside the one before brought; the last few are left for a turn. */
+  async #readRounds(known: KnownPlaces, place: OpenRequest): Promise<Unknowable | undefined> {
+    for (let round = 0; round < mostRounds; round++) {
+      const newest = await this.#parts.engine.open(place);
+      try {
+        const problem = await known.follow(await newest.version());
+        if (problem !== undefined || known.unreadRows <= mostRowsInTurn) return problem;
+        const unread = await known.readRest(newest);
+        if (unread !== undefined) return unread;
+      } finally {
+        newest.close();
+      }
+    }
+    return 'changed';
+  }
+}
+
+const isSameKey = (a: readonly FieldPath[], b: readonly FieldPath[]): boolean =>
+  JSON.stringify(a.map(({ segments }) => segments)) === JSON.stringify(b.map(({ segments }) => segments));
