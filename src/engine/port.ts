@@ -44,7 +44,7 @@ export type RowAddress = Branded<string, 'RowAddress'>;
 /** The expression that selects it. In a filter of `whenMatchedUpdateAll` it is `target._rowaddr`, without the index only. */
 export const rowAddress = '_rowaddr';
 
-/** Where a row is stored, in numbers: the same as its `RowAddress`. */
+/** Where a row is stored, in numbers of 32 bits: the same as its `RowAddress`. */
 export interface RowPlace {
   readonly fragment: number;
   readonly offset: number;
@@ -54,10 +54,20 @@ export interface RowPlace {
 export interface RowMoves {
   /** False: nothing that was known of any place holds any more, and all fragments count as added. */
   readonly isKnown: boolean;
-  /** Fragments of which nobody was told which rows they have, and how many that are. */
-  readonly added: readonly { readonly id: number; readonly rows: number }[];
-  /** Where a row is now; undefined for one that is gone. Without it every row is where it was, or is gone. */
-  readonly moved: ((place: RowPlace) => RowPlace | undefined) | undefined;
+  /** Fragments whose rows are neither those of before nor moved. */
+  readonly added: readonly number[];
+  /** Without it every row is where it was, or is gone. */
+  readonly moved: MovedRows | undefined;
+}
+
+/** Rows that were put elsewhere. */
+export interface MovedRows {
+  /** Whether rows of this fragment were. */
+  hasMoved(fragment: number): boolean;
+  /** The fragments that its rows are in now, with those of others. */
+  fragmentsOf(fragment: number): readonly number[];
+  /** Where the row at a place is now; undefined for one that is gone. */
+  placeOf(place: RowPlace): RowPlace | undefined;
 }
 
 /** Which places have rows, at one version of a branch after the other. In memory: a bit for each row at the most. */
@@ -67,6 +77,8 @@ export interface TrackedRows {
   readonly bytes: number;
   has(place: RowPlace): boolean;
   hasFragment(id: number): boolean;
+  /** Those that are not deleted; 0 of a fragment that is not there. */
+  countRows(fragment: number): number;
   rowsOf(fragment: number): Iterable<RowPlace>;
   /** Moves to a newer version. Throws where its files do not tell; then nothing is to be made of this any more. */
   advance(version: number): RowMoves;
@@ -125,7 +137,7 @@ export interface Layout {
 }
 
 export interface FragmentFacts {
-  /** By what `rewriteFragments` knows it; undefined where that cannot be done. */
+  /** By what `prepareMove` knows it; undefined where that cannot be done. */
   readonly id?: number | undefined;
   /** Deleted ones included. */
   readonly rows: number;
@@ -165,6 +177,18 @@ export interface OptimizeResult {
   readonly removedFragments: number;
   readonly removedVersions: number;
   readonly removedBytes: number;
+}
+
+/** Fragments that are put together and not yet in place. */
+export interface PreparedMove {
+  /**
+   * To be called under the branch's turn, with the dataset at its newest version: commits one version, in milliseconds.
+   * Answers how many fewer fragments there are; undefined, with nothing changed, where somebody else has changed the rows in
+   * another way than by deleting and adding them. Once at the most.
+   */
+  commit(): Promise<number | undefined>;
+  /** Harmless when repeated, and after `commit`. */
+  discard(): void;
 }
 
 /** One branch of one dataset, open at a version. Reads see that version; commits move it to the one they made. */
@@ -253,11 +277,11 @@ export interface Dataset {
    */
   optimize(request: OptimizeRequest): Promise<OptimizeResult>;
   /**
-   * Puts the live rows of these fragments into new ones, which no index covers; indexes and other fragments stay as they
-   * are. Every row keeps its values. Conflicts with merges, so the caller holds the branch's turn. Answers how many fewer
-   * fragments there are.
+   * Puts these fragments together beside the writers, for as long as that takes; nothing is changed before `commit`. Indexes and
+   * other fragments stay as they are, and no index covers what comes of it. Every row keeps its values. undefined where
+   * nothing can be put together, as on object stores.
    */
-  rewriteFragments(ids: readonly number[]): Promise<number>;
+  prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined>;
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly BranchFacts[]>;
   deleteBranch(name: BranchName): Promise<void>;

@@ -14,11 +14,6 @@ const maxUnindexedRows = 2 ** 20;
 /** In small tables, merges would soon gain nothing from an index that misses more. */
 const maxUnindexedPart = 1 / 8;
 
-/** Writers should not wait longer than this for a tidying. */
-interface WaitLimit {
-  readonly maxWaitMs: number;
-}
-
 /** What each way will cost; undefined where it is no choice. */
 export interface Estimate {
   readonly all: Cost;
@@ -41,20 +36,16 @@ export const noCorrections: Corrections = {
   small: { heldFactor: 1, tailMs: undefined },
 };
 
-export function estimateCost(layout: Layout, corrections: Corrections, limits: WaitLimit): Estimate {
+export function estimateCost(layout: Layout, corrections: Corrections): Estimate {
   const isIndexed = layout.indexes.some(({ isPlain }) => isPlain);
-  const small = chosenSmall(layout, corrections.small, limits);
+  const small = smallFragments(layout);
   return {
     index: isIndexed ? corrected(guessCost(layout, 'index'), corrections.index) : undefined,
     all: corrected(guessCost(layout, 'all'), corrections.all),
     new: mayTidyNew(layout) ? corrected(guessCost(layout, 'new'), corrections.new) : undefined,
-    small: small && { ids: small.ids, ...corrected({ heldMs: small.heldMs, tailMs: 0 }, corrections.small) },
+    small: small && { ids: small.ids, ...corrected(small, corrections.small) },
   };
 }
-
-/** What takes longer than was guessed is done to fewer. */
-export const chosenSmall = (layout: Layout, { heldFactor }: Correction, { maxWaitMs }: WaitLimit) =>
-  smallFragments(layout, maxWaitMs / heldFactor);
 
 /**
  * Before any was measured: 10 ms, 0.1 ms for each thousand rows and 2.5 ms for each MB that are rewritten while writers

@@ -92,21 +92,25 @@ function chooseBesideIndex(facts: BranchFacts, estimate: Estimate, limits: Upkee
 }
 
 /**
- * All, or as much as writers can wait for. Old versions can go with all only, so once in a while they wait longer: else the
- * files of a table that is never quiet would stay for ever.
+ * The small ones, where they can be put together beside the writers. Old versions can go with all only, so once in a while
+ * those who wait, wait longer: else the files of a table that is never quiet would stay for ever.
  */
 function chooseWhole(facts: BranchFacts, { all, small }: Estimate, limits: UpkeepLimits): Choice | undefined {
-  const isLong = all.heldMs > limits.maxWaitMs && small !== undefined && 2 * small.heldMs <= all.heldMs;
-  if (!isLong) {
+  if (small === undefined) {
     const reason = reasonToOptimize(facts, all, limits);
     return reason && { reason, way: 'all' };
   }
-  if (facts.prunableVersions >= Math.max(mostPrunableVersions, facts.keptVersions))
-    return { reason: 'old versions', way: 'all' };
+  const isLong = all.heldMs > limits.maxWaitMs;
+  const due = isLong ? Math.max(mostPrunableVersions, facts.keptVersions) : mostPrunable(facts, all);
+  if (facts.prunableVersions >= due) return { reason: 'old versions', way: 'all' };
   const lossMs = Math.max(facts.lossMs, facts.looseLossMs);
   const reason = reasonToOptimize({ ...facts, lossMs, quietForMs: 0, prunableVersions: 0 }, small, limits);
   return reason && { reason, way: 'small', fragments: small.ids };
 }
+
+/** To remove any the engine reads all, 0.1 to 0.9 ms each. With half as many to go as to stay it reads three for each. */
+const mostPrunable = ({ keptVersions }: BranchFacts, cost: Cost): number =>
+  Math.max(maxPrunableVersions, keptVersions / 2, costOf(cost));
 
 /** The one way that takes little and keeps nobody waiting, where it is the better one. */
 export function chooseRenewal(
@@ -131,7 +135,7 @@ const quietEnoughMs = ({ heldMs }: Cost): number => Math.min(longQuietMs, Math.m
 
 /** Why the branch should be tidied now, or undefined. */
 export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepLimits): OptimizeReason | undefined {
-  const { commitsSinceOptimize: commits, lossMs, quietForMs, prunableVersions, keptVersions } = facts;
+  const { commitsSinceOptimize: commits, lossMs, quietForMs, prunableVersions } = facts;
   if (quietForMs >= quietEnoughMs(cost)) {
     if (commits >= minCommits) return 'quiet';
     return prunableVersions >= (quietForMs < longQuietMs ? minCommits : 1) ? 'old versions' : undefined;
@@ -142,8 +146,7 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
     const patience = Math.min(mostPatience, cost.heldMs / limits.maxWaitMs);
     return lossMs >= patience * costMs || commits >= mostCommits ? 'overdue' : undefined;
   }
-  // To remove any the engine reads all, 0.1 to 0.9 ms each. With half as many to go as to stay it reads three for each.
-  if (prunableVersions >= Math.max(maxPrunableVersions, keptVersions / 2, costMs)) return 'old versions';
+  if (prunableVersions >= mostPrunable(facts, cost)) return 'old versions';
   if (lossMs >= costMs) return 'slower';
   return commits >= maxCommits ? 'many commits' : undefined;
 }

@@ -1,36 +1,37 @@
 /**
- * Which fragments are put together where all of them would keep writers out for too long: the engine's own call takes every
+ * Which fragments are put together beside the writers, where all of them would take long: the engine's own call takes every
  * one of less than a million rows, which with vectors is gigabytes.
  *
- * The smallest first, as many as can be rewritten in the time that writers may wait. None that is larger than all before it
- * together: so a row is written again only into a fragment of at least twice the size, and how often grows with the
- * logarithm of the table (as in a log-structured merge tree; O'Neil et al., 1996).
+ * The smallest first, as many as can be rewritten in a second or two. None that is larger than all before it together: so a
+ * row is written again only into a fragment of at least twice the size, and how often grows with the logarithm of the table
+ * (as in a log-structured merge tree; O'Neil et al., 1996).
  */
 import type { FragmentFacts, Layout } from '../engine/port.ts';
 import { indexedFragments, liveRows } from './fragments.ts';
 
 export interface SmallFragments {
   readonly ids: readonly number[];
-  /** A guess before any was measured. */
+  /** Guesses before any was measured. Held are the writers for the commit alone. */
   readonly heldMs: number;
+  readonly tailMs: number;
 }
 
 /** Fewer are not worth a commit. */
 const leastFragments = 8;
-/**
- * To begin with, and to look at the address of every row, deleted ones included: 12 ms for a million of them, six times as
- * much where a tenth is deleted. Then 4 ms for each MB, and 0.3 ms for each thousand rows (768 floats or four; two cores).
- */
+/** The engine's compaction: 2.5 ms for each MB, 0.1 ms for each thousand rows (768 floats or four; two cores). */
 const msToBegin = 20;
-const msPerRowPassed = 0.00005;
-const msPerRow = 0.0003;
-const msPerMb = 4;
+const msPerRow = 0.0001;
+const msPerMb = 2.5;
+/** More at once would keep other tables waiting, and the disk busy. */
+const mostMs = 2_000;
+/** The commit, and what was deleted meanwhile in each of them. */
+const msToCommit = 5;
+const msPerFragment = 0.2;
 
 /** undefined where there are too few, or too few of which the engine lets us choose. */
-export function smallFragments(layout: Layout, mostHeldMs: number): SmallFragments | undefined {
-  const baseMs = msToBegin + layout.fragments.reduce((sum, { rows }) => sum + rows, 0) * msPerRowPassed;
+export function smallFragments(layout: Layout): SmallFragments | undefined {
   const rowMs = msPerRow + (layout.rows === 0 ? 0 : (layout.bytes / layout.rows / 1e6) * msPerMb);
-  const mostRows = Math.max(mostHeldMs - baseMs, mostHeldMs / 2) / rowMs;
+  const mostRows = mostMs / rowMs;
   const ids: number[] = [];
   let rows = 0;
   for (const { id, live } of bySize(free(layout))) {
@@ -38,7 +39,8 @@ export function smallFragments(layout: Layout, mostHeldMs: number): SmallFragmen
     ids.push(id);
     rows += live;
   }
-  return ids.length < leastFragments ? undefined : { ids, heldMs: baseMs + rows * rowMs };
+  if (ids.length < leastFragments) return undefined;
+  return { ids, heldMs: msToCommit + ids.length * msPerFragment, tailMs: msToBegin + rows * rowMs };
 }
 
 /**

@@ -106,19 +106,22 @@ export class Upkeep {
     const { target, fragments = [], onRewritten } = job;
     refuseForeignOnBranch(layout, target);
     const { gates, openBranches } = this.#parts;
+    const move = await dataset.prepareMove(fragments);
+    if (move === undefined) return { heldMs: 0, ...nothingRemoved, isHeldByTag: false };
     const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
     const startMs = performance.now();
     try {
       await dataset.refresh();
       await openBranches.beforeCommit(target.tableId, target.branch, dataset);
-      const removedFragments = await dataset.rewriteFragments(fragments);
-      onRewritten();
+      const removedFragments = await move.commit();
+      if (removedFragments !== undefined) onRewritten();
       leave();
       const heldMs = performance.now() - startMs;
       await openBranches.acknowledge(target.tableId, target.branch, dataset);
-      return { heldMs, ...nothingRemoved, removedFragments, isHeldByTag: false };
+      return { heldMs, ...nothingRemoved, removedFragments: removedFragments ?? 0, isHeldByTag: false };
     } finally {
       leave();
+      move.discard();
     }
   }
 

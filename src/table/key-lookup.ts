@@ -114,19 +114,17 @@ export async function addressesByKey(
 
 export type RowsFrom = { readonly where: string | undefined } | { readonly at: readonly RowAddress[] };
 
-/** Tells `see` of each row that has a key, and where it is, until that answers false. Says whether it never did. */
+/** Tells `see` of each row where it is, and its key unless that is NULL, until that answers false. */
 export async function eachPlace(
   dataset: Dataset,
   on: readonly FieldPath[],
   from: RowsFrom,
-  see: (key: CanonicalKey, place: RowPlace) => boolean,
-): Promise<boolean> {
-  let goesOn = true;
-  await eachRow(dataset, { on, from, others: [rowAddress] }, (key, row, others) => {
-    goesOn = see(key, placeOf(others?.canonical(row) ?? 0));
-    return goesOn;
-  });
-  return goesOn;
+  see: (key: CanonicalKey | undefined, place: RowPlace) => boolean,
+): Promise<void> {
+  const reading = { on, from, others: [rowAddress] };
+  const seeRow = (key: CanonicalKey | undefined, row: number, others: Keys | undefined): boolean =>
+    see(key, placeOf(others?.canonical(row) ?? 0));
+  await everyRow(dataset, reading, seeRow);
 }
 
 /** Addresses are 64 bits: the fragment is the upper half. */
@@ -146,11 +144,18 @@ interface Reading {
   readonly others: readonly string[];
 }
 
-/** Until `see` says that it has seen enough. */
-async function eachRow(
+/** Those that have a key, until `see` says that it has seen enough. */
+const eachRow = (
+  dataset: Dataset,
+  reading: Reading,
+  see: (key: CanonicalKey, row: number, others: Keys | undefined) => boolean,
+): Promise<void> => everyRow(dataset, reading, (key, row, others) => key === undefined || see(key, row, others));
+
+/** Also those whose key is NULL. */
+async function everyRow(
   dataset: Dataset,
   { on, from, others }: Reading,
-  see: (key: CanonicalKey, row: number, others: Keys | undefined) => boolean,
+  see: (key: CanonicalKey | undefined, row: number, others: Keys | undefined) => boolean,
 ): Promise<void> {
   const keyColumns = on.map((path, index) => ({ name: `key_${index}`, expression: sqlFieldPath(path) }));
   const otherColumns = others.map((expression, index) => ({ name: `other_${index}`, expression }));
@@ -163,9 +168,7 @@ async function eachRow(
     const values = others.length === 0 ? undefined : readKeys(piece, pathsOf(otherColumns));
     for (let row = 0; row < keys.rows; row++) {
       if (row % sliceRows === sliceRows - 1) await setImmediate();
-      const key = keys.canonical(row);
-      if (key === undefined) continue;
-      if (!see(key, row, values)) return;
+      if (!see(keys.canonical(row), row, values)) return;
     }
   }
 }

@@ -1,14 +1,6 @@
 import type { CanonicalKey } from '../arrow/key-columns.ts';
+import type { MovedRows, RowPlace } from '../engine/port.ts';
 import { digestWords, exactWords, type KeyDigest } from './key-digest.ts';
-
-/** Where a row is stored. Both are from 0 to 2^32 − 1, though no fragment is that last one. */
-export interface Place {
-  readonly fragment: number;
-  readonly offset: number;
-}
-
-/** What moves rows says where the row at a place is now; undefined where there is none any more. */
-export type Moved = (fragment: number, offset: number) => Place | undefined;
 
 /** Of integers, and of other keys. Each grows by itself: that takes 0.1 ms at a million keys, 1 ms at ten million. */
 const parts = 256;
@@ -52,14 +44,14 @@ export class KeyPlaces {
     return this.#parts.reduce((sum, part) => sum + (part?.size ?? 0), 0);
   }
 
-  find(key: CanonicalKey): Place | undefined {
+  find(key: CanonicalKey): RowPlace | undefined {
     const keyWords = this.#digest.write(key, this.#words);
     const spread = this.#digest.spread(this.#words[0]!, this.#words[1]!);
     return this.#parts[partOf(keyWords, spread)]?.find(this.#words, spread);
   }
 
   /** Answers the place it had before. */
-  set(key: CanonicalKey, fragment: number, offset: number): Place | undefined {
+  set(key: CanonicalKey, fragment: number, offset: number): RowPlace | undefined {
     const keyWords = this.#digest.write(key, this.#words);
     const spread = this.#digest.spread(this.#words[0]!, this.#words[1]!);
     const part = this.#parts[partOf(keyWords, spread)] ?? new Slots(this.#digest, keyWords);
@@ -71,7 +63,7 @@ export class KeyPlaces {
    * Asks for each place where it is now, and forgets the keys of those that are nowhere. Each step is a part: at four
    * million keys 0.3 ms, and 1 ms where some are forgotten. Whoever stops in between has places of before and of after.
    */
-  *moveAll(moved: Moved): Iterable<void> {
+  *moveAll(moved: MovedRows): Iterable<void> {
     for (const part of this.#parts) {
       if (part === undefined) continue;
       part.moveAll(moved);
@@ -104,11 +96,11 @@ class Slots {
     return bytesPerPart + this.#slots.byteLength;
   }
 
-  find(words: Uint32Array, spread: number): Place | undefined {
+  find(words: Uint32Array, spread: number): RowPlace | undefined {
     return this.#placeAt(this.#slotOf(words, spread));
   }
 
-  set(words: Uint32Array, spread: number, place: Place): Place | undefined {
+  set(words: Uint32Array, spread: number, place: RowPlace): RowPlace | undefined {
     let at = this.#slotOf(words, spread);
     const before = this.#placeAt(at);
     if (before === undefined) {
@@ -123,12 +115,12 @@ class Slots {
     return before;
   }
 
-  moveAll(moved: Moved): void {
+  moveAll(moved: MovedRows): void {
     const before = this.#size;
     for (let at = 0; at < this.#slots.length; at += this.#step) {
-      const place = this.#placeAt(at);
-      if (place === undefined) continue;
-      const now = moved(place.fragment, place.offset);
+      const fragment = this.#slots[at]!;
+      if (fragment === 0 || !moved.hasMoved(fragment - 1)) continue;
+      const now = moved.placeOf({ fragment: fragment - 1, offset: this.#slots[at + 1]! });
       this.#put(at, now);
       if (now === undefined) this.#size -= 1;
     }
@@ -140,12 +132,12 @@ class Slots {
     return Math.max(firstSlots, Math.ceil(this.#size / (maxLoad / growth)));
   }
 
-  #placeAt(at: number): Place | undefined {
+  #placeAt(at: number): RowPlace | undefined {
     const fragment = this.#slots[at]!;
     return fragment === 0 ? undefined : { fragment: fragment - 1, offset: this.#slots[at + 1]! };
   }
 
-  #put(at: number, place: Place | undefined): void {
+  #put(at: number, place: RowPlace | undefined): void {
     this.#slots[at] = place === undefined ? 0 : place.fragment + 1;
     this.#slots[at + 1] = place?.offset ?? 0;
   }

@@ -1,7 +1,14 @@
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import { addressesIn, type Dataset, type Replaced, type RowPlace, type TrackedRows } from '../engine/port.ts';
+import {
+  addressesIn,
+  type Dataset,
+  type MovedRows,
+  type Replaced,
+  type RowPlace,
+  type TrackedRows,
+} from '../engine/port.ts';
 import type { KeyHold } from './key-budget.ts';
 import type { KeyDigest } from './key-digest.ts';
 import { addressOf, eachPlace } from './key-lookup.ts';
@@ -34,7 +41,8 @@ export class KnownPlaces {
   readonly tracked: TrackedRows;
   readonly #places: KeyPlaces;
   readonly #hold: KeyHold;
-  #unread: readonly { readonly id: number; readonly rows: number }[] = [];
+  /** Fragments whose rows nobody has told of yet. */
+  #unread: ReadonlySet<number> = new Set();
 
   constructor(
     dataset: Dataset,
@@ -51,7 +59,7 @@ export class KnownPlaces {
 
   /** Rows whose keys are yet to be read. */
   get unreadRows(): number {
-    return this.#unread.reduce((sum, { rows }) => sum + rows, 0);
+    return [...this.#unread].reduce((sum, id) => sum + this.tracked.countRows(id), 0);
   }
 
   /** Moves on to a newer version; what came since then is unread. */
@@ -61,26 +69,30 @@ export class KnownPlaces {
     const { isKnown, added, moved } = this.tracked.advance(version);
     if (!isKnown && !isFirst) return 'changed';
     if (moved !== undefined) await this.#moveAll(moved);
-    this.#unread = [...this.#unread, ...added].filter(({ id }) => this.tracked.hasFragment(id));
+    const elsewhere = [...this.#unread].flatMap((id) => moved?.fragmentsOf(id) ?? []);
+    this.#unread = new Set([...this.#unread, ...elsewhere, ...added].filter((id) => this.tracked.hasFragment(id)));
     return undefined;
   }
 
-  /** To be called with a dataset that stands at the version of `tracked`. */
+  /** To be called with a dataset that stands at the version of `tracked`. What it reads has to be as many rows as there are. */
   async readRest(dataset: Dataset): Promise<Unknowable | undefined> {
-    const unread = this.#unread;
-    if (unread.length === 0) return undefined;
-    const ids = unread.map(({ id }) => id);
-    const addresses = this.unreadRows <= mostRowsTaken ? this.#addressesIn(ids) : undefined;
+    const ids = [...this.#unread];
+    if (ids.length === 0) return undefined;
+    const rows = this.unreadRows;
+    const addresses = rows <= mostRowsTaken ? this.#addressesIn(ids) : undefined;
     const from = addresses === undefined ? { where: addressesIn(ids) } : { at: addresses };
     let problem: Unknowable | undefined;
     let seen = 0;
     await eachPlace(dataset, this.on, from, (key, place) => {
       seen += 1;
-      problem = this.#learn(key, place) ?? (seen % rowsPerCheck === 0 ? this.#checkRoom() : undefined);
+      if (key !== undefined) problem = this.#learn(key, place);
+      problem ??= seen % rowsPerCheck === 0 ? this.#checkRoom() : undefined;
       return problem === undefined;
     });
-    this.#unread = [];
-    return problem ?? this.#checkRoom();
+    if (problem !== undefined) return problem;
+    if (seen !== rows) return 'changed';
+    this.#unread = new Set();
+    return this.#checkRoom();
   }
 
   /** Of the keys of a group that have a row, where it is. */
@@ -130,9 +142,9 @@ export class KnownPlaces {
     return ids.flatMap((id) => [...this.tracked.rowsOf(id)].map(addressOf));
   }
 
-  async #moveAll(moved: (place: RowPlace) => RowPlace | undefined): Promise<void> {
+  async #moveAll(moved: MovedRows): Promise<void> {
     let parts = 0;
-    for (const _ of this.#places.moveAll((fragment, offset) => moved({ fragment, offset }))) {
+    for (const _ of this.#places.moveAll(moved)) {
       parts += 1;
       if (parts % partsPerTurn === 0) await setImmediate();
     }

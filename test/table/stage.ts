@@ -7,7 +7,14 @@ import { parseFieldPath } from '#src/arrow/field-path.ts';
 import { readKeys } from '#src/arrow/key-columns.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
-import type { Dataset, Engine, MergeCounts, OpenRequest } from '#src/engine/port.ts';
+import {
+  type Dataset,
+  type Engine,
+  type MergeCounts,
+  type OpenRequest,
+  type Projection,
+  rowAddress,
+} from '#src/engine/port.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
 import { TableGates } from '#src/table/gates.ts';
@@ -45,6 +52,10 @@ export interface Interruptions {
   sync?: (() => Promise<void>) | undefined;
   /** Before all keys of a past version are read. */
   readKeys?: (() => Promise<void>) | undefined;
+  /** Before places of rows are read, beside the commits or in a turn. */
+  readPlaces?: (() => Promise<void>) | undefined;
+  /** Before a commit is recorded in the catalog. */
+  record?: (() => Promise<void>) | undefined;
 }
 
 export interface StageOptions {
@@ -82,9 +93,14 @@ export class Stage {
   readonly toldBy: CountsToldBy[] = [];
   /** How often all keys of a past version were read. */
   readings = 0;
+  /** How often places of rows were read: all of them beside the commits, or in a turn those that others brought. */
+  placeReadings = 0;
+  /** What became of each attempt to replace rows by their places. */
+  readonly replacements: ('made' | 'refused' | 'overtaken' | 'failed')[] = [];
   /** That merges of the writer made, ascending. */
   readonly mergedVersions: number[] = [];
   readonly engine: LanceEngine;
+  keyBudget!: KeyBudget;
   readonly gates = new TableGates(100);
   readonly folder: string;
   readonly on: readonly string[];
@@ -94,6 +110,8 @@ export class Stage {
   tableId!: TableId;
   #dataset!: Dataset;
   #place = place;
+  /** Datasets that are open to read places from them, beside the commits. */
+  #readers = 0;
 
   private constructor(folder: string, on: readonly string[]) {
     this.folder = folder;
@@ -128,6 +146,11 @@ export class Stage {
     const catalog = await openSqliteCatalog(join(stage.folder, 'catalog.sqlite'), { holder: { command: 'test' } });
     t.after(() => catalog.close());
     catalog.announceCommits = () => stage.betweenLookAndCommit();
+    const record = catalog.recordTransactions.bind(catalog);
+    catalog.recordTransactions = async (...args) => {
+      await interruptions.record?.();
+      await record(...args);
+    };
     const creation = await catalog.reserveCreation(table, undefined, place);
     stage.#dataset = await stage.engine.create(place, ipcFile(rows), {});
     const details = { properties: undefined, storageOptions: {}, transaction: transaction(1) };
@@ -136,17 +159,18 @@ export class Stage {
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
     metrics.countsTold = (by) => void stage.toldBy.push(by);
     const engine = stage.#interrupted(interruptions, { hidesChanges, knowsPlaces });
+    stage.keyBudget = new KeyBudget(keyMemoryBytes, clock);
     const lines = { write: (line: string) => void stage.warnings.push(line) };
     stage.writer = new TableWriter({
       engine,
       catalog,
       gates: stage.gates,
       metrics,
-      datasets: new OpenDatasets(engine, 10),
+      datasets: new OpenDatasets(stage.#keeping(engine), 10),
       openBranches: new OpenBranches({ catalog, engine }),
       logger: createLogger({ level: 'warn', format: 'json', destination: lines }),
       observer: { committed: (commit) => void stage.gainsByIndex.push(commit.gainsByIndex) },
-      keyBudget: new KeyBudget(keyMemoryBytes, systemClock),
+      keyBudget: stage.keyBudget,
       keyHash,
       keyDigest: new SecretKeyDigest(new Uint32Array(8)),
       readAtOnceRows,
@@ -188,6 +212,12 @@ export class Stage {
     return Promise.allSettled(answers);
   }
 
+  /** Resolves when no places are being read beside the commits. The writer closes no dataset but those it reads from. */
+  async placesRead(): Promise<void> {
+    while (this.#readers > 0) await new Promise<void>((resolve) => setImmediate(resolve));
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+
   async #merge(request: MergeRequest): Promise<MergeCounts> {
     const counts = await this.writer.merge(request);
     this.deletedRows.push(counts.numDeletedRows);
@@ -196,6 +226,7 @@ export class Stage {
 
   #interrupted(interruptions: Interruptions, what: Doing): Engine {
     const open = async (request: OpenRequest): Promise<Dataset> => {
+      if (request.version === undefined) this.#readers += 1;
       const dataset = await this.engine.open(request);
       if (request.version === undefined) {
         this.timesOpened += 1;
@@ -205,6 +236,15 @@ export class Stage {
       return replacing(dataset, { select: (...what) => this.#select(dataset, what, interruptions) });
     };
     return replacing<Engine>(this.engine, { open });
+  }
+
+  /** For the datasets that are kept open: whoever else opens one reads from it and closes it. */
+  #keeping(engine: Engine): Engine {
+    const open = async (request: OpenRequest): Promise<Dataset> => {
+      this.#readers -= 1;
+      return engine.open(request);
+    };
+    return replacing<Engine>(engine, { open });
   }
 
   async *#select(
@@ -220,13 +260,52 @@ export class Stage {
     yield* dataset.select(columns, where);
   }
 
+  async #beforePlaces(columns: readonly Projection[], interruptions: Interruptions): Promise<void> {
+    if (!columns.some(({ expression }) => expression === rowAddress)) return;
+    this.placeReadings += 1;
+    await interruptions.readPlaces?.();
+  }
+
+  async *#selectPlaces(
+    dataset: Dataset,
+    [columns, where]: Parameters<Dataset['select']>,
+    interruptions: Interruptions,
+  ): ReturnType<Dataset['select']> {
+    await this.#beforePlaces(columns, interruptions);
+    yield* dataset.select(columns, where);
+  }
+
+  async *#takePlaces(
+    dataset: Dataset,
+    [rows, columns]: Parameters<Dataset['take']>,
+    interruptions: Interruptions,
+  ): ReturnType<Dataset['take']> {
+    await this.#beforePlaces(columns, interruptions);
+    yield* dataset.take(rows, columns);
+  }
+
+  async #replaceRows(
+    dataset: Dataset,
+    args: Parameters<Dataset['replaceRows']>,
+    interruptions: Interruptions,
+  ): ReturnType<Dataset['replaceRows']> {
+    this.replacements.push('failed');
+    await interruptions.merge?.();
+    const replaced = await dataset.replaceRows(...args);
+    this.replacements[this.replacements.length - 1] = typeof replaced === 'string' ? replaced : 'made';
+    return replaced;
+  }
+
   #withInterruptions(dataset: Dataset, interruptions: Interruptions, what: Doing): Dataset {
     return replacing(dataset, {
       ...(what.hidesChanges && { changedRows: async () => undefined }),
       ...(!what.knowsPlaces && { trackRows: () => undefined }),
-      replaceRows: async (...args: Parameters<Dataset['replaceRows']>) => {
-        await interruptions.merge?.();
-        return dataset.replaceRows(...args);
+      select: (...args) => this.#selectPlaces(dataset, args, interruptions),
+      take: (...args) => this.#takePlaces(dataset, args, interruptions),
+      replaceRows: (...args) => this.#replaceRows(dataset, args, interruptions),
+      close: () => {
+        this.#readers -= 1;
+        dataset.close();
       },
       merge: async (...args: Parameters<Dataset['merge']>) => {
         await interruptions.merge?.();

@@ -1,6 +1,7 @@
 import { WireReader } from './wire-reader.ts';
 
-/** Field numbers of `lance.file.Field` that say what the values may be, not how they are stored. */
+/** Field numbers of `lance.file.Field`. */
+const name = 2;
 const nullable = 6;
 
 /** The columns of a dataset as its manifest lists them, nested ones included, with their ids. */
@@ -8,18 +9,22 @@ export interface DataFields {
   /** Whether files written for these columns are as those written for the columns of `target`. */
   fitInto(target: DataFields): boolean;
   readonly stored: readonly StoredField[];
+  /** By their metadata: `lance-encoding:blob`, or an extension type of that name. Their bytes may be in files of their own. */
+  readonly holdBlobs: boolean;
 }
 
 interface StoredField {
   /** Everything but whether NULL is allowed. */
   readonly rest: string;
   readonly isNullable: boolean;
+  readonly holdsBlobs: boolean;
 }
 
 /** Of the raw fields of a manifest, each with its number before it. */
 export function readDataFields(raws: readonly Uint8Array[]): DataFields {
   const stored = raws.map(readField);
-  return { stored, fitInto: (target) => fits(stored, target.stored) };
+  const holdBlobs = stored.some((field) => field.holdsBlobs);
+  return { stored, holdBlobs, fitInto: (target) => fits(stored, target.stored) };
 }
 
 /**
@@ -42,9 +47,14 @@ function readField(raw: Uint8Array): StoredField {
   const reader = outer.message();
   const rest: string[] = [];
   let isNullable = false;
+  let holdsBlobs = false;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
     if (field === nullable) isNullable = reader.flag();
-    else rest.push(Buffer.from(reader.raw()).toString('latin1'));
+    else {
+      const raw = Buffer.from(reader.raw()).toString('latin1');
+      rest.push(raw);
+      holdsBlobs ||= field !== name && raw.includes('blob');
+    }
   }
-  return { rest: rest.sort().join('\n'), isNullable };
+  return { rest: rest.sort().join('\n'), isNullable, holdsBlobs };
 }

@@ -64,6 +64,19 @@ export class DeletedRows {
     return offset - (this.#before[chunk] ?? 0) - (this.#chunks[chunk]?.countBefore(offset & 0xffff) ?? 0);
   }
 
+  /** Those that `earlier`, of the same fragment, does not have. Ascending. */
+  *addedSince(earlier: DeletedRows): Iterable<number> {
+    for (const [index, chunk] of this.#chunks.entries()) {
+      const known = earlier.#chunks[index]?.toBits();
+      for (const [word, bits] of (chunk?.toBits() ?? []).entries()) {
+        let added = bits & ~(known?.[word] ?? 0);
+        for (; added !== 0; added &= added - 1) {
+          yield index * rowsPerChunk + word * 32 + (31 - Math.clz32(added & -added));
+        }
+      }
+    }
+  }
+
   /** A Roaring bitmap, as Lance keeps them in files. */
   toBitmap(): Buffer {
     return bitmapOf(this.#chunks.map((chunk) => chunk?.toBits()));

@@ -10,6 +10,7 @@ import {
   type MergeSpec,
   type OptimizeRequest,
   type OptimizeResult,
+  type PreparedMove,
   type Projection,
   type Replacing,
   type RowAddress,
@@ -22,14 +23,13 @@ import {
 import { branchesOf } from './branches-of.ts';
 import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
+import type { FragmentMove } from './fragment-move.ts';
 import { IndexChoice } from './index-choice.ts';
 import { configured, filterName } from './merge-builder.ts';
-import type { MovedRows } from './moved-rows.ts';
 import { type NativeIndex, type NativeTable, nativeBtree } from './native.ts';
 import { schemaOfNullColumn } from './null-column.ts';
 import { resultsOf } from './query-results.ts';
-import { rewriteFragments } from './rewrite-fragments.ts';
-import { rowChangeBetween, transactionIdAt } from './row-change.ts';
+import { rowChangeBetween } from './row-change.ts';
 import type { RowReplacement } from './row-replacement.ts';
 import { FragmentRows } from './tracked-rows.ts';
 import { hasTransactionOn } from './transaction-files.ts';
@@ -53,7 +53,6 @@ interface Surroundings {
   /** Of such a one on a file system. */
   readonly versions?: VersionsFolder;
   readonly durability?: Durability;
-  readonly moved?: MovedRows;
   readonly replacement?: RowReplacement;
 }
 
@@ -64,7 +63,6 @@ export class LanceDataset implements Dataset {
   readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
   readonly #durability: Durability | undefined;
-  readonly #moved: MovedRows | undefined;
   readonly #replacement: RowReplacement | undefined;
   readonly #indexChoice: IndexChoice | undefined;
   /** Where the native table stands, if that is known: each question to it costs 0.1 ms, and a merge has several. */
@@ -75,14 +73,13 @@ export class LanceDataset implements Dataset {
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
-    const { lineage, caches, versions, durability, moved, replacement } = surroundings;
+    const { lineage, caches, versions, durability, replacement } = surroundings;
     this.lineage = lineage ?? Symbol('dataset');
     this.#table = table;
     this.#caches = caches;
     this.#versions = versions;
     this.#indexChoice = versions && new IndexChoice(versions.path);
     this.#durability = durability;
-    this.#moved = moved;
     this.#replacement = replacement;
   }
 
@@ -203,9 +200,7 @@ export class LanceDataset implements Dataset {
 
   async rowChange(after: number, through: number): Promise<RowChange> {
     if (after === through) return 'none';
-    return this.#versions === undefined
-      ? 'unknown'
-      : rowChangeBetween(this.#versions.path, after, through, this.#moved);
+    return this.#versions === undefined ? 'unknown' : rowChangeBetween(this.#versions.path, after, through);
   }
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined> {
@@ -258,19 +253,20 @@ export class LanceDataset implements Dataset {
     return this.#commit('maintain', (table) => optimize(table, request));
   }
 
-  async rewriteFragments(ids: readonly number[]): Promise<number> {
-    // A filter that names none would not be one.
-    if (ids.length === 0) return 0;
-    const schema = await this.schema();
+  prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined> {
     return engineCall('maintain', async () => {
-      if (this.#versions === undefined) throw new Error('the fragments of object stores are not known');
-      const { path } = this.#versions;
-      const before = await this.#currentVersion();
-      const { version, removedFragments } = await rewriteFragments(await this.#native(), schema, path, { ids, before });
-      const id = transactionIdAt(path, version);
-      if (id !== undefined) this.#moved?.remember(id);
-      this.#committed(version);
-      return removedFragments;
+      const move = await this.#replacement?.prepareMove(await this.#currentVersion(), ids);
+      return move && { commit: () => this.#commitMove(move), discard: () => move.discard() };
+    });
+  }
+
+  #commitMove(move: FragmentMove): Promise<number | undefined> {
+    return engineCall('maintain', async () => {
+      const made = move.commit(await this.#currentVersion());
+      if (made === undefined) return undefined;
+      this.#committed(made.version);
+      this.#isBehind = true;
+      return made.removedFragments;
     });
   }
 

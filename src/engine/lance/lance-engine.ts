@@ -10,7 +10,6 @@ import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { DiskSync, type FileSync } from './file-sync.ts';
 import { type DatasetCaches, LanceDataset } from './lance-dataset.ts';
 import { type MachineStart, readMachineStart } from './machine-start.ts';
-import { MovedRows } from './moved-rows.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
 import { recoverBranch } from './recover-branch.ts';
 import { RowReplacement } from './row-replacement.ts';
@@ -37,7 +36,6 @@ export class LanceEngine implements Engine {
   readonly #options: LanceEngineOptions;
   readonly #caches: EngineCaches;
   readonly #fileSync: FileSync;
-  readonly #moved = new MovedRows();
   readonly #machineStart: MachineStart;
 
   constructor(options: LanceEngineOptions) {
@@ -152,7 +150,6 @@ export class LanceEngine implements Engine {
     return {
       versions: new VersionsFolder(place.datasetPath, branch),
       durability: new Durability(this.#fileSync, place, openedAt),
-      moved: this.#moved,
       replacement: this.#replacementIn(branchFolder(place.datasetPath, branch)),
     };
   }

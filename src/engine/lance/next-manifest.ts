@@ -1,20 +1,29 @@
 /**
  * The manifest and the transaction of a commit that replaces rows: some are marked as deleted in their fragments, others
- * come in new ones. It is what the engine writes for an update (Lance's format, "Transactions", operation Update;
- * `protos/table.proto`, `protos/transaction.proto`), made from the manifest before it.
+ * come in new ones. It is what the engine writes for an update or, where rows are only put elsewhere, for a compaction
+ * (Lance's format, "Transactions", operations Update and Rewrite; `protos/table.proto`, `protos/transaction.proto`), made
+ * from the manifest before it.
  *
  * Not a writer of the format in general: what this commit does not change is copied field by field, also what is not known
  * here, and a manifest that asks its writers for anything beyond deletion files, a table configuration and base paths is
  * refused (`NotReplaceable`), as the specification wants it. Pure; whoever calls it puts the files in place.
  */
-import { type DataFields, readDataFields } from './data-fields.ts';
+import {
+  type Draft,
+  type DraftFragment,
+  flag,
+  fragmentField,
+  knownFlags,
+  manifestFile,
+  NotReplaceable,
+  manifestField as of,
+  readDraft,
+  timestamp,
+  without,
+  writeUnlessZero,
+} from './manifest-draft.ts';
 import { MalformedFile, WireReader } from './wire-reader.ts';
 import { WireWriter } from './wire-writer.ts';
-
-/** The rows of this table are for the engine alone to replace. `message` says why. */
-export class NotReplaceable extends Error {
-  override readonly name = 'NotReplaceable';
-}
 
 /** A fragment's new list of deleted rows. */
 export interface DeletionFile {
@@ -23,11 +32,20 @@ export interface DeletionFile {
   readonly deletedRows: number;
 }
 
+/** Fragments that give way, by their ids, to those that are staged under `after`. */
+export interface MovedGroup {
+  readonly before: readonly number[];
+  /** With the rows that were deleted since they were staged. */
+  readonly after: readonly { readonly id: number; readonly deletions: DeletionFile | undefined }[];
+}
+
 export interface Replacement {
   /** By fragments: those whose rows are all deleted go. */
   readonly deletions: ReadonlyMap<number, DeletionFile | 'all rows'>;
   /** The manifest of a dataset that has the new rows and nothing else; their files are to be in this dataset's folder. */
   readonly staged: Buffer;
+  /** Of a compaction; without them it is an update that takes all staged fragments. */
+  readonly groups?: readonly MovedGroup[];
   /** A version-4 UUID. */
   readonly transactionId: string;
   readonly committedAtMs: number;
@@ -47,34 +65,17 @@ export interface NextManifest {
   readonly fragments: readonly NewFragment[];
 }
 
-/** Bits of `reader_feature_flags` and `writer_feature_flags`. */
-const flag = { deletionFiles: 1, oldV2: 4, config: 8, basePaths: 16 } as const;
-const knownFlags = flag.deletionFiles | flag.oldV2 | flag.config | flag.basePaths;
-
-/** Field numbers of `Manifest`. */
-const of = {
-  field: 1,
-  fragment: 2,
-  version: 3,
-  auxiliaryData: 4,
-  indexSection: 6,
-  timestamp: 7,
-  tag: 8,
-  readerFlags: 9,
-  writerFlags: 10,
-  maxFragmentId: 11,
-  transactionFile: 12,
-  dataFormat: 15,
-  transactionSection: 21,
-} as const;
-
 export function nextManifest(current: Buffer, replacement: Replacement): NextManifest {
   const before = readDraft(current);
   const staged = readDraft(replacement.staged);
   expectSameShape(before, staged);
-  const fragments = stagedFragments(staged, before.maxFragmentId + 1);
+  const fragments = stagedFragments(staged, replacement, before.maxFragmentId + 1);
   const updated = updatedFragments(before, replacement);
-  const transaction = transactionOf(before.version, replacement, updated, fragments);
+  const operation =
+    replacement.groups === undefined
+      ? updateOf(replacement, updated, fragments)
+      : rewriteOf(replacement.groups, before, fragments);
+  const transaction = transactionOf(before.version, replacement.transactionId, operation);
   const transactionFile = `${before.version}-${replacement.transactionId}.txn`;
   const version = before.version + 1;
   const message = new WireWriter();
@@ -85,121 +86,13 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   for (const { id, bytes } of fragments) message.bytes(of.fragment, withId(id, bytes));
   message.number(of.version, version);
   message.message(of.timestamp, timestamp(replacement.committedAtMs));
-  const deletes = updated.size > 0 ? flag.deletionFiles : 0;
+  const deletes = replacement.deletions.size > 0 ? flag.deletionFiles : 0;
   writeUnlessZero(message, of.readerFlags, before.readerFlags | deletes);
   writeUnlessZero(message, of.writerFlags, before.writerFlags | deletes);
   message.number(of.maxFragmentId, before.maxFragmentId + fragments.length);
   message.text(of.transactionFile, transactionFile);
   const bytes = manifestFile(current, before.indexSection, transaction, message);
   return { version, bytes, transaction, transactionFile, fragments: fragments.map(({ id, rows }) => ({ id, rows })) };
-}
-
-/** Sections first, each behind its length, then the message, then its position and the format's version and mark. */
-function manifestFile(
-  current: Buffer,
-  indexSection: Uint8Array | undefined,
-  transaction: Buffer,
-  message: WireWriter,
-): Buffer {
-  const parts: Uint8Array[] = [];
-  let at = 0;
-  const add = (section: Uint8Array): number => {
-    const start = at;
-    parts.push(littleEndian(section.length), section);
-    at += 4 + section.length;
-    return start;
-  };
-  if (indexSection !== undefined) message.number(of.indexSection, add(indexSection));
-  message.number(of.transactionSection, add(transaction));
-  const position = Buffer.alloc(8);
-  position.writeBigUInt64LE(BigInt(add(message.finish())));
-  return Buffer.concat([...parts, position, current.subarray(current.length - 8)]);
-}
-
-function littleEndian(length: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32LE(length);
-  return bytes;
-}
-
-interface DraftFragment {
-  readonly id: number;
-  readonly rows: number;
-  readonly bytes: Uint8Array;
-}
-
-/** A manifest taken apart into what a commit replaces and what it keeps. */
-interface Draft {
-  readonly version: number;
-  readonly fields: DataFields;
-  readonly fragments: readonly DraftFragment[];
-  readonly kept: readonly Uint8Array[];
-  readonly readerFlags: number;
-  readonly writerFlags: number;
-  /** −1 where there never was a fragment. */
-  readonly maxFragmentId: number;
-  readonly dataFormat: string;
-  readonly indexSection: Uint8Array | undefined;
-}
-
-const sectionAt = (file: Buffer, at: number): Uint8Array => file.subarray(at + 4, at + 4 + file.readUInt32LE(at));
-
-function readDraft(file: Buffer): Draft {
-  const reader = new WireReader(sectionAt(file, Number(file.readBigUInt64LE(file.length - 16))));
-  const fields: Uint8Array[] = [];
-  const fragments: DraftFragment[] = [];
-  const kept: Uint8Array[] = [];
-  let version = 0;
-  let readerFlags = 0;
-  let writerFlags = 0;
-  let maxFragmentId: number | undefined;
-  let dataFormat = '';
-  let indexSection: Uint8Array | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === of.fragment) fragments.push(readFragment(reader.bytes()));
-    else if (field === of.version) version = reader.number();
-    else if (field === of.readerFlags) readerFlags = reader.number();
-    else if (field === of.writerFlags) writerFlags = reader.number();
-    else if (field === of.maxFragmentId) maxFragmentId = reader.number();
-    else if (field === of.indexSection) indexSection = sectionAt(file, reader.number());
-    else if (isOfOneVersion(field)) reader.skip();
-    else {
-      const raw = reader.raw();
-      kept.push(raw);
-      if (field === of.field) fields.push(raw);
-      if (field === of.dataFormat) dataFormat = Buffer.from(raw).toString('latin1');
-    }
-  }
-  const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), -1);
-  return {
-    ...{ version, fragments, kept, readerFlags, writerFlags, dataFormat, indexSection },
-    fields: readDataFields(fields),
-    maxFragmentId: Math.max(maxFragmentId ?? -1, largestId),
-  };
-}
-
-const isOfOneVersion = (field: number): boolean =>
-  field === of.auxiliaryData ||
-  field === of.timestamp ||
-  field === of.tag ||
-  field === of.transactionFile ||
-  field === of.transactionSection;
-
-/** Field numbers of `DataFragment`. */
-const fragmentField = { id: 1, file: 2, deletionFile: 3, physicalRows: 4 } as const;
-
-/** Of what a fragment can have besides: identifiers of rows, versions of rows, overlays. */
-function readFragment(bytes: Uint8Array): DraftFragment {
-  const reader = new WireReader(bytes);
-  let id = 0;
-  let rows = 0;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === fragmentField.id) id = reader.number();
-    else if (field === fragmentField.physicalRows) rows = reader.number();
-    else if (field === fragmentField.file || field === fragmentField.deletionFile) reader.skip();
-    else throw new NotReplaceable(`a fragment has field ${field}`);
-  }
-  return { id, rows, bytes };
 }
 
 /** The new file is as its own dataset describes it: that has to be true here as well. */
@@ -232,11 +125,21 @@ function nameOfIndex(reader: WireReader): string {
   return name;
 }
 
-/** Without their ids, which the transaction does not give. */
-function stagedFragments({ fragments }: Draft, firstId: number): readonly DraftFragment[] {
-  return fragments.map(({ rows, bytes }, index) => {
-    const kept = without(bytes, fragmentField.id);
-    return { id: firstId + index, rows, bytes: kept.finish() };
+/** A staged fragment under the id that it gets here; `bytes` are without it. */
+interface StagedFragment extends DraftFragment {
+  readonly stagedId: number;
+}
+
+function stagedFragments(staged: Draft, { groups }: Replacement, firstId: number): readonly StagedFragment[] {
+  const byId = new Map(staged.fragments.map((fragment) => [fragment.id, fragment]));
+  const taken =
+    groups?.flatMap(({ after }) => after) ?? staged.fragments.map(({ id }) => ({ id, deletions: undefined }));
+  return taken.map(({ id, deletions }, index) => {
+    const fragment = byId.get(id);
+    if (fragment === undefined) throw new MalformedFile(`no staged fragment ${id}`);
+    const message = without(fragment.bytes, fragmentField.id);
+    if (deletions !== undefined) message.message(fragmentField.deletionFile, deletionFile(deletions));
+    return { id: firstId + index, stagedId: id, rows: fragment.rows, bytes: message.finish() };
   });
 }
 
@@ -263,16 +166,6 @@ function updatedFragments({ fragments }: Draft, { deletions }: Replacement): Rea
   return updated;
 }
 
-function without(message: Uint8Array, left: number): WireWriter {
-  const reader = new WireReader(message);
-  const writer = new WireWriter();
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === left) reader.skip();
-    else writer.raw(reader.raw());
-  }
-  return writer;
-}
-
 const bitmap = 1;
 
 function deletionFile({ readVersion, id, deletedRows }: DeletionFile): WireWriter {
@@ -284,31 +177,41 @@ function deletionFile({ readVersion, id, deletedRows }: DeletionFile): WireWrite
   return message;
 }
 
-function timestamp(atMs: number): WireWriter {
-  const message = new WireWriter();
-  message.number(1, Math.floor(atMs / 1_000));
-  message.number(2, Math.floor(atMs % 1_000) * 1_000_000);
-  return message;
+interface Operation {
+  /** Its field in `Transaction`. */
+  readonly field: number;
+  readonly message: WireWriter;
 }
 
-/** `Transaction` with the operation `Update`, in the mode in which whole rows are written anew. */
-function transactionOf(
-  readVersion: number,
-  { transactionId, deletions }: Replacement,
+/** In the mode in which whole rows are written anew. New fragments have no ids yet. */
+function updateOf(
+  { deletions }: Replacement,
   updated: ReadonlyMap<number, Uint8Array>,
-  added: readonly DraftFragment[],
-): Buffer {
-  const update = new WireWriter();
-  for (const [id, change] of deletions) if (change === 'all rows') update.number(1, id);
-  for (const bytes of updated.values()) update.bytes(2, bytes);
-  for (const { bytes } of added) update.bytes(3, bytes);
+  added: readonly StagedFragment[],
+): Operation {
   const message = new WireWriter();
-  message.number(1, readVersion);
-  message.text(2, transactionId);
-  message.message(108, update);
-  return message.finish();
+  for (const [id, change] of deletions) if (change === 'all rows') message.number(1, id);
+  for (const bytes of updated.values()) message.bytes(2, bytes);
+  for (const { bytes } of added) message.bytes(3, bytes);
+  return { field: 108, message };
 }
 
-function writeUnlessZero(message: WireWriter, field: number, value: number): void {
-  if (value !== 0) message.number(field, value);
+function rewriteOf(groups: readonly MovedGroup[], { fragments }: Draft, added: readonly StagedFragment[]): Operation {
+  const message = new WireWriter();
+  for (const { before, after } of groups) {
+    const group = new WireWriter();
+    for (const { id, bytes } of fragments) if (before.includes(id)) group.bytes(1, bytes);
+    const ids = new Set(after.map(({ id }) => id));
+    for (const { id, stagedId, bytes } of added) if (ids.has(stagedId)) group.bytes(2, withId(id, bytes));
+    message.message(3, group);
+  }
+  return { field: 104, message };
+}
+
+function transactionOf(readVersion: number, id: string, { field, message }: Operation): Buffer {
+  const transaction = new WireWriter();
+  transaction.number(1, readVersion);
+  transaction.text(2, id);
+  transaction.message(field, message);
+  return transaction.finish();
 }

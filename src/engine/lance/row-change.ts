@@ -8,7 +8,6 @@ import { dirname, join } from 'node:path';
 import type { RowChange } from '../port.ts';
 import { parseManifest } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
-import type { MovedRows } from './moved-rows.ts';
 import { WireReader } from './wire-reader.ts';
 
 const rewrite = 104;
@@ -19,46 +18,23 @@ const firstOperation = 100;
 /** Each version costs the reading of its manifest; past so many, working out what changed costs less. */
 const mostVersions = 64;
 
-/** Of all commits after version `after` up to version `through`; `moved` knows of some that they changed none. */
-export function rowChangeBetween(versionsFolder: string, after: number, through: number, moved?: MovedRows): RowChange {
-  if (through < after || through - after > mostVersions) return 'unknown';
-  let isKnown = true;
-  for (let version = after + 1; version <= through; version++) {
-    const change = rowChangeOf(versionsFolder, version, moved);
-    if (change === 'some') return 'some';
-    if (change === 'unknown') isKnown = false;
-  }
-  return isKnown ? 'none' : 'unknown';
+/** Of all commits after version `after` up to version `through`. */
+export function rowChangeBetween(versionsFolder: string, after: number, through: number): RowChange {
+  const operations = operationsBetween(versionsFolder, after, through);
+  if (operations.some((operation) => operation !== undefined && !keepingRows.has(operation))) return 'some';
+  return operations.includes(undefined) ? 'unknown' : 'none';
 }
 
 /** Whether every row is where it was: as `rowChangeBetween`, but nothing was tidied either. */
-export function keepsEveryPlace(versionsFolder: string, after: number, through: number): boolean {
-  if (through < after || through - after > mostVersions) return false;
-  for (let version = after + 1; version <= through; version++) {
-    const operation = transactionAt(versionsFolder, version)?.operation;
-    if (operation === undefined || operation === rewrite || !keepingRows.has(operation)) return false;
-  }
-  return true;
-}
+export const keepsEveryPlace = (versionsFolder: string, after: number, through: number): boolean =>
+  operationsBetween(versionsFolder, after, through).every(
+    (operation) => operation !== undefined && operation !== rewrite && keepingRows.has(operation),
+  );
 
-/** Of the transaction that made the version; undefined where that cannot be read. */
-export function transactionIdAt(versionsFolder: string, version: number): string | undefined {
-  return transactionAt(versionsFolder, version)?.id;
-}
-
-function rowChangeOf(versionsFolder: string, version: number, moved: MovedRows | undefined): RowChange {
-  const { id, operation } = transactionAt(versionsFolder, version) ?? {};
-  if (operation === undefined) return 'unknown';
-  const keepsRows = keepingRows.has(operation) || (id !== undefined && moved?.has(id) === true);
-  return keepsRows ? 'none' : 'some';
-}
-
-function transactionAt(versionsFolder: string, version: number): Transaction | undefined {
-  return readable(() => {
-    const transaction = readTransaction(versionsFolder, version);
-    return transaction && parseTransaction(new WireReader(transaction));
-  });
-}
+const operationsBetween = (versionsFolder: string, after: number, through: number): readonly (number | undefined)[] =>
+  transactionsBetween(versionsFolder, after, through).map((transaction) =>
+    readable(() => transaction && operationOf(new WireReader(transaction))),
+  );
 
 function readable<Result>(read: () => Result): Result | undefined {
   try {
@@ -89,18 +65,11 @@ function readTransaction(versionsFolder: string, version: number): Uint8Array | 
   return file && readFileSync(join(dirname(versionsFolder), '_transactions', file.path));
 }
 
-interface Transaction {
-  readonly id: string | undefined;
-  readonly operation: number | undefined;
-}
-
-function parseTransaction(reader: WireReader): Transaction {
-  let id: string | undefined;
+function operationOf(transaction: WireReader): number | undefined {
   let operation: number | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 2) id = reader.text();
-    else reader.skip();
+  for (let field = transaction.next(); field !== undefined; field = transaction.next()) {
+    transaction.skip();
     if (field >= firstOperation) operation = field;
   }
-  return { id, operation };
+  return operation;
 }

@@ -3,32 +3,28 @@
  * of deleted rows, the transaction and the manifest that an update has. The engine's own merge first has to find the rows,
  * which takes it five to ten times as long as everything here (docs/adr/0015).
  *
- * The commit is one `link` of the manifest to its name, which fails if the version is there already: so either nobody has
- * committed since the version that the places are of, or nothing happens. That is how the engine and other programs commit
- * on a file system, too, and it is never a guess: other people's commits are not rebased on, save those that leave all rows
- * where they are. Before the link nothing refers to the files that were written; they are removed, and those that a crash
+ * The commit is one `link` of the manifest to its name, which fails if the version is there already (`commit-link.ts`): so
+ * either nobody has committed since the version that the places are of, or nothing happens. It is never a guess: other
+ * people's commits are not rebased on, save those that leave all rows where they are. Before the link nothing refers to the files that were written; they are removed, and those that a crash
  * leaves are found by start-up recovery. Files are made durable by whoever made the commit (`durability.ts`).
  *
  * Files are written at once, into the memory of the operating system: some 0.05 ms each, where a turn of the thread pool for
  * each of their three calls takes 1 ms beside everything else that goes on (measured, 30 files).
  */
-import { linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { Replaced, Replacing, RowPlace } from '../port.ts';
-import { listVersions, manifestNames, readManifest } from './manifest-files.ts';
-import { type DeletionFile, type NextManifest, NotReplaceable, nextManifest } from './next-manifest.ts';
+import { CommitLink, type Fresh, randomId } from './commit-link.ts';
+import { writeDeletions } from './deletion-files.ts';
+import { FragmentMove } from './fragment-move.ts';
+import { NotReplaceable } from './manifest-draft.ts';
+import { listVersions, readManifest } from './manifest-files.ts';
+import { type DeletionFile, type NextManifest, nextManifest } from './next-manifest.ts';
 import { keepsEveryPlace } from './row-change.ts';
 import type { StagedRows, Staging } from './staging.ts';
 import type { FragmentRows } from './tracked-rows.ts';
-
-/** What is new each time. */
-export interface Fresh {
-  nowMs(): number;
-  /** Version 4, which is random. */
-  uuid(): string;
-}
 
 /** Indexes that are finished one after the other just then; more is no coincidence. */
 const mostAttempts = 5;
@@ -37,14 +33,14 @@ const mostAttempts = 5;
 const filesPerTurn = 32;
 
 /** What a fragment's list of deleted rows becomes; undefined where no row is left. */
-type Deletion = { readonly listed: DeletionFile; readonly bitmap: Buffer; readonly path: string } | undefined;
+type Deletion = { readonly fragment: number; readonly listed: DeletionFile; readonly bitmap: Buffer } | undefined;
 
 export class RowReplacement {
   readonly #folder: string;
   readonly #versionsFolder: string;
   readonly #staging: Staging;
   readonly #fresh: Fresh;
-  #hasFolders = false;
+  readonly #link: CommitLink;
 
   /** `folder`: of the dataset, or of the branch in it. */
   constructor(folder: string, staging: Staging, fresh: Fresh) {
@@ -52,11 +48,11 @@ export class RowReplacement {
     this.#versionsFolder = join(folder, '_versions');
     this.#staging = staging;
     this.#fresh = fresh;
+    this.#link = new CommitLink(folder, fresh);
   }
 
   /** As `Dataset.replaceRows`. */
   async commit(tracked: FragmentRows, places: Iterable<RowPlace>, file: IpcFile, rows: number): Promise<Replacing> {
-    this.#makeFolders();
     const staged = await this.#staging.stage(file);
     try {
       if (staged.rows !== rows || !this.#fits(tracked, staged)) return 'refused';
@@ -66,12 +62,15 @@ export class RowReplacement {
     }
   }
 
-  /** A dataset that was only created, and a branch without commits of its own, do not have all of them. */
-  #makeFolders(): void {
-    if (this.#hasFolders) return;
-    for (const name of ['data', '_deletions', '_transactions'])
-      mkdirSync(join(this.#folder, name), { recursive: true });
-    this.#hasFolders = true;
+  /** As `Dataset.prepareMove`, of this version; undefined also for a table that is for the engine alone. */
+  async prepareMove(version: number, ids: readonly number[]): Promise<FragmentMove | undefined> {
+    try {
+      const parts = { folder: this.#folder, staging: this.#staging, fresh: this.#fresh };
+      return await FragmentMove.prepare(parts, version, ids);
+    } catch (error) {
+      if (error instanceof NotReplaceable) return undefined;
+      throw error;
+    }
   }
 
   #fits(tracked: FragmentRows, staged: StagedRows): boolean {
@@ -86,13 +85,13 @@ export class RowReplacement {
   async #commitStaged(tracked: FragmentRows, places: Iterable<RowPlace>, staged: StagedRows): Promise<Replacing> {
     const deletions = this.#markDeleted(tracked, places);
     const files = [...deletions.values()].filter((deletion) => deletion !== undefined);
-    const written = files.map(({ path }) => path);
+    const written: string[] = [];
     try {
-      for (const [index, { path, bitmap }] of files.entries()) {
+      for (const [index, { fragment, listed, bitmap }] of files.entries()) {
         if (index % filesPerTurn === filesPerTurn - 1) await setImmediate();
-        writeFileSync(path, bitmap);
+        written.push(writeDeletions(this.#folder, fragment, listed, bitmap));
       }
-      written.push(...staged.moveTo(join(this.#folder, 'data')));
+      written.push(...staged.moveTo(this.#folder));
       const made = this.#commitOnNewest(tracked, deletions, staged);
       if (made !== undefined) written.length = 0;
       return made ?? 'overtaken';
@@ -109,10 +108,9 @@ export class RowReplacement {
     for (let attempt = 0; attempt < mostAttempts; attempt++) {
       const next = this.#next(tracked, deletions, staged);
       if (next === undefined) return undefined;
-      if (this.#link(next)) {
+      if (this.#link.commit(next, next.after)) {
         const { version, fragments } = next;
         tracked.committed(version, new Map([...deletions].map(([id, each]) => [id, each?.listed.id])), fragments);
-        this.#hint(version);
         return { version, fragments };
       }
       const newest = listVersions(this.#versionsFolder).at(-1) ?? 0;
@@ -133,8 +131,7 @@ export class RowReplacement {
       transactionId: this.#fresh.uuid(),
       committedAtMs: this.#fresh.nowMs(),
     });
-    const scheme = manifestNames(tracked.version).indexOf(basename(current.path));
-    return { ...next, name: manifestNames(next.version)[scheme === 1 ? 1 : 0] };
+    return { ...next, after: current.path };
   }
 
   #markDeleted(tracked: FragmentRows, places: Iterable<RowPlace>): ReadonlyMap<number, Deletion> {
@@ -149,60 +146,12 @@ export class RowReplacement {
   #deletionIn(tracked: FragmentRows, fragment: number): Deletion {
     const deleted = tracked.deletionsOf(fragment);
     if (deleted === undefined) return undefined;
-    const listed = { readVersion: tracked.version, id: this.#randomId(), deletedRows: deleted.count };
-    const name = `${fragment}-${listed.readVersion}-${listed.id}.bin`;
-    return { listed, bitmap: deleted.toBitmap(), path: join(this.#folder, '_deletions', name) };
-  }
-
-  /** As random as the last 64 bits of a UUID are, of which two are not. */
-  #randomId(): bigint {
-    return BigInt(`0x${this.#fresh.uuid().replaceAll('-', '').slice(-16)}`);
-  }
-
-  /** False where somebody else has made this version. */
-  #link({ version, name, bytes, transaction, transactionFile }: Next): boolean {
-    const transactionPath = join(this.#folder, '_transactions', transactionFile);
-    const draft = join(this.#versionsFolder, `.tmp_${name}_${this.#fresh.uuid()}`);
-    try {
-      writeFileSync(transactionPath, transaction);
-      writeFileSync(draft, bytes);
-      linkSync(draft, join(this.#versionsFolder, name));
-      return true;
-    } catch (error) {
-      // A file system over a network may have done what it says has failed.
-      const stored = readManifest(this.#versionsFolder, version);
-      if (stored?.bytes.equals(bytes) === true) return true;
-      rmSync(transactionPath, { force: true });
-      if (stored === undefined) throw error;
-      return false;
-    } finally {
-      removeIfPossible(draft);
-    }
-  }
-
-  /** Spares readers a listing of the folder. It may be old or missing, so nothing depends on whether it can be written. */
-  #hint(version: number): void {
-    const path = join(this.#versionsFolder, 'latest_version_hint.json');
-    const draft = join(this.#versionsFolder, `.tmp_hint_${this.#fresh.uuid()}`);
-    try {
-      writeFileSync(draft, JSON.stringify({ version }));
-      renameSync(draft, path);
-    } catch {
-      removeIfPossible(draft);
-    }
+    const listed = { readVersion: tracked.version, id: randomId(this.#fresh), deletedRows: deleted.count };
+    return { fragment, listed, bitmap: deleted.toBitmap() };
   }
 }
 
 interface Next extends NextManifest {
-  /** Of the manifest's file. */
-  readonly name: string;
-}
-
-/** A draft that stays does no harm: nobody takes it for a manifest, and recovery removes it. */
-function removeIfPossible(path: string): void {
-  try {
-    rmSync(path, { force: true });
-  } catch {
-    // Whatever is wrong with the disk, the version is there or it is not.
-  }
+  /** The path of the manifest before it. */
+  readonly after: string;
 }

@@ -4,16 +4,10 @@ import { DeletedRows } from './deleted-rows.ts';
 import { readDeletedOffsets } from './deletion-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
-import { type RewriteGroup, type RewrittenFragment, rewriteGroupsOf } from './place-changes.ts';
+import { type RewriteGroup, rewriteGroupsOf } from './place-changes.ts';
 import { transactionsBetween } from './row-change.ts';
+import { Moves, type Tracked } from './row-moves.ts';
 import { MalformedFile } from './wire-reader.ts';
-
-interface Tracked {
-  readonly rows: number;
-  readonly deleted: DeletedRows;
-  /** Tells one list of deleted rows from another; undefined for none. */
-  readonly deletionsId: bigint | undefined;
-}
 
 /**
  * The fragments of one version of a branch and which of their rows are deleted, held in memory: so that rows can be replaced
@@ -24,11 +18,14 @@ interface Tracked {
  */
 export class FragmentRows implements TrackedRows {
   readonly #versionsFolder: string;
+  readonly #only: ReadonlySet<number> | undefined;
   #version = 0;
   #fragments: ReadonlyMap<number, Tracked> = new Map();
 
-  constructor(versionsFolder: string) {
+  /** `only`: the other fragments are of no interest. */
+  constructor(versionsFolder: string, only?: ReadonlySet<number>) {
     this.#versionsFolder = versionsFolder;
+    this.#only = only;
   }
 
   get version(): number {
@@ -44,8 +41,17 @@ export class FragmentRows implements TrackedRows {
     return tracked !== undefined && offset < tracked.rows && !tracked.deleted.has(offset);
   }
 
+  get fragments(): ReadonlyMap<number, Tracked> {
+    return this.#fragments;
+  }
+
   hasFragment(id: number): boolean {
     return this.#fragments.has(id);
+  }
+
+  countRows(fragment: number): number {
+    const tracked = this.#fragments.get(fragment);
+    return tracked === undefined ? 0 : tracked.rows - tracked.deleted.count;
   }
 
   *rowsOf(fragment: number): Iterable<RowPlace> {
@@ -56,20 +62,28 @@ export class FragmentRows implements TrackedRows {
   }
 
   advance(version: number): RowMoves {
-    const moves = this.#movesTo(version);
-    const before = moves === undefined ? new Map<number, Tracked>() : this.#fragments;
+    const groups = this.#rewrittenSince(version);
+    const before = groups === undefined ? new Map<number, Tracked>() : this.#fragments;
     const after = this.#read(version, before);
-    const added = [...after]
-      .filter(([id]) => !before.has(id) && moves?.isTarget(id) !== true)
-      .map(([id, { rows, deleted }]) => ({ id, rows: rows - deleted.count }));
+    const moves = new Moves(before, after);
+    for (const group of groups ?? []) moves.add(group);
+    const added = [...after.keys()].filter((id) => !before.has(id) && !moves.isTarget(id));
     this.#fragments = after;
     this.#version = version;
-    if (moves === undefined) return { added, isKnown: false, moved: undefined };
-    const settled = (place: RowPlace): RowPlace | undefined => {
+    if (groups === undefined) return { added, isKnown: false, moved: undefined };
+    const placeOf = (place: RowPlace): RowPlace | undefined => {
       const now = moves.of(place);
       return now !== undefined && this.has(now) ? now : undefined;
     };
-    return { added, isKnown: true, moved: moves.isEmpty ? undefined : settled };
+    const hasMoved = (fragment: number): boolean => moves.isSource(fragment);
+    const fragmentsOf = (fragment: number): readonly number[] => moves.targetsOf(fragment);
+    const moved = moves.isEmpty ? undefined : { hasMoved, fragmentsOf, placeOf };
+    return { added, isKnown: true, moved };
+  }
+
+  /** undefined where there is no such fragment. */
+  deletedIn(fragment: number): DeletedRows | undefined {
+    return this.#fragments.get(fragment)?.deleted;
   }
 
   /** Where no commit since has changed or moved a row. */
@@ -117,12 +131,8 @@ export class FragmentRows implements TrackedRows {
     const file = readManifest(this.#versionsFolder, version);
     if (file === undefined) throw new MalformedFile(`no manifest of version ${version}`);
     const manifest = parseManifest(file.bytes);
-    return new Map(
-      manifest.fragments.map((fragment) => [
-        fragment.id,
-        this.#readFragment(manifest, fragment, before.get(fragment.id)),
-      ]),
-    );
+    const fragments = manifest.fragments.filter(({ id }) => this.#only?.has(id) !== false);
+    return new Map(fragments.map((each) => [each.id, this.#readFragment(manifest, each, before.get(each.id))]));
   }
 
   #readFragment(manifest: Manifest, fragment: StoredFragment, known: Tracked | undefined): Tracked {
@@ -134,71 +144,14 @@ export class FragmentRows implements TrackedRows {
   }
 
   /** undefined where the commits in between do not tell. */
-  #movesTo(version: number): Moves | undefined {
+  #rewrittenSince(version: number): readonly RewriteGroup[] | undefined {
     if (this.#version === 0) return undefined;
-    const moves = new Moves();
+    const all: RewriteGroup[] = [];
     for (const transaction of transactionsBetween(this.#versionsFolder, this.#version, version)) {
       const groups = transaction && rewriteGroupsOf(transaction);
       if (groups === undefined) return undefined;
-      for (const group of groups) moves.add(group, (fragment) => this.#asRewritten(fragment));
+      all.push(...groups);
     }
-    return moves;
-  }
-
-  /** Its deletions, if those that are known are those that compaction left out. */
-  #asRewritten({ id, deletionsId }: RewrittenFragment): Tracked | undefined {
-    const known = this.#fragments.get(id);
-    return known?.deletionsId === deletionsId ? known : undefined;
-  }
-}
-
-/** The rows of one group of a compaction, old and new. */
-interface Moved {
-  /** How many rows of the group came before this fragment's. */
-  readonly start: number;
-  readonly deleted: DeletedRows;
-  readonly targets: readonly { readonly id: number; readonly start: number; readonly end: number }[];
-}
-
-class Moves {
-  readonly #sources = new Map<number, Moved>();
-  readonly #targets = new Set<number>();
-
-  get isEmpty(): boolean {
-    return this.#sources.size === 0;
-  }
-
-  isTarget(fragment: number): boolean {
-    return this.#targets.has(fragment);
-  }
-
-  /** Ignored unless it is known, and adds up, to the last row. */
-  add({ before, after }: RewriteGroup, trackedOf: (fragment: RewrittenFragment) => Tracked | undefined): void {
-    const sources = before.map((fragment) => ({ id: fragment.id, tracked: trackedOf(fragment) }));
-    const targets: { id: number; start: number; end: number }[] = [];
-    let end = 0;
-    for (const { id, rows } of after) {
-      targets.push({ id, start: end, end: end + rows });
-      end += rows;
-    }
-    let start = 0;
-    const moved = new Map<number, Moved>();
-    for (const { id, tracked } of sources) {
-      if (tracked === undefined) return;
-      moved.set(id, { start, deleted: tracked.deleted, targets });
-      start += tracked.rows - tracked.deleted.count;
-    }
-    if (start !== end) return;
-    for (const [id, each] of moved) this.#sources.set(id, each);
-    for (const { id } of targets) this.#targets.add(id);
-  }
-
-  of(place: RowPlace): RowPlace | undefined {
-    const moved = this.#sources.get(place.fragment);
-    if (moved === undefined) return place;
-    if (moved.deleted.has(place.offset)) return undefined;
-    const position = moved.start + moved.deleted.livingBefore(place.offset);
-    const target = moved.targets.find(({ end }) => position < end);
-    return target && { fragment: target.id, offset: position - target.start };
+    return all;
   }
 }

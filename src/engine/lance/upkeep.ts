@@ -1,11 +1,10 @@
 /** Looking after one branch of a dataset: what its storage looks like, and the engine's one call that tidies it. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Schema } from '../../arrow/schema.ts';
+import type { Field, Schema } from '../../arrow/schema.ts';
 import type { FragmentFacts, Layout, OptimizeRequest, OptimizeResult, VersionFacts } from '../port.ts';
 import { parseManifest, type StoredFragment } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
 import type { NativeOptimizeStats, NativeTable } from './native.ts';
-import { columnToMoveBy } from './rewrite-fragments.ts';
 import { isRefusedAsPinned } from './translate-errors.ts';
 
 /** What the engine calls the index of a column if it is given no name. */
@@ -35,9 +34,13 @@ export async function layoutOf(
 }
 
 function factsOf(fragments: readonly StoredFragment[], schema: Schema): readonly FragmentFacts[] {
-  const mayMove = columnToMoveBy(schema) !== undefined && !fragments.some(({ hasRowIds }) => hasRowIds);
+  const mayMove = !schema.fields.some(holdsBlobs) && !fragments.some(({ hasRowIds }) => hasRowIds);
   return fragments.map(({ id, rows, deletedRows }) => ({ id: mayMove ? id : undefined, rows, deletedRows }));
 }
+
+/** As `DataFields.holdBlobs`. */
+const holdsBlobs = ({ metadata, children }: Field): boolean =>
+  [...metadata].some(([key, value]) => key.includes('blob') || value.includes('blob')) || children.some(holdsBlobs);
 
 const alike = (count: number, rows: number): readonly FragmentFacts[] =>
   Array.from({ length: count }, () => ({ rows: rows / count, deletedRows: 0 }));

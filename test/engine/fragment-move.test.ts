@@ -1,23 +1,13 @@
 /** Fragments that were chosen one by one are put together; no row changes by it. */
 import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
-import { connect } from '@lancedb/lancedb';
-import {
-  Field,
-  FixedSizeList,
-  Float32,
-  Int32,
-  LargeBinary,
-  RecordBatch,
-  Schema,
-  Table,
-  Utf8,
-  vectorFromArray,
-} from 'apache-arrow';
+import { isDeepStrictEqual } from 'node:util';
+import { connect, Index } from '@lancedb/lancedb';
+import { Field, Int32, LargeBinary, RecordBatch, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/source.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
-import { MovedRows } from '#src/engine/lance/moved-rows.ts';
 import type { Dataset } from '#src/engine/port.ts';
 import { addressesIn } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
@@ -25,6 +15,7 @@ import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { startTestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
+import { eventually } from '#test/http/eventually.ts';
 import { openStored } from '#test/http/stored.ts';
 import { numbersFrom, wideRows, wideStream } from '#test/http/wide-table.ts';
 
@@ -62,6 +53,18 @@ async function grownTable(t: TestContext) {
   return { engine, dataset, folder };
 }
 
+/** As upkeep does, with what happens between the two steps. */
+async function move(
+  dataset: Dataset,
+  ids: readonly number[],
+  meanwhile: () => Promise<unknown> = async () => undefined,
+): Promise<number | undefined> {
+  const prepared = await dataset.prepareMove(ids);
+  await meanwhile();
+  await dataset.refresh();
+  return prepared?.commit();
+}
+
 const idsOf = async (dataset: Dataset): Promise<number[]> =>
   (await dataset.layout()).fragments.map(({ id }) => id ?? Number.NaN);
 
@@ -77,7 +80,7 @@ describe('chosen fragments are put together (P8)', () => {
     const before = await contentOf(dataset);
     const version = await dataset.version();
     assert.deepEqual(await idsOf(dataset), [0, 1, 2, 3, 4, 5]);
-    assert.equal(await dataset.rewriteFragments([1, 2, 4, 5]), 3);
+    assert.equal(await move(dataset, [1, 2, 4, 5]), 3);
     assert.equal(await dataset.version(), version + 1);
     assert.deepEqual(await idsOf(dataset), [0, 3, 6]);
     const { fragments, rows } = await dataset.layout();
@@ -88,31 +91,70 @@ describe('chosen fragments are put together (P8)', () => {
   test('merges through the index find the rows that moved, those that were in it too (P2, P4)', async (t) => {
     const { dataset } = await grownTable(t);
     await dataset.createScalarIndex('id');
-    await dataset.rewriteFragments([1, 2, 5]);
+    await move(dataset, [1, 2, 5]);
     const counts = await dataset.merge(upsert, keyed(990, 60, 'again'), undefined);
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [50, 10]);
     const ids = (await contentOf(dataset)).map((row) => (row as { id: number }).id);
     assert.deepEqual(ids, numbersFrom(0, 1_050));
   });
 
-  test('what did it is known to have changed no row, but not for whoever takes its place', async (t) => {
+  test('it is known to everybody to have changed no row', async (t) => {
     const { engine, dataset } = await grownTable(t);
     const version = await dataset.version();
-    await dataset.rewriteFragments([1, 2]);
+    await move(dataset, [1, 2]);
     assert.equal(await dataset.rowChange(version, version + 1), 'none');
     assert.equal(await dataset.rowChange(version - 1, version + 1), 'some');
     assert.equal(await (await engine.open({ location })).rowChange(version, version + 1), 'none');
-    await engine.remove(location);
-    const other = await engine.create(location, keyed(0, 10, 'other'), {});
-    for (let i = 1; i <= version; i += 1) await other.append(keyed(10 * i, 10, 'other'));
-    assert.equal(await other.rowChange(version, version + 1), 'some');
+  });
+
+  test('nothing is changed, and nothing left, where it is not committed', async (t) => {
+    const { dataset, folder } = await grownTable(t);
+    const files = async () => (await readdir(join(folder, 't.lance'), { recursive: true })).sort();
+    const before = await files();
+    const version = await dataset.version();
+    const prepared = await dataset.prepareMove([1, 2, 4, 5]);
+    await dataset.refresh();
+    assert.equal(await dataset.version(), version);
+    prepared?.discard();
+    prepared?.discard();
+    const isLeft = (name: string): boolean => name !== '_lancegate';
+    const same = async () => isDeepStrictEqual((await files()).filter(isLeft), before.filter(isLeft));
+    await eventually('nothing is left', same);
+  });
+
+  test('what writers do to the same rows beside it stands: updates, deletions and all of a fragment (P1, P2)', async (t) => {
+    const { engine, dataset } = await grownTable(t);
+    const writer = await engine.open({ location });
+    const moved = await move(dataset, [0, 1, 2, 3, 4, 5], async () => {
+      await writer.merge(upsert, keyed(500, 3, 'meanwhile'), undefined);
+      await writer.merge(upsert, keyed(1_010, 10, 'meanwhile'), undefined);
+      await writer.merge(upsert, keyed(1_039, 3, 'meanwhile'), undefined);
+    });
+    assert.equal(moved, 4);
+    const rows = new Map(
+      (await contentOf(dataset)).map((row) => [(row as { id: number }).id, row as { text: string }]),
+    );
+    assert.deepEqual([...rows.keys()], numbersFrom(0, 1_042));
+    const isTheirs = (id: number): boolean =>
+      (id >= 500 && id < 503) || (id >= 1_010 && id < 1_020) || (id >= 1_039 && id < 1_042);
+    for (const [id, { text }] of rows) assert.equal(text.startsWith('meanwhile'), isTheirs(id), `${id}`);
+    const counts = await dataset.merge(upsert, keyed(0, 1_050, 'again'), undefined);
+    assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [1_042, 8]);
+  });
+
+  test('all rows of all chosen fragments may go meanwhile', async (t) => {
+    const { engine, dataset } = await grownTable(t);
+    const writer = await engine.open({ location });
+    await move(dataset, [1, 2, 3], async () => void (await writer.merge(upsert, keyed(1_000, 40, 'new'), undefined)));
+    assert.deepEqual(await idsOf(dataset), [0, 5, 6]);
+    assert.equal(await dataset.countRows(), 1_040);
   });
 
   test('nor hides what somebody else commits at the same time', async (t) => {
     const { dataset, folder } = await grownTable(t);
     const version = await dataset.version();
-    await (await (await connect(folder)).openTable('t')).delete('id < 10');
-    await dataset.rewriteFragments([1, 2]);
+    const outside = await (await connect(folder)).openTable('t');
+    await move(dataset, [1, 2], () => outside.delete('id < 10'));
     assert.equal(await dataset.version(), version + 2);
     assert.equal(await dataset.rowChange(version, version + 2), 'some');
     assert.equal(await dataset.rowChange(version + 1, version + 2), 'none');
@@ -122,33 +164,45 @@ describe('chosen fragments are put together (P8)', () => {
   test('nor undoes what somebody else does to the same rows at the same time (P1)', async (t) => {
     const { dataset, folder } = await grownTable(t);
     const outside = await (await connect(folder)).openTable('t');
-    await outside.delete('id = 1010');
-    await outside.update({ where: 'id = 1011', values: { text: 'theirs' } });
-    await dataset.rewriteFragments([1, 2, 3]);
-    await dataset.refresh();
+    await move(dataset, [1, 2, 3], async () => {
+      await outside.delete('id = 1010');
+      await outside.update({ where: 'id = 1011', values: { text: 'theirs' } });
+    });
     const rows = new Map((await contentOf(dataset)).map((row) => [(row as { id: number }).id, row]));
     assert.deepEqual([rows.size, rows.has(1_010)], [1_039, false]);
     assert.deepEqual({ ...(rows.get(1_011) as object) }, { id: 1_011, text: 'theirs' });
     assert.equal(await dataset.countRows(), 1_039);
   });
 
-  test('on a branch it says nothing of what takes the place of the branch (P2)', async (t) => {
-    const { engine, dataset } = await grownTable(t);
-    const branch = 'dev' as BranchName;
-    const open = async (): Promise<Dataset> => {
-      await dataset.createBranch(branch, { branch: undefined, version: undefined });
-      return engine.open({ location, branch });
-    };
-    const first = await open();
-    const version = await first.version();
-    await first.rewriteFragments([1, 2]);
-    assert.equal(await first.rowChange(version, version + 1), 'none');
-    first.close();
-    await dataset.deleteBranch(branch);
-    const second = await open();
-    assert.equal(await second.version(), version);
-    await second.append(keyed(5_000, 10, 'second'));
-    assert.equal(await second.rowChange(version, version + 1), 'some');
+  test('nor is done where somebody else has compacted, changed a column or gone back to an older version (P1)', async (t) => {
+    for (const what of ['compacts', 'adds a column', 'goes back']) {
+      const { dataset, folder } = await grownTable(t);
+      const outside = await (await connect(folder)).openTable('t');
+      const before = what === 'goes back' ? 1_000 : 1_040;
+      const moved = await move(dataset, [1, 2, 3, 4], async () => {
+        if (what === 'compacts') return outside.optimize();
+        if (what === 'adds a column') return outside.addColumns([{ name: 'more', valueSql: 'id + 1' }]);
+        await outside.checkout(2);
+        return outside.restore();
+      });
+      assert.equal(moved, undefined, what);
+      assert.equal(await dataset.countRows(), before, what);
+      const ids = (await contentOf(dataset)).map((row) => (row as { id: number }).id);
+      assert.deepEqual(ids, numbersFrom(0, before), what);
+    }
+  });
+
+  test('another program goes on from it: it merges, compacts and indexes', async (t) => {
+    const { dataset, folder } = await grownTable(t);
+    await move(dataset, [0, 1, 2, 3, 4, 5]);
+    const outside = await (await connect(folder)).openTable('t');
+    await outside.delete('id = 7');
+    await outside.createIndex('id', { config: Index.btree(), replace: true });
+    await outside.optimize();
+    assert.equal(await outside.countRows('id = 1039'), 1);
+    assert.equal(await outside.countRows(), 1_039);
+    await outside.checkout(await dataset.version());
+    assert.equal(await outside.countRows(), 1_040);
   });
 
   test('an update by somebody else is a change', async (t) => {
@@ -162,7 +216,7 @@ describe('chosen fragments are put together (P8)', () => {
   test('none are none', async (t) => {
     const { dataset } = await grownTable(t);
     const version = await dataset.version();
-    assert.equal(await dataset.rewriteFragments([]), 0);
+    assert.equal(await move(dataset, []), undefined);
     assert.equal(await dataset.version(), version);
   });
 
@@ -173,7 +227,7 @@ describe('chosen fragments are put together (P8)', () => {
     const onBranch = await engine.open({ location, branch });
     await onBranch.append(keyed(2_000, 10, 'branch'));
     const before = await contentOf(onBranch);
-    assert.equal(await onBranch.rewriteFragments([1, 2, 3, 6]), 3);
+    assert.equal(await move(onBranch, [1, 2, 3, 6]), 3);
     assert.deepEqual(await contentOf(onBranch), before);
     assert.deepEqual(await idsOf(dataset), [0, 1, 2, 3, 4, 5]);
     assert.equal(await dataset.countRows(), 1_040);
@@ -195,7 +249,7 @@ test('rows of every type move bit for bit (P1)', async (t) => {
   const before = await sorted();
   const dataset = await engineIn(service.tablesFolder).open({ location });
   const ids = await idsOf(dataset);
-  assert.equal(await dataset.rewriteFragments(ids), 3);
+  assert.equal(await move(dataset, ids), 3);
   assert.deepEqual(await sorted(), before);
   dataset.close();
 });
@@ -227,12 +281,6 @@ describe('rows are left where they are', () => {
     assert.equal(await idsIn(t, blobs(new Map()), options), 0);
     assert.equal(await idsIn(t, blobs(new Map([['lance-encoding:blob', 'true']])), options), undefined);
   });
-
-  test('where no column is fit to be set to itself', async (t) => {
-    const type = new FixedSizeList(1, new Field('item', new Float32(), true));
-    assert.equal(await idsIn(t, new Table({ vector: vectorFromArray([[1], [2]], type) })), undefined);
-    assert.equal(await idsIn(t, new Table({ 'a b': numbers })), undefined);
-  });
 });
 
 test('the addresses of neighbouring fragments are one range', () => {
@@ -240,14 +288,5 @@ test('the addresses of neighbouring fragments are one range', () => {
   assert.equal(
     addressesIn([9, 2, 1, 3]),
     `(_rowaddr >= ${1n << 32n} AND _rowaddr < ${4n << 32n}) OR (_rowaddr >= ${9n << 32n} AND _rowaddr < ${10n << 32n})`,
-  );
-});
-
-test('what is known of moved rows is bounded, and the newest is kept (P7)', () => {
-  const moved = new MovedRows();
-  for (let i = 0; i < 5_000; i += 1) moved.remember(`transaction ${i}`);
-  assert.deepEqual(
-    [moved.has('transaction 4999'), moved.has('transaction 904'), moved.has('transaction 903')],
-    [true, true, false],
   );
 });

@@ -1,0 +1,128 @@
+import type { RowPlace } from '../port.ts';
+import type { DeletedRows } from './deleted-rows.ts';
+import type { RewriteGroup, RewrittenFragment } from './place-changes.ts';
+
+/** A fragment as it is known. */
+export interface Tracked {
+  /** Deleted ones included. */
+  readonly rows: number;
+  readonly deleted: DeletedRows;
+  /** Tells one list of deleted rows from another; undefined for none. */
+  readonly deletionsId: bigint | undefined;
+}
+
+type Fragments = ReadonlyMap<number, Tracked>;
+
+/** A fragment that gave way to others. */
+interface Source {
+  /** How many rows of its group came before its own. */
+  readonly start: number;
+  readonly deleted: DeletedRows;
+  readonly targets: readonly Target[];
+}
+
+interface Target {
+  readonly id: number;
+  /** Which rows of the group it has, deleted ones not counted. */
+  readonly start: number;
+  readonly end: number;
+  /** The offsets of those, where some of its rows are deleted. */
+  readonly offsets: Uint32Array | undefined;
+}
+
+/**
+ * Where rows went that compaction has put together: the rows of a group that are not deleted come in the same order before
+ * and after. A group is taken in only if it is known, and adds up, to the last row; the fragments of any other are as good
+ * as gone, and new.
+ */
+export class Moves {
+  readonly #before: Fragments;
+  readonly #after: Fragments;
+  readonly #sources = new Map<number, Source>();
+  readonly #targets = new Set<number>();
+
+  constructor(before: Fragments, after: Fragments) {
+    this.#before = before;
+    this.#after = after;
+  }
+
+  get isEmpty(): boolean {
+    return this.#sources.size === 0;
+  }
+
+  isSource(fragment: number): boolean {
+    return this.#sources.has(fragment);
+  }
+
+  targetsOf(fragment: number): readonly number[] {
+    return this.#sources.get(fragment)?.targets.map(({ id }) => id) ?? [];
+  }
+
+  isTarget(fragment: number): boolean {
+    return this.#targets.has(fragment);
+  }
+
+  add({ before, after }: RewriteGroup): void {
+    const sources = known(this.#before, before);
+    const places = known(this.#after, after);
+    if (sources === undefined || places === undefined || livingIn(sources) !== livingIn(places)) return;
+    const targets = targetsOf(places);
+    let start = 0;
+    for (const { id, tracked } of sources) {
+      this.#sources.set(id, { start, deleted: tracked.deleted, targets });
+      start += living(tracked);
+    }
+    for (const { id } of targets) this.#targets.add(id);
+  }
+
+  /** undefined for a row that was deleted before; the same place for one that has not moved. */
+  of(place: RowPlace): RowPlace | undefined {
+    const source = this.#sources.get(place.fragment);
+    if (source === undefined) return place;
+    if (source.deleted.has(place.offset)) return undefined;
+    const position = source.start + source.deleted.livingBefore(place.offset);
+    const target = source.targets.find(({ end }) => position < end);
+    if (target === undefined) return undefined;
+    const among = position - target.start;
+    return { fragment: target.id, offset: target.offsets?.[among] ?? among };
+  }
+}
+
+interface Known {
+  readonly id: number;
+  readonly tracked: Tracked;
+}
+
+/** undefined unless all have the deletions that the compaction knew. */
+function known(fragments: Fragments, rewritten: readonly RewrittenFragment[]): readonly Known[] | undefined {
+  const found: Known[] = [];
+  for (const { id, deletionsId } of rewritten) {
+    const tracked = fragments.get(id);
+    if (tracked === undefined || tracked.deletionsId !== deletionsId) return undefined;
+    found.push({ id, tracked });
+  }
+  return found;
+}
+
+const living = ({ rows, deleted }: Tracked): number => rows - deleted.count;
+const livingIn = (fragments: readonly Known[]): number =>
+  fragments.reduce((sum, { tracked }) => sum + living(tracked), 0);
+
+function targetsOf(places: readonly Known[]): readonly Target[] {
+  let start = 0;
+  return places.map(({ id, tracked }) => {
+    const target = { id, start, end: start + living(tracked), offsets: offsetsIn(tracked) };
+    start = target.end;
+    return target;
+  });
+}
+
+function offsetsIn(tracked: Tracked): Uint32Array | undefined {
+  if (tracked.deleted.count === 0) return undefined;
+  const offsets = new Uint32Array(living(tracked));
+  let at = 0;
+  for (let offset = 0; offset < tracked.rows; offset++) {
+    if (!tracked.deleted.has(offset)) offsets[at++] = offset;
+  }
+  return offsets;
+}
