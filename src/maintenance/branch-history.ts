@@ -116,19 +116,17 @@ export class BranchHistory {
   }
 
   /**
-   * The fragments of all commits were put together. To be called while writers are still kept out: what is committed next is
-   * younger than this call.
+   * The fragments of all commits were put together, save those that came `meanwhile`. To be called while writers are still kept
+   * out: what is committed next is younger than this call.
    */
-  rewritten(nowMs: number): void {
-    this.foundTidy(this.#commitsSinceOptimize);
-    this.indexed(this.#commitsSinceIndex);
-    this.changed(nowMs);
-    this.#putTogether(this.#loose);
+  rewritten(nowMs: number, meanwhile = 0): void {
+    this.indexed(this.#commitsSinceIndex - meanwhile);
+    this.moved(this.#loose - meanwhile, nowMs, meanwhile);
   }
 
   /** So many of them were; no index covers what came of it. To be called as `rewritten`. */
-  moved(fragments: number, nowMs: number): void {
-    this.foundTidy(this.#commitsSinceOptimize);
+  moved(fragments: number, nowMs: number, meanwhile = 0): void {
+    this.foundTidy(this.#commitsSinceOptimize - meanwhile);
     this.#putTogether(fragments);
     this.changed(nowMs);
   }

@@ -49,15 +49,16 @@ export function estimateCost(layout: Layout, corrections: Corrections): Estimate
 
 /**
  * Before any was measured: 10 ms, 0.1 ms for each thousand rows and 2.5 ms for each MB that are rewritten while writers
- * wait; beside them as much again, and 0.15 ms for each thousand rows that are indexed anew (local ext4, two cores).
+ * wait; beside them as much again, and 0.15 ms for each thousand rows that are indexed anew (local ext4, two
+ * cores).
  */
 export function guessCost(layout: Layout, way: Exclude<Way, 'small'>): Cost {
   const indexMs = layout.indexes.filter(({ isPlain }) => isPlain).length * layout.rows * 0.00015;
   if (way === 'index') return { heldMs: 0, tailMs: 20 + indexMs };
   const rows = way === 'new' ? mostUnindexedRows(layout) : rewrittenRows(layout);
   const bytes = layout.rows === 0 ? 0 : (layout.bytes * rows) / layout.rows;
-  const heldMs = 10 + rows * 0.0001 + (bytes / 1e6) * 2.5;
-  return { heldMs, tailMs: way === 'new' ? heldMs : heldMs + indexMs };
+  const rewriteMs = 10 + rows * 0.0001 + (bytes / 1e6) * 2.5;
+  return { heldMs: rewriteMs, tailMs: way === 'new' ? rewriteMs : rewriteMs + indexMs };
 }
 
 const corrected = ({ heldMs, tailMs }: Cost, correction: Correction): Cost => ({

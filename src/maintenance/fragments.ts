@@ -16,6 +16,13 @@ export function indexedFragments({ fragments, indexes }: Layout): readonly Fragm
   return fragments.slice(0, end);
 }
 
+/**
+ * Whether all fragments can be put together beside the writers. Not where somebody else has built an index: they alone may be
+ * able to build it again for rows that have moved, where the engine's own call does.
+ */
+export const isMovable = ({ fragments, indexes }: Layout): boolean =>
+  indexes.every(({ isPlain }) => isPlain) && fragments.every(({ id }) => id !== undefined);
+
 /** Whether the engine would write anything. Where an index of somebody else covers some of it, it may find less. */
 export const isAnythingToPutTogether = ({ fragments }: Pick<Layout, 'fragments'>): boolean =>
   fragments.some((fragment, i) => isCrowded(fragment) || isShortPair(fragments, i));
@@ -31,8 +38,9 @@ export const liveRows = (fragment: FragmentFacts | undefined): number =>
 export const mostUnindexedRows = ({ indexes }: Layout): number =>
   Math.max(0, ...indexes.map((index) => index.unindexedRows));
 
+/** Beside others like it. */
+export const isRewritten = (fragment: FragmentFacts): boolean => isShort(fragment) || isCrowded(fragment);
+
 /** Of all that it would take. */
 export const rewrittenRows = ({ fragments }: Layout): number =>
-  fragments
-    .filter((fragment) => isShort(fragment) || isCrowded(fragment))
-    .reduce((sum, fragment) => sum + liveRows(fragment), 0);
+  fragments.filter(isRewritten).reduce((sum, fragment) => sum + liveRows(fragment), 0);

@@ -17,8 +17,11 @@ export interface OptimizeJob {
   readonly fragments?: readonly number[];
   /** Versions committed before it are superseded for long enough. 0 removes none, as do `new` and `small`. */
   readonly pruneBeforeMs: number;
-  /** Called while writers are still kept out; not where nothing was put together. */
-  readonly onRewritten: () => void;
+  /**
+   * Called while writers are still kept out; not where nothing was put together. `isBeside`: what was committed since the job
+   * began is not in it.
+   */
+  readonly onRewritten: (isBeside: boolean) => void;
   /**
    * Called when all is done but the removal of versions, which takes seconds where many are kept: other jobs may go on beside
    * it. Not where the call comes to indexes of somebody else after it, or where it has nothing to put together.

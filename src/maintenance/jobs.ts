@@ -39,10 +39,11 @@ export class Jobs {
     };
     const report = await this.#parts.upkeep.optimize({
       ...job,
-      onRewritten: () => {
+      onRewritten: (isBeside) => {
         isRewritten = true;
-        if (job.extent === 'small') history?.moved(job.fragments?.length ?? 0, this.#nowMs);
-        else history?.rewritten(this.#nowMs);
+        const meanwhile = isBeside ? (history?.commitsSinceOptimize ?? commits) - commits : 0;
+        if (job.extent === 'small') history?.moved(job.fragments?.length ?? 0, this.#nowMs, meanwhile);
+        else history?.rewritten(this.#nowMs, meanwhile);
       },
       onOnlyPruning: (indexed) => {
         tidied(indexed);

@@ -6,11 +6,11 @@
  * the loss per fragment is constant this is the interval with the least total cost. Both sides are measured, but for the
  * part of the loss that an index would have spared (`branch-history.ts`): merges show only the whole.
  *
- * There are four ways. To build the indexes anew beside the writers, after which merges read no fragment for its keys: most
- * of what a fragment costs is that. To put all fragments together that are not full, up to a million rows, and build the
- * indexes anew. Where that takes long, to put together only what no index covers, which takes a twentieth of a second
- * however large the table is. And where that is no choice either, only as many small ones as can be rewritten while writers
- * may wait (`small-fragments.ts`).
+ * There are four ways. To put small fragments together, beside the writers (`small-fragments.ts`): that is what is done while
+ * merges go on. To put all fragments together that are not full, up to a million rows, and build the indexes anew. To build
+ * the indexes anew alone, after which merges that use them read no fragment for its keys. And where the engine alone can put
+ * fragments together, for which writers have to wait, only what no index covers, which takes a twentieth of a second however
+ * large the table is.
  */
 import type { DataType, Schema } from '../arrow/schema.ts';
 import type { Layout } from '../engine/port.ts';
@@ -77,40 +77,48 @@ export interface Choice {
 export function chooseTidying(facts: BranchFacts, estimate: Estimate, limits: UpkeepLimits): Choice | undefined {
   const whole = reasonToOptimize(facts, estimate.all, limits);
   if (whole === 'quiet' || whole === 'old versions') return { reason: whole, way: 'all' };
+  if (isFullOfVersions(facts, estimate, limits)) return { reason: 'old versions', way: 'all' };
+  if (estimate.small !== undefined) return chooseSmall(facts, estimate, estimate.small, limits);
   if (isIndexCheaper(estimate)) return chooseBesideIndex(facts, estimate, limits);
-  if (estimate.new === undefined) return chooseWhole(facts, estimate, limits);
+  if (estimate.new === undefined) return chooseAll(facts, estimate, limits);
   // Measured over a few dozen merges that are slow anyway, the loss is lost in the noise; so much of it is sure.
   const lossMs = Math.max(facts.lossMs, facts.scanLossMs);
   const reason = reasonToOptimize({ ...facts, lossMs, prunableVersions: 0 }, estimate.new, limits);
   return reason && { reason, way: 'new' };
 }
 
-/** What is left of the loss when the index is kept up to date is what putting all together would spare. */
-function chooseBesideIndex(facts: BranchFacts, estimate: Estimate, limits: UpkeepLimits): Choice | undefined {
-  const lossMs = Math.max(0, facts.lossMs - facts.scanLossMs);
-  return chooseWhole({ ...facts, lossMs }, estimate, limits) ?? chooseRenewal(facts, estimate);
+/** What is left of the loss when the index is kept up to date is what putting fragments together would spare. */
+const lossBesideIndex = ({ lossMs, scanLossMs }: BranchFacts): number => Math.max(0, lossMs - scanLossMs);
+
+function chooseSmall(
+  facts: BranchFacts,
+  estimate: Estimate,
+  small: NonNullable<Estimate['small']>,
+  limits: UpkeepLimits,
+): Choice | undefined {
+  const measuredMs = isIndexCheaper(estimate) ? lossBesideIndex(facts) : facts.lossMs;
+  const lossMs = Math.max(measuredMs, facts.looseLossMs);
+  const reason = reasonToOptimize({ ...facts, lossMs, quietForMs: 0, prunableVersions: 0 }, small, limits);
+  return reason ? { reason, way: 'small', fragments: small.ids } : chooseRenewal(facts, estimate);
 }
+
+const chooseBesideIndex = (facts: BranchFacts, estimate: Estimate, limits: UpkeepLimits): Choice | undefined =>
+  chooseAll({ ...facts, lossMs: lossBesideIndex(facts) }, estimate, limits) ?? chooseRenewal(facts, estimate);
 
 /**
- * The small ones, where they can be put together beside the writers. Old versions can go with all only, so once in a while
- * those who wait, wait longer: else the files of a table that is never quiet would stay for ever.
+ * Old versions can go with all only, so where that keeps writers waiting they wait once in a while: else the files of a table
+ * that is never quiet would stay for ever.
  */
-function chooseWhole(facts: BranchFacts, { all, small }: Estimate, limits: UpkeepLimits): Choice | undefined {
-  if (small === undefined) {
-    const reason = reasonToOptimize(facts, all, limits);
-    return reason && { reason, way: 'all' };
-  }
-  const isLong = all.heldMs > limits.maxWaitMs;
-  const due = isLong ? Math.max(mostPrunableVersions, facts.keptVersions) : mostPrunable(facts, all);
-  if (facts.prunableVersions >= due) return { reason: 'old versions', way: 'all' };
-  const lossMs = Math.max(facts.lossMs, facts.looseLossMs);
-  const reason = reasonToOptimize({ ...facts, lossMs, quietForMs: 0, prunableVersions: 0 }, small, limits);
-  return reason && { reason, way: 'small', fragments: small.ids };
-}
+const isFullOfVersions = (
+  { prunableVersions, keptVersions }: BranchFacts,
+  { all }: Estimate,
+  { maxWaitMs }: UpkeepLimits,
+): boolean => all.heldMs > maxWaitMs && prunableVersions >= Math.max(mostPrunableVersions, keptVersions);
 
-/** To remove any the engine reads all, 0.1 to 0.9 ms each. With half as many to go as to stay it reads three for each. */
-const mostPrunable = ({ keptVersions }: BranchFacts, cost: Cost): number =>
-  Math.max(maxPrunableVersions, keptVersions / 2, costOf(cost));
+function chooseAll(facts: BranchFacts, { all }: Estimate, limits: UpkeepLimits): Choice | undefined {
+  const reason = reasonToOptimize(facts, all, limits);
+  return reason && { reason, way: 'all' };
+}
 
 /** The one way that takes little and keeps nobody waiting, where it is the better one. */
 export function chooseRenewal(
@@ -135,7 +143,7 @@ const quietEnoughMs = ({ heldMs }: Cost): number => Math.min(longQuietMs, Math.m
 
 /** Why the branch should be tidied now, or undefined. */
 export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepLimits): OptimizeReason | undefined {
-  const { commitsSinceOptimize: commits, lossMs, quietForMs, prunableVersions } = facts;
+  const { commitsSinceOptimize: commits, lossMs, quietForMs, prunableVersions, keptVersions } = facts;
   if (quietForMs >= quietEnoughMs(cost)) {
     if (commits >= minCommits) return 'quiet';
     return prunableVersions >= (quietForMs < longQuietMs ? minCommits : 1) ? 'old versions' : undefined;
@@ -146,7 +154,8 @@ export function reasonToOptimize(facts: BranchFacts, cost: Cost, limits: UpkeepL
     const patience = Math.min(mostPatience, cost.heldMs / limits.maxWaitMs);
     return lossMs >= patience * costMs || commits >= mostCommits ? 'overdue' : undefined;
   }
-  if (prunableVersions >= mostPrunable(facts, cost)) return 'old versions';
+  // To remove any the engine reads all, 0.1 to 0.9 ms each. With half as many to go as to stay it reads three for each.
+  if (prunableVersions >= Math.max(maxPrunableVersions, keptVersions / 2, costMs)) return 'old versions';
   if (lossMs >= costMs) return 'slower';
   return commits >= maxCommits ? 'many commits' : undefined;
 }

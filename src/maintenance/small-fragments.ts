@@ -2,12 +2,12 @@
  * Which fragments are put together beside the writers, where all of them would take long: the engine's own call takes every
  * one of less than a million rows, which with vectors is gigabytes.
  *
- * The smallest first, as many as can be rewritten in a second or two. None that is larger than all before it together: so a
- * row is written again only into a fragment of at least twice the size, and how often grows with the logarithm of the table
- * (as in a log-structured merge tree; O'Neil et al., 1996).
+ * The smallest, as many as can be rewritten in a second or two, the largest of which is no larger than the others together:
+ * so a row is written again only into a fragment of at least twice the size, and how often grows with the logarithm of the
+ * table (as in a log-structured merge tree; O'Neil et al., 1996).
  */
 import type { FragmentFacts, Layout } from '../engine/port.ts';
-import { indexedFragments, liveRows } from './fragments.ts';
+import { indexedFragments, isRewritten, liveRows } from './fragments.ts';
 
 export interface SmallFragments {
   readonly ids: readonly number[];
@@ -28,19 +28,25 @@ const mostMs = 2_000;
 const msToCommit = 5;
 const msPerFragment = 0.2;
 
+/** How long writers are kept out while so many fragments make way for others. */
+export const moveHeldMs = (fragments: number): number => msToCommit + fragments * msPerFragment;
+
 /** undefined where there are too few, or too few of which the engine lets us choose. */
 export function smallFragments(layout: Layout): SmallFragments | undefined {
   const rowMs = msPerRow + (layout.rows === 0 ? 0 : (layout.bytes / layout.rows / 1e6) * msPerMb);
   const mostRows = mostMs / rowMs;
-  const ids: number[] = [];
+  const candidates = bySize(free(layout));
+  let count = 0;
   let rows = 0;
-  for (const { id, live } of bySize(free(layout))) {
-    if (rows + live > mostRows || (live > rows && ids.length >= leastFragments)) break;
-    ids.push(id);
-    rows += live;
+  let before = 0;
+  for (const [index, { live }] of candidates.entries()) {
+    if (before + live > mostRows) break;
+    if (live <= before) [count, rows] = [index + 1, before + live];
+    before += live;
   }
-  if (ids.length < leastFragments) return undefined;
-  return { ids, heldMs: msToCommit + ids.length * msPerFragment, tailMs: msToBegin + rows * rowMs };
+  if (count < leastFragments) return undefined;
+  const ids = candidates.slice(0, count).map(({ id }) => id);
+  return { ids, heldMs: moveHeldMs(count), tailMs: msToBegin + rows * rowMs };
 }
 
 /**
@@ -54,5 +60,6 @@ const free = (layout: Layout): readonly FragmentFacts[] => {
 
 const bySize = (fragments: readonly FragmentFacts[]) =>
   fragments
+    .filter(isRewritten)
     .flatMap((fragment) => (fragment.id === undefined ? [] : [{ id: fragment.id, live: liveRows(fragment) }]))
     .sort((a, b) => a.live - b.live);

@@ -16,7 +16,7 @@ import type { Dataset, Engine, Layout } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
-import { isAnythingToPutTogether } from './fragments.ts';
+import { isAnythingToPutTogether, isMovable } from './fragments.ts';
 import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport } from './job.ts';
 import { plainColumns } from './policy.ts';
 
@@ -34,6 +34,13 @@ interface Step {
   readonly removedVersions: number;
   readonly removedBytes: number;
   readonly isHeldByTag: boolean;
+}
+
+interface Tidied {
+  readonly step: Step;
+  /** Columns whose index was built anew. */
+  readonly indexed: readonly string[];
+  readonly isIndexTooLarge: boolean;
 }
 
 interface StepRequest {
@@ -90,7 +97,7 @@ export class Upkeep {
     return (await this.#onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
   }
 
-  async #tidy(dataset: Dataset, layout: Layout, job: OptimizeJob) {
+  async #tidy(dataset: Dataset, layout: Layout, job: OptimizeJob): Promise<Tidied> {
     switch (job.extent) {
       case 'all':
         return this.#tidyAll(dataset, layout, job);
@@ -114,7 +121,7 @@ export class Upkeep {
       await dataset.refresh();
       await openBranches.beforeCommit(target.tableId, target.branch, dataset);
       const removedFragments = await move.commit();
-      if (removedFragments !== undefined) onRewritten();
+      if (removedFragments !== undefined) onRewritten(true);
       leave();
       const heldMs = performance.now() - startMs;
       await openBranches.acknowledge(target.tableId, target.branch, dataset);
@@ -125,16 +132,43 @@ export class Upkeep {
     }
   }
 
-  async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten }: OptimizeJob) {
+  async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten: rewritten }: OptimizeJob) {
+    const onRewritten = (): void => rewritten(false);
     const step = { layoutBefore, pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
     return { step: await this.#step(dataset, target, step), indexed: [], isIndexTooLarge: false };
+  }
+
+  /**
+   * Beside the writers where that can be; then the engine's own call finds nothing to put together, and is for the removal of
+   * old versions alone. Among writers who bring new fragments meanwhile it would do all of it again, so there it does it at once.
+   */
+  async #tidyAll(dataset: Dataset, layout: Layout, job: OptimizeJob): Promise<Tidied> {
+    const { target, reason, pruneBeforeMs } = job;
+    const ids = layout.fragments.flatMap(({ id }) => id ?? []);
+    const isBeside = reason !== 'old versions' && isMovable(layout) && isAnythingToPutTogether(layout);
+    const moved = isBeside ? await this.#moveTogether(dataset, layout, { ...job, fragments: ids }) : undefined;
+    if (moved === undefined || moved.removedFragments === 0) return this.#tidyByEngine(dataset, layout, job);
+    const indexed = plainIndexes(layout, target);
+    const isIndexTooLarge = !(await this.#indexAfterWaiting(target, indexed));
+    if (pruneBeforeMs === 0) return { step: moved, indexed, isIndexTooLarge };
+    await dataset.refresh();
+    const left = await dataset.layout();
+    if (!isAnythingToPutTogether(left)) job.onOnlyPruning(indexed);
+    const { step, ...rest } = await this.#tidyByEngine(dataset, left, job);
+    const removedFragments = moved.removedFragments + step.removedFragments;
+    const heldMs = Math.max(moved.heldMs, step.heldMs);
+    return {
+      step: { ...step, removedFragments, heldMs },
+      indexed,
+      isIndexTooLarge: isIndexTooLarge || rest.isIndexTooLarge,
+    };
   }
 
   /**
    * In one call, though it may remove old versions before the new one is on disk: the one that a power cut goes back to is
    * none of those (`#keepNewest`). Indexes are begun beside the rest of the call: until they are there, merges read all keys. But not before those who waited have had their commit, which would take twice as long beside it.
    */
-  async #tidyAll(dataset: Dataset, layoutBefore: Layout, job: OptimizeJob) {
+  async #tidyByEngine(dataset: Dataset, layoutBefore: Layout, job: OptimizeJob): Promise<Tidied> {
     const { target, pruneBeforeMs, onRewritten, onOnlyPruning } = job;
     const plain = plainIndexes(layoutBefore, target);
     const areAllPlain = plain.length === layoutBefore.indexes.length;
@@ -152,7 +186,7 @@ export class Upkeep {
       return indexing;
     };
     const beginIndex = (): void => {
-      onRewritten();
+      onRewritten(false);
       const built = index();
       const tidied = (): void => onOnlyPruning(dropped);
       if (areAllPlain) void built.then(tidied, () => undefined);

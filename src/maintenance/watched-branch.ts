@@ -14,6 +14,7 @@ import { type Choice, chooseRenewal, chooseTidying, type UpkeepLimits } from './
 import { smallFragments } from './small-fragments.ts';
 
 const commitsToLook = 2;
+const commitsToLookAnew = 16;
 
 interface Measured {
   readonly heldMs: number;
@@ -29,6 +30,8 @@ export class WatchedBranch {
   readonly #limits: UpkeepLimits;
   /** undefined until the branch was looked at. */
   #estimate: Estimate | undefined;
+  /** How many commits there were then, where more can make another choice possible. */
+  #commitsAtLook = Number.POSITIVE_INFINITY;
   #corrections: Corrections = noCorrections;
   #restUntilMs = 0;
   #tidyingRestUntilMs = 0;
@@ -47,13 +50,19 @@ export class WatchedBranch {
   /** Whether looking at it would lead to something. `mayPrune`: to the removal of versions, too. */
   isDue(nowMs: number, mayPrune = true): boolean {
     if (nowMs < this.#restUntilMs) return false;
-    if (this.#estimate !== undefined) return this.#choose(nowMs, this.#estimate, mayPrune) !== undefined;
+    if (this.#estimate !== undefined && !this.#isOutdated)
+      return this.#choose(nowMs, this.#estimate, mayPrune) !== undefined;
     return this.history.commitsSinceOptimize >= commitsToLook || this.history.prunableVersions(nowMs) > 0;
   }
 
   /** What was estimated is not so any more. */
   lookAgain(): void {
     this.#estimate = undefined;
+  }
+
+  /** With few fragments there is nothing small to put together, and then there is. */
+  get #isOutdated(): boolean {
+    return this.history.commitsSinceOptimize >= Math.max(commitsToLookAnew, 2 * this.#commitsAtLook);
   }
 
   /** True the first time only. */
@@ -73,6 +82,7 @@ export class WatchedBranch {
   chooseFor(layout: Layout, nowMs: number, mayPrune = true): Choice | undefined {
     const estimate = this.estimateOf(layout);
     this.#estimate = estimate;
+    this.#commitsAtLook = estimate.small === undefined ? this.history.commitsSinceOptimize : Number.POSITIVE_INFINITY;
     return this.#choose(nowMs, estimate, mayPrune);
   }
 

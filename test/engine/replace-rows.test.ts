@@ -803,29 +803,38 @@ describe('what is not for replacing is refused: nothing is written, and what is 
   // DEFECT: larger blobs lie in files of their own beside the data file; they are left behind, and so lost. The service
   // refuses sources with blobs, but its upkeep moves the rows of such tables, too.
   for (const bytes of [10, 100_000, 5_000_000]) {
-    test(`a row with a blob of ${bytes} bytes has it afterwards (P1)`, async (t) => {
-      const type = new Struct([new Field('data', new LargeBinary(), true), text('uri')]);
-      const blob = new Field('blob', type, true, new Map([['ARROW:extension:name', 'lance.blob.v2']]));
-      const rows = (...ids: readonly number[]) =>
-        columns([int('id'), ids], [blob, ids.map((id) => ({ data: Buffer.alloc(bytes, id), uri: null }))]);
-      const stage = new Stage(t);
-      const dataset = await stage.engine.create(location, ipcFile(rows(1, 2)), {});
-      t.after(() => dataset.close());
-      const piece = { file: ipcFile(rows(1)), rows: 1 };
-      const replaced = await dataset.replaceRows(await trackedRows(dataset), at(0, 0), piece);
-      if (replaced === 'refused') return;
-      expectReplaced(replaced);
+    const type = new Struct([new Field('data', new LargeBinary(), true), text('uri')]);
+    const blob = new Field('blob', type, true, new Map([['ARROW:extension:name', 'lance.blob.v2']]));
+    const rowsOf = (...ids: readonly number[]) =>
+      columns([int('id'), ids], [blob, ids.map((id) => ({ data: Buffer.alloc(bytes, id), uri: null }))]);
+    const storedIn = async (stage: Stage) => {
       const outside = await stage.outside();
-      const found = await outside.query().select(['id', '_rowaddr']).toArray();
-      const stored = await outside.fetchBlobs(
-        'blob',
-        found.map((row: { _rowaddr: bigint }) => row._rowaddr),
-      );
-      const contents = stored.map((each) => [each?.length, each?.[0]]).sort();
-      assert.deepEqual(contents, [
-        [bytes, 1],
-        [bytes, 2],
-      ]);
+      const found = (await outside.query().select(['id', '_rowaddr']).toArray()) as { _rowaddr: bigint }[];
+      const addresses = found.map((row) => row._rowaddr);
+      return (await outside.fetchBlobs('blob', addresses)).map((each) => [each?.length, each?.[0]]).sort();
+    };
+    const bothThere = [
+      [bytes, 1],
+      [bytes, 2],
+    ];
+
+    test(`a row with a blob of ${bytes} bytes has it after its replacement, unless that is refused (P1)`, async (t) => {
+      const stage = new Stage(t);
+      const dataset = await stage.engine.create(location, ipcFile(rowsOf(1, 2)), {});
+      t.after(() => dataset.close());
+      const piece = { file: ipcFile(rowsOf(1)), rows: 1 };
+      const replaced = await dataset.replaceRows(await trackedRows(dataset), at(0, 0), piece);
+      if (replaced !== 'refused') expectReplaced(replaced);
+      assert.deepEqual(await storedIn(stage), bothThere);
+    });
+
+    test(`a row with a blob of ${bytes} bytes has it after it was moved, unless it was left where it is (P1)`, async (t) => {
+      const stage = new Stage(t);
+      const dataset = await stage.engine.create(location, ipcFile(rowsOf(1)), {});
+      t.after(() => dataset.close());
+      await dataset.append(ipcFile(rowsOf(2)));
+      await (await dataset.prepareMove([0, 1]))?.commit();
+      assert.deepEqual(await storedIn(stage), bothThere);
     });
   }
 });
@@ -974,6 +983,18 @@ describe('what fails in the middle leaves the newest version as it was, and no f
       assert.deepEqual(await stage.contents(undefined, 'id < 3'), ['merged 0', 'fourth 1', 'first 2']);
     });
   }
+
+  // DEFECT: the failed attempt to make the folder is kept, and answered each time, until the dataset is opened anew.
+  test('where nothing can be staged at first, and later it can', async (t) => {
+    const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
+    const before = stage.files();
+    writeFileSync(stage.path('_lancegate'), '');
+    await assert.rejects(replacing(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'second')), { kind: 'Internal' });
+    rmSync(stage.path('_lancegate'));
+    assert.deepEqual(stage.files(), before);
+    await replace(dataset, await trackedRows(dataset), at(0, 0), rowsFrom(0, 1, 'third'));
+    assert.deepEqual(await stage.contents(undefined, 'id = 0'), ['third 0']);
+  });
 
   test('where the file is none that the engine takes', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));

@@ -47,6 +47,14 @@ async function watchedTable(
   const open = async (request: OpenRequest): Promise<Dataset> => {
     const opened = await engine.open(request);
     return replacing(opened, {
+      // As on object stores: nothing is put together beside the writers.
+      layout: async () => {
+        const layout = await opened.layout();
+        return {
+          ...layout,
+          fragments: layout.fragments.map(({ rows: of, deletedRows }) => ({ rows: of, deletedRows })),
+        };
+      },
       createScalarIndex: async (column: string) => {
         await opened.createScalarIndex(column);
         await beside(commit);

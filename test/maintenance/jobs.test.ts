@@ -21,7 +21,7 @@ async function after(extent: Extent) {
     history.committed({ on: [{ segments: ['id'] }], engineMs: 1, gainsByIndex: true, isPlaced: false }, 0);
   for (let i = 0; i < 20; i += 1) commit();
   const optimize = async (job: OptimizeJob) => {
-    job.onRewritten();
+    job.onRewritten(false);
     return { ...job, indexed: [] };
   };
   const parts = { upkeep: { optimize }, log: { done: () => undefined }, clock: systemClock } as unknown as JobsParts;

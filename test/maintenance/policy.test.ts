@@ -175,8 +175,8 @@ describe('what a tidying is expected to cost', () => {
 
   test('what was measured corrects it, for each way by itself', () => {
     const corrections = { ...noCorrections, all: { heldFactor: 3, tailMs: 7 } };
-    const guess = estimateCost(large, noCorrections, limits);
-    const { all, new: only } = estimateCost(large, corrections, limits);
+    const guess = estimateCost(large, noCorrections);
+    const { all, new: only } = estimateCost(large, corrections);
     assert.deepEqual(all, { heldMs: guess.all.heldMs * 3, tailMs: 7 });
     assert.deepEqual(only, guess.new);
   });
@@ -189,7 +189,7 @@ describe('the index is built anew beside the writers', () => {
   });
   // Reading through many versions is what has made putting the new ones together expensive.
   const corrections = { ...noCorrections, new: { heldFactor: 1, tailMs: 300 } };
-  const estimate = estimateCost(small, corrections, limits);
+  const estimate = estimateCost(small, corrections);
   const lost: BranchFacts = { ...busy, commitsSinceOptimize: 60, commitsSinceIndex: 60, lossMs: 90 };
   const way = (facts: Partial<BranchFacts>) => chooseTidying({ ...lost, ...facts }, estimate, limits)?.way;
 
@@ -207,7 +207,7 @@ describe('the index is built anew beside the writers', () => {
   });
 
   test('not where putting the new fragments together takes less', () => {
-    const sooner = estimateCost(small, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } }, limits);
+    const sooner = estimateCost(small, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } });
     const facts = { ...lost, lossMs: 200, scanLossMs: 200, scanLossSinceIndexMs: 200 };
     assert.equal(chooseTidying(facts, sooner, limits)?.way, 'new');
   });
@@ -216,7 +216,7 @@ describe('the index is built anew beside the writers', () => {
 describe('fragments are put together before the first index is built', () => {
   const isFirst = (given: Partial<Layout>, mergeMs: number): boolean => {
     const made = layout({ rows: 10_000_000, fragments: sizes(15, 700_000), bytes: 2.4e8, ...given });
-    return isTidiedBeforeIndex(made, estimateCost(made, noCorrections, limits), mergeMs);
+    return isTidiedBeforeIndex(made, estimateCost(made, noCorrections), mergeMs);
   };
 
   test('where merges are slow without it', () => assert.equal(isFirst({}, 250), true));
@@ -233,7 +233,7 @@ describe('fragments are put together before the first index is built', () => {
 });
 
 describe('what is tidied', () => {
-  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, noCorrections, limits);
+  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, noCorrections);
   const extent = (facts: Partial<BranchFacts>, given: Partial<Layout> = {}) =>
     chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimate(given), limits)?.way;
 
@@ -312,21 +312,22 @@ const wide = layout({
   indexes: [{ ...plain, unindexedRows: 0 }],
 });
 
-describe('where putting all together would keep writers out for long (P8)', () => {
+describe('where fragments can be put together beside the writers (P8)', () => {
   const choose = (facts: Partial<BranchFacts>, given: Layout = wide) =>
-    chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimateCost(given, noCorrections, limits), limits);
+    chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimateCost(given, noCorrections), limits);
 
-  test('small fragments are, as many as can be while they may wait', () => {
-    assert.ok(estimateCost(wide, noCorrections, limits).all.heldMs > 2_000);
-    const choice = choose({ lossMs: 250 });
+  test('small ones are', () => {
+    assert.ok(estimateCost(wide, noCorrections).all.heldMs > 2_000);
+    assert.equal(choose({ lossMs: 55 }), undefined);
+    const choice = choose({ lossMs: 70 });
     assert.deepEqual([choice?.way, choice?.reason], ['small', 'slower']);
     assert.ok((choice?.fragments?.length ?? 0) >= 16);
     assert.ok(choice?.fragments?.includes(0) === false);
   });
 
   test('also when measurements begun anew show little: those that are left cost as before', () => {
-    assert.equal(choose({ looseLossMs: 100 }), undefined);
-    assert.equal(choose({ looseLossMs: 250 })?.way, 'small');
+    assert.equal(choose({ looseLossMs: 55 }), undefined);
+    assert.equal(choose({ looseLossMs: 70 })?.way, 'small');
   });
 
   test('nobody waits for all, whatever was lost, until thousands of old versions can go with it', () => {
@@ -336,7 +337,7 @@ describe('where putting all together would keep writers out for long (P8)', () =
   });
 
   test('all of it when nobody has written for four times as long, or a minute', () => {
-    const { heldMs } = estimateCost(wide, noCorrections, limits).all;
+    const { heldMs } = estimateCost(wide, noCorrections).all;
     assert.equal(choose({ quietForMs: 4 * heldMs - 1 }), undefined);
     assert.deepEqual(choose({ quietForMs: 4 * heldMs }), { reason: 'quiet', way: 'all' });
     const huge = { ...wide, bytes: 100 * wide.bytes };
@@ -350,35 +351,13 @@ describe('where putting all together would keep writers out for long (P8)', () =
     assert.deepEqual(choose({ lossMs: 1e6 }, without), { reason: 'overdue', way: 'all' });
   });
 
-  test('all of it where they wait no longer than they should', () => {
-    const narrower = { ...wide, bytes: 60e6 };
-    const { all, small } = estimateCost(narrower, noCorrections, limits);
-    assert.ok(all.heldMs < 200 && (small?.heldMs ?? 200) < all.heldMs / 2);
-    assert.equal(choose({ lossMs: 400 }, narrower)?.way, 'all');
+  test('small ones of a table of narrow rows, too', () => {
+    assert.equal(choose({ lossMs: 40 }, { ...wide, bytes: 300_000 * 24 })?.way, 'small');
   });
 
-  test('all of it, once it is overdue, where small fragments would take half as long', () => {
-    const fragments = [
-      { id: 0, rows: 200_000, deletedRows: 0 },
-      ...sizes(100, 1_000).map((of, i) => ({ ...of, id: i + 1 })),
-    ];
-    const { all, small } = estimateCost({ ...wide, bytes: 80e6, fragments }, noCorrections, limits);
-    assert.ok(all.heldMs > 200 && (small?.heldMs ?? 0) > all.heldMs / 2);
-    assert.equal(choose({ lossMs: 900 }, { ...wide, bytes: 80e6, fragments })?.way, 'all');
-  });
-
-  test('all of a table of narrow rows, for which nobody waits long', () => {
-    const narrow = { ...wide, bytes: 300_000 * 24 };
-    assert.deepEqual(choose({ lossMs: 250 }, narrow), { reason: 'slower', way: 'all' });
-  });
-
-  test('the new fragments alone where only they are taken, as before', () => {
-    const indexes = [{ ...plain, unindexedRows: 12_800 }];
-    const fragments = [{ id: 0, rows: 287_200, deletedRows: 0 }, ...wide.fragments.slice(1)];
-    // The index takes long to build.
-    const corrections = { ...noCorrections, index: { heldFactor: 1, tailMs: 1_000 } };
-    const estimate = estimateCost({ ...wide, fragments, indexes }, corrections, limits);
-    assert.equal(chooseTidying({ ...busy, commitsSinceOptimize: 60, lossMs: 500 }, estimate, limits)?.way, 'new');
+  test('all of it where few are small', () => {
+    const few = { ...wide, fragments: wide.fragments.slice(0, 7), bytes: 300_000 * 24 };
+    assert.equal(choose({ lossMs: 250 }, few)?.way, 'all');
   });
 });
 

@@ -4,6 +4,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import type { Dataset, Engine, OpenRequest, OptimizeRequest } from '#src/engine/port.ts';
+import type { OptimizeReason } from '#src/maintenance/policy.ts';
 import { Upkeep } from '#src/maintenance/upkeep.ts';
 import { TableGates } from '#src/table/gates.ts';
 import { OpenBranches } from '#src/table/open-branches.ts';
@@ -21,10 +22,14 @@ interface Job {
   readonly appends: number;
   readonly isIndexed?: boolean;
   readonly pruneBeforeMs?: number;
+  readonly reason?: OptimizeReason;
 }
 
 /** Tidies a table that has old versions, with a writer that comes when the engine is called. */
-async function tidy(t: TestContext, { appends, isIndexed = false, pruneBeforeMs = inAnHour() }: Job) {
+async function tidy(
+  t: TestContext,
+  { appends, isIndexed = false, pruneBeforeMs = inAnHour(), reason = 'old versions' }: Job,
+) {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
   await dataset.addNullColumn('more');
   await dataset.dropColumn('more');
@@ -64,7 +69,7 @@ async function tidy(t: TestContext, { appends, isIndexed = false, pruneBeforeMs 
   let rewritten = 0;
   const report = await upkeep.optimize({
     target: { table: ref, tableId, branch: undefined, location },
-    reason: 'by hand',
+    reason,
     extent: 'all',
     pruneBeforeMs,
     onRewritten: () => rewritten++,
@@ -75,7 +80,16 @@ async function tidy(t: TestContext, { appends, isIndexed = false, pruneBeforeMs 
   const { fragments, indexes } = await dataset.layout();
   const versions = (await dataset.versions()).length;
   const removedVersions = report?.removedVersions;
-  return { wasLetIn, rewritten, fragments: fragments.length, indexes, versions, removedVersions, events };
+  return {
+    writers: writing.length,
+    wasLetIn,
+    rewritten,
+    fragments: fragments.length,
+    indexes,
+    versions,
+    removedVersions,
+    events,
+  };
 }
 
 describe('while the engine removes old versions (P8)', () => {
@@ -88,6 +102,27 @@ describe('while the engine removes old versions (P8)', () => {
   test('writers wait where there is, until it is done', async (t) => {
     const { wasLetIn, rewritten, fragments } = await tidy(t, { appends: 2 });
     assert.deepEqual({ wasLetIn, rewritten, fragments }, { wasLetIn: false, rewritten: 1, fragments: 1 });
+  });
+});
+
+describe('where nobody brings new fragments meanwhile, they are put together beside the writers (P8)', () => {
+  test('and then old versions are removed beside them', async (t) => {
+    const found = await tidy(t, { appends: 2, isIndexed: true, reason: 'by hand' });
+    const { wasLetIn, rewritten, fragments, removedVersions, versions } = found;
+    const expected = { wasLetIn: true, rewritten: 1, fragments: 1, removedVersions: 7, versions: 1 };
+    assert.deepEqual({ wasLetIn, rewritten, fragments, removedVersions, versions }, expected);
+    assert.deepEqual(found.indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+  });
+
+  test('where none are to be removed, the engine is not called for it', async (t) => {
+    const { writers, fragments, indexes } = await tidy(t, {
+      appends: 2,
+      isIndexed: true,
+      reason: 'quiet',
+      pruneBeforeMs: 0,
+    });
+    assert.deepEqual({ writers, fragments }, { writers: 0, fragments: 1 });
+    assert.deepEqual(indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
   });
 });
 
@@ -105,7 +140,7 @@ describe('an index that a tidying dropped is built again (P8)', () => {
   }
 });
 
-test('writers wait while chosen fragments are put together, until that is committed (P8)', {
+test('writers go on while chosen fragments are put together, and wait until that is committed (P8)', {
   timeout: 20_000,
 }, async (t) => {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
@@ -121,13 +156,18 @@ test('writers wait while chosen fragments are put together, until that is commit
   const open = async (request: OpenRequest): Promise<Dataset> => {
     const opened = await engine.open(request);
     return replacing(opened, {
-      rewriteFragments: async (ids: readonly number[]) => {
-        assert.equal((await catalog.openBranches()).length, 1, 'a crash from here on is recovered from');
-        writing = write();
-        await nextTurnOfTheLoop();
-        const removed = await opened.rewriteFragments(ids);
-        events.push('committed');
-        return removed;
+      prepareMove: async (ids: readonly number[]) => {
+        const move = await opened.prepareMove(ids);
+        await write();
+        const commit = async () => {
+          assert.equal((await catalog.openBranches()).length, 1, 'a crash from here on is recovered from');
+          writing = write();
+          await nextTurnOfTheLoop();
+          const removed = await move?.commit();
+          events.push('committed');
+          return removed;
+        };
+        return { commit, discard: () => move?.discard() };
       },
       sync: async (after?: number) => {
         if (writing !== undefined) {
@@ -150,7 +190,7 @@ test('writers wait while chosen fragments are put together, until that is commit
     onOnlyPruning: () => undefined,
   });
   await writing;
-  assert.deepEqual(events, ['committed', 'told', 'a writer has its turn', 'made durable']);
+  assert.deepEqual(events, ['a writer has its turn', 'committed', 'told', 'a writer has its turn', 'made durable']);
   assert.deepEqual([report?.extent, report?.removedFragments, report?.removedVersions], ['small', 1, 0]);
   await dataset.refresh();
   assert.deepEqual(
@@ -190,7 +230,7 @@ async function tidyOver(
   const target = { table: ref, tableId, branch: undefined, location };
   const job = {
     target,
-    reason: 'by hand',
+    reason: 'old versions',
     extent: 'all',
     pruneBeforeMs,
     onRewritten: () => undefined,

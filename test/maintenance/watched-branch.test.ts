@@ -114,16 +114,13 @@ describe('small fragments of a table that takes long (P8)', () => {
     indexes: [],
   };
 
-  test('are as many as experience says can be put together in time', () => {
+  test('take as long as experience says', () => {
     const { branch } = branchAfter(60);
     const before = branch.estimateOf(wide).small;
-    assert.ok(before !== undefined && before.heldMs <= 200 && before.tailMs === 0);
-    branch.learn(wide, 'small', { heldMs: before.heldMs * 2, durationMs: before.heldMs * 2 + 30, isPruned: false });
+    assert.ok(before !== undefined && before.heldMs < 20 && before.tailMs > 200);
+    branch.learn(wide, 'small', { heldMs: before.heldMs * 3, durationMs: before.heldMs * 3 + 30, isPruned: false });
     const after = branch.estimateOf(wide).small;
-    assert.ok(after !== undefined && after.heldMs <= 200 && after.heldMs > 150 && after.tailMs === 30);
-    assert.ok(after.ids.length < before.ids.length);
-    branch.learn(wide, 'small', { heldMs: after.heldMs, durationMs: after.heldMs, isPruned: false });
-    assert.deepEqual(branch.estimateOf(wide).small?.ids, after.ids, 'what was expected changes nothing');
+    assert.deepEqual([after?.heldMs, after?.tailMs, after?.ids], [before.heldMs * 2, 30, before.ids]);
   });
 
   test('are no choice where that has just failed: all are, once they are overdue', () => {

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { CanonicalKey } from '#src/arrow/key-columns.ts';
+import type { RowPlace } from '#src/engine/port.ts';
 import { type KeyDigest, SecretKeyDigest } from '#src/table/key-digest.ts';
-import { KeyPlaces, mostBytesPerDigestPlace, mostBytesPerPlace, type Place } from '#src/table/key-places.ts';
+import { KeyPlaces, mostBytesPerDigestPlace, mostBytesPerPlace } from '#src/table/key-places.ts';
 import { type Random, randomOf } from '#test/fuzz/mutations.ts';
 
 const edges: readonly CanonicalKey[] = [
@@ -10,7 +11,7 @@ const edges: readonly CanonicalKey[] = [
   ...[2 ** 31, -(2 ** 31), 2 ** 32, 2 ** 32 + 1, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 2 ** 60, 5e-324],
   ...[2n ** 60n, 2n ** 63n - 1n, -(2n ** 63n), 2n ** 63n, 2n ** 64n, String(2n ** 64n)],
 ];
-const places: readonly Place[] = [
+const places: readonly RowPlace[] = [
   { fragment: 0, offset: 0 },
   { fragment: 0, offset: 2 ** 32 - 1 },
   { fragment: 2 ** 32 - 2, offset: 0 },
@@ -30,13 +31,15 @@ function randomKey(random: Random): CanonicalKey {
   }
 }
 
-function agree(rows: KeyPlaces, map: ReadonlyMap<CanonicalKey, Place>): void {
+function agree(rows: KeyPlaces, map: ReadonlyMap<CanonicalKey, RowPlace>): void {
   assert.equal(rows.size, map.size);
   for (const [key, place] of map) assert.deepEqual(rows.find(key), place, String(key));
 }
 
-function moveAll(rows: KeyPlaces, moved: (place: Place) => Place | undefined): number {
-  return [...rows.moveAll((fragment, offset) => moved({ fragment, offset }))].length;
+const everyFragment = { hasMoved: () => true, fragmentsOf: () => [] };
+
+function moveAll(rows: KeyPlaces, placeOf: (place: RowPlace) => RowPlace | undefined): number {
+  return [...rows.moveAll({ ...everyFragment, placeOf })].length;
 }
 
 describe('the places of keys', () => {
@@ -44,7 +47,7 @@ describe('the places of keys', () => {
     const rows = new KeyPlaces(digestOf(1));
     for (const key of edges) assert.equal(rows.find(key), undefined, String(key));
     for (let round = 0; round < places.length; round++) {
-      const placeOf = (index: number): Place => places[(index + round) % places.length]!;
+      const placeOf = (index: number): RowPlace => places[(index + round) % places.length]!;
       for (const [index, key] of edges.entries()) {
         const { fragment, offset } = placeOf(index);
         const before = rows.set(key, fragment, offset);
@@ -57,7 +60,7 @@ describe('the places of keys', () => {
 
   test('are what a map would say, through all growing, moving and forgetting', () => {
     const rows = new KeyPlaces(digestOf(2));
-    const map = new Map<CanonicalKey, Place>();
+    const map = new Map<CanonicalKey, RowPlace>();
     const random = randomOf(1, 1);
     for (let round = 0; round < 4; round++) {
       for (let i = 0; i < 60_000; i++) {
@@ -67,7 +70,7 @@ describe('the places of keys', () => {
         map.set(key, place);
       }
       agree(rows, map);
-      const moved = ({ fragment, offset }: Place): Place | undefined =>
+      const moved = ({ fragment, offset }: RowPlace): RowPlace | undefined =>
         fragment === round ? undefined : { fragment: fragment + (offset % 2), offset: offset >>> 1 };
       moveAll(rows, moved);
       for (const [key, place] of map) {
@@ -83,7 +86,7 @@ describe('the places of keys', () => {
     for (const spread of [0, 1, 0xff_ffff, 2 ** 32 - 1]) {
       const digest = digestOf(3);
       const rows = new KeyPlaces({ write: (key, words) => digest.write(key, words), spread: () => spread });
-      const map = new Map<CanonicalKey, Place>();
+      const map = new Map<CanonicalKey, RowPlace>();
       for (const [index, key] of [...edges, ...Array.from({ length: 100 }, (_, i) => i * 3)].entries()) {
         map.set(key, { fragment: index, offset: index });
         rows.set(key, index, index);
@@ -138,6 +141,17 @@ describe('the places of keys', () => {
     }
   });
 
+  test('stay where they are in fragments that have not moved', () => {
+    const rows = new KeyPlaces(digestOf(5));
+    for (let i = 0; i < 1_000; i++) rows.set(i, i % 5, i);
+    const moved = { ...everyFragment, hasMoved: (id: number) => id === 3, placeOf: () => ({ fragment: 9, offset: 1 }) };
+    for (const _ of rows.moveAll(moved));
+    for (let i = 0; i < 1_000; i++) {
+      const expected = i % 5 === 3 ? { fragment: 9, offset: 1 } : { fragment: i % 5, offset: i };
+      assert.deepEqual(rows.find(i), expected);
+    }
+  });
+
   test('are moved in steps, of which none has more than a part of the keys (P10)', () => {
     const rows = new KeyPlaces(digestOf(6));
     assert.equal(
@@ -148,7 +162,8 @@ describe('the places of keys', () => {
     const seen = new Set<number>();
     let most = 0;
     let before = 0;
-    for (const _ of rows.moveAll((fragment, offset) => seen.add(offset) && { fragment, offset })) {
+    const placeOf = (place: RowPlace) => seen.add(place.offset) && place;
+    for (const _ of rows.moveAll({ ...everyFragment, placeOf })) {
       most = Math.max(most, seen.size - before);
       before = seen.size;
     }

@@ -5,6 +5,7 @@ import { connect } from '@lancedb/lancedb';
 import { Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import { parseFieldPath } from '#src/arrow/field-path.ts';
 import { readKeys } from '#src/arrow/key-columns.ts';
+import type { IpcFile } from '#src/arrow/source.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import {
@@ -127,7 +128,7 @@ export class Stage {
 
   static async open(
     t: TestContext,
-    rows: Table,
+    rows: Table | IpcFile,
     {
       on = ['id'],
       interruptions = {},
@@ -152,7 +153,7 @@ export class Stage {
       await record(...args);
     };
     const creation = await catalog.reserveCreation(table, undefined, place);
-    stage.#dataset = await stage.engine.create(place, ipcFile(rows), {});
+    stage.#dataset = await stage.engine.create(place, rows instanceof Table ? ipcFile(rows) : rows, {});
     const details = { properties: undefined, storageOptions: {}, transaction: transaction(1) };
     stage.tableId = (await catalog.publishCreation(creation, details)).id;
     const metrics = new Metrics();
@@ -180,8 +181,10 @@ export class Stage {
     return stage;
   }
 
-  async request(source: Table, spec: Spec = upsert, signal = never, subject = 'a'): Promise<MergeRequest> {
-    const piece = await sourceFrom(inChunks(tableToIPC(source, 'stream'))).whole();
+  /** `source` is a table, or the stream of one. */
+  async request(source: Table | Buffer, spec: Spec = upsert, signal = never, subject = 'a'): Promise<MergeRequest> {
+    const bytes = source instanceof Table ? tableToIPC(source, 'stream') : source;
+    const piece = await sourceFrom(inChunks(bytes)).whole();
     const on = this.on.map(parseFieldPath);
     return {
       table,
@@ -366,7 +369,9 @@ export class Stage {
   async moveRows(): Promise<void> {
     const dataset = await this.engine.open({ location: place });
     const { fragments } = await dataset.layout();
-    await dataset.rewriteFragments(fragments.flatMap(({ id }) => id ?? []));
+    const move = await dataset.prepareMove(fragments.flatMap(({ id }) => id ?? []));
+    await move?.commit();
+    move?.discard();
     dataset.close();
   }
 
