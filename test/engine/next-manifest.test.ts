@@ -173,6 +173,9 @@ describe('the next manifest says what the commit did', () => {
       parseManifest(second.bytes).fragments.map(({ id }) => id),
       [0, 1, 3],
     );
+    const nothing = rewritten(staged, (fields) => raws(fields.filter(({ field }) => field !== of.fragment)));
+    const gone = nextManifest(second.bytes, request({ deletions: new Map([[3, 'all rows']]), staged: nothing }));
+    assert.deepEqual(nextManifest(gone.bytes, request()).fragments, [{ id: 4, rows: 3 }]);
     const without = rewritten(plain, (fields) => raws(fields.filter(({ field }) => field !== of.maxFragmentId)));
     assert.deepEqual(nextManifest(without, request()).fragments, [{ id: 2, rows: 3 }]);
   });
@@ -180,8 +183,11 @@ describe('the next manifest says what the commit did', () => {
   test('other deletions of a fragment take the place of those it had', () => {
     const first = nextManifest(plain, request()).bytes;
     const deletions = new Map([[0, { readVersion: 3, id: 7n, deletedRows: 4 }]]);
-    const [fragment] = parseManifest(nextManifest(first, request({ deletions })).bytes).fragments;
+    const { bytes } = nextManifest(first, request({ deletions }));
+    const [fragment] = parseManifest(bytes).fragments;
     assert.deepEqual([fragment?.deletedRows, fragment?.deletionsId], [4, 7n]);
+    const numbers = fieldsOf(bytesOf(bytes, of.fragment)).map(({ field }) => field);
+    assert.equal(new Set(numbers).size, numbers.length);
   });
 
   test('it says that there are deletions only where there are', () => {
@@ -272,7 +278,7 @@ describe('what its writers are asked to know and we do not is refused (P1)', () 
 
   test('features, by their flags, of readers and of writers, of the table and of the new rows', () => {
     for (const field of [of.readerFlags, of.writerFlags]) {
-      for (const bit of [1, 5, 6, 7, 20, 30, 31, 32, 40, 52]) {
+      for (const bit of [1, 5, 6, 7, 20, 30, 31]) {
         const flags = new WireWriter().number(field, 2 ** bit);
         assert.throws(() => nextManifest(replaced(plain, field, flags), request()), refused, `bit ${bit}`);
         assert.throws(
@@ -283,6 +289,16 @@ describe('what its writers are asked to know and we do not is refused (P1)', () 
       }
       for (const bit of [0, 2, 3, 4])
         nextManifest(replaced(plain, field, new WireWriter().number(field, 2 ** bit)), request());
+    }
+  });
+
+  // DEFECT: the operators for bits see the lower 32 alone, and drop the others from what is written.
+  test('features whose flags are beyond the first 32, too', () => {
+    for (const field of [of.readerFlags, of.writerFlags]) {
+      for (const bit of [32, 40, 52]) {
+        const flags = new WireWriter().number(field, 2 ** bit);
+        assert.throws(() => nextManifest(replaced(plain, field, flags), request()), refused, `bit ${bit}`);
+      }
     }
   });
 
