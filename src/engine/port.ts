@@ -75,12 +75,14 @@ export interface TrackedRows {
   /** 0 to begin with: no rows at all. */
   readonly version: number;
   readonly bytes: number;
+  /** A replacement failed in its middle: nothing is to be made of this any more. */
+  readonly isSpoilt: boolean;
   has(place: RowPlace): boolean;
   hasFragment(id: number): boolean;
   /** Those that are not deleted; 0 of a fragment that is not there. */
   countRows(fragment: number): number;
   rowsOf(fragment: number): Iterable<RowPlace>;
-  /** Moves to a newer version. Throws where its files do not tell; then nothing is to be made of this any more. */
+  /** Moves to a newer version. Throws where its files do not tell; it stands where it stood then. */
   advance(version: number): RowMoves;
 }
 
@@ -92,8 +94,7 @@ export interface Replaced {
 
 /**
  * Two ways of having written nothing. `refused`: the table, or a source like this one, is for `merge` alone; what is tracked
- * is as it was. `overtaken`: somebody else has changed rows; nothing is to be made of what is tracked any more, nor when it
- * throws.
+ * is as it was. `overtaken`: somebody else has changed rows; nothing is to be made of what is tracked any more.
  */
 export type Replacing = Replaced | 'refused' | 'overtaken';
 

@@ -24,9 +24,9 @@ const rowsPerCheck = 65_536;
 
 /**
  * Why places are not known: a key has several rows; there is no room; somebody has changed rows in another way than by
- * deleting and adding them; the table is for the engine alone to merge into.
+ * deleting and adding them.
  */
-export type Unknowable = 'key twice' | 'no room' | 'changed' | 'refused';
+export type Unknowable = 'key twice' | 'no room' | 'changed';
 
 /**
  * Where the row with each key of one table branch is stored. A place is looked up in two steps: what was last heard of the key,
@@ -41,6 +41,8 @@ export class KnownPlaces {
   readonly tracked: TrackedRows;
   readonly #places: KeyPlaces;
   readonly #hold: KeyHold;
+  /** Whether a commit has been made by them. */
+  isUsed = false;
   /** Fragments whose rows nobody has told of yet. */
   #unread: ReadonlySet<number> = new Set();
 
@@ -108,6 +110,7 @@ export class KnownPlaces {
 
   /** Where the rows of a group came to be, that were sent in this order. */
   replaced({ fragments }: Replaced, requests: readonly MergeRequest[], { parts }: SharedRows): Unknowable | undefined {
+    this.isUsed = true;
     const rest = fragments.values();
     let { value: fragment } = rest.next();
     let offset = 0;

@@ -77,13 +77,14 @@ export class MergeCommitter {
     const startMs = performance.now();
     const placed = await this.#parts.metrics.mergeStage('engine', () => this.#places.merge(target, requests, places));
     if (placed === undefined) return false;
-    const { shared, found, counts } = placed;
-    const settled = undisturbed(counts.version, matched);
+    const { shared, found, version } = placed;
+    const settled = undisturbed(version, matched);
     const each = await afterBoth(this.#sync(first, target), async () => {
       this.#parts.metrics.countsTold('places');
       this.#keys.keep(settled, first, shared);
       const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : 0);
-      return requests.map((request, index) => countsOf(request, index, shared, rowsBefore, counts));
+      const totals = { version, numAttempts: 1 };
+      return requests.map((request, index) => countsOf(request, index, shared, rowsBefore, totals));
     });
     const outcomes = group.map((pending, index) => ({ pending, counts: each[index] as MergeCounts }));
     const engineMs = performance.now() - startMs;

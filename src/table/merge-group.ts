@@ -148,7 +148,7 @@ export function countsOf(
   index: number,
   { firstWith }: SharedRows,
   rowsBefore: RowsBefore,
-  totals: MergeCounts,
+  totals: Pick<MergeCounts, 'version' | 'numAttempts'>,
 ): MergeCounts {
   const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = request.spec;
   let numInsertedRows = 0;

@@ -1,7 +1,8 @@
 import { concatRows } from '../arrow/concat-rows.ts';
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import type { Dataset, Engine, MergeCounts, OpenRequest, RowPlace } from '../engine/port.ts';
+import { schemaFingerprint } from '../arrow/schema-message.ts';
+import type { Dataset, Engine, OpenRequest, RowPlace } from '../engine/port.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { type CommitTarget, isFaultOfOne } from './engine-commit.ts';
 import type { KeyBudget } from './key-budget.ts';
@@ -25,7 +26,7 @@ export interface PlacedMerge {
   readonly shared: SharedRows;
   /** The keys that had a row. */
   readonly found: ReadonlyMap<CanonicalKey, RowPlace>;
-  readonly counts: MergeCounts;
+  readonly version: number;
 }
 
 /** Measured: a row whose key and place are read, with all others. Some of it is the engine's, on other threads. */
@@ -34,6 +35,8 @@ const readingMs = 0.001;
 const mostRowsInTurn = 10_000;
 /** Beside commits that bring more rows than can be read meanwhile, it would never end. */
 const mostRounds = 8;
+/** Schemas, which clients have a few of. */
+const mostRefused = 64;
 /** What could not be known is tried again once doing without has cost so many times more than before. */
 const patience = 16;
 
@@ -45,6 +48,8 @@ export class PlaceMemory {
   readonly #parts: PlaceMemoryParts;
   #known: KnownPlaces | undefined;
   #isReading = false;
+  /** Schemas of sources that were refused. */
+  readonly #refused: Set<string> = new Set();
   /** What doing without has cost since the last attempt. */
   #spentMs = 0;
   #timesDearer = 1;
@@ -62,9 +67,8 @@ export class PlaceMemory {
   /** To be called under the turn: those of the dataset's version, if they are known and of the keys of such a merge. */
   async placesFor({ dataset, location }: CommitTarget, request: MergeRequest): Promise<KnownPlaces | undefined> {
     const known = this.#known;
-    if (known === undefined || this.#isReading) return undefined;
-    const isTheirs = known.lineage === dataset.lineage && isSameKey(known.on, request.on);
-    const problem = isTheirs ? await this.#bringUpToDate(known, dataset) : 'changed';
+    if (known === undefined || this.#isReading || !this.#isFor(request)) return undefined;
+    const problem = known.lineage === dataset.lineage ? await this.#bringUpToDate(known, dataset) : 'changed';
     if (this.#known !== known) return undefined; // others needed the room meanwhile
     if (problem !== undefined) this.#giveUp(problem);
     else if (known.unreadRows === 0) return known;
@@ -72,13 +76,18 @@ export class PlaceMemory {
     return undefined;
   }
 
-  /** The engine took this long for a merge that could have used them. */
+  /**
+   * The engine took this long for a merge that could have used them. Those of other keys are given up once that has cost much
+   * more than reading anew.
+   */
   async didWithout({ dataset, location }: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
-    if (this.#isReading || this.#known !== undefined) return;
+    const isKnown = this.#known !== undefined;
+    if (this.#isReading || (isKnown && this.#isFor(request)) || this.#isRefused(request)) return;
     this.#spentMs += engineMs;
     const rows = await dataset.countRows();
-    if (this.#spentMs < rows * readingMs * this.#timesDearer) return;
+    if (this.#spentMs < rows * readingMs * this.#timesDearer * (isKnown ? patience : 1)) return;
     this.#spentMs = 0;
+    this.forget();
     const known = this.#open(dataset, request.on, rows);
     if (known !== undefined) void this.#readBeside(known, { location, branch: request.branch });
   }
@@ -90,22 +99,35 @@ export class PlaceMemory {
       const piece = requests.length === 1 ? requests[0].piece : concatRows(shared.parts);
       const found = places.find(shared);
       const replaced = await dataset.replaceRows(places.tracked, found.values(), piece);
-      if (typeof replaced === 'string') {
-        this.#giveUp(replaced === 'overtaken' ? 'changed' : replaced);
-        return undefined;
-      }
+      if (replaced === 'refused') this.#refuse(requests[0], places);
+      if (replaced === 'overtaken') this.#giveUp('changed');
+      if (typeof replaced === 'string') return undefined;
+      this.#timesDearer = 1;
       const problem = places.replaced(replaced, requests, shared);
       if (problem !== undefined) this.#giveUp(problem);
-      const numInsertedRows = piece.rows - found.size;
-      const numUpdatedRows = found.size;
-      const counts = { version: replaced.version, numInsertedRows, numUpdatedRows, numDeletedRows: 0, numAttempts: 1 };
-      return { shared, found, counts };
+      return { shared, found, version: replaced.version };
     } catch (error) {
-      this.#giveUp('changed');
+      if (places.tracked.isSpoilt) this.#giveUp('changed');
       // Whose fault it is, and how it is called, is found out where merges are tried one by one.
       if (isFaultOfOne(error)) return undefined;
       throw error;
     }
+  }
+
+  /** Of the same keys, and not with columns that the table has otherwise. */
+  #isFor(request: MergeRequest): boolean {
+    return this.#known !== undefined && isSameKey(this.#known.on, request.on) && !this.#isRefused(request);
+  }
+
+  #isRefused({ piece }: MergeRequest): boolean {
+    return this.#refused.has(schemaFingerprint(piece));
+  }
+
+  /** It may be the table that is not fit. */
+  #refuse({ piece }: MergeRequest, places: KnownPlaces): void {
+    if (this.#refused.size >= mostRefused) this.#refused.clear();
+    this.#refused.add(schemaFingerprint(piece));
+    if (!places.isUsed) this.forget();
   }
 
   #giveUp(problem: Unknowable): void {
@@ -148,7 +170,6 @@ export class PlaceMemory {
     this.#isReading = false;
     if (this.#known !== known) known.release();
     else if (problem !== undefined) this.#giveUp(problem);
-    else this.#timesDearer = 1;
   }
 
   /** Each round reads what the commits beside the one before brought; the last few are left for a turn. */

@@ -82,7 +82,7 @@ export class Metrics {
   readonly #sharedCommits = new Counter({
     ...this.#on,
     name: 'lancegate_shared_commits_total',
-    help: 'Commits that merges shared, by what told which rows were new: totals, memory, commit, or a search of the table.',
+    help: 'Commits that merges shared, by what told which rows were new: totals, memory, commit, or a search of the table; and all that were made by the places of their rows.',
     labelNames: ['told_by'],
   });
   readonly #outsideCommits = new Counter({

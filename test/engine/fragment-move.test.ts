@@ -117,7 +117,7 @@ describe('chosen fragments are put together (P8)', () => {
     assert.equal(await dataset.version(), version);
     prepared?.discard();
     prepared?.discard();
-    const isLeft = (name: string): boolean => name !== '_lancegate';
+    const isLeft = (name: string): boolean => name !== 'lancegate=staging';
     const same = async () => isDeepStrictEqual((await files()).filter(isLeft), before.filter(isLeft));
     await eventually('nothing is left', same);
   });

@@ -292,7 +292,6 @@ describe('what its writers are asked to know and we do not is refused (P1)', () 
     }
   });
 
-  // DEFECT: the operators for bits see the lower 32 alone, and drop the others from what is written.
   test('features whose flags are beyond the first 32, too', () => {
     for (const field of [of.readerFlags, of.writerFlags]) {
       for (const bit of [32, 40, 52]) {

@@ -137,6 +137,7 @@ describe('a table that is dropped, overwritten, or made twice', () => {
     const receivedBefore = await receivedBytes(service);
     const behind = merge('swapped', [4], 'behind');
     await untilReceived(service, receivedBefore + people([4], 'behind').length);
+    await settled(service);
     release();
     await holder;
     succeeded(await before);

@@ -63,7 +63,7 @@ const isPartOfVersion = (path: string): boolean =>
     path,
   ) &&
   !path.endsWith('latest_version_hint.json') &&
-  !path.includes('/_lancegate/');
+  !path.includes('/lancegate=staging/');
 
 function requireSyncedBefore(answer: Call, calls: readonly Call[], what: string): void {
   const before = calls.filter(({ startsAt }) => startsAt < answer.startsAt);

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
+import type { TestContext } from 'node:test';
+import type { Table } from 'apache-arrow';
 import type { MergeCounts } from '#src/engine/port.ts';
 import type { MergeRequest } from '#src/table/merge-request.ts';
-import { countsOf, type Stage } from './stage.ts';
+import { full, type Row } from './rows.ts';
+import { countsOf, type Interruptions, Stage, type StageOptions } from './stage.ts';
 
 /** How many commits were by the places of their rows. */
 export const placed = ({ replacements }: Stage): number => replacements.filter((each) => each === 'made').length;
@@ -28,4 +31,25 @@ export async function sendUntilPlaced(
     assert.ok(sent < 200, 'the places are never known');
     assert.deepEqual(countsOf(await sendTogether(stage, [request()])), [counts]);
   }
+}
+
+/** One request for each source, all in one commit: what each inserted and updated. */
+export async function sendRows(stage: Stage, ...sources: readonly (readonly Row[])[]): Promise<unknown[]> {
+  const requests = sources.map((rows) => stage.request(full(...rows)));
+  return countsOf(await sendTogether(stage, requests));
+}
+
+/** A table with the key 1, whose row is known by its place. */
+export async function openKnown(t: TestContext, rows: Table, options: StageOptions = {}) {
+  const interruptions: Interruptions = {};
+  const stage = await Stage.open(t, rows, { interruptions, knowsPlaces: true, ...options });
+  await sendUntilPlaced(stage, () => stage.request(full([1, 'known'])));
+  stage.replacements.length = 0;
+  const once = (does: () => Promise<unknown>): void => {
+    interruptions.merge = async () => {
+      interruptions.merge = undefined;
+      await does();
+    };
+  };
+  return { stage, interruptions, once };
 }

@@ -15,6 +15,12 @@ export interface Fresh {
   uuid(): string;
 }
 
+/**
+ * A millisecond ago: whoever notes the time after the commit, in whole milliseconds too, notes a later one, and what is
+ * pruned is told by such times.
+ */
+export const committedAtMs = (fresh: Fresh): number => fresh.nowMs() - 1;
+
 /** For the name of a file of deletions: as random as the last 64 bits of a UUID are, of which two are not. */
 export const randomId = (fresh: Fresh): bigint => BigInt(`0x${fresh.uuid().replaceAll('-', '').slice(-16)}`);
 

@@ -12,7 +12,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RowPlace } from '../port.ts';
 import { cloneManifest } from './clone-manifest.ts';
-import { CommitLink, type Fresh, randomId } from './commit-link.ts';
+import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { DeletedRows } from './deleted-rows.ts';
 import { writeDeletions } from './deletion-files.ts';
 import { readManifest } from './manifest-files.ts';
@@ -74,7 +74,7 @@ export class FragmentMove {
       staged: this.#staged.manifest,
       groups,
       transactionId: this.#parts.fresh.uuid(),
-      committedAtMs: this.#parts.fresh.nowMs(),
+      committedAtMs: committedAtMs(this.#parts.fresh),
     });
     if (!this.#write(next, groups, deleted, current.path)) return undefined;
     const removed = groups.reduce((sum, { before, after }) => sum + before.length - after.length, 0);

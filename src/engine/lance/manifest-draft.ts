@@ -14,7 +14,10 @@ export class NotReplaceable extends Error {
 
 /** Bits of `reader_feature_flags` and `writer_feature_flags`. */
 export const flag = { deletionFiles: 1, oldV2: 4, config: 8, basePaths: 16 } as const;
-export const knownFlags = flag.deletionFiles | flag.oldV2 | flag.config | flag.basePaths;
+const knownFlags = flag.deletionFiles | flag.oldV2 | flag.config | flag.basePaths;
+
+/** Flags are 64 bits, of which JavaScript's operators see 32. */
+export const areFlagsKnown = (flags: number): boolean => flags <= knownFlags && (flags & ~knownFlags) === 0;
 
 /** Field numbers of `Manifest`. */
 export const manifestField = {

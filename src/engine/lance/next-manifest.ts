@@ -9,11 +9,11 @@
  * refused (`NotReplaceable`), as the specification wants it. Pure; whoever calls it puts the files in place.
  */
 import {
+  areFlagsKnown,
   type Draft,
   type DraftFragment,
   flag,
   fragmentField,
-  knownFlags,
   manifestFile,
   NotReplaceable,
   manifestField as of,
@@ -97,8 +97,8 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
 
 /** The new file is as its own dataset describes it: that has to be true here as well. */
 function expectSameShape(target: Draft, staged: Draft): void {
-  const flags = target.readerFlags | target.writerFlags | staged.readerFlags | staged.writerFlags;
-  if ((flags & ~knownFlags) !== 0) throw new NotReplaceable(`the manifest has feature flags ${flags}`);
+  const flags = [target.readerFlags, target.writerFlags, staged.readerFlags, staged.writerFlags];
+  if (!flags.every(areFlagsKnown)) throw new NotReplaceable(`the manifest has feature flags ${flags}`);
   if (target.dataFormat !== staged.dataFormat) throw new NotReplaceable('the table has files of another version');
   if (!staged.fields.fitInto(target.fields)) throw new NotReplaceable('the source has columns of another shape');
   if (target.indexSection !== undefined && hasIndexOfTheEngine(target.indexSection)) {

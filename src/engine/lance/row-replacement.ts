@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { Replaced, Replacing, RowPlace } from '../port.ts';
-import { CommitLink, type Fresh, randomId } from './commit-link.ts';
+import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { writeDeletions } from './deletion-files.ts';
 import { FragmentMove } from './fragment-move.ts';
 import { NotReplaceable } from './manifest-draft.ts';
@@ -95,6 +95,10 @@ export class RowReplacement {
       const made = this.#commitOnNewest(tracked, deletions, staged);
       if (made !== undefined) written.length = 0;
       return made ?? 'overtaken';
+    } catch (error) {
+      // Somebody else has made the table one that is for the engine alone.
+      if (error instanceof NotReplaceable) return 'overtaken';
+      throw error;
     } finally {
       for (const path of written) rmSync(path, { force: true });
     }
@@ -129,7 +133,7 @@ export class RowReplacement {
       deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
       staged: staged.manifest,
       transactionId: this.#fresh.uuid(),
-      committedAtMs: this.#fresh.nowMs(),
+      committedAtMs: committedAtMs(this.#fresh),
     });
     return { ...next, after: current.path };
   }

@@ -3,7 +3,7 @@
  * are for, so that their files need only be renamed. Nothing of it is durable or needed later: what a crash leaves goes when
  * the branch is recovered.
  */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Session } from '@lancedb/lancedb';
@@ -15,8 +15,10 @@ import { connectNative, type NativeConnection } from './native.ts';
 import { type RewriteGroup, rewriteGroupsOf } from './place-changes.ts';
 import { transactionsBetween } from './row-change.ts';
 
-/** In the folder of a dataset or branch; the engine knows no such name. */
-export const stagingFolder = (folder: string): string => join(folder, '_lancegate');
+/**
+ * In the folder of a dataset or branch. Below it branches have their folders, too; none can have a name with this sign in it.
+ */
+export const stagingFolder = (folder: string): string => join(folder, 'lancegate=staging');
 
 /** A dataset of its own until its files are taken. */
 export interface Staged {
@@ -74,8 +76,7 @@ export class Staging {
 
   /** Which is removed if it fails. */
   async #inFolder<Result>(work: (place: StagingPlace) => Promise<Result>): Promise<Result> {
-    this.#connection ??= this.#connect();
-    const connection = await this.#connection;
+    const connection = await this.#connect();
     const name = this.#newName();
     const folder = join(this.#folder, `${name}.lance`);
     const discard = (): void => void rm(folder, { recursive: true, force: true }).catch(() => undefined);
@@ -87,10 +88,11 @@ export class Staging {
     }
   }
 
-  async #connect(): Promise<NativeConnection> {
+  #connect(): Promise<NativeConnection> {
     mkdirSync(this.#folder, { recursive: true });
     // What is staged is never read, so nothing of it is to be kept.
-    return connectNative(this.#folder, {}, new Session(0n, 0n));
+    this.#connection ??= connectNative(this.#folder, {}, new Session(0n, 0n));
+    return this.#connection;
   }
 }
 
@@ -101,13 +103,21 @@ interface StagingPlace {
   readonly discard: () => void;
 }
 
-/** Takes what lies in the folder itself: a clone has files elsewhere, too. */
+/** Takes what lies in the folder itself: a clone has files elsewhere, too. All of it, or none. */
 function mover(manifest: Buffer, folder: string): (datasetFolder: string) => readonly string[] {
   const own = parseManifest(manifest).files.filter(({ kind, baseId }) => kind === 'data' && baseId === undefined);
   return (datasetFolder) => {
-    writeIn(datasetFolder, 'data', () => {
-      for (const { path } of own) renameSync(join(folder, 'data', path), join(datasetFolder, 'data', path));
-    });
-    return own.map(({ path }) => join(datasetFolder, 'data', path));
+    const moved: string[] = [];
+    try {
+      for (const { path } of own) {
+        const target = join(datasetFolder, 'data', path);
+        writeIn(datasetFolder, 'data', () => renameSync(join(folder, 'data', path), target));
+        moved.push(target);
+      }
+      return moved;
+    } catch (error) {
+      for (const path of moved) rmSync(path, { force: true });
+      throw error;
+    }
   };
 }

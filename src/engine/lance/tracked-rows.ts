@@ -20,6 +20,7 @@ export class FragmentRows implements TrackedRows {
   readonly #versionsFolder: string;
   readonly #only: ReadonlySet<number> | undefined;
   #version = 0;
+  #isSpoilt = false;
   #fragments: ReadonlyMap<number, Tracked> = new Map();
 
   /** `only`: the other fragments are of no interest. */
@@ -34,6 +35,10 @@ export class FragmentRows implements TrackedRows {
 
   get bytes(): number {
     return this.#fragments.values().reduce((sum, { deleted }) => sum + deleted.bytes, 0);
+  }
+
+  get isSpoilt(): boolean {
+    return this.#isSpoilt;
   }
 
   has({ fragment, offset }: RowPlace): boolean {
@@ -91,8 +96,9 @@ export class FragmentRows implements TrackedRows {
     this.#version = version;
   }
 
-  /** False where it was deleted before. */
+  /** False where it was deleted before. What is tracked is spoilt until `committed`. */
   markDeleted({ fragment, offset }: RowPlace): boolean {
+    this.#isSpoilt = true;
     return this.#fragments.get(fragment)?.deleted.add(offset) ?? false;
   }
 
@@ -118,6 +124,7 @@ export class FragmentRows implements TrackedRows {
     }
     this.#fragments = fragments;
     this.#version = version;
+    this.#isSpoilt = false;
   }
 
   #tracked(fragment: number): Tracked {
