@@ -60,13 +60,16 @@ export interface RowMoves {
   readonly moved: MovedRows | undefined;
 }
 
-/** Rows that were put elsewhere. */
+/** Rows that were put elsewhere by one commit, or by some that have nothing to do with each other. */
 export interface MovedRows {
   /** Whether rows of this fragment were. */
   hasMoved(fragment: number): boolean;
-  /** The fragments that its rows are in now, with those of others. */
+  /** The fragments that its rows were put in, with those of others. */
   fragmentsOf(fragment: number): readonly number[];
-  /** Where the row at a place is now; undefined for one that is gone. */
+  /**
+   * Where the row at a place was put; undefined for one that was deleted by then. What has become of it since is for `has`, and
+   * for those who moved it again. The same place for rows that have not moved.
+   */
   placeOf(place: RowPlace): RowPlace | undefined;
 }
 

@@ -18,8 +18,6 @@ import type { MergeRequest } from './merge-request.ts';
 
 /** So many rows are read by their addresses, 20 ms of a turn at most; of more, their fragments are. */
 const mostRowsTaken = 20_000;
-/** Some milliseconds' work between turns of the event loop (P10). */
-const partsPerTurn = 16;
 const rowsPerCheck = 65_536;
 
 /**
@@ -45,6 +43,10 @@ export class KnownPlaces {
   isUsed = false;
   /** Fragments whose rows nobody has told of yet. */
   #unread: ReadonlySet<number> = new Set();
+  /** The oldest first; places may still be those of before. */
+  readonly #moves: MovedRows[] = [];
+  #isSweeping = false;
+  #isReleased = false;
 
   constructor(
     dataset: Dataset,
@@ -65,14 +67,15 @@ export class KnownPlaces {
   }
 
   /** Moves on to a newer version; what came since then is unread. */
-  async follow(version: number): Promise<Unknowable | undefined> {
+  follow(version: number): Unknowable | undefined {
     if (version === this.tracked.version) return undefined;
     const isFirst = this.tracked.version === 0;
     const { isKnown, added, moved } = this.tracked.advance(version);
     if (!isKnown && !isFirst) return 'changed';
-    if (moved !== undefined) await this.#moveAll(moved);
+    if (moved !== undefined) this.#moves.push(moved);
     const elsewhere = [...this.#unread].flatMap((id) => moved?.fragmentsOf(id) ?? []);
     this.#unread = new Set([...this.#unread, ...elsewhere, ...added].filter((id) => this.tracked.hasFragment(id)));
+    if (this.#moves.length > 0) void this.#sweep();
     return undefined;
   }
 
@@ -102,8 +105,8 @@ export class KnownPlaces {
     this.#hold.touch();
     const found = new Map<CanonicalKey, RowPlace>();
     for (const key of firstWith.keys()) {
-      const place = this.#places.find(key);
-      if (place !== undefined && this.tracked.has(place)) found.set(key, place);
+      const place = this.#placeNow(this.#places.find(key));
+      if (place !== undefined) found.set(key, place);
     }
     return found;
   }
@@ -132,25 +135,55 @@ export class KnownPlaces {
   }
 
   release(): void {
+    this.#isReleased = true;
     this.#hold.release();
   }
 
   #learn(key: CanonicalKey, place: RowPlace): Unknowable | undefined {
-    const before = this.#places.set(key, place.fragment, place.offset);
-    if (before === undefined || isSame(before, place) || !this.tracked.has(before)) return undefined;
-    return 'key twice';
+    const before = this.#placeNow(this.#places.set(key, place.fragment, place.offset));
+    return before === undefined || isSame(before, place) ? undefined : 'key twice';
   }
 
   #addressesIn(ids: readonly number[]) {
     return ids.flatMap((id) => [...this.tracked.rowsOf(id)].map(addressOf));
   }
 
-  async #moveAll(moved: MovedRows): Promise<void> {
-    let parts = 0;
-    for (const _ of this.#places.moveAll(moved)) {
-      parts += 1;
-      if (parts % partsPerTurn === 0) await setImmediate();
+  /** Where a row is that was heard of; undefined where it is gone. */
+  #placeNow(place: RowPlace | undefined): RowPlace | undefined {
+    const now = place && this.#movedPlace(place);
+    return now !== undefined && this.tracked.has(now) ? now : undefined;
+  }
+
+  #movedPlace(place: RowPlace): RowPlace | undefined {
+    let now: RowPlace | undefined = place;
+    for (const moved of this.#moves) {
+      if (now === undefined) return undefined;
+      if (moved.hasMoved(now.fragment)) now = moved.placeOf(now);
     }
+    return now;
+  }
+
+  /**
+   * Puts down where rows were moved to, so that the moves can be forgotten: beside all else, a part of the keys at a time. Until
+   * then whoever looks for a key follows them, which is as right before as after.
+   */
+  async #sweep(): Promise<void> {
+    if (this.#isSweeping) return;
+    this.#isSweeping = true;
+    const all = {
+      hasMoved: (fragment: number) => this.#moves.some((moved) => moved.hasMoved(fragment)),
+      fragmentsOf: () => [],
+      placeOf: (place: RowPlace) => this.#movedPlace(place),
+    };
+    while (this.#moves.length > 0 && !this.#isReleased) {
+      const done = this.#moves.length;
+      for (const _ of this.#places.moveAll(all)) {
+        if (this.#isReleased) return;
+        await setImmediate();
+      }
+      this.#moves.splice(0, done);
+    }
+    this.#isSweeping = false;
   }
 
   #checkRoom(): Unknowable | undefined {

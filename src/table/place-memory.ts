@@ -150,7 +150,7 @@ export class PlaceMemory {
 
   async #bringUpToDate(known: KnownPlaces, dataset: Dataset): Promise<Unknowable | undefined> {
     try {
-      const problem = await known.follow(await dataset.version());
+      const problem = known.follow(await dataset.version());
       if (problem !== undefined || known.unreadRows > mostRowsInTurn) return problem;
       return await known.readRest(dataset);
     } catch (error) {
@@ -177,7 +177,7 @@ export class PlaceMemory {
     for (let round = 0; round < mostRounds; round++) {
       const newest = await this.#parts.engine.open(place);
       try {
-        const problem = await known.follow(await newest.version());
+        const problem = known.follow(await newest.version());
         if (problem !== undefined || known.unreadRows <= mostRowsInTurn) return problem;
         const unread = await known.readRest(newest);
         if (unread !== undefined) return unread;

@@ -94,7 +94,7 @@ export class FragmentMove {
     const deleted = new Map(this.#targets().map(({ id, rows }) => [id, new DeletedRows(rows)]));
     const moves = this.#moves();
     const mark = (place: RowPlace): void => {
-      const now = moves.of(place);
+      const now = moves.placeOf(place);
       if (now !== undefined) deleted.get(now.fragment)?.add(now.offset);
     };
     for (const { id: fragment } of this.#staged.groups.flatMap(({ before }) => before)) {

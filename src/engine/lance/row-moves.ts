@@ -1,4 +1,4 @@
-import type { RowPlace } from '../port.ts';
+import type { MovedRows, RowPlace } from '../port.ts';
 import type { DeletedRows } from './deleted-rows.ts';
 import type { RewriteGroup, RewrittenFragment } from './place-changes.ts';
 
@@ -35,7 +35,7 @@ interface Target {
  * and after. A group is taken in only if it is known, and adds up, to the last row; the fragments of any other are as good
  * as gone, and new.
  */
-export class Moves {
+export class Moves implements MovedRows {
   readonly #before: Fragments;
   readonly #after: Fragments;
   readonly #sources = new Map<number, Source>();
@@ -50,11 +50,11 @@ export class Moves {
     return this.#sources.size === 0;
   }
 
-  isSource(fragment: number): boolean {
+  hasMoved(fragment: number): boolean {
     return this.#sources.has(fragment);
   }
 
-  targetsOf(fragment: number): readonly number[] {
+  fragmentsOf(fragment: number): readonly number[] {
     return this.#sources.get(fragment)?.targets.map(({ id }) => id) ?? [];
   }
 
@@ -76,7 +76,7 @@ export class Moves {
   }
 
   /** undefined for a row that was deleted before; the same place for one that has not moved. */
-  of(place: RowPlace): RowPlace | undefined {
+  placeOf(place: RowPlace): RowPlace | undefined {
     const source = this.#sources.get(place.fragment);
     if (source === undefined) return place;
     if (source.deleted.has(place.offset)) return undefined;

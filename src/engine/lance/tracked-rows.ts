@@ -76,13 +76,7 @@ export class FragmentRows implements TrackedRows {
     this.#fragments = after;
     this.#version = version;
     if (groups === undefined) return { added, isKnown: false, moved: undefined };
-    const placeOf = (place: RowPlace): RowPlace | undefined => {
-      const now = moves.of(place);
-      return now !== undefined && this.has(now) ? now : undefined;
-    };
-    const hasMoved = (fragment: number): boolean => moves.isSource(fragment);
-    const fragmentsOf = (fragment: number): readonly number[] => moves.targetsOf(fragment);
-    const moved = moves.isEmpty ? undefined : { hasMoved, fragmentsOf, placeOf };
+    const moved = moves.isEmpty ? undefined : moves;
     return { added, isKnown: true, moved };
   }
 
