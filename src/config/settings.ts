@@ -169,7 +169,7 @@ export const settings = {
     flag: 'maintenance-wait',
     group: 'maintenance',
     default: '200ms',
-    doc: 'While a table is written to, no more of it is tidied at once than keeps its writers waiting for about so long. Where the engine offers all or nothing, as on object stores, they wait longer once putting it off has cost three times as much.',
+    doc: 'Where a table cannot be tidied beside its writers, as on object stores, and where old versions are removed, they are kept waiting for about so long at the most; for longer once putting it off has cost three times as much, or there are thousands of old versions.',
   }),
   indexFromRows: setting(integer(1, 2 ** 53 - 1), {
     flag: 'index-from-rows',
