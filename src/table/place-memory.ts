@@ -1,6 +1,7 @@
 import { concatRows } from '../arrow/concat-rows.ts';
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
+import type { Schema } from '../arrow/schema.ts';
 import { schemaFingerprint } from '../arrow/schema-message.ts';
 import type { Dataset, Engine, OpenRequest, RowPlace } from '../engine/port.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -48,8 +49,8 @@ export class PlaceMemory {
   readonly #parts: PlaceMemoryParts;
   #known: KnownPlaces | undefined;
   #isReading = false;
-  /** Schemas of sources that were refused. */
-  readonly #refused: Set<string> = new Set();
+  /** Schemas of sources that were refused, and of the table that did: it is another object once that may have changed. */
+  readonly #refused = new Map<string, Schema>();
   /** What doing without has cost since the last attempt. */
   #spentMs = 0;
   #timesDearer = 1;
@@ -67,7 +68,7 @@ export class PlaceMemory {
   /** To be called under the turn: those of the dataset's version, if they are known and of the keys of such a merge. */
   async placesFor({ dataset, location }: CommitTarget, request: MergeRequest): Promise<KnownPlaces | undefined> {
     const known = this.#known;
-    if (known === undefined || this.#isReading || !this.#isFor(request)) return undefined;
+    if (known === undefined || this.#isReading || !(await this.#isFor(request, dataset))) return undefined;
     const problem = known.lineage === dataset.lineage ? await this.#bringUpToDate(known, dataset) : 'changed';
     if (this.#known !== known) return undefined; // others needed the room meanwhile
     if (problem !== undefined) this.#giveUp(problem);
@@ -81,10 +82,10 @@ export class PlaceMemory {
    * more than reading anew.
    */
   async didWithout({ dataset, location }: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
-    const isKnown = this.#known !== undefined;
-    if (this.#isReading || (isKnown && this.#isFor(request)) || this.#isRefused(request)) return;
+    if (this.#isReading || (await this.#isFor(request, dataset)) || (await this.#isRefused(request, dataset))) return;
     this.#spentMs += engineMs;
     const rows = await dataset.countRows();
+    const isKnown = this.#known !== undefined;
     if (this.#spentMs < rows * readingMs * this.#timesDearer * (isKnown ? patience : 1)) return;
     this.#spentMs = 0;
     this.forget();
@@ -99,7 +100,7 @@ export class PlaceMemory {
       const piece = requests.length === 1 ? requests[0].piece : concatRows(shared.parts);
       const found = places.find(shared);
       const replaced = await dataset.replaceRows(places.tracked, found.values(), piece);
-      if (replaced === 'refused') this.#refuse(requests[0], places);
+      if (replaced === 'refused') this.#refuse(requests[0], await dataset.schema(), places);
       if (replaced === 'overtaken') this.#giveUp('changed');
       if (typeof replaced === 'string') return undefined;
       this.#timesDearer = 1;
@@ -115,18 +116,19 @@ export class PlaceMemory {
   }
 
   /** Of the same keys, and not with columns that the table has otherwise. */
-  #isFor(request: MergeRequest): boolean {
-    return this.#known !== undefined && isSameKey(this.#known.on, request.on) && !this.#isRefused(request);
+  async #isFor(request: MergeRequest, dataset: Dataset): Promise<boolean> {
+    if (this.#known === undefined || !isSameKey(this.#known.on, request.on)) return false;
+    return !(await this.#isRefused(request, dataset));
   }
 
-  #isRefused({ piece }: MergeRequest): boolean {
-    return this.#refused.has(schemaFingerprint(piece));
+  async #isRefused({ piece }: MergeRequest, dataset: Dataset): Promise<boolean> {
+    return this.#refused.size > 0 && this.#refused.get(schemaFingerprint(piece)) === (await dataset.schema());
   }
 
   /** It may be the table that is not fit. */
-  #refuse({ piece }: MergeRequest, places: KnownPlaces): void {
+  #refuse({ piece }: MergeRequest, schema: Schema, places: KnownPlaces): void {
     if (this.#refused.size >= mostRefused) this.#refused.clear();
-    this.#refused.add(schemaFingerprint(piece));
+    this.#refused.set(schemaFingerprint(piece), schema);
     if (!places.isUsed) this.forget();
   }
 

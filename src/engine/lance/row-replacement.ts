@@ -5,8 +5,9 @@
  *
  * The commit is one `link` of the manifest to its name, which fails if the version is there already (`commit-link.ts`): so
  * either nobody has committed since the version that the places are of, or nothing happens. It is never a guess: other
- * people's commits are not rebased on, save those that leave all rows where they are. Before the link nothing refers to the files that were written; they are removed, and those that a crash
- * leaves are found by start-up recovery. Files are made durable by whoever made the commit (`durability.ts`).
+ * people's commits are not rebased on, save those that leave all rows where they are. Before the link nothing refers to the
+ * files that were written; they are removed, and those that a crash leaves are found by start-up recovery. Files are made
+ * durable by whoever made the commit (`durability.ts`).
  *
  * Files are written at once, into the memory of the operating system: some 0.05 ms each, where a turn of the thread pool for
  * each of their three calls takes 1 ms beside everything else that goes on (measured, 30 files).
