@@ -423,7 +423,7 @@ describe('nothing is known any more', () => {
     [
       'after more commits than are looked at',
       async (table) => {
-        for (const id of numbersFrom(0, 65)) await table.dataset.append(fileOf([1_000 + id], 'one of many'));
+        for (const id of numbersFrom(0, 1_025)) await table.dataset.append(fileOf([1_000 + id], 'one of many'));
       },
     ],
     [

@@ -65,11 +65,7 @@ const footerBytes = 16;
 const magic = 'LANC';
 
 export function parseManifest(file: Buffer): Manifest {
-  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== magic) {
-    throw new MalformedFile('the manifest does not end as one');
-  }
-  const message = section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));
-  const { indexSection, transactionSection, files, ...rest } = readMessage(new WireReader(message));
+  const { indexSection, transactionSection, files, ...rest } = readMessage(new WireReader(messageOf(file)));
   const indexes = indexSection === undefined ? [] : readIndexSection(new WireReader(section(file, indexSection)));
   return {
     ...rest,
@@ -78,6 +74,25 @@ export function parseManifest(file: Buffer): Manifest {
     indexFolders: indexes.filter((index) => index.files.length === 0).map((index) => index.folder),
     transaction: transactionSection === undefined ? undefined : section(file, transactionSection),
   };
+}
+
+/** The transaction that made the version, or the name of the file it is in; undefined without any. All else is passed over. */
+export function transactionIn(file: Buffer): Uint8Array | string | undefined {
+  const reader = new WireReader(messageOf(file));
+  let found: Uint8Array | string | undefined;
+  for (let field = reader.next(); field !== undefined; field = reader.next()) {
+    if (field === 12) found ??= reader.text() || undefined;
+    else if (field === 21) found = section(file, reader.number());
+    else reader.skip();
+  }
+  return found;
+}
+
+function messageOf(file: Buffer): Uint8Array {
+  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== magic) {
+    throw new MalformedFile('the manifest does not end as one');
+  }
+  return section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));
 }
 
 function section(file: Buffer, position: number): Uint8Array {

@@ -5,7 +5,7 @@ import { readDeletedOffsets } from './deletion-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
 import { type RewriteGroup, rewriteGroupsOf } from './place-changes.ts';
-import { transactionsBetween } from './row-change.ts';
+import { mostVersionsFollowed, transactionsBetween } from './row-change.ts';
 import { Moves, type Tracked } from './row-moves.ts';
 import { MalformedFile } from './wire-reader.ts';
 
@@ -148,7 +148,7 @@ export class FragmentRows implements TrackedRows {
   #rewrittenSince(version: number): readonly RewriteGroup[] | undefined {
     if (this.#version === 0) return undefined;
     const all: RewriteGroup[] = [];
-    for (const transaction of transactionsBetween(this.#versionsFolder, this.#version, version)) {
+    for (const transaction of transactionsBetween(this.#versionsFolder, this.#version, version, mostVersionsFollowed)) {
       const groups = transaction && rewriteGroupsOf(transaction);
       if (groups === undefined) return undefined;
       all.push(...groups);
