@@ -18,6 +18,7 @@ import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import { isAnythingToPutTogether, isMovable } from './fragments.ts';
 import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport } from './job.ts';
+import { moveTogether } from './move-together.ts';
 import { plainColumns } from './policy.ts';
 
 export interface UpkeepParts {
@@ -108,28 +109,14 @@ export class Upkeep {
     }
   }
 
-  /** Writers are let in once it is committed; whoever commits next makes it durable with their own. */
-  async #moveTogether(dataset: Dataset, layout: Layout, job: OptimizeJob): Promise<Step> {
-    const { target, fragments = [], onRewritten } = job;
+  async #moveTogether(
+    dataset: Dataset,
+    layout: Layout,
+    { target, fragments = [], onRewritten }: OptimizeJob,
+  ): Promise<Step> {
     refuseForeignOnBranch(layout, target);
-    const { gates, openBranches } = this.#parts;
-    const move = await dataset.prepareMove(fragments);
-    if (move === undefined) return { heldMs: 0, ...nothingRemoved, isHeldByTag: false };
-    const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
-    const startMs = performance.now();
-    try {
-      await dataset.refresh();
-      await openBranches.beforeCommit(target.tableId, target.branch, dataset);
-      const removedFragments = await move.commit();
-      if (removedFragments !== undefined) onRewritten(true);
-      leave();
-      const heldMs = performance.now() - startMs;
-      await openBranches.acknowledge(target.tableId, target.branch, dataset);
-      return { heldMs, ...nothingRemoved, removedFragments: removedFragments ?? 0, isHeldByTag: false };
-    } finally {
-      leave();
-      move.discard();
-    }
+    const moved = await moveTogether(this.#parts, dataset, { target, fragments, onCommitted: () => onRewritten(true) });
+    return { ...nothingRemoved, ...moved, isHeldByTag: false };
   }
 
   async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten: rewritten }: OptimizeJob) {

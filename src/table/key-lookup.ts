@@ -3,7 +3,8 @@ import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../arrow/field-path.ts';
 import { type CanonicalKey, type Keys, readKeys, sqlFieldPath } from '../arrow/key-columns.ts';
 import { pieceOfFile } from '../arrow/piece-of-file.ts';
-import { type Dataset, type Projection, type RowAddress, type RowPlace, rowAddress } from '../engine/port.ts';
+import { type RowAddress, type RowPlace, rowAddress } from '../engine/places.ts';
+import type { Dataset, Projection } from '../engine/port.ts';
 import type { KeyRows } from './key-rows.ts';
 import type { MergeRequest } from './merge-request.ts';
 

@@ -1,5 +1,5 @@
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import type { MovedRows, RowPlace } from '../engine/port.ts';
+import type { MovedRows, RowPlace } from '../engine/places.ts';
 import { digestWords, exactWords, type KeyDigest } from './key-digest.ts';
 
 /** Of integers, and of other keys. Each grows by itself: that takes 0.1 ms at a million keys, 1 ms at ten million. */

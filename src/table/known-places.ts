@@ -1,14 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import {
-  addressesIn,
-  type Dataset,
-  type MovedRows,
-  type Replaced,
-  type RowPlace,
-  type TrackedRows,
-} from '../engine/port.ts';
+import { addressesIn, type MovedRows, type Replaced, type RowPlace, type TrackedRows } from '../engine/places.ts';
+import type { Dataset } from '../engine/port.ts';
 import type { KeyHold } from './key-budget.ts';
 import type { KeyDigest } from './key-digest.ts';
 import { addressOf, eachPlace } from './key-lookup.ts';

@@ -10,7 +10,8 @@
  * Other rows that they wrote stay as they are, as if they had come after ours. ADR 9 has the reasons.
  */
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import type { Dataset, Engine, MergeSpec, RowAddress, RowChange } from '../engine/port.ts';
+import type { RowAddress } from '../engine/places.ts';
+import type { Dataset, Engine, MergeSpec, RowChange } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';

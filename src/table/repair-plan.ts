@@ -1,5 +1,5 @@
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import type { RowAddress } from '../engine/port.ts';
+import type { RowAddress } from '../engine/places.ts';
 
 /** What a merge does to a row it finds. */
 export type Updates = 'every column' | 'some columns' | 'under a filter' | 'nothing';

@@ -1,5 +1,7 @@
 /** How many rows keys had before a commit, told by the rows that the commit itself took away or brought. */
-import type { Dataset, MergeCounts, RowAddress } from '../engine/port.ts';
+
+import type { RowAddress } from '../engine/places.ts';
+import type { Dataset, MergeCounts } from '../engine/port.ts';
 import { countRowsAt } from './key-lookup.ts';
 import type { RowsBefore } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { type Dataset, type Engine, isRefusal, type RowAddress, rowAddress } from '#src/engine/port.ts';
+import { type RowAddress, rowAddress } from '#src/engine/places.ts';
+import { type Dataset, type Engine, isRefusal } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';

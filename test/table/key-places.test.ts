@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { CanonicalKey } from '#src/arrow/key-columns.ts';
-import type { RowPlace } from '#src/engine/port.ts';
+import type { RowPlace } from '#src/engine/places.ts';
 import { type KeyDigest, SecretKeyDigest } from '#src/table/key-digest.ts';
 import { KeyPlaces, mostBytesPerDigestPlace, mostBytesPerPlace } from '#src/table/key-places.ts';
 import { type Random, randomOf } from '#test/fuzz/mutations.ts';

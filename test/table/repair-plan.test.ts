@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RowAddress } from '#src/engine/port.ts';
+import type { RowAddress } from '#src/engine/places.ts';
 import { planRepair, type Updates } from '#src/table/repair-plan.ts';
 
 const at = (...rows: string[]) => new Map([['k', rows as RowAddress[]]]);

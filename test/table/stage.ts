@@ -8,14 +8,8 @@ import { readKeys } from '#src/arrow/key-columns.ts';
 import type { IpcFile } from '#src/arrow/source.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
-import {
-  type Dataset,
-  type Engine,
-  type MergeCounts,
-  type OpenRequest,
-  type Projection,
-  rowAddress,
-} from '#src/engine/port.ts';
+import { rowAddress } from '#src/engine/places.ts';
+import type { Dataset, Engine, MergeCounts, OpenRequest, Projection } from '#src/engine/port.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
 import { TableGates } from '#src/table/gates.ts';

@@ -8,7 +8,7 @@
  */
 import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import type { RowAddress } from '../port.ts';
+import type { RowAddress } from '../places.ts';
 import { readDeletedOffsets } from './deletion-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';

@@ -10,7 +10,7 @@
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { RowPlace } from '../port.ts';
+import type { RowPlace } from '../places.ts';
 import { cloneManifest } from './clone-manifest.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { DeletedRows } from './deleted-rows.ts';

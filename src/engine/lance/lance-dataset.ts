@@ -3,22 +3,24 @@ import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import {
-  type BranchFacts,
-  type Dataset,
-  type Layout,
-  type MergeCounts,
-  type MergeSpec,
-  type OptimizeRequest,
-  type OptimizeResult,
   type PreparedMove,
-  type Projection,
   type Replacing,
   type RowAddress,
-  type RowChange,
   type RowPlace,
   rowAddress,
   type TrackedRows,
-  type VersionFacts,
+} from '../places.ts';
+import type {
+  BranchFacts,
+  Dataset,
+  Layout,
+  MergeCounts,
+  MergeSpec,
+  OptimizeRequest,
+  OptimizeResult,
+  Projection,
+  RowChange,
+  VersionFacts,
 } from '../port.ts';
 import { branchesOf } from './branches-of.ts';
 import { changedRows } from './changed-rows.ts';

@@ -4,6 +4,7 @@
  * (`NotReplaceable`).
  */
 import { type DataFields, readDataFields } from './data-fields.ts';
+import { messageOf, section } from './manifest-sections.ts';
 import { WireReader } from './wire-reader.ts';
 import { WireWriter } from './wire-writer.ts';
 
@@ -58,10 +59,8 @@ export interface Draft {
   readonly indexSection: Uint8Array | undefined;
 }
 
-const sectionAt = (file: Buffer, at: number): Uint8Array => file.subarray(at + 4, at + 4 + file.readUInt32LE(at));
-
 export function readDraft(file: Buffer): Draft {
-  const reader = new WireReader(sectionAt(file, Number(file.readBigUInt64LE(file.length - 16))));
+  const reader = new WireReader(messageOf(file));
   const fields: Uint8Array[] = [];
   const fragments: DraftFragment[] = [];
   const kept: Uint8Array[] = [];
@@ -77,7 +76,7 @@ export function readDraft(file: Buffer): Draft {
     else if (field === manifestField.readerFlags) readerFlags = reader.number();
     else if (field === manifestField.writerFlags) writerFlags = reader.number();
     else if (field === manifestField.maxFragmentId) maxFragmentId = reader.number();
-    else if (field === manifestField.indexSection) indexSection = sectionAt(file, reader.number());
+    else if (field === manifestField.indexSection) indexSection = section(file, reader.number());
     else if (isOfOneVersion(field)) reader.skip();
     else {
       const raw = reader.raw();

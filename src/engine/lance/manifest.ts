@@ -1,12 +1,11 @@
 /**
  * What a manifest of Lance says about the files of its version. Not a reader of the format: of some fifty fields it takes
  * those that name files or say what an index covers (Lance's `protos/table.proto`; the field numbers below are from there),
- * and it is the only way to know which files a version needs, since the engine does not tell.
- *
- * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
- * begin with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
+ * and it is the only way to know which files a version needs, since the engine does not tell. Anything that does not fit its
+ * bounds is `MalformedFile`.
  */
 import type { FragmentFacts } from '../port.ts';
+import { messageOf, section } from './manifest-sections.ts';
 import { MalformedFile, WireReader } from './wire-reader.ts';
 
 export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds';
@@ -61,9 +60,6 @@ export interface Manifest {
   readonly bases: ReadonlyMap<number, Base>;
 }
 
-const footerBytes = 16;
-const magic = 'LANC';
-
 export function parseManifest(file: Buffer): Manifest {
   const { indexSection, transactionSection, files, ...rest } = readMessage(new WireReader(messageOf(file)));
   const indexes = indexSection === undefined ? [] : readIndexSection(new WireReader(section(file, indexSection)));
@@ -74,34 +70,6 @@ export function parseManifest(file: Buffer): Manifest {
     indexFolders: indexes.filter((index) => index.files.length === 0).map((index) => index.folder),
     transaction: transactionSection === undefined ? undefined : section(file, transactionSection),
   };
-}
-
-/** The transaction that made the version, or the name of the file it is in; undefined without any. All else is passed over. */
-export function transactionIn(file: Buffer): Uint8Array | string | undefined {
-  const reader = new WireReader(messageOf(file));
-  let found: Uint8Array | string | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 12) found ??= reader.text() || undefined;
-    else if (field === 21) found = section(file, reader.number());
-    else reader.skip();
-  }
-  return found;
-}
-
-function messageOf(file: Buffer): Uint8Array {
-  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== magic) {
-    throw new MalformedFile('the manifest does not end as one');
-  }
-  return section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));
-}
-
-function section(file: Buffer, position: number): Uint8Array {
-  const end = file.length - footerBytes;
-  const start = position + 4;
-  if (start > end) throw new MalformedFile('a section begins past the end');
-  const length = file.readUInt32LE(position);
-  if (start + length > end) throw new MalformedFile('a section ends past the end');
-  return file.subarray(start, start + length);
 }
 
 interface Message extends Omit<Manifest, 'indexes' | 'indexFolders' | 'transaction'> {

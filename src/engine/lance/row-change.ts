@@ -6,8 +6,8 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { RowChange } from '../port.ts';
-import { transactionIn } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
+import { transactionIn } from './manifest-sections.ts';
 import { WireReader } from './wire-reader.ts';
 
 const rewrite = 104;

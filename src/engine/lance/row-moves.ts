@@ -1,4 +1,4 @@
-import type { MovedRows, RowPlace } from '../port.ts';
+import type { MovedRows, RowPlace } from '../places.ts';
 import type { DeletedRows } from './deleted-rows.ts';
 import type { RewriteGroup, RewrittenFragment } from './place-changes.ts';
 

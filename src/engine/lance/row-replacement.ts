@@ -16,7 +16,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { IpcFile } from '../../arrow/source.ts';
-import type { Replaced, Replacing, RowPlace } from '../port.ts';
+import type { Replaced, Replacing, RowPlace } from '../places.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { writeDeletions } from './deletion-files.ts';
 import { FragmentMove } from './fragment-move.ts';

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import type { RowMoves, RowPlace, TrackedRows } from '../port.ts';
+import type { RowMoves, RowPlace, TrackedRows } from '../places.ts';
 import { DeletedRows } from './deleted-rows.ts';
 import { readDeletedOffsets } from './deletion-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
