@@ -17,7 +17,7 @@ interface Mark {
   readonly commits: number;
 }
 
-type Seen = Pick<Commit, 'on' | 'engineMs' | 'gainsByIndex' | 'isPlaced'>;
+type Seen = Pick<Commit, 'on' | 'engineMs' | 'gainsByIndex' | 'isPlaced' | 'mostFragments'>;
 
 /** The baseline is the median of so many commits. */
 const baselineCommits = 8;
@@ -26,7 +26,10 @@ const baselineCommits = 8;
  * cores, local ext4, merges of 2 and of 100 rows into 100,000 with 400 fragments).
  */
 const scanMsPerFragment = 0.15;
-/** The same of one that is read without the index: merges of 640 rows of 3 KB went from 70 to 150 ms over 370 (same machine). */
+/**
+ * The same of one that is read without the index: merges of 640 rows of 3 KB went from 70 to 150 ms over 370 (same machine). Of
+ * one that has a row replaced by its place, as much: a file of deletions is written and synced.
+ */
 const looseMsPerFragment = 0.2;
 /** Marks are this part of the retention apart, which is how much longer than asked a version can live. */
 const marksPerRetention = 8;
@@ -99,14 +102,14 @@ export class BranchHistory {
     return this.#lastCommitMs === undefined ? Number.POSITIVE_INFINITY : nowMs - this.#lastCommitMs;
   }
 
-  committed({ on, engineMs, gainsByIndex, isPlaced }: Seen, nowMs: number): void {
+  committed({ on, engineMs, gainsByIndex, isPlaced, mostFragments }: Seen, nowMs: number): void {
     if (isPlaced !== this.#isPlaced) this.measureAnew();
     this.#isPlaced = isPlaced;
     this.#commits += 1;
     this.#commitsSinceOptimize += 1;
     this.#mergeMs = engineMs;
     this.#addScanLoss(gainsByIndex);
-    this.#looseLossMs += this.#loose * looseMsPerFragment;
+    this.#looseLossMs += Math.min(this.#loose, mostFragments) * looseMsPerFragment;
     this.#loose += 1;
     this.#addLoss(engineMs);
     this.#mark(nowMs);

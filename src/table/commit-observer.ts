@@ -13,6 +13,8 @@ export interface Commit {
   readonly engineMs: number;
   /** Rows were replaced by their places, so no index was asked for them. */
   readonly isPlaced: boolean;
+  /** So many fragments had a part in what it took, at the most: one for each row replaced by its place, else all there are. */
+  readonly mostFragments: number;
   /** An index over all rows would have been the faster way, whether or not there is one. */
   readonly gainsByIndex: boolean;
   /** The version the commit made. */

@@ -88,7 +88,8 @@ export class MergeCommitter {
     });
     const outcomes = group.map((pending, index) => ({ pending, counts: each[index] as MergeCounts }));
     const engineMs = performance.now() - startMs;
-    await this.#finish(outcomes, target, { engineMs, gainsByIndex: false, isPlaced: true });
+    const how = { engineMs, gainsByIndex: false, isPlaced: true, mostFragments: found.size };
+    await this.#finish(outcomes, target, how);
     return true;
   }
 
@@ -107,7 +108,7 @@ export class MergeCommitter {
       await this.#sync(request, target);
       await this.#finish([{ pending, counts: withFound(merged.counts, settled) }], target, {
         engineMs,
-        isPlaced: false,
+        ...byEngine,
         ...merged,
       });
     } catch (error) {
@@ -150,7 +151,7 @@ export class MergeCommitter {
       return counts;
     });
     const outcomes = group.map((pending, index) => ({ pending, counts: counts[index] as MergeCounts }));
-    await this.#finish(outcomes, target, { engineMs, isPlaced: false, ...merged });
+    await this.#finish(outcomes, target, { engineMs, ...byEngine, ...merged });
   }
 
   /**
@@ -216,7 +217,7 @@ export class MergeCommitter {
   async #finish(
     outcomes: readonly { readonly pending: PendingMerge; readonly counts: MergeCounts }[],
     { location }: CommitTarget,
-    how: Pick<Commit, 'engineMs' | 'gainsByIndex' | 'isPlaced'>,
+    how: Pick<Commit, 'engineMs' | 'gainsByIndex' | 'isPlaced' | 'mostFragments'>,
   ): Promise<void> {
     const { catalog, metrics, logger, observer } = this.#parts;
     const [first] = outcomes;
@@ -236,10 +237,13 @@ export class MergeCommitter {
       pending.resolve(counts);
     }
     const { version } = first.counts;
-    const { engineMs, gainsByIndex, isPlaced } = how;
-    observer.committed({ table, tableId, branch, location, on, engineMs, gainsByIndex, isPlaced, version });
+    const { engineMs, gainsByIndex, isPlaced, mostFragments } = how;
+    const commit = { table, tableId, branch, location, on, version };
+    observer.committed({ ...commit, engineMs, gainsByIndex, isPlaced, mostFragments });
   }
 }
+
+const byEngine = { isPlaced: false, mostFragments: Number.POSITIVE_INFINITY } as const;
 
 /** Some 5 ms of work, after which whoever is refused, or writes to another table, has a turn of the event loop (P10). */
 const answersPerTurn = 32;

@@ -74,6 +74,7 @@ async function slowlyPruned(t: TestContext, end: () => Promise<void>) {
         engineMs,
         gainsByIndex: true,
         isPlaced: false,
+        mostFragments: Number.POSITIVE_INFINITY,
         version,
       });
     }

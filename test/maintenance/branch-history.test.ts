@@ -8,7 +8,11 @@ const on = [{ segments: ['id'] }];
 /** Commits at these times, each taking a millisecond. */
 function historyOf(...timesMs: number[]): BranchHistory {
   const history = new BranchHistory(retentionMs);
-  for (const atMs of timesMs) history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, atMs);
+  for (const atMs of timesMs)
+    history.committed(
+      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
+      atMs,
+    );
   return history;
 }
 
@@ -67,7 +71,10 @@ describe('what upkeep commits', () => {
   test('is nothing where there was nothing to put together: the newest version stays the newest', () => {
     const history = historyOf(0, 500);
     history.foundTidy(2);
-    history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, 5_000);
+    history.committed(
+      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
+      5_000,
+    );
     assert.equal(history.supersededBeforeMs(5_999), 0);
     assert.equal(history.supersededBeforeMs(6_000), 500);
   });
@@ -75,7 +82,11 @@ describe('what upkeep commits', () => {
 
 describe('what commits lose', () => {
   const commits = (history: BranchHistory, engineMs: number, count: number): void => {
-    for (let i = 0; i < count; i++) history.committed({ on, engineMs, gainsByIndex: true, isPlaced: false }, i);
+    for (let i = 0; i < count; i++)
+      history.committed(
+        { on, engineMs, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
+        i,
+      );
   };
 
   test('is what they take beyond the first eight since the last tidying', () => {
@@ -113,11 +124,34 @@ describe('what fragments cost that were not put together (P8)', () => {
     assert.ok(Math.abs(history.looseLossMs - (0.2 * 99 * 100) / 2) < 1e-6);
     history.moved(60, 100);
     assert.deepEqual([history.looseLossMs, history.commitsSinceOptimize, history.lossMs], [0, 0, 0]);
-    history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, 101);
+    history.committed(
+      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
+      101,
+    );
     assert.ok(Math.abs(history.looseLossMs - 0.2 * 40) < 1e-6);
     history.rewritten(102);
-    history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, 103);
+    history.committed(
+      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
+      103,
+    );
     assert.equal(history.looseLossMs, 0);
+  });
+
+  test('is that of the fragments alone that lost a row, where rows are replaced by their places', () => {
+    const history = after(100);
+    history.moved(0, 100);
+    for (const mostFragments of [1, 30, 1_000]) {
+      history.committed({ on, engineMs: 1, gainsByIndex: false, isPlaced: true, mostFragments }, 101);
+    }
+    assert.ok(Math.abs(history.looseLossMs - 0.2 * (1 + 30 + 102)) < 1e-6);
+  });
+
+  test('the other way of committing is measured by itself', () => {
+    const history = after(20);
+    for (let i = 0; i < 20; i++) {
+      history.committed({ on, engineMs: 10 + i, gainsByIndex: false, isPlaced: true, mostFragments: 1 }, 1);
+    }
+    assert.ok(history.lossMs > 50, 'against the first of its own, not those of before');
   });
 
   test('no index covers what came of them', () => {
@@ -130,9 +164,16 @@ describe('what fragments cost that were not put together (P8)', () => {
 
   test('merges that would do without an index lose nothing to rows that it does not cover', () => {
     const history = historyOf();
-    for (let i = 0; i < 20; i++) history.committed({ on, engineMs: 1, gainsByIndex: false, isPlaced: false }, i);
+    for (let i = 0; i < 20; i++)
+      history.committed(
+        { on, engineMs: 1, gainsByIndex: false, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
+        i,
+      );
     assert.deepEqual([history.scanLossMs, history.scanLossSinceIndexMs], [0, 0]);
-    history.committed({ on, engineMs: 1, gainsByIndex: true, isPlaced: false }, 20);
+    history.committed(
+      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
+      20,
+    );
     assert.ok(Math.abs(history.scanLossSinceIndexMs - 20 * 0.15) < 1e-6);
   });
 });
@@ -140,9 +181,24 @@ describe('what fragments cost that were not put together (P8)', () => {
 test('only merges on one top-level column ask for an index', () => {
   const history = new BranchHistory(retentionMs);
   for (const key of [['a'], ['a'], ['b', 'inner']])
-    history.committed({ on: [{ segments: key }], engineMs: 1, gainsByIndex: true, isPlaced: false }, 0);
+    history.committed(
+      {
+        on: [{ segments: key }],
+        engineMs: 1,
+        gainsByIndex: true,
+        isPlaced: false,
+        mostFragments: Number.POSITIVE_INFINITY,
+      },
+      0,
+    );
   history.committed(
-    { on: [{ segments: ['a'] }, { segments: ['b'] }], engineMs: 1, gainsByIndex: true, isPlaced: false },
+    {
+      on: [{ segments: ['a'] }, { segments: ['b'] }],
+      engineMs: 1,
+      gainsByIndex: true,
+      isPlaced: false,
+      mostFragments: Number.POSITIVE_INFINITY,
+    },
     0,
   );
   assert.deepEqual([...history.mergesOn], [['a', 2]]);

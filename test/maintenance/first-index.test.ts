@@ -41,6 +41,7 @@ async function watchedTable(
       engineMs: 1,
       gainsByIndex: true,
       isPlaced: false,
+      mostFragments: Number.POSITIVE_INFINITY,
       version,
     });
   };

@@ -18,7 +18,16 @@ const target = {
 async function after(extent: Extent) {
   const history = new BranchHistory(60_000);
   const commit = (): void =>
-    history.committed({ on: [{ segments: ['id'] }], engineMs: 1, gainsByIndex: true, isPlaced: false }, 0);
+    history.committed(
+      {
+        on: [{ segments: ['id'] }],
+        engineMs: 1,
+        gainsByIndex: true,
+        isPlaced: false,
+        mostFragments: Number.POSITIVE_INFINITY,
+      },
+      0,
+    );
   for (let i = 0; i < 20; i += 1) commit();
   const optimize = async (job: OptimizeJob) => {
     job.onRewritten(false);

@@ -27,7 +27,16 @@ const layoutAfter = (commits: number): Layout => ({
 function branchAfter(commits: number) {
   const branch = new WatchedBranch(target, { maxWaitMs: 200, indexFromRows: 20_000, retentionMs: 60_000 });
   for (let i = 0; i < commits; i += 1)
-    branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5, gainsByIndex: true, isPlaced: false }, 0);
+    branch.history.committed(
+      {
+        on: [{ segments: ['id'] }],
+        engineMs: 5,
+        gainsByIndex: true,
+        isPlaced: false,
+        mostFragments: Number.POSITIVE_INFINITY,
+      },
+      0,
+    );
   // Renewing the index takes less.
   branch.learn(layoutAfter(commits), 'new', { heldMs: 10, durationMs: 2_000, isPruned: false });
   const wayAt = (atMs: number): Way | undefined =>
@@ -51,7 +60,13 @@ test('versions go beside writers once half as many are to go as to stay (P8)', (
     const { branch } = branchAfter(old);
     for (let i = 0; i < young; i += 1)
       branch.history.committed(
-        { on: [{ segments: ['id'] }], engineMs: 5, gainsByIndex: true, isPlaced: false },
+        {
+          on: [{ segments: ['id'] }],
+          engineMs: 5,
+          gainsByIndex: true,
+          isPlaced: false,
+          mostFragments: Number.POSITIVE_INFINITY,
+        },
         60_000,
       );
     return branch.chooseFor({ ...layoutAfter(old + young), indexes: [] }, 60_001)?.reason;
@@ -129,7 +144,16 @@ describe('small fragments of a table that takes long (P8)', () => {
     branch.failed(1_000);
     assert.equal(branch.chooseFor(wide, 2_000), undefined);
     for (let i = 0; i < 1_000; i += 1)
-      branch.history.committed({ on: [{ segments: ['id'] }], engineMs: 5, gainsByIndex: true, isPlaced: false }, 1_000);
+      branch.history.committed(
+        {
+          on: [{ segments: ['id'] }],
+          engineMs: 5,
+          gainsByIndex: true,
+          isPlaced: false,
+          mostFragments: Number.POSITIVE_INFINITY,
+        },
+        1_000,
+      );
     assert.deepEqual(branch.chooseFor(wide, 2_000), { reason: 'overdue', way: 'all' });
     branch.succeeded(undefined, 0, 2_000);
     assert.equal(branch.chooseFor(wide, 2_000)?.way, 'small');
