@@ -1054,3 +1054,16 @@ test('the hint of the newest version names it', async (t) => {
   await dataset.append(fileOf(rowsFrom(5, 1, 'engine')));
   assert.deepEqual(JSON.parse(readFileSync(hint, 'utf8')), { version: 3 });
 });
+
+test('another table that somebody puts in the same folder is left as it is, though its version has the same number (P1)', async (t) => {
+  const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
+  const outside = await connect(stage.folder);
+  await outside.dropTable('t');
+  await outside.createTable(
+    't',
+    rowsFrom(0, 5, 'theirs').map((row) => ({ ...row })),
+  );
+  const piece = { file: fileOf(rowsFrom(0, 1, 'ours')), rows: 1 };
+  assert.equal(await dataset.replaceRows(tracked, [{ fragment: 0, offset: 0 }], piece), 'overtaken');
+  assert.equal(await (await outside.openTable('t')).countRows("text LIKE 'theirs%'"), 5);
+});

@@ -54,6 +54,8 @@ export class RowReplacement {
 
   /** As `Dataset.replaceRows`. */
   async commit(tracked: FragmentRows, places: Iterable<RowPlace>, file: IpcFile, rows: number): Promise<Replacing> {
+    const current = readManifest(this.#versionsFolder, tracked.version);
+    if (current === undefined || !tracked.isOf(current.bytes)) return 'overtaken';
     const staged = await this.#staging.stage(file);
     try {
       if (staged.rows !== rows || !this.#fits(tracked, staged)) return 'refused';
@@ -115,7 +117,7 @@ export class RowReplacement {
       if (next === undefined) return undefined;
       if (this.#link.commit(next, next.after)) {
         const { version, fragments } = next;
-        tracked.committed(version, new Map([...deletions].map(([id, each]) => [id, each?.listed.id])), fragments);
+        tracked.committed(next, new Map([...deletions].map(([id, each]) => [id, each?.listed.id])), fragments);
         return { version, fragments };
       }
       const newest = listVersions(this.#versionsFolder).at(-1) ?? 0;
@@ -129,7 +131,7 @@ export class RowReplacement {
   /** undefined where the version before it is gone. */
   #next(tracked: FragmentRows, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Next | undefined {
     const current = readManifest(this.#versionsFolder, tracked.version);
-    if (current === undefined) return undefined;
+    if (current === undefined || !tracked.isOf(current.bytes)) return undefined;
     const next = nextManifest(current.bytes, {
       deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
       staged: staged.manifest,

@@ -21,6 +21,8 @@ export class FragmentRows implements TrackedRows {
   readonly #only: ReadonlySet<number> | undefined;
   #version = 0;
   #isSpoilt = false;
+  /** The whole of it: another table in the same folder may have a version of the same number, and fragments too. */
+  #manifest: Buffer | undefined;
   #fragments: ReadonlyMap<number, Tracked> = new Map();
 
   /** `only`: the other fragments are of no interest. */
@@ -85,8 +87,14 @@ export class FragmentRows implements TrackedRows {
     return this.#fragments.get(fragment)?.deleted;
   }
 
+  /** Whether this is the manifest that it was made of. */
+  isOf(manifest: Buffer): boolean {
+    return this.#manifest?.equals(manifest) === true;
+  }
+
   /** Where no commit since has changed or moved a row. */
   skipTo(version: number): void {
+    this.#manifest = readManifest(this.#versionsFolder, version)?.bytes;
     this.#version = version;
   }
 
@@ -104,7 +112,7 @@ export class FragmentRows implements TrackedRows {
 
   /** After a commit of `version` with the deletions that were marked. */
   committed(
-    version: number,
+    { version, bytes }: { readonly version: number; readonly bytes: Buffer },
     deletions: ReadonlyMap<number, bigint | undefined>,
     added: readonly { readonly id: number; readonly rows: number }[],
   ): void {
@@ -118,6 +126,7 @@ export class FragmentRows implements TrackedRows {
     }
     this.#fragments = fragments;
     this.#version = version;
+    this.#manifest = bytes;
     this.#isSpoilt = false;
   }
 
@@ -131,6 +140,7 @@ export class FragmentRows implements TrackedRows {
   #read(version: number, before: ReadonlyMap<number, Tracked>): ReadonlyMap<number, Tracked> {
     const file = readManifest(this.#versionsFolder, version);
     if (file === undefined) throw new MalformedFile(`no manifest of version ${version}`);
+    this.#manifest = file.bytes;
     const manifest = parseManifest(file.bytes);
     const fragments = manifest.fragments.filter(({ id }) => this.#only?.has(id) !== false);
     return new Map(fragments.map((each) => [each.id, this.#readFragment(manifest, each, before.get(each.id))]));
