@@ -102,7 +102,7 @@ describe('a table stays as fast as it was (P8)', () => {
   });
 
   test('nobody waits for all of a table of wide rows while it is written to, only for small fragments', async (t) => {
-    const service = await startTestService(t.after.bind(t), { VERSION_RETENTION: '1h', MAINTENANCE_WAIT: '20ms' });
+    const service = await startTestService(t.after.bind(t), { VERSION_RETENTION: '1h', MAINTENANCE_WAIT: '100ms' });
     const floats = 512;
     const vectors = (ids: readonly number[]): Buffer => {
       const child = vectorFromArray(new Float32Array(ids.length * floats)).data[0];
