@@ -8,7 +8,7 @@ const MiB = 2 ** 20;
 
 /** Node, the engine's code, what an idle service holds, and what is not collected yet. */
 const ownBytes = 312 * MiB;
-/** The keys of tables that writers know, so that they need not ask the engine: 7 MB are a million. */
+/** What writers know of the keys of tables: 7 MB are a million, and 27 more the places of their rows. */
 const partForKeys = 1 / 16;
 /** Of a small limit, bodies need what is left by the rest: with the least there is, indexes get no more than 16 MiB. */
 const beforeIndexesBytes = 576 * MiB;

@@ -79,6 +79,9 @@ export function addressesIn(ids: readonly number[]): string {
     .join(' OR ');
 }
 
+export const addressOf = ({ fragment, offset }: RowPlace): RowAddress =>
+  String(start(fragment) | BigInt(offset)) as RowAddress;
+
 const start = (fragment: number): bigint => BigInt(fragment) << 32n;
 
 /** Fragments that are put together and not yet in place. */

@@ -14,6 +14,11 @@ const maxUnindexedRows = 2 ** 20;
 /** In small tables, merges would soon gain nothing from an index that misses more. */
 const maxUnindexedPart = 1 / 8;
 
+/** Writers should not wait longer than this for a tidying. */
+interface WaitLimit {
+  readonly maxWaitMs: number;
+}
+
 /** What each way will cost; undefined where it is no choice. */
 export interface Estimate {
   readonly all: Cost;
@@ -36,9 +41,9 @@ export const noCorrections: Corrections = {
   small: { heldFactor: 1, tailMs: undefined },
 };
 
-export function estimateCost(layout: Layout, corrections: Corrections): Estimate {
+export function estimateCost(layout: Layout, corrections: Corrections, limits: WaitLimit): Estimate {
   const isIndexed = layout.indexes.some(({ isPlain }) => isPlain);
-  const small = smallFragments(layout);
+  const small = chosenSmall(layout, corrections.small, limits);
   return {
     index: isIndexed ? corrected(guessCost(layout, 'index'), corrections.index) : undefined,
     all: corrected(guessCost(layout, 'all'), corrections.all),
@@ -46,6 +51,10 @@ export function estimateCost(layout: Layout, corrections: Corrections): Estimate
     small: small && { ids: small.ids, ...corrected(small, corrections.small) },
   };
 }
+
+/** Where the commit takes longer than was guessed, fewer are chosen. */
+export const chosenSmall = (layout: Layout, { heldFactor }: Correction, { maxWaitMs }: WaitLimit) =>
+  smallFragments(layout, maxWaitMs / heldFactor);
 
 /**
  * Before any was measured: 10 ms, 0.1 ms for each thousand rows and 2.5 ms for each MB that are rewritten while writers

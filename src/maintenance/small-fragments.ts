@@ -2,7 +2,7 @@
  * Which fragments are put together beside the writers, where all of them would take long: the engine's own call takes every
  * one of less than a million rows, which with vectors is gigabytes.
  *
- * The smallest, as many as can be rewritten in a second or two, the largest of which is no larger than the others together:
+ * The smallest, as many as can be rewritten in a second or two and committed while writers may wait, the largest of which is no larger than the others together:
  * so a row is written again only into a fragment of at least twice the size, and how often grows with the logarithm of the
  * table (as in a log-structured merge tree; O'Neil et al., 1996).
  */
@@ -32,10 +32,11 @@ const msPerFragment = 0.2;
 export const moveHeldMs = (fragments: number): number => msToCommit + fragments * msPerFragment;
 
 /** undefined where there are too few, or too few of which the engine lets us choose. */
-export function smallFragments(layout: Layout): SmallFragments | undefined {
+export function smallFragments(layout: Layout, mostHeldMs: number): SmallFragments | undefined {
   const rowMs = msPerRow + (layout.rows === 0 ? 0 : (layout.bytes / layout.rows / 1e6) * msPerMb);
   const mostRows = mostMs / rowMs;
-  const candidates = bySize(free(layout));
+  const mostFragments = Math.max(leastFragments, Math.floor((mostHeldMs - msToCommit) / msPerFragment));
+  const candidates = bySize(free(layout)).slice(0, mostFragments);
   let count = 0;
   let rows = 0;
   let before = 0;

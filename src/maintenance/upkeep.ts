@@ -1,6 +1,7 @@
 /**
- * Does the jobs. It goes through the table's gate like every writer (design, section 3): a tidying has the branch to itself
- * while fragments are put together, which is the part that conflicts with merges. Pruning and bringing indexes up to date
+ * Does the jobs. It goes through the table's gate like every writer (design, section 3): where the engine puts fragments
+ * together a tidying has the branch to itself meanwhile, since that conflicts with merges; where a clone of them is put
+ * together, for its commit alone (`move-together.ts`). Pruning and bringing indexes up to date
  * run beside the writers, as does building an index: the engine's commits of them do not conflict with merges, and neither
  * changes which keys the table has (P2). Until a job has ended the table cannot be dropped or replaced.
  *
@@ -105,8 +106,15 @@ export class Upkeep {
       case 'new':
         return this.#tidyNew(dataset, layout, job);
       case 'small':
-        return { step: await this.#moveTogether(dataset, layout, job), indexed: [], isIndexTooLarge: false };
+        return { step: await this.#moveSmall(dataset, layout, job), indexed: [], isIndexTooLarge: false };
     }
+  }
+
+  /** If it cannot be done it fails, after which all is the choice for a while (`WatchedBranch`). */
+  async #moveSmall(dataset: Dataset, layout: Layout, job: OptimizeJob): Promise<Step> {
+    const step = await this.#moveTogether(dataset, layout, job);
+    if (step.removedFragments > 0) return step;
+    throw new LancegateError('ConcurrentModification', 'small fragments could not be put together');
   }
 
   async #moveTogether(

@@ -2,6 +2,7 @@ import type { Layout } from '../engine/port.ts';
 import { BranchHistory } from './branch-history.ts';
 import {
   type Corrections,
+  chosenSmall,
   correctedFactor,
   type Estimate,
   estimateCost,
@@ -11,7 +12,6 @@ import {
 } from './estimate.ts';
 import type { BranchRef } from './job.ts';
 import { type Choice, chooseRenewal, chooseTidying, type UpkeepLimits } from './policy.ts';
-import { smallFragments } from './small-fragments.ts';
 
 const commitsToLook = 2;
 const commitsToLookAnew = 16;
@@ -74,7 +74,7 @@ export class WatchedBranch {
 
   /** After a failure without the small ones: what the engine refuses to do to some it may still do to all. */
   estimateOf(layout: Layout): Estimate {
-    const estimate = estimateCost(layout, this.#corrections);
+    const estimate = estimateCost(layout, this.#corrections, this.#limits);
     return this.#failures === 0 ? estimate : { ...estimate, small: undefined };
   }
 
@@ -89,7 +89,7 @@ export class WatchedBranch {
   /** What was done to what `layout` showed has ended. */
   learn(layout: Layout, way: Way, { heldMs, durationMs, isPruned }: Measured): void {
     const known = this.#corrections[way];
-    const guess = way === 'small' ? smallFragments(layout) : guessCost(layout, way);
+    const guess = way === 'small' ? chosenSmall(layout, known, this.#limits) : guessCost(layout, way);
     if (guess === undefined) return;
     const isHeld = guess.heldMs !== 0;
     const heldFactor = isHeld ? correctedFactor(known.heldFactor, heldMs / guess.heldMs) : known.heldFactor;

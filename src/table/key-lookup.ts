@@ -135,9 +135,6 @@ function placeOf(address: CanonicalKey): RowPlace {
   return { fragment: Number(wide >> 32n), offset: Number(wide & 0xffff_ffffn) };
 }
 
-export const addressOf = ({ fragment, offset }: RowPlace): RowAddress =>
-  String((BigInt(fragment) << 32n) | BigInt(offset)) as RowAddress;
-
 interface Reading {
   readonly on: readonly FieldPath[];
   readonly from: RowsFrom;

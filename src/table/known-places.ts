@@ -1,11 +1,18 @@
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import { addressesIn, type MovedRows, type Replaced, type RowPlace, type TrackedRows } from '../engine/places.ts';
+import {
+  addressesIn,
+  addressOf,
+  type MovedRows,
+  type Replaced,
+  type RowPlace,
+  type TrackedRows,
+} from '../engine/places.ts';
 import type { Dataset } from '../engine/port.ts';
 import type { KeyHold } from './key-budget.ts';
 import type { KeyDigest } from './key-digest.ts';
-import { addressOf, eachPlace } from './key-lookup.ts';
+import { eachPlace } from './key-lookup.ts';
 import { KeyPlaces } from './key-places.ts';
 import type { SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
@@ -166,7 +173,6 @@ export class KnownPlaces {
     this.#isSweeping = true;
     const all = {
       hasMoved: (fragment: number) => this.#moves.some((moved) => moved.hasMoved(fragment)),
-      fragmentsOf: () => [],
       placeOf: (place: RowPlace) => this.#movedPlace(place),
     };
     while (this.#moves.length > 0 && !this.#isReleased) {

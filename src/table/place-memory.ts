@@ -80,18 +80,15 @@ export class PlaceMemory {
 
   /**
    * The engine took this long for a merge that could have used them. Those of other keys are given up once that has cost much
-   * more than reading anew.
+   * more than reading anew. Never rejects: the merge is committed, and only its answer is
+   * missing.
    */
-  async didWithout({ dataset, location }: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
-    if (this.#isReading || (await this.#isFor(request, dataset)) || (await this.#isRefused(request, dataset))) return;
-    this.#spentMs += engineMs;
-    const rows = await dataset.countRows();
-    const isKnown = this.#known !== undefined;
-    if (this.#spentMs < rows * readingMs * this.#timesDearer * (isKnown ? patience : 1)) return;
-    this.#spentMs = 0;
-    this.forget();
-    const known = this.#open(dataset, request.on, rows);
-    if (known !== undefined) void this.#readBeside(known, { location, branch: request.branch });
+  async didWithout(target: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
+    try {
+      await this.#weigh(target, request, engineMs);
+    } catch (error) {
+      this.#parts.logger.debug({ error }, 'whether to read the places of rows could not be told');
+    }
   }
 
   /** Under the same turn. undefined, with nothing written, where the engine is to merge them after all. */
@@ -114,6 +111,18 @@ export class PlaceMemory {
       if (isFaultOfOne(error)) return undefined;
       throw error;
     }
+  }
+
+  async #weigh({ dataset, location }: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
+    if (this.#isReading || (await this.#isFor(request, dataset)) || (await this.#isRefused(request, dataset))) return;
+    this.#spentMs += engineMs;
+    const rows = await dataset.countRows();
+    const isKnown = this.#known !== undefined;
+    if (this.#spentMs < rows * readingMs * this.#timesDearer * (isKnown ? patience : 1)) return;
+    this.#spentMs = 0;
+    this.forget();
+    const known = this.#open(dataset, request.on, rows);
+    if (known !== undefined) void this.#readBeside(known, { location, branch: request.branch });
   }
 
   /** Of the same keys, and not with columns that the table has otherwise. */

@@ -1067,3 +1067,33 @@ test('another table that somebody puts in the same folder is left as it is, thou
   assert.equal(await dataset.replaceRows(tracked, [{ fragment: 0, offset: 0 }], piece), 'overtaken');
   assert.equal(await (await outside.openTable('t')).countRows("text LIKE 'theirs%'"), 5);
 });
+
+test('nor are its rows taken for those of before, once it has more versions (P1, P2)', async (t) => {
+  const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
+  const outside = await connect(stage.folder);
+  await outside.dropTable('t');
+  const theirs = await outside.createTable(
+    't',
+    rowsFrom(0, 5, 'theirs').map((row) => ({ ...row })),
+  );
+  await theirs.add([{ id: 6, text: 'theirs 6' }]);
+  await dataset.refresh();
+  assert.equal(await dataset.version(), 2);
+  assert.equal(tracked.advance(2).isKnown, false);
+});
+
+test('a table that lists its new keys for other writers is for the engine to write to (P2)', async (t) => {
+  const keyed = (...ids: readonly number[]): IpcFile => {
+    const [batch] = new Table({ id: vectorFromArray(ids, new Int32()) }).batches;
+    const key = new Field('id', new Int32(), false, new Map([['lance-schema:unenforced-primary-key', 'true']]));
+    return ipcFile(new Table([new RecordBatch(new Schema([key]), batch!.data)]));
+  };
+  const stage = new Stage(t);
+  const dataset = await stage.engine.create(location, keyed(1, 2), {});
+  t.after(() => dataset.close());
+  await dataset.append(keyed(3));
+  const tracked = await trackedRows(dataset);
+  assert.equal(await dataset.replaceRows(tracked, [], { file: keyed(4), rows: 1 }), 'refused');
+  assert.equal(await (await dataset.prepareMove([0, 1]))?.commit(), 1, 'its fragments can be put together');
+  assert.equal(await dataset.countRows(), 3);
+});

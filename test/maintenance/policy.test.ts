@@ -175,8 +175,8 @@ describe('what a tidying is expected to cost', () => {
 
   test('what was measured corrects it, for each way by itself', () => {
     const corrections = { ...noCorrections, all: { heldFactor: 3, tailMs: 7 } };
-    const guess = estimateCost(large, noCorrections);
-    const { all, new: only } = estimateCost(large, corrections);
+    const guess = estimateCost(large, noCorrections, limits);
+    const { all, new: only } = estimateCost(large, corrections, limits);
     assert.deepEqual(all, { heldMs: guess.all.heldMs * 3, tailMs: 7 });
     assert.deepEqual(only, guess.new);
   });
@@ -189,7 +189,7 @@ describe('the index is built anew beside the writers', () => {
   });
   // Reading through many versions is what has made putting the new ones together expensive.
   const corrections = { ...noCorrections, new: { heldFactor: 1, tailMs: 300 } };
-  const estimate = estimateCost(small, corrections);
+  const estimate = estimateCost(small, corrections, limits);
   const lost: BranchFacts = { ...busy, commitsSinceOptimize: 60, commitsSinceIndex: 60, lossMs: 90 };
   const way = (facts: Partial<BranchFacts>) => chooseTidying({ ...lost, ...facts }, estimate, limits)?.way;
 
@@ -207,7 +207,7 @@ describe('the index is built anew beside the writers', () => {
   });
 
   test('not where putting the new fragments together takes less', () => {
-    const sooner = estimateCost(small, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } });
+    const sooner = estimateCost(small, { ...corrections, index: { heldFactor: 1, tailMs: 1_000 } }, limits);
     const facts = { ...lost, lossMs: 200, scanLossMs: 200, scanLossSinceIndexMs: 200 };
     assert.equal(chooseTidying(facts, sooner, limits)?.way, 'new');
   });
@@ -216,7 +216,7 @@ describe('the index is built anew beside the writers', () => {
 describe('fragments are put together before the first index is built', () => {
   const isFirst = (given: Partial<Layout>, mergeMs: number): boolean => {
     const made = layout({ rows: 10_000_000, fragments: sizes(15, 700_000), bytes: 2.4e8, ...given });
-    return isTidiedBeforeIndex(made, estimateCost(made, noCorrections), mergeMs);
+    return isTidiedBeforeIndex(made, estimateCost(made, noCorrections, limits), mergeMs);
   };
 
   test('where merges are slow without it', () => assert.equal(isFirst({}, 250), true));
@@ -233,7 +233,7 @@ describe('fragments are put together before the first index is built', () => {
 });
 
 describe('what is tidied', () => {
-  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, noCorrections);
+  const estimate = (given: Partial<Layout>) => estimateCost({ ...large, ...given }, noCorrections, limits);
   const extent = (facts: Partial<BranchFacts>, given: Partial<Layout> = {}) =>
     chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimate(given), limits)?.way;
 
@@ -314,10 +314,10 @@ const wide = layout({
 
 describe('where fragments can be put together beside the writers (P8)', () => {
   const choose = (facts: Partial<BranchFacts>, given: Layout = wide) =>
-    chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimateCost(given, noCorrections), limits);
+    chooseTidying({ ...busy, commitsSinceOptimize: 60, ...facts }, estimateCost(given, noCorrections, limits), limits);
 
   test('small ones are', () => {
-    assert.ok(estimateCost(wide, noCorrections).all.heldMs > 2_000);
+    assert.ok(estimateCost(wide, noCorrections, limits).all.heldMs > 2_000);
     assert.equal(choose({ lossMs: 55 }), undefined);
     const choice = choose({ lossMs: 70 });
     assert.deepEqual([choice?.way, choice?.reason], ['small', 'slower']);
@@ -337,7 +337,7 @@ describe('where fragments can be put together beside the writers (P8)', () => {
   });
 
   test('all of it when nobody has written for four times as long, or a minute', () => {
-    const { heldMs } = estimateCost(wide, noCorrections).all;
+    const { heldMs } = estimateCost(wide, noCorrections, limits).all;
     assert.equal(choose({ quietForMs: 4 * heldMs - 1 }), undefined);
     assert.deepEqual(choose({ quietForMs: 4 * heldMs }), { reason: 'quiet', way: 'all' });
     const huge = { ...wide, bytes: 100 * wide.bytes };

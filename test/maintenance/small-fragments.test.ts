@@ -13,7 +13,7 @@ const layout = (fragments: readonly FragmentFacts[], indexes: readonly IndexFact
   return { committedAtMs: undefined, rows, fragments, bytes: rows * 100, indexes };
 };
 const chosen = (fragments: readonly FragmentFacts[], indexes?: readonly IndexFacts[]) =>
-  smallFragments(layout(fragments, indexes))?.ids.toSorted((a, b) => a - b);
+  smallFragments(layout(fragments, indexes), 200)?.ids.toSorted((a, b) => a - b);
 
 const plain = { columns: ['id'], unindexedRows: 0, isPlain: true };
 const foreign = { columns: ['vector'], unindexedRows: 0, isPlain: false };
@@ -21,7 +21,7 @@ const foreign = { columns: ['vector'], unindexedRows: 0, isPlain: false };
 describe('fragments to put together (P8)', () => {
   test('are the smallest, as many as can be rewritten in two seconds', () => {
     const table = layout(sized(...many(8, 800_000), ...many(1_000, 7_000)));
-    const { ids, tailMs } = smallFragments(table) ?? { ids: [] as number[], tailMs: 0 };
+    const { ids, tailMs } = smallFragments(table, 500) ?? { ids: [] as number[], tailMs: 0 };
     assert.ok(ids.length > 750 && ids.length < 850, String(ids.length));
     assert.ok(!ids.includes(0));
     assert.ok(tailMs > 1_900 && tailMs <= 2_020, String(tailMs));
@@ -33,6 +33,13 @@ describe('fragments to put together (P8)', () => {
       Array.from({ length: 16 }, (_, i) => i + 1),
     );
     assert.equal(chosen(sized(1_500, ...many(16, 100)))?.length, 17);
+  });
+
+  test('are no more than make way for others while writers may wait, and eight at least', () => {
+    const table = layout(sized(...many(1_500, 10)));
+    const count = (mostHeldMs: number) => smallFragments(table, mostHeldMs)?.ids.length;
+    assert.deepEqual([count(500), count(200), count(20), count(1)], [1_500, 975, 75, 8]);
+    assert.ok((smallFragments(table, 200)?.heldMs ?? 201) <= 200);
   });
 
   test('are all of a kind beside a tiny one', () => assert.equal(chosen(sized(1, ...many(9, 100)))?.length, 10));

@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import type { PreparedMove } from '#src/engine/places.ts';
 import type { Dataset, Engine, OpenRequest, OptimizeRequest } from '#src/engine/port.ts';
 import type { OptimizeReason } from '#src/maintenance/policy.ts';
 import { Upkeep } from '#src/maintenance/upkeep.ts';
@@ -197,6 +198,32 @@ test('writers go on while chosen fragments are put together, and wait until that
     (await dataset.layout()).fragments.map(({ id }) => id),
     [0, 2, 4],
   );
+});
+
+test('small fragments that could not be put together are a failure, after which all are the choice (P8)', async (t) => {
+  const { catalog, engine, ref, tableId, location } = await publishTable(t, rows(0));
+  const prepared: readonly (PreparedMove | undefined)[] = [
+    undefined,
+    { commit: () => Promise.resolve(undefined), discard: () => undefined },
+  ];
+  for (const move of prepared) {
+    const open = async (request: OpenRequest): Promise<Dataset> =>
+      replacing(await engine.open(request), { prepareMove: () => Promise.resolve(move) });
+    const openBranches = new OpenBranches({ catalog, engine });
+    const gates = new TableGates(10);
+    const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), gates, openBranches });
+    const job = {
+      target: { table: ref, tableId, branch: undefined, location },
+      reason: 'slower',
+      extent: 'small',
+      fragments: [0],
+      pruneBeforeMs: 0,
+      onRewritten: () => assert.fail('nothing was put together'),
+      onOnlyPruning: () => undefined,
+    } as const;
+    await assert.rejects(upkeep.optimize(job), { kind: 'ConcurrentModification' });
+    (await gates.enterBranch(ref, undefined, never))();
+  }
 });
 
 interface Tidying {

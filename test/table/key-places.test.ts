@@ -36,7 +36,7 @@ function agree(rows: KeyPlaces, map: ReadonlyMap<CanonicalKey, RowPlace>): void 
   for (const [key, place] of map) assert.deepEqual(rows.find(key), place, String(key));
 }
 
-const everyFragment = { hasMoved: () => true, fragmentsOf: () => [] };
+const everyFragment = { hasMoved: () => true };
 
 function moveAll(rows: KeyPlaces, placeOf: (place: RowPlace) => RowPlace | undefined): number {
   return [...rows.moveAll({ ...everyFragment, placeOf })].length;

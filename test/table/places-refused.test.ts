@@ -124,3 +124,13 @@ describe('a commit by places fails (P3, P6)', () => {
     });
   }
 });
+
+test('what only says whether to read places fails no merge that is committed (P6)', async (t) => {
+  const stage = await Stage.open(t, full([1, 'old']), { knowsPlaces: true, cannotCount: true });
+  assert.deepEqual(await sendRows(stage, [[1, 'new']]), [[0, 1]]);
+  assert.deepEqual(await sendRows(stage, [[2, 'new']], [[3, 'new']]), [
+    [1, 0],
+    [1, 0],
+  ]);
+  assert.deepEqual(await stage.rows(), ['1:new', '2:new', '3:new']);
+});

@@ -61,12 +61,14 @@ export interface StageOptions {
   readonly hidesChanges?: boolean;
   /** Rows are replaced by their places once those are known. Without it the engine always finds them. */
   readonly knowsPlaces?: boolean;
+  /** How many rows the table has cannot be told. */
+  readonly cannotCount?: boolean;
   readonly keyHash?: KeyHash;
   readonly readAtOnceRows?: number;
   readonly clock?: Clock;
 }
 
-type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'knowsPlaces'>>;
+type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'knowsPlaces' | 'cannotCount'>>;
 
 /** One table with its writer, over the real engine and catalog. */
 export class Stage {
@@ -129,6 +131,7 @@ export class Stage {
       keyMemoryBytes = 1 << 20,
       hidesChanges = false,
       knowsPlaces = false,
+      cannotCount = false,
       keyHash = new SeededKeyHash(1),
       readAtOnceRows,
       clock = systemClock,
@@ -153,7 +156,7 @@ export class Stage {
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
     metrics.countsTold = (by) => void stage.toldBy.push(by);
-    const engine = stage.#interrupted(interruptions, { hidesChanges, knowsPlaces });
+    const engine = stage.#interrupted(interruptions, { hidesChanges, knowsPlaces, cannotCount });
     stage.keyBudget = new KeyBudget(keyMemoryBytes, clock);
     const lines = { write: (line: string) => void stage.warnings.push(line) };
     stage.writer = new TableWriter({
@@ -297,6 +300,7 @@ export class Stage {
     return replacing(dataset, {
       ...(what.hidesChanges && { changedRows: async () => undefined }),
       ...(!what.knowsPlaces && { trackRows: () => undefined }),
+      ...(what.cannotCount && { countRows: () => Promise.reject(new Error('not now')) }),
       select: (...args) => this.#selectPlaces(dataset, args, interruptions),
       take: (...args) => this.#takePlaces(dataset, args, interruptions),
       replaceRows: (...args) => this.#replaceRows(dataset, args, interruptions),

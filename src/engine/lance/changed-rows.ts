@@ -8,7 +8,7 @@
  */
 import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import type { RowAddress } from '../places.ts';
+import { addressOf, type RowAddress } from '../places.ts';
 import { readDeletedOffsets } from './deletion-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from './manifest.ts';
 import { readManifest } from './manifest-files.ts';
@@ -30,7 +30,7 @@ export async function changedRows(
     const rows: RowAddress[] = [];
     let fragments = 0;
     for (const { id, offsets } of changed) {
-      for (const offset of offsets) rows.push(addressOf(id, offset));
+      for (const offset of offsets) rows.push(addressOf({ fragment: id, offset }));
       fragments += 1;
       if (fragments % fragmentsPerTurn === 0) await setImmediate();
     }
@@ -64,9 +64,6 @@ function* additions(before: Manifest, after: Manifest, files: DeletionFiles): It
     if (!old.has(fragment.id)) yield { id: fragment.id, offsets: files.living(after, fragment) };
   }
 }
-
-const addressOf = (fragment: number, offset: number): RowAddress =>
-  String((BigInt(fragment) << 32n) | BigInt(offset)) as RowAddress;
 
 function manifestOf(versionsFolder: string, version: number): Manifest {
   const found = readManifest(versionsFolder, version);

@@ -11,6 +11,11 @@ export interface DataFields {
   readonly stored: readonly StoredField[];
   /** By their metadata: `lance-encoding:blob`, or an extension type of that name. Their bytes may be in files of their own. */
   readonly holdBlobs: boolean;
+  /**
+   * By their metadata (`lance-schema:unenforced-primary-key`). What the engine inserts there it lists by key in its transaction,
+   * for other writers who insert the same keys at the same time.
+   */
+  readonly haveKey: boolean;
 }
 
 interface StoredField {
@@ -18,13 +23,15 @@ interface StoredField {
   readonly rest: string;
   readonly isNullable: boolean;
   readonly holdsBlobs: boolean;
+  readonly isKey: boolean;
 }
 
 /** Of the raw fields of a manifest, each with its number before it. */
 export function readDataFields(raws: readonly Uint8Array[]): DataFields {
   const stored = raws.map(readField);
   const holdBlobs = stored.some((field) => field.holdsBlobs);
-  return { stored, holdBlobs, fitInto: (target) => fits(stored, target.stored) };
+  const haveKey = stored.some(({ isKey }) => isKey);
+  return { stored, holdBlobs, haveKey, fitInto: (target) => fits(stored, target.stored) };
 }
 
 /**
@@ -48,13 +55,15 @@ function readField(raw: Uint8Array): StoredField {
   const rest: string[] = [];
   let isNullable = false;
   let holdsBlobs = false;
+  let isKey = false;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
     if (field === nullable) isNullable = reader.flag();
     else {
       const raw = Buffer.from(reader.raw()).toString('latin1');
       rest.push(raw);
       holdsBlobs ||= field !== name && raw.includes('blob');
+      isKey ||= field !== name && raw.includes('unenforced-primary-key');
     }
   }
-  return { rest: rest.sort().join('\n'), isNullable, holdsBlobs };
+  return { rest: rest.sort().join('\n'), isNullable, holdsBlobs, isKey };
 }

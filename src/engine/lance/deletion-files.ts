@@ -33,7 +33,7 @@ function listedOffsets(file: Buffer): Uint32Array {
   return Uint32Array.from({ length: keys.rows }, (_, row) => Number(keys.canonical(row)));
 }
 
-export const deletionsName = (fragment: number, { readVersion, id }: DeletionFile): string =>
+const deletionsName = (fragment: number, { readVersion, id }: DeletionFile): string =>
   `${fragment}-${readVersion}-${id}.bin`;
 
 /** Answers its path. */

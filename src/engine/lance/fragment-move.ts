@@ -15,6 +15,7 @@ import { cloneManifest } from './clone-manifest.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { DeletedRows } from './deleted-rows.ts';
 import { writeDeletions } from './deletion-files.ts';
+import { NotReplaceable } from './manifest-draft.ts';
 import { readManifest } from './manifest-files.ts';
 import { type DeletionFile, type MovedGroup, type NextManifest, nextManifest } from './next-manifest.ts';
 import type { RewriteGroup, RewrittenFragment } from './place-changes.ts';
@@ -28,6 +29,11 @@ export interface FragmentMoveParts {
   readonly folder: string;
   readonly staging: Staging;
   readonly fresh: Fresh;
+}
+
+export interface MovedFragments {
+  readonly version: number;
+  readonly removedFragments: number;
 }
 
 export class FragmentMove {
@@ -63,7 +69,21 @@ export class FragmentMove {
   }
 
   /** Of `version`, under the turn. undefined, with nothing changed, where somebody else was there before. */
-  commit(version: number): { readonly version: number; readonly removedFragments: number } | undefined {
+  commit(version: number): MovedFragments | undefined {
+    try {
+      return this.#commit(version);
+    } catch (error) {
+      // Somebody has made the table one that is for the engine alone.
+      if (error instanceof NotReplaceable) return undefined;
+      throw error;
+    }
+  }
+
+  discard(): void {
+    this.#staged.discard();
+  }
+
+  #commit(version: number): MovedFragments | undefined {
     const current = readManifest(this.#versionsFolder, version);
     if (current === undefined || !this.#now.advance(version).isKnown) return undefined;
     const deleted = this.#deletedMeanwhile();
@@ -79,10 +99,6 @@ export class FragmentMove {
     if (!this.#write(next, groups, deleted, current.path)) return undefined;
     const removed = groups.reduce((sum, { before, after }) => sum + before.length - after.length, 0);
     return { version: next.version, removedFragments: removed };
-  }
-
-  discard(): void {
-    this.#staged.discard();
   }
 
   get #versionsFolder(): string {

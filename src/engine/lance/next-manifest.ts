@@ -69,6 +69,8 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   const before = readDraft(current);
   const staged = readDraft(replacement.staged);
   expectSameShape(before, staged);
+  const isUpdate = replacement.groups === undefined;
+  if (isUpdate && before.fields.haveKey) throw new NotReplaceable('the table lists its new keys for other writers');
   const fragments = stagedFragments(staged, replacement, before.maxFragmentId + 1);
   const updated = updatedFragments(before, replacement);
   const operation =

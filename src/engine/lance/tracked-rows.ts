@@ -36,7 +36,7 @@ export class FragmentRows implements TrackedRows {
   }
 
   get bytes(): number {
-    return this.#fragments.values().reduce((sum, { deleted }) => sum + deleted.bytes, 0);
+    return this.#fragments.values().reduce((sum, { deleted }) => sum + deleted.bytes, this.#manifest?.length ?? 0);
   }
 
   get isSpoilt(): boolean {
@@ -154,9 +154,15 @@ export class FragmentRows implements TrackedRows {
     return { rows, deleted: DeletedRows.of(rows, offsets), deletionsId };
   }
 
+  /** Not where somebody has put another table in its folder, or its version is removed. */
+  #isStillThere(): boolean {
+    const file = readManifest(this.#versionsFolder, this.#version);
+    return file !== undefined && this.isOf(file.bytes);
+  }
+
   /** undefined where the commits in between do not tell. */
   #rewrittenSince(version: number): readonly RewriteGroup[] | undefined {
-    if (this.#version === 0) return undefined;
+    if (this.#version === 0 || !this.#isStillThere()) return undefined;
     const all: RewriteGroup[] = [];
     for (const transaction of transactionsBetween(this.#versionsFolder, this.#version, version, mostVersionsFollowed)) {
       const groups = transaction && rewriteGroupsOf(transaction);
