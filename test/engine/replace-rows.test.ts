@@ -1097,3 +1097,13 @@ test('a table that lists its new keys for other writers is for the engine to wri
   assert.equal(await (await dataset.prepareMove([0, 1]))?.commit(), 1, 'its fragments can be put together');
   assert.equal(await dataset.countRows(), 3);
 });
+
+test('a version is dated before whatever time is noted after its commit, in whole milliseconds', async (t) => {
+  const { dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
+  for (let id = 5; id < 25; id += 1) {
+    const made = await dataset.replaceRows(tracked, [], { file: fileOf(rowsFrom(id, 1, 'ours')), rows: 1 });
+    const notedMs = Date.now();
+    assert.equal(typeof made, 'object');
+    assert.ok(((await dataset.layout()).committedAtMs ?? notedMs) < notedMs);
+  }
+});

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { BranchHistory } from '#src/maintenance/branch-history.ts';
+import { byEngine } from './seen-commit.ts';
 
 const retentionMs = 1_000;
 const on = [{ segments: ['id'] }];
@@ -8,11 +9,7 @@ const on = [{ segments: ['id'] }];
 /** Commits at these times, each taking a millisecond. */
 function historyOf(...timesMs: number[]): BranchHistory {
   const history = new BranchHistory(retentionMs);
-  for (const atMs of timesMs)
-    history.committed(
-      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
-      atMs,
-    );
+  for (const atMs of timesMs) history.committed(byEngine, atMs);
   return history;
 }
 
@@ -71,10 +68,7 @@ describe('what upkeep commits', () => {
   test('is nothing where there was nothing to put together: the newest version stays the newest', () => {
     const history = historyOf(0, 500);
     history.foundTidy(2);
-    history.committed(
-      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
-      5_000,
-    );
+    history.committed(byEngine, 5_000);
     assert.equal(history.supersededBeforeMs(5_999), 0);
     assert.equal(history.supersededBeforeMs(6_000), 500);
   });
@@ -82,11 +76,7 @@ describe('what upkeep commits', () => {
 
 describe('what commits lose', () => {
   const commits = (history: BranchHistory, engineMs: number, count: number): void => {
-    for (let i = 0; i < count; i++)
-      history.committed(
-        { on, engineMs, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
-        i,
-      );
+    for (let i = 0; i < count; i++) history.committed({ ...byEngine, engineMs }, i);
   };
 
   test('is what they take beyond the first eight since the last tidying', () => {
@@ -124,16 +114,10 @@ describe('what fragments cost that were not put together (P8)', () => {
     assert.ok(Math.abs(history.looseLossMs - (0.2 * 99 * 100) / 2) < 1e-6);
     history.moved(60, 100);
     assert.deepEqual([history.looseLossMs, history.commitsSinceOptimize, history.lossMs], [0, 0, 0]);
-    history.committed(
-      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
-      101,
-    );
+    history.committed(byEngine, 101);
     assert.ok(Math.abs(history.looseLossMs - 0.2 * 40) < 1e-6);
     history.rewritten(102);
-    history.committed(
-      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
-      103,
-    );
+    history.committed(byEngine, 103);
     assert.equal(history.looseLossMs, 0);
   });
 
@@ -170,10 +154,7 @@ describe('what fragments cost that were not put together (P8)', () => {
         i,
       );
     assert.deepEqual([history.scanLossMs, history.scanLossSinceIndexMs], [0, 0]);
-    history.committed(
-      { on, engineMs: 1, gainsByIndex: true, isPlaced: false, mostFragments: Number.POSITIVE_INFINITY },
-      20,
-    );
+    history.committed(byEngine, 20);
     assert.ok(Math.abs(history.scanLossSinceIndexMs - 20 * 0.15) < 1e-6);
   });
 });

@@ -6,6 +6,7 @@ import { BranchHistory } from '#src/maintenance/branch-history.ts';
 import type { Extent } from '#src/maintenance/estimate.ts';
 import type { OptimizeJob } from '#src/maintenance/job.ts';
 import { Jobs, type JobsParts } from '#src/maintenance/jobs.ts';
+import { byEngine } from './seen-commit.ts';
 
 const target = {
   table: { namespace: [], name: 't' as ObjectName },
@@ -14,23 +15,14 @@ const target = {
   location: 't.lance' as Location,
 };
 
-/** What is left to do after 20 commits and a job that put 12 fragments together. */
-async function after(extent: Extent) {
+/** What is left to do after 20 commits and a job that put 12 fragments together, beside so many others if it was. */
+async function after(extent: Extent, meanwhile?: number) {
   const history = new BranchHistory(60_000);
-  const commit = (): void =>
-    history.committed(
-      {
-        on: [{ segments: ['id'] }],
-        engineMs: 1,
-        gainsByIndex: true,
-        isPlaced: false,
-        mostFragments: Number.POSITIVE_INFINITY,
-      },
-      0,
-    );
+  const commit = (): void => history.committed(byEngine, 0);
   for (let i = 0; i < 20; i += 1) commit();
   const optimize = async (job: OptimizeJob) => {
-    job.onRewritten(false);
+    for (let i = 0; i < (meanwhile ?? 0); i += 1) commit();
+    job.onRewritten(meanwhile !== undefined);
     return { ...job, indexed: [] };
   };
   const parts = { upkeep: { optimize }, log: { done: () => undefined }, clock: systemClock } as unknown as JobsParts;
@@ -44,4 +36,9 @@ async function after(extent: Extent) {
 test('small fragments that were put together are in no index, and those that were not go on costing (P8)', async () => {
   assert.deepEqual(await after('small'), { commitsSinceOptimize: 0, commitsSinceIndex: 20, looseLossMs: 1.6 });
   assert.deepEqual(await after('all'), { commitsSinceOptimize: 0, commitsSinceIndex: 0, looseLossMs: 0 });
+});
+
+test('what is committed beside a job is for the next one (P8)', async () => {
+  assert.deepEqual(await after('small', 3), { commitsSinceOptimize: 3, commitsSinceIndex: 23, looseLossMs: 2.2 });
+  assert.deepEqual(await after('all', 3), { commitsSinceOptimize: 3, commitsSinceIndex: 3, looseLossMs: 0.6 });
 });

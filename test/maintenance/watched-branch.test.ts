@@ -4,6 +4,7 @@ import type { FragmentFacts, Layout } from '#src/engine/port.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
 import type { Way } from '#src/maintenance/estimate.ts';
 import { WatchedBranch } from '#src/maintenance/watched-branch.ts';
+import { byEngine } from './seen-commit.ts';
 
 const target = {
   table: { namespace: [], name: 't' as ObjectName },
@@ -26,17 +27,7 @@ const layoutAfter = (commits: number): Layout => ({
 /** A branch to which so many upserts came at once, at 0. */
 function branchAfter(commits: number) {
   const branch = new WatchedBranch(target, { maxWaitMs: 200, indexFromRows: 20_000, retentionMs: 60_000 });
-  for (let i = 0; i < commits; i += 1)
-    branch.history.committed(
-      {
-        on: [{ segments: ['id'] }],
-        engineMs: 5,
-        gainsByIndex: true,
-        isPlaced: false,
-        mostFragments: Number.POSITIVE_INFINITY,
-      },
-      0,
-    );
+  for (let i = 0; i < commits; i += 1) branch.history.committed({ ...byEngine, engineMs: 5 }, 0);
   // Renewing the index takes less.
   branch.learn(layoutAfter(commits), 'new', { heldMs: 10, durationMs: 2_000, isPruned: false });
   const wayAt = (atMs: number): Way | undefined =>
@@ -58,17 +49,7 @@ test('what removing versions took is not held against the way that was taken (P8
 test('versions go beside writers once half as many are to go as to stay (P8)', () => {
   const reasonAfter = (old: number, young: number) => {
     const { branch } = branchAfter(old);
-    for (let i = 0; i < young; i += 1)
-      branch.history.committed(
-        {
-          on: [{ segments: ['id'] }],
-          engineMs: 5,
-          gainsByIndex: true,
-          isPlaced: false,
-          mostFragments: Number.POSITIVE_INFINITY,
-        },
-        60_000,
-      );
+    for (let i = 0; i < young; i += 1) branch.history.committed({ ...byEngine, engineMs: 5 }, 60_000);
     return branch.chooseFor({ ...layoutAfter(old + young), indexes: [] }, 60_001)?.reason;
   };
   assert.equal(reasonAfter(600, 1_300), 'many commits');
@@ -138,22 +119,40 @@ describe('small fragments of a table that takes long (P8)', () => {
     assert.deepEqual([after?.heldMs, after?.tailMs, after?.ids], [before.heldMs * 2, 30, before.ids]);
   });
 
+  test('are fewer where their commit takes longer than was guessed: writers wait no longer than they should', () => {
+    const { branch } = branchAfter(60);
+    const many = { ...wide, fragments: [...fragments(1, 300_000), ...fragments(900, 40)] };
+    const layout = { ...many, fragments: many.fragments.map((fragment, id) => ({ ...fragment, id })) };
+    const before = branch.estimateOf(layout).small;
+    assert.equal(before?.ids.length, 900);
+    branch.learn(layout, 'small', { heldMs: (before?.heldMs ?? 0) * 3, durationMs: 1_000, isPruned: false });
+    const after = branch.estimateOf(layout).small;
+    assert.ok(after !== undefined && after.ids.length < 500 && after.heldMs <= 200 && after.heldMs > 190);
+  });
+
+  test('are looked for again once there may be some', () => {
+    const { branch } = branchAfter(2);
+    assert.equal(branch.chooseFor({ ...wide, fragments: wide.fragments.slice(0, 3) }, 0), undefined);
+    const commit = (times: number): void => {
+      for (let i = 0; i < times; i += 1) branch.history.committed({ ...byEngine, isPlaced: true, mostFragments: 0 }, 0);
+    };
+    commit(13);
+    assert.equal(branch.isDue(0), false);
+    commit(1);
+    assert.equal(branch.isDue(0), true);
+    assert.equal(branch.chooseFor({ ...wide, fragments: wide.fragments.slice(0, 3) }, 0), undefined);
+    commit(15);
+    assert.equal(branch.isDue(0), false, 'not before there are twice as many');
+    commit(1);
+    assert.equal(branch.isDue(0), true);
+  });
+
   test('are no choice where that has just failed: all are, once they are overdue', () => {
     const { branch } = branchAfter(100);
     assert.equal(branch.chooseFor(wide, 1_000)?.way, 'small');
     branch.failed(1_000);
     assert.equal(branch.chooseFor(wide, 2_000), undefined);
-    for (let i = 0; i < 1_000; i += 1)
-      branch.history.committed(
-        {
-          on: [{ segments: ['id'] }],
-          engineMs: 5,
-          gainsByIndex: true,
-          isPlaced: false,
-          mostFragments: Number.POSITIVE_INFINITY,
-        },
-        1_000,
-      );
+    for (let i = 0; i < 1_000; i += 1) branch.history.committed({ ...byEngine, engineMs: 5 }, 1_000);
     assert.deepEqual(branch.chooseFor(wide, 2_000), { reason: 'overdue', way: 'all' });
     branch.succeeded(undefined, 0, 2_000);
     assert.equal(branch.chooseFor(wide, 2_000)?.way, 'small');
