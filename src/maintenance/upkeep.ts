@@ -17,6 +17,7 @@ import type { Dataset, Engine, Layout } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
+import { engineStep, nothingRemoved, type Step } from './engine-step.ts';
 import { isAnythingToPutTogether, isMovable } from './fragments.ts';
 import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport } from './job.ts';
 import { moveTogether } from './move-together.ts';
@@ -29,15 +30,6 @@ export interface UpkeepParts {
   readonly openBranches: OpenBranches;
 }
 
-/** What one call of the engine did. */
-interface Step {
-  readonly heldMs: number;
-  readonly removedFragments: number;
-  readonly removedVersions: number;
-  readonly removedBytes: number;
-  readonly isHeldByTag: boolean;
-}
-
 interface Tidied {
   readonly step: Step;
   /** Columns whose index was built anew. */
@@ -45,20 +37,9 @@ interface Tidied {
   readonly isIndexTooLarge: boolean;
 }
 
-interface StepRequest {
-  /** As it was a moment before the turn. */
-  readonly layoutBefore: Layout;
-  readonly pruneBeforeMs: number;
-  readonly leavesIndexes: boolean;
-  /** Done under the turn, before the engine is called. `rewrites` says whether it will find anything to put together. */
-  readonly prepare: (rewrites: boolean) => Promise<void>;
-  readonly onRewritten: () => void;
-}
-
 /** Writers ahead have deadlines, so a turn comes by itself. */
 const untilItsTurn = new AbortController().signal;
 const nothing = async (): Promise<void> => {};
-const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 0 } as const;
 
 export class Upkeep {
   readonly #parts: UpkeepParts;
@@ -130,7 +111,7 @@ export class Upkeep {
   async #tidyNew(dataset: Dataset, layoutBefore: Layout, { target, onRewritten: rewritten }: OptimizeJob) {
     const onRewritten = (): void => rewritten(false);
     const step = { layoutBefore, pruneBeforeMs: 0, leavesIndexes: true, prepare: nothing, onRewritten };
-    return { step: await this.#step(dataset, target, step), indexed: [], isIndexTooLarge: false };
+    return { step: await engineStep(this.#parts, dataset, target, step), indexed: [], isIndexTooLarge: false };
   }
 
   /**
@@ -161,7 +142,7 @@ export class Upkeep {
 
   /**
    * In one call, though it may remove old versions before the new one is on disk: the one that a power cut goes back to is
-   * none of those (`#keepNewest`). Indexes are begun beside the rest of the call: until they are there, merges read all keys. But not before those who waited have had their commit, which would take twice as long beside it.
+   * none of those (`engine-step.ts`). Indexes are begun beside the rest of the call: until they are there, merges read all keys. But not before those who waited have had their commit, which would take twice as long beside it.
    */
   async #tidyByEngine(dataset: Dataset, layoutBefore: Layout, job: OptimizeJob): Promise<Tidied> {
     const { target, pruneBeforeMs, onRewritten, onOnlyPruning } = job;
@@ -190,66 +171,11 @@ export class Upkeep {
     const request = { layoutBefore, pruneBeforeMs, leavesIndexes, prepare, onRewritten: beginIndex };
     let step: Step;
     try {
-      step = await this.#step(dataset, target, request);
+      step = await engineStep(this.#parts, dataset, target, request);
     } finally {
       await index();
     }
     return { step, indexed: dropped, isIndexTooLarge: !(await index()) };
-  }
-
-  async #step(dataset: Dataset, target: BranchRef, request: StepRequest): Promise<Step> {
-    const { gates, openBranches } = this.#parts;
-    const { layoutBefore, pruneBeforeMs, leavesIndexes, onRewritten } = request;
-    // Where there are tags this reads all versions.
-    const taggedAtMs = pruneBeforeMs === 0 ? undefined : await dataset.oldestTaggedAtMs();
-    const isHeldByTag = taggedAtMs !== undefined && taggedAtMs < pruneBeforeMs;
-    const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
-    const startMs = performance.now();
-    let heldMs: number | undefined;
-    const letIn = (): void => {
-      heldMs = performance.now() - startMs;
-      leave();
-    };
-    try {
-      await dataset.refresh();
-      await openBranches.beforeCommit(target.tableId, target.branch, dataset);
-      // Nobody waits for the 10 to 20 ms that this takes, unless what was committed meanwhile can make a difference.
-      const isSettled = pruneBeforeMs === 0 && isAnythingToPutTogether(layoutBefore);
-      const layout = isSettled ? layoutBefore : await dataset.layout();
-      const keptFromMs = pruneBeforeMs === 0 ? 0 : await this.#keepNewest(dataset, target, layout, pruneBeforeMs);
-      const rewrites = isAnythingToPutTogether(layout);
-      if (!rewrites && leavesIndexes) return { heldMs: performance.now() - startMs, ...nothingRemoved, isHeldByTag };
-      await request.prepare(rewrites);
-      // The engine would not say that it has found nothing until it has read all versions.
-      if (!rewrites) letIn();
-      const result = await dataset.optimize({
-        pruneBeforeMs: isHeldByTag ? Math.min(taggedAtMs, keptFromMs) : keptFromMs,
-        leavesIndexes,
-        onRewritten: () => {
-          if (!rewrites) return;
-          onRewritten();
-          letIn();
-        },
-      });
-      await openBranches.acknowledge(target.tableId, target.branch, dataset);
-      return { heldMs: heldMs ?? performance.now() - startMs, ...result, isHeldByTag };
-    } finally {
-      leave();
-    }
-  }
-
-  /**
-   * Under the turn: a power cut goes back to the newest version from now on, and that is not pruned though it will be an old
-   * one, whatever clock it was dated by (P3). Answers from when on versions are kept.
-   */
-  async #keepNewest(
-    dataset: Dataset,
-    { tableId, branch }: BranchRef,
-    { committedAtMs }: Layout,
-    pruneBeforeMs: number,
-  ): Promise<number> {
-    await this.#parts.openBranches.acknowledge(tableId, branch, dataset);
-    return Math.min(pruneBeforeMs, committedAtMs ?? pruneBeforeMs);
   }
 
   /** Answers whether there is room for all of them in memory. */

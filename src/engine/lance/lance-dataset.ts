@@ -28,25 +28,18 @@ import type { Durability } from './durability.ts';
 import type { FragmentMove } from './fragment-move.ts';
 import { IndexChoice } from './index-choice.ts';
 import { configured, filterName } from './merge-builder.ts';
-import { type NativeIndex, type NativeTable, nativeBtree } from './native.ts';
+import { type NativeTable, nativeBtree } from './native.ts';
 import { schemaOfNullColumn } from './null-column.ts';
 import { resultsOf } from './query-results.ts';
 import { rowChangeBetween } from './row-change.ts';
 import type { RowReplacement } from './row-replacement.ts';
+import { StandingTable } from './standing-table.ts';
 import { FragmentRows } from './tracked-rows.ts';
 import { hasTransactionOn } from './transaction-files.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
 import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
-
-/** The caches that a dataset was opened with. */
-export interface DatasetCaches {
-  areReplaced(): boolean;
-  /** Whether an index of so many bytes can be kept, which may take other caches than these. */
-  makeRoom(column: string, bytes: number): boolean;
-  /** The newest version, with the caches there are now. */
-  open(): Promise<NativeTable>;
-}
+import { type DatasetCaches, warmIndex } from './warm-index.ts';
 
 interface Surroundings {
   readonly lineage?: symbol | undefined;
@@ -61,23 +54,19 @@ interface Surroundings {
 /** One open native table, on one branch. */
 export class LanceDataset implements Dataset {
   readonly lineage: symbol;
-  readonly #table: NativeTable;
+  readonly #table: StandingTable;
   readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
   readonly #durability: Durability | undefined;
   readonly #replacement: RowReplacement | undefined;
   readonly #indexChoice: IndexChoice | undefined;
-  /** Where the native table stands, if that is known: each question to it costs 0.1 ms, and a merge has several. */
-  #version: number | undefined;
-  /** A commit was made beside the native table, which stands at the version before. */
-  #isBehind = false;
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
     const { lineage, caches, versions, durability, replacement } = surroundings;
     this.lineage = lineage ?? Symbol('dataset');
-    this.#table = table;
+    this.#table = new StandingTable(table);
     this.#caches = caches;
     this.#versions = versions;
     this.#indexChoice = versions && new IndexChoice(versions.path);
@@ -90,48 +79,46 @@ export class LanceDataset implements Dataset {
   }
 
   version(): Promise<number> {
-    return engineCall('open', () => this.#currentVersion());
+    return engineCall('open', () => this.#table.version());
   }
 
   refresh(): Promise<void> {
     return engineCall('open', async () => {
       const known = this.#versions;
-      if (known !== undefined && !known.mayHaveMoreThan(await this.#currentVersion())) return;
+      if (known !== undefined && !known.mayHaveMoreThan(await this.#table.version())) return;
       known?.remember();
-      await this.#table.checkoutLatest();
-      this.#isBehind = false;
-      this.#version = undefined;
+      await this.#table.latest();
     });
   }
 
   async catchUp(): Promise<void> {
-    await engineCall('open', () => this.#native());
+    await engineCall('open', () => this.#table.current());
   }
 
   /** Read once per version: every merge asks for it, and it rarely changes. */
   schema(): Promise<Schema> {
     return engineCall('open', async () => {
-      const version = await this.#currentVersion();
+      const version = await this.#table.version();
       if (this.#seen?.version === version) return this.#seen.schema;
-      const schema = readSchemaOfIpcFile(await (await this.#native()).schema());
+      const schema = readSchemaOfIpcFile(await (await this.#table.current()).schema());
       this.#seen = { version, schema };
       return schema;
     });
   }
 
   countRows(filter?: string): Promise<number> {
-    return engineCall('count', async () => (await this.#native()).countRows(filter));
+    return engineCall('count', async () => (await this.#table.current()).countRows(filter));
   }
 
   async *select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile> {
-    const query = (await this.#native()).query();
+    const query = (await this.#table.current()).query();
     query.select(columns.map(({ name, expression }) => [name, expression]));
     if (where !== undefined) query.onlyIf(where);
     yield* resultsOf(query);
   }
 
   async *take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    const query = (await this.#native()).takeRowIds(rows.map(BigInt));
+    const query = (await this.#table.current()).takeRowIds(rows.map(BigInt));
     query.select(columns.map(({ name, expression }) => [name, expression]));
     yield* resultsOf(query);
   }
@@ -142,8 +129,8 @@ export class LanceDataset implements Dataset {
 
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts> {
     const run = async (): Promise<MergeCounts> => {
-      const useIndex = this.#indexChoice?.usesIndex(spec, await this.#currentVersion(), file.length) ?? spec.useIndex;
-      const builder = configured((await this.#native()).mergeInsert(spec.on), { ...spec, useIndex });
+      const useIndex = this.#indexChoice?.usesIndex(spec, await this.#table.version(), file.length) ?? spec.useIndex;
+      const builder = configured((await this.#table.current()).mergeInsert(spec.on), { ...spec, useIndex });
       if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
       const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
       const counts = { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
@@ -165,12 +152,9 @@ export class LanceDataset implements Dataset {
   ): Promise<Replacing> {
     return engineCall('replace', async () => {
       if (!(tracked instanceof FragmentRows)) return 'refused';
-      if (tracked.version !== (await this.#currentVersion())) return 'overtaken';
+      if (tracked.version !== (await this.#table.version())) return 'overtaken';
       const replaced = (await this.#replacement?.commit(tracked, places, file, rows)) ?? 'refused';
-      if (typeof replaced === 'object') {
-        this.#committed(replaced.version);
-        this.#isBehind = true;
-      }
+      if (typeof replaced === 'object') this.#committedBeside(replaced.version);
       return replaced;
     });
   }
@@ -178,7 +162,7 @@ export class LanceDataset implements Dataset {
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
     return engineCall(
       'open',
-      async () => this.#indexChoice?.gainsByIndex(spec, await this.#currentVersion(), sourceBytes) ?? spec.useIndex,
+      async () => this.#indexChoice?.gainsByIndex(spec, await this.#table.version(), sourceBytes) ?? spec.useIndex,
     );
   }
 
@@ -186,13 +170,13 @@ export class LanceDataset implements Dataset {
     return engineCall('open', async () => {
       if (this.#versions !== undefined) return hasTransactionOn(this.#versions.path, matched);
       await this.refresh();
-      return (await this.#currentVersion()) > matched;
+      return (await this.#table.version()) > matched;
     });
   }
 
   deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }> {
     return engineCall('maintain', async () => {
-      const { version, numDeletedRows } = await (await this.#native()).delete(
+      const { version, numDeletedRows } = await (await this.#table.current()).delete(
         `${rowAddress} IN (${addresses.join(', ')})`,
       );
       this.#committed(version);
@@ -222,15 +206,7 @@ export class LanceDataset implements Dataset {
   }
 
   warmIndex(column: string): Promise<boolean> {
-    return engineCall('maintain', async () => {
-      const name = plainIndexName(column);
-      const index = (await (await this.#native()).listIndices()).find((each) => each.name === name);
-      if (index === undefined || this.#caches === undefined) return true;
-      if (!this.#caches.makeRoom(column, bytesInMemory(index))) return false;
-      const table = await this.#caches.open();
-      await table.prewarmIndex(name).finally(() => table.close());
-      return true;
-    });
+    return engineCall('maintain', async () => warmIndex(await this.#table.current(), this.#caches, column));
   }
 
   dropScalarIndex(column: string): Promise<void> {
@@ -239,16 +215,16 @@ export class LanceDataset implements Dataset {
 
   layout(): Promise<Layout> {
     return engineCall('maintain', async () =>
-      layoutOf(await this.#native(), await this.schema(), this.#versions?.path),
+      layoutOf(await this.#table.current(), await this.schema(), this.#versions?.path),
     );
   }
 
   versions(): Promise<readonly VersionFacts[]> {
-    return engineCall('maintain', async () => versionsOf(await this.#native()));
+    return engineCall('maintain', async () => versionsOf(await this.#table.current()));
   }
 
   oldestTaggedAtMs(): Promise<number | undefined> {
-    return engineCall('maintain', async () => oldestTaggedAtMs(await this.#native()));
+    return engineCall('maintain', async () => oldestTaggedAtMs(await this.#table.current()));
   }
 
   optimize(request: OptimizeRequest): Promise<OptimizeResult> {
@@ -257,17 +233,16 @@ export class LanceDataset implements Dataset {
 
   prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined> {
     return engineCall('maintain', async () => {
-      const move = await this.#replacement?.prepareMove(await this.#currentVersion(), ids);
+      const move = await this.#replacement?.prepareMove(await this.#table.version(), ids);
       return move && { commit: () => this.#commitMove(move), discard: () => move.discard() };
     });
   }
 
   #commitMove(move: FragmentMove): Promise<number | undefined> {
     return engineCall('maintain', async () => {
-      const made = move.commit(await this.#currentVersion());
+      const made = move.commit(await this.#table.version());
       if (made === undefined) return undefined;
-      this.#committed(made.version);
-      this.#isBehind = true;
+      this.#committedBeside(made.version);
       return made.removedFragments;
     });
   }
@@ -277,7 +252,7 @@ export class LanceDataset implements Dataset {
     from: { branch: BranchName | undefined; version: number | undefined },
   ): Promise<void> {
     await engineCall('branch', async () => {
-      const branches = await (await this.#native()).branches();
+      const branches = await (await this.#table.current()).branches();
       const made = await branches.create(name, from.branch ?? null, from.version ?? null);
       await this.#durability?.branchMade(name, await made.version());
       made.close();
@@ -285,56 +260,42 @@ export class LanceDataset implements Dataset {
   }
 
   listBranches(): Promise<readonly BranchFacts[]> {
-    return engineCall('branch', async () => branchesOf(await this.#native()));
+    return engineCall('branch', async () => branchesOf(await this.#table.current()));
   }
 
   async deleteBranch(name: BranchName): Promise<void> {
     await engineCall('branch', async () => {
-      await (await (await this.#native()).branches()).delete(name);
+      await (await (await this.#table.current()).branches()).delete(name);
       await this.#durability?.branchDeleted();
     });
   }
 
   sync(after?: number): Promise<void> {
-    return engineCall('sync', async () => this.#durability?.sync(await this.#currentVersion(), after));
+    return engineCall('sync', async () => this.#durability?.sync(await this.#table.version(), after));
   }
 
   close(): void {
     this.#table.close();
   }
 
-  /** A merge changes no columns, and asking for them while the next one is under way waits for that. */
   #committed(version: number): void {
+    this.#table.committed(version);
+    this.#carryTo(version);
+  }
+
+  #committedBeside(version: number): void {
+    this.#table.committedBeside(version);
+    this.#carryTo(version);
+  }
+
+  /** A merge changes no columns, and asking for them while the next one is under way waits for that. */
+  #carryTo(version: number): void {
     this.#versions?.remember();
-    this.#version = version;
     if (this.#seen?.version === version - 1) this.#seen = { version, schema: this.#seen.schema };
   }
 
-  /** Standing at the version of this dataset. */
-  async #native(): Promise<NativeTable> {
-    if (!this.#isBehind) return this.#table;
-    await this.#table.checkoutLatest();
-    this.#isBehind = false;
-    this.#version = await this.#table.version();
-    return this.#table;
-  }
-
-  async #currentVersion(): Promise<number> {
-    this.#version ??= await (await this.#native()).version();
-    return this.#version;
-  }
-
   /** A commit whose version nobody has to know at once. */
-  async #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
-    const result = await engineCall(call, async () => {
-      const table = await this.#native();
-      this.#version = undefined;
-      return run(table);
-    });
-    this.#version = undefined;
-    return result;
+  #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
+    return engineCall(call, () => this.#table.commit(run));
   }
 }
-
-/** Keys are stored packed; in memory each takes its row's address beside it, and numbers eight bytes. */
-const bytesInMemory = ({ sizeBytes = 0, numIndexedRows = 0 }: NativeIndex): number => sizeBytes + 16 * numIndexedRows;

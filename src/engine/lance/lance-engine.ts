@@ -8,7 +8,7 @@ import { branchFolder } from './branch-folder.ts';
 import { Durability, type DurableBranch } from './durability.ts';
 import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { DiskSync, type FileSync } from './file-sync.ts';
-import { type DatasetCaches, LanceDataset } from './lance-dataset.ts';
+import { LanceDataset } from './lance-dataset.ts';
 import { type MachineStart, readMachineStart } from './machine-start.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
 import { recoverBranch } from './recover-branch.ts';
@@ -17,6 +17,7 @@ import { Staging } from './staging.ts';
 import { StorageRoot } from './storage-root.ts';
 import { engineCall } from './translate-errors.ts';
 import { VersionsFolder } from './versions-folder.ts';
+import type { DatasetCaches } from './warm-index.ts';
 
 export interface LanceEngineOptions extends CacheLimits {
   /** Absolute path or object-store URI. */
