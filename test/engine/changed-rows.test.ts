@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, tableFromIPC, vectorFromArray } from 'apache-arrow';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import type { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { type RowAddress, rowAddress } from '#src/engine/places.ts';
 import type { Dataset } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -23,13 +24,7 @@ class Stage {
 
   constructor(t: TestContext) {
     this.folder = temporaryFolder((clean) => t.after(clean));
-    this.engine = new LanceEngine({
-      root: join(this.folder, 'tables'),
-      rootOptions: {},
-      scratchFolder: join(this.folder, 'scratch'),
-      indexCacheBytes: 1 << 24,
-      metadataCacheBytes: 1 << 24,
-    });
+    this.engine = engineIn(this.folder, join(this.folder, 'tables'));
   }
 
   /** The rows of the newest version that the one before has not, and the other way round, by reading both. */

@@ -6,11 +6,11 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
 import { Field, Int32, LargeBinary, RecordBatch, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/source.ts';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { addressesIn } from '#src/engine/places.ts';
 import type { Dataset } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
 import { startTestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -30,15 +30,6 @@ const keyed = (from: number, count: number, text: string): IpcFile =>
       ),
     }),
   );
-
-const engineIn = (root: string): LanceEngine =>
-  new LanceEngine({
-    root,
-    rootOptions: {},
-    scratchFolder: join(root, 'scratch'),
-    indexCacheBytes: 1 << 24,
-    metadataCacheBytes: 1 << 24,
-  });
 
 /** A fragment of 1,000 rows in the index, and four of ten rows that came later; some of each are deleted. */
 async function grownTable(t: TestContext) {

@@ -3,23 +3,16 @@ import { mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { engineContract } from '#test/contract/engine.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
-const engineIn = (folder: string): LanceEngine =>
-  new LanceEngine({
-    root: join(folder, 'tables'),
-    rootOptions: {},
-    scratchFolder: join(folder, 'scratch'),
-    indexCacheBytes: 1 << 24,
-    metadataCacheBytes: 1 << 24,
-  });
+const engineAt = (folder: string) => engineIn(folder, join(folder, 'tables'));
 
 engineContract('Lance on a file system', (t) => {
   const folder = temporaryFolder((clean) => t.after(clean));
   return {
-    engine: engineIn(folder),
+    engine: engineAt(folder),
     outsider: async (location) => {
       const database = await connect(join(folder, 'tables', 'folder'));
       const table = await database.openTable(location.replace(/^folder\//, '').replace(/\.lance$/, ''));
@@ -40,5 +33,5 @@ test('a link inside the root that points outside is not followed (P9)', async (t
   mkdirSync(join(folder, 'tables'));
   mkdirSync(join(folder, 'elsewhere.lance'));
   symlinkSync(join(folder, 'elsewhere.lance'), join(folder, 'tables', 'x.lance'));
-  await assert.rejects(engineIn(folder).locationOf('x.lance'), { kind: 'InvalidInput' });
+  await assert.rejects(engineAt(folder).locationOf('x.lance'), { kind: 'InvalidInput' });
 });

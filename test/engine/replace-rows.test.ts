@@ -22,7 +22,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/source.ts';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import type { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { parseManifest } from '#src/engine/lance/manifest.ts';
 import { manifestNames, namesIn, readManifest } from '#src/engine/lance/manifest-files.ts';
 import { RowReplacement } from '#src/engine/lance/row-replacement.ts';
@@ -33,6 +33,7 @@ import type { Replaced, Replacing, RowPlace, TrackedRows } from '#src/engine/pla
 import type { Dataset } from '#src/engine/port.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
 import type { Codec } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -79,13 +80,7 @@ class Stage {
 
   constructor(t: TestContext) {
     this.folder = temporaryFolder((clean) => t.after(clean));
-    this.engine = new LanceEngine({
-      root: this.folder,
-      rootOptions: {},
-      scratchFolder: join(this.folder, 'scratch'),
-      indexCacheBytes: 1 << 24,
-      metadataCacheBytes: 1 << 24,
-    });
+    this.engine = engineIn(this.folder);
   }
 
   path(...inside: readonly string[]): string {

@@ -5,23 +5,16 @@
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const [folder = ''] = process.argv.slice(2);
 const location = 't.lance' as Location;
 
-const openEngine = () =>
-  new LanceEngine({
-    root: join(folder, 'tables'),
-    rootOptions: {},
-    scratchFolder: join(folder, 'scratch'),
-    indexCacheBytes: 1 << 24,
-    metadataCacheBytes: 1 << 24,
-  });
+const openEngine = () => engineIn(folder, join(folder, 'tables'));
 
 const rows = (ids: readonly number[], v: string) =>
   ipcFile(

@@ -6,7 +6,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect, Index, type Table as LanceTable } from '@lancedb/lancedb';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/source.ts';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import type { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { manifestNames } from '#src/engine/lance/manifest-files.ts';
 import { rewriteGroupsOf } from '#src/engine/lance/place-changes.ts';
 import { WireWriter } from '#src/engine/lance/wire-writer.ts';
@@ -14,6 +14,7 @@ import type { RowMoves, RowPlace, TrackedRows } from '#src/engine/places.ts';
 import type { Dataset } from '#src/engine/port.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 import { numbersFrom } from '#test/http/wide-table.ts';
@@ -45,15 +46,6 @@ interface StoredRow {
   readonly text: string;
   readonly place: RowPlace;
 }
-
-const engineIn = (root: string): LanceEngine =>
-  new LanceEngine({
-    root,
-    rootOptions: {},
-    scratchFolder: join(root, 'scratch'),
-    indexCacheBytes: 1 << 24,
-    metadataCacheBytes: 1 << 24,
-  });
 
 /** A table, what is tracked of it, and what whoever goes by that would know of its rows. */
 class TrackedTable {
