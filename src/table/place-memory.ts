@@ -55,6 +55,8 @@ export class PlaceMemory {
   /** What doing without has cost since the last attempt. */
   #spentMs = 0;
   #timesDearer = 1;
+  /** A branch that is written to once, or whose writer is forgotten before the second time, has no use for places. */
+  #hasDoneWithout = false;
 
   constructor(parts: PlaceMemoryParts) {
     this.#parts = parts;
@@ -116,6 +118,9 @@ export class PlaceMemory {
   async #weigh({ dataset, location }: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
     if (this.#isReading || (await this.#isFor(request, dataset)) || (await this.#isRefused(request, dataset))) return;
     this.#spentMs += engineMs;
+    const isFirst = !this.#hasDoneWithout;
+    this.#hasDoneWithout = true;
+    if (isFirst) return;
     const rows = await dataset.countRows();
     const isKnown = this.#known !== undefined;
     if (this.#spentMs < rows * readingMs * this.#timesDearer * (isKnown ? patience : 1)) return;

@@ -2,8 +2,11 @@ import type { MergeCounts } from '../engine/port.ts';
 import { BranchWriter, type WriterParts } from './branch-writer.ts';
 import type { MergeRequest } from './merge-request.ts';
 
-/** Idle writers are kept for the keys they know, the least recently used forgotten first. */
-const maxIdleWriters = 16;
+/**
+ * Idle writers are kept for the keys they know, the least recently used forgotten first. As many as tables are kept open: what
+ * is known goes with the dataset it is known of. The keys have a budget of their own; besides them a writer has a few KB.
+ */
+const maxIdleWriters = 512;
 
 /** The one way rows get into an existing table: each table branch has one writer, made when it is first written to. */
 export class TableWriter {

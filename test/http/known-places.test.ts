@@ -49,6 +49,17 @@ describe('upserts that are committed by the places of their rows', () => {
     return rows.map(({ id, name: of }) => `${String(id)}:${String(of)}`);
   }
 
+  test('are those of many tables, too, which are written to in turns (P8, P10)', async () => {
+    const tables = Array.from({ length: 40 }, (_, index) => `turns_${index}`);
+    for (const table of tables) succeeded(await service.post(`/v1/table/${table}/create`, people([1], 'old')));
+    for (let round = 0, placed = 0; placed < tables.length; round++) {
+      assert.ok(round < 20, `of the last round, ${placed} were by places`);
+      const before = await commitsByPlaces();
+      for (const table of tables) assert.deepEqual(countsOf(await merge(table, [1], `${round}`)), [0, 1, 0]);
+      placed = (await commitsByPlaces()) - before;
+    }
+  });
+
   test('a retry with its Idempotency-Key is not applied again, and the outcome can be asked for (P6)', async () => {
     succeeded(await service.post('/v1/table/keyed/create', people([1, 2], 'old')));
     await mergeUntilPlaced('keyed');

@@ -12,13 +12,19 @@ const open = (t: TestContext, rows: Table, options: StageOptions = {}): Promise<
 const many = (count: number): Row[] => Array.from({ length: count }, (_, id) => [id, 'old']);
 
 describe('once merges have cost as much as reading the places takes, upserts are committed by them (P2, P4)', () => {
-  test('at the second merge of a small table, and each is one version', async (t) => {
+  test('at the third merge of a small table, and each is one version', async (t) => {
     const stage = await open(t, full([1, 'old']));
-    for (const n of [1, 2, 3, 4]) assert.deepEqual(await sendRows(stage, [[1, `${n}`]]), [[0, 1]]);
+    for (const n of [1, 2, 3, 4, 5]) assert.deepEqual(await sendRows(stage, [[1, `${n}`]]), [[0, 1]]);
     assert.deepEqual(stage.replacements, ['made', 'made', 'made']);
     assert.equal(stage.placeReadings, 1);
-    assert.deepEqual(await stage.rows(), ['1:4']);
-    assert.equal(await (await stage.outsider()).version(), 5);
+    assert.deepEqual(await stage.rows(), ['1:5']);
+    assert.equal(await (await stage.outsider()).version(), 6);
+  });
+
+  test('and not for a table that is merged into once (P10)', async (t) => {
+    const stage = await open(t, full([1, 'old']));
+    await sendRows(stage, [[1, 'new']]);
+    assert.equal(stage.placeReadings, 0);
   });
 
   test('beside the commits of a larger table, which go on meanwhile', async (t) => {
