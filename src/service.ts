@@ -17,6 +17,7 @@ import type { PolicySource } from './auth/policy-source.ts';
 import type { Verifier } from './auth/verifier.ts';
 import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
+import { makeMemoryFolder } from './config/memory-folder.ts';
 import { keyBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/lance-engine.ts';
@@ -61,7 +62,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   const metrics = new Metrics();
   const { operations, close: closeOperations } = await startOperations({
     catalog,
-    engine: await openEngine(config, folder),
+    engine: await openEngine(config, folder, starting),
     clock,
     newId: randomUUID,
     logger,
@@ -129,12 +130,15 @@ function bodyMemory(config: Config, { logger, clock, metrics }: ServiceParts & {
   return memory;
 }
 
-async function openEngine(config: Config, folder: DataFolder): Promise<LanceEngine> {
+async function openEngine(config: Config, folder: DataFolder, starting: AsyncDisposableStack): Promise<LanceEngine> {
   await rm(folder.scratchFolder, { recursive: true, force: true });
+  const memoryFolder = makeMemoryFolder(folder.root);
+  if (memoryFolder !== undefined) starting.defer(() => rm(memoryFolder, { recursive: true, force: true }));
   return new LanceEngine({
     root: config.storageRoot,
     rootOptions: config.storageOptions,
     scratchFolder: folder.scratchFolder,
+    memoryFolder,
     indexCacheBytes: config.engineIndexCacheBytes,
     metadataCacheBytes: config.engineMetadataCacheBytes,
   });

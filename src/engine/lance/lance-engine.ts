@@ -14,6 +14,7 @@ import { connectNative, type NativeConnection, type NativeTable } from './native
 import { recoverBranch } from './recover-branch.ts';
 import { RowReplacement } from './row-replacement.ts';
 import { Staging } from './staging.ts';
+import { StagingFolder } from './staging-folder.ts';
 import { StorageRoot } from './storage-root.ts';
 import { engineCall } from './translate-errors.ts';
 import { VersionsFolder } from './versions-folder.ts';
@@ -26,6 +27,8 @@ export interface LanceEngineOptions extends CacheLimits {
   readonly rootOptions: Properties;
   /** An absolute local path for intermediate results. */
   readonly scratchFolder: string;
+  /** A folder on a file system in memory; a few MB at most are there, for the time of a commit. */
+  readonly memoryFolder?: string | undefined;
   /** Only tests bring their own. */
   readonly fileSync?: FileSync;
   readonly machineStart?: MachineStart;
@@ -38,6 +41,7 @@ export class LanceEngine implements Engine {
   readonly #caches: EngineCaches;
   readonly #fileSync: FileSync;
   readonly #machineStart: MachineStart;
+  readonly #stagingInMemory: StagingFolder | undefined;
 
   constructor(options: LanceEngineOptions) {
     this.#options = options;
@@ -45,6 +49,8 @@ export class LanceEngine implements Engine {
     this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
     this.#caches = new EngineCaches(options);
+    const { memoryFolder } = options;
+    this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
   }
 
   async create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset> {
@@ -156,7 +162,8 @@ export class LanceEngine implements Engine {
   }
 
   #replacementIn(folder: string): RowReplacement {
-    return new RowReplacement(folder, new Staging(folder, randomUUID), { uuid: randomUUID, nowMs: Date.now });
+    const staging = new Staging(folder, randomUUID, this.#stagingInMemory);
+    return new RowReplacement(folder, staging, { uuid: randomUUID, nowMs: Date.now });
   }
 
   #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {

@@ -1,0 +1,34 @@
+/** A place for files of a moment that are never written to a disk. Linux has one; elsewhere there is none. */
+import { lstatSync, mkdirSync, rmSync, statfsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** Of POSIX shared memory: in every Linux system, and in containers unless they were told otherwise. */
+const sharedMemory = '/dev/shm';
+/** `TMPFS_MAGIC` of statfs(2). Anything else that is mounted there may be a disk. */
+const tmpfs = 0x01021994;
+
+/**
+ * Makes an empty folder, for its owner only, that belongs to whoever holds this data folder: to be called once that is sure.
+ * What a process left there that was killed is removed. undefined where there is no such place, or the folder that is there
+ * is somebody else's; nothing depends on it.
+ */
+export function makeMemoryFolder(dataFolder: string, within = sharedMemory): string | undefined {
+  try {
+    if (statfsSync(within).type !== tmpfs) return undefined;
+    // As unique as the data folder is, also where containers share this place.
+    const { dev, ino } = statSync(dataFolder);
+    const path = join(within, `lancegate-${dev}-${ino}`);
+    if (!isOurs(path)) return undefined;
+    rmSync(path, { recursive: true, force: true });
+    mkdirSync(path, { mode: 0o700 });
+    return path;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Anybody may make a folder there, of any name. */
+function isOurs(path: string): boolean {
+  const there = lstatSync(path, { throwIfNoEntry: false });
+  return there === undefined || (there.isDirectory() && there.uid === process.getuid?.());
+}
