@@ -1,13 +1,14 @@
 import { DatabaseSync } from 'node:sqlite';
 
 /**
- * The lock is taken by the first access after `locking_mode`, so an empty transaction follows at once. The journal is
- * synced at every commit; only `synchronous = full` does that together with the write-ahead log.
+ * The lock is taken by the first access after `locking_mode`, so an empty transaction follows at once. The log is synced and
+ * put into the database by `WriteAheadLog`.
  */
 const takeLock = `
   pragma locking_mode = exclusive;
   pragma journal_mode = wal;
-  pragma synchronous = full;
+  pragma synchronous = normal;
+  pragma wal_autocheckpoint = 0;
   pragma foreign_keys = on;
   begin immediate;
   commit`;

@@ -2,8 +2,7 @@
  * The embedded catalog: one SQLite file that one process owns. The lock is exclusive and held until `close` or the end
  * of the process, however it ends. Every commit is synced to disk before its promise resolves (P3).
  *
- * Each query blocks the event loop while it runs, and each commit for the length of one fsync: the queries are short,
- * and whoever commits often records several transactions at once.
+ * Each query blocks the event loop while it runs, and is short; the disk is waited for on another thread.
  */
 import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
@@ -21,12 +20,15 @@ import { faultOf, isHeldByAnother } from './faults.ts';
 import { type Holder, removeHolder, showHolder, writeHolder } from './holder.ts';
 import { SqliteSession } from './session.ts';
 import { SqliteCatalog } from './sqlite-catalog.ts';
+import { type SyncFile, syncOnDisk, WriteAheadLog } from './write-ahead-log.ts';
 
 export interface SqliteCatalogOptions {
   /** How this process is named to another one that finds the catalog held. */
   readonly holder: { readonly command: string; readonly url?: string };
   readonly newId?: NewId;
   readonly clock?: Clock;
+  /** Only tests bring their own. */
+  readonly syncFile?: SyncFile;
 }
 
 /**
@@ -45,17 +47,21 @@ export async function openSqliteCatalog(path: string, options: SqliteCatalogOpti
 async function prepareCatalog(
   database: DatabaseSync,
   path: string,
-  { holder: { command, url }, newId = randomUUID, clock = systemClock }: SqliteCatalogOptions,
+  { holder: { command, url }, newId = randomUUID, clock = systemClock, syncFile = syncOnDisk }: SqliteCatalogOptions,
 ): Promise<SqliteCatalog> {
   const holder: Holder = { pid: process.pid, startedAt: new Date(clock.nowMs()).toISOString(), command, url };
+  let log: WriteAheadLog | undefined;
   try {
     writeHolder(path, holder);
+    log = new WriteAheadLog(database, path, syncFile);
     const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database) });
     await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
-    return new SqliteCatalog(new SqliteSession(db, fileCheck(path)), newId, path, holder);
+    await log.synced();
+    return new SqliteCatalog(new SqliteSession(db, log, fileCheck(path)), newId, path, holder);
   } catch (error) {
     removeHolder(path);
     database.close();
+    log?.close();
     throw error;
   }
 }
