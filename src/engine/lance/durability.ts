@@ -28,8 +28,8 @@ export interface DurableBranch {
  * are on disk already that costs some microseconds each. Later calls sync what the versions since then brought, usually
  * two to four files, and the folders holding them.
  *
- * There is no order among the files, because the engine has shown them all to the operating system by now, which may write
- * them as it likes. What counts is that all are on disk before the promise resolves.
+ * There is no order among the files and their names, because the engine has shown them all to the operating system by now,
+ * which may write them as it likes. What counts is that all are on disk before the promise resolves.
  */
 export class Durability {
   readonly #sync: FileSync;
@@ -78,11 +78,11 @@ export class Durability {
 
   async #syncAll(files: readonly NeededFile[]): Promise<void> {
     const paths = new Map(files.map(({ path, mayBeMissing }) => [path, mayBeMissing]));
-    await Promise.all(
-      [...paths].map(([path, mayBeMissing]) => this.#sync.file(path).catch(mayBeMissing ? ignoreMissing : rethrow)),
-    );
     const folders = this.#foldersOf([...paths.keys()]);
-    await Promise.all([...folders].map((folder) => this.#sync.folder(folder).catch(ignoreMissing)));
+    await Promise.all([
+      ...[...paths].map(([path, mayBeMissing]) => this.#sync.file(path).catch(mayBeMissing ? ignoreMissing : rethrow)),
+      ...[...folders].map((folder) => this.#sync.folder(folder).catch(ignoreMissing)),
+    ]);
     for (const folder of folders) this.#folders.add(folder);
   }
 
