@@ -77,10 +77,12 @@ export class MergeCommitter {
     const startMs = performance.now();
     const placed = await this.#parts.metrics.mergeStage('engine', () => this.#places.merge(target, requests, places));
     if (placed === undefined) return false;
-    const { shared, found, version } = placed;
+    const { shared, found, replaced } = placed;
+    const { version } = replaced;
     const settled = undisturbed(version, matched);
     const each = await afterBoth(this.#sync(first, target), async () => {
       this.#parts.metrics.countsTold('places');
+      this.#places.learn(placed, places);
       this.#keys.keep(settled, first, shared);
       const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : 0);
       const totals = { version, numAttempts: 1 };

@@ -3,7 +3,7 @@ import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Schema } from '../arrow/schema.ts';
 import { schemaFingerprint } from '../arrow/schema-message.ts';
-import type { RowPlace } from '../engine/places.ts';
+import type { Replaced, RowPlace } from '../engine/places.ts';
 import type { Dataset, Engine, OpenRequest } from '../engine/port.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { type CommitTarget, isFaultOfOne } from './engine-commit.ts';
@@ -25,10 +25,11 @@ type Requests = readonly [MergeRequest, ...MergeRequest[]];
 
 /** A merge that is committed, for all of its requests together. */
 export interface PlacedMerge {
+  readonly requests: Requests;
   readonly shared: SharedRows;
   /** The keys that had a row. */
   readonly found: ReadonlyMap<CanonicalKey, RowPlace>;
-  readonly version: number;
+  readonly replaced: Replaced;
 }
 
 /** Measured: a row whose key and place are read, with all others. Some of it is the engine's, on other threads. */
@@ -93,7 +94,10 @@ export class PlaceMemory {
     }
   }
 
-  /** Under the same turn. undefined, with nothing written, where the engine is to merge them after all. */
+  /**
+   * Under the same turn. undefined, with nothing written, where the engine is to merge them after all. Where the new rows are
+   * is known after `learn`.
+   */
   async merge({ dataset }: CommitTarget, requests: Requests, places: KnownPlaces): Promise<PlacedMerge | undefined> {
     try {
       const shared = shareRows(requests);
@@ -104,14 +108,23 @@ export class PlaceMemory {
       if (replaced === 'overtaken') this.#giveUp('changed');
       if (typeof replaced === 'string') return undefined;
       this.#timesDearer = 1;
-      const problem = places.replaced(replaced, requests, shared);
-      if (problem !== undefined) this.#giveUp(problem);
-      return { shared, found, version: replaced.version };
+      return { requests, shared, found, replaced };
     } catch (error) {
       if (places.tracked.isSpoilt) this.#giveUp('changed');
       // Whose fault it is, and how it is called, is found out where merges are tried one by one.
       if (isFaultOfOne(error)) return undefined;
       throw error;
+    }
+  }
+
+  /** Before the turn ends. Not part of `merge`, since nobody has to wait for it who waits for the disk. */
+  learn({ requests, shared, replaced }: PlacedMerge, places: KnownPlaces): void {
+    if (this.#known !== places) return; // others needed the room meanwhile
+    let problem: Unknowable | undefined = 'changed';
+    try {
+      problem = places.replaced(replaced, requests, shared);
+    } finally {
+      if (problem !== undefined) this.#giveUp(problem);
     }
   }
 

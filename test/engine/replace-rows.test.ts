@@ -22,6 +22,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/source.ts';
+import { FileWriter } from '#src/engine/lance/file-writer.ts';
 import type { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { parseManifest } from '#src/engine/lance/manifest.ts';
 import { manifestNames, namesIn, readManifest } from '#src/engine/lance/manifest-files.ts';
@@ -1102,7 +1103,7 @@ test('a version is dated before whatever time is noted after its commit, in whol
   const folder = join(stage.folder, 't.lance');
   const nowMs = 1_800_000_000_000;
   const fresh = { nowMs: () => nowMs, uuid: randomUUID };
-  const replacement = new RowReplacement(folder, new Staging(folder, randomUUID), fresh);
+  const replacement = new RowReplacement(folder, new Staging(folder, randomUUID), new FileWriter(), fresh);
   const made = await replacement.commit(tracked as FragmentRows, [], fileOf(rowsFrom(5, 1, 'ours')), 1);
   const version = typeof made === 'object' ? made.version : 0;
   const file = readManifest(join(folder, '_versions'), version);

@@ -4,8 +4,8 @@
  */
 import { closeSync, constants, linkSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { writeIn } from './deletion-files.ts';
 import { manifestNames, readManifest } from './manifest-files.ts';
+import { writeFiles } from './new-files.ts';
 import type { NextManifest } from './next-manifest.ts';
 
 /** What is new each time. */
@@ -48,7 +48,7 @@ export class CommitLink {
     const transactionPath = join(this.#folder, '_transactions', transactionFile);
     const draft = join(this.#versionsFolder, `.tmp_${name}_${this.#fresh.uuid()}`);
     try {
-      writeIn(this.#folder, '_transactions', () => writeFileSync(transactionPath, transaction));
+      writeFiles([{ path: transactionPath, content: transaction }]);
       writeFileSync(draft, bytes);
       linkSync(draft, join(this.#versionsFolder, name));
       this.#hint(version);

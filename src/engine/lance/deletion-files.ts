@@ -1,9 +1,10 @@
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readKeys } from '../../arrow/key-columns.ts';
 import { pieceOfFile } from '../../arrow/piece-of-file.ts';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { Manifest, StoredFragment } from './manifest.ts';
+import type { NewFile } from './new-files.ts';
 import type { DeletionFile } from './next-manifest.ts';
 import { valuesOfBitmap } from './roaring.ts';
 import { deletionsPath } from './stored-files.ts';
@@ -36,25 +37,8 @@ function listedOffsets(file: Buffer): Uint32Array {
 const deletionsName = (fragment: number, { readVersion, id }: DeletionFile): string =>
   `${fragment}-${readVersion}-${id}.bin`;
 
-/** Answers its path. */
-export function writeDeletions(folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer): string {
-  const path = join(folder, '_deletions', deletionsName(fragment, listed));
-  try {
-    writeIn(folder, '_deletions', () => writeFileSync(path, bitmap));
-    return path;
-  } catch (error) {
-    rmSync(path, { force: true });
-    throw error;
-  }
-}
-
-/** A dataset that was only created, and a branch without commits of its own, do not have all folders. */
-export function writeIn(folder: string, name: string, write: () => void): void {
-  try {
-    write();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    mkdirSync(join(folder, name), { recursive: true });
-    write();
-  }
-}
+/** `bitmap` is its content. */
+export const deletionsFile = (folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer): NewFile => ({
+  path: join(folder, '_deletions', deletionsName(fragment, listed)),
+  content: bitmap,
+});

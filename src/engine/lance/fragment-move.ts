@@ -14,9 +14,10 @@ import type { RowPlace } from '../places.ts';
 import { cloneManifest } from './clone-manifest.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { DeletedRows } from './deleted-rows.ts';
-import { writeDeletions } from './deletion-files.ts';
+import { deletionsFile } from './deletion-files.ts';
 import { NotReplaceable } from './manifest-draft.ts';
 import { readManifest } from './manifest-files.ts';
+import { writeFiles } from './new-files.ts';
 import { type DeletionFile, type MovedGroup, type NextManifest, nextManifest } from './next-manifest.ts';
 import type { RewriteGroup, RewrittenFragment } from './place-changes.ts';
 import { Moves, type Tracked } from './row-moves.ts';
@@ -164,7 +165,9 @@ export class FragmentMove {
         const fragment = next.fragments[index]?.id;
         const bitmap = deleted.get(id)?.toBitmap();
         if (deletions === undefined || fragment === undefined || bitmap === undefined) continue;
-        written.push(writeDeletions(folder, fragment, deletions, bitmap));
+        const file = deletionsFile(folder, fragment, deletions, bitmap);
+        writeFiles([file]);
+        written.push(file.path);
       }
       written.push(...this.#staged.moveTo(folder));
       const isMade = new CommitLink(folder, fresh).commit(next, after);

@@ -8,6 +8,7 @@ import { branchFolder } from './branch-folder.ts';
 import { Durability, type DurableBranch } from './durability.ts';
 import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { DiskSync, type FileSync } from './file-sync.ts';
+import { FileWriter } from './file-writer.ts';
 import { LanceDataset } from './lance-dataset.ts';
 import { type MachineStart, readMachineStart } from './machine-start.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
@@ -42,6 +43,7 @@ export class LanceEngine implements Engine {
   readonly #fileSync: FileSync;
   readonly #machineStart: MachineStart;
   readonly #stagingInMemory: StagingFolder | undefined;
+  readonly #files = new FileWriter();
 
   constructor(options: LanceEngineOptions) {
     this.#options = options;
@@ -163,7 +165,7 @@ export class LanceEngine implements Engine {
 
   #replacementIn(folder: string): RowReplacement {
     const staging = new Staging(folder, randomUUID, this.#stagingInMemory);
-    return new RowReplacement(folder, staging, { uuid: randomUUID, nowMs: Date.now });
+    return new RowReplacement(folder, staging, this.#files, { uuid: randomUUID, nowMs: Date.now });
   }
 
   #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {

@@ -9,19 +9,20 @@
  * files that were written; they are removed, and those that a crash leaves are found by start-up recovery. Files are made
  * durable by whoever made the commit (`durability.ts`).
  *
- * Files are written at once, into the memory of the operating system: some 0.05 ms each, where a turn of the thread pool for
- * each of their three calls takes 1 ms beside everything else that goes on (measured, 30 files).
+ * The few files that every commit has are written in its turn of the event loop: a turn of the thread pool for each of their
+ * three calls takes 1 ms beside everything else that goes on.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { Replaced, Replacing, RowPlace } from '../places.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
-import { writeDeletions } from './deletion-files.ts';
+import { deletionsFile } from './deletion-files.ts';
+import type { FileWriter } from './file-writer.ts';
 import { FragmentMove } from './fragment-move.ts';
 import { NotReplaceable } from './manifest-draft.ts';
 import { listVersions, readManifest } from './manifest-files.ts';
+import type { NewFile } from './new-files.ts';
 import { type DeletionFile, type NextManifest, nextManifest } from './next-manifest.ts';
 import { keepsEveryPlace } from './row-change.ts';
 import type { StagedRows, Staging } from './staging.ts';
@@ -30,24 +31,23 @@ import type { FragmentRows } from './tracked-rows.ts';
 /** Indexes that are finished one after the other just then; more is no coincidence. */
 const mostAttempts = 5;
 
-/** Some 2 ms of work, after which others have a turn of the event loop (P10). */
-const filesPerTurn = 32;
-
 /** What a fragment's list of deleted rows becomes; undefined where no row is left. */
-type Deletion = { readonly fragment: number; readonly listed: DeletionFile; readonly bitmap: Buffer } | undefined;
+type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
 
 export class RowReplacement {
   readonly #folder: string;
   readonly #versionsFolder: string;
   readonly #staging: Staging;
+  readonly #files: FileWriter;
   readonly #fresh: Fresh;
   readonly #link: CommitLink;
 
   /** `folder`: of the dataset, or of the branch in it. */
-  constructor(folder: string, staging: Staging, fresh: Fresh) {
+  constructor(folder: string, staging: Staging, files: FileWriter, fresh: Fresh) {
     this.#folder = folder;
     this.#versionsFolder = join(folder, '_versions');
     this.#staging = staging;
+    this.#files = files;
     this.#fresh = fresh;
     this.#link = new CommitLink(folder, fresh);
   }
@@ -87,13 +87,10 @@ export class RowReplacement {
 
   async #commitStaged(tracked: FragmentRows, places: Iterable<RowPlace>, staged: StagedRows): Promise<Replacing> {
     const deletions = this.#markDeleted(tracked, places);
-    const files = [...deletions.values()].filter((deletion) => deletion !== undefined);
-    const written: string[] = [];
+    const files = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
+    await this.#files.write(files);
+    const written = files.map(({ path }) => path);
     try {
-      for (const [index, { fragment, listed, bitmap }] of files.entries()) {
-        if (index % filesPerTurn === filesPerTurn - 1) await setImmediate();
-        written.push(writeDeletions(this.#folder, fragment, listed, bitmap));
-      }
       written.push(...staged.moveTo(this.#folder));
       const made = this.#commitOnNewest(tracked, deletions, staged);
       if (made !== undefined) written.length = 0;
@@ -154,7 +151,7 @@ export class RowReplacement {
     const deleted = tracked.deletionsOf(fragment);
     if (deleted === undefined) return undefined;
     const listed = { readVersion: tracked.version, id: randomId(this.#fresh), deletedRows: deleted.count };
-    return { fragment, listed, bitmap: deleted.toBitmap() };
+    return { listed, file: deletionsFile(this.#folder, fragment, listed, deleted.toBitmap()) };
   }
 }
 

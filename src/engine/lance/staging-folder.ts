@@ -2,9 +2,9 @@ import { copyFileSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Session } from '@lancedb/lancedb';
-import { writeIn } from './deletion-files.ts';
 import { parseManifest } from './manifest.ts';
 import { connectNative, type NativeConnection } from './native.ts';
+import { inFolder } from './new-files.ts';
 
 /** How files get from there to where they are used: the file system may be another one. */
 type Taking = 'by renaming' | 'by copying';
@@ -67,8 +67,8 @@ export class StagingFolder {
     return (datasetFolder) => {
       const targets = own.map(({ path }) => join(datasetFolder, 'data', path));
       try {
-        for (const [index, { path }] of own.entries())
-          writeIn(datasetFolder, 'data', () => take(join(folder, 'data', path), targets[index]!));
+        for (const [index, target] of targets.entries())
+          inFolder(target, () => take(join(folder, 'data', own[index]!.path), target));
         return targets;
       } catch (error) {
         for (const target of targets) rmSync(target, { force: true });

@@ -1,0 +1,29 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+
+/** A file that nobody knows of yet. */
+export interface NewFile {
+  readonly path: string;
+  readonly content: Uint8Array;
+}
+
+/** All of them, or none. Throws the errors of `node:fs`. */
+export function writeFiles(files: readonly NewFile[]): void {
+  try {
+    for (const { path, content } of files) inFolder(path, () => writeFileSync(path, content));
+  } catch (error) {
+    for (const { path } of files) rmSync(path, { force: true });
+    throw error;
+  }
+}
+
+/** A dataset that was only created, and a branch without commits of its own, do not have all folders. */
+export function inFolder(path: string, make: () => void): void {
+  try {
+    make();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    mkdirSync(dirname(path), { recursive: true });
+    make();
+  }
+}

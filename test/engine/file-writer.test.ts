@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { promisify } from 'node:util';
+import type { Worker } from 'node:worker_threads';
+import { FileWriter } from '#src/engine/lance/file-writer.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const folderOf = (t: TestContext): string => temporaryFolder((clean) => t.after(clean));
+const filesIn = (folder: string, count: number) =>
+  Array.from({ length: count }, (_, n) => ({
+    path: join(folder, 'made', `${n}`),
+    content: Buffer.from(`content ${n}`),
+  }));
+
+for (const [how, count] of [
+  ['at once', 3],
+  ['on another thread', 40],
+] as const)
+  describe(`the files of a commit, written ${how}`, () => {
+    test('are there, and so is their folder', async (t) => {
+      const folder = folderOf(t);
+      await new FileWriter().write(filesIn(folder, count));
+      assert.equal(readdirSync(join(folder, 'made')).length, count);
+      assert.equal(readFileSync(join(folder, 'made', '2'), 'utf8'), 'content 2');
+    });
+
+    test('are all or none, and the error says why', async (t) => {
+      const folder = folderOf(t);
+      writeFileSync(join(folder, 'a file'), '');
+      const files = [...filesIn(folder, count - 1), { path: join(folder, 'a file', 'x'), content: Buffer.of(1) }];
+      await assert.rejects(new FileWriter().write(files), { code: 'ENOTDIR' });
+      assert.deepEqual(readdirSync(join(folder, 'made')), []);
+    });
+  });
+
+test('many commits at once each get their own files', async (t) => {
+  const folder = folderOf(t);
+  const writer = new FileWriter();
+  const failing = [
+    ...filesIn(join(folder, 'bad'), 20),
+    { path: join(folder, `${'x'.repeat(300)}`), content: Buffer.of(1) },
+  ];
+  const writes = [filesIn(join(folder, 'a'), 20), failing, filesIn(join(folder, 'b'), 30)].map((each) =>
+    writer.write(each),
+  );
+  assert.deepEqual(
+    (await Promise.allSettled(writes)).map(({ status }) => status),
+    ['fulfilled', 'rejected', 'fulfilled'],
+  );
+  assert.equal(readdirSync(join(folder, 'b', 'made')).length, 30);
+});
+
+test('a thread that ends fails what it was asked for, and the next has another one', async (t) => {
+  const folder = folderOf(t);
+  const kill = (worker: Worker): void => void worker.terminate();
+  process.once('worker', kill);
+  const writer = new FileWriter();
+  await assert.rejects(writer.write(filesIn(folder, 40)), /the thread that writes files ended/);
+  await writer.write(filesIn(join(folder, 'again'), 40));
+  assert.ok(existsSync(join(folder, 'again', 'made', '39')));
+});
+
+test('a process that has nothing else to do ends', async (t) => {
+  const folder = folderOf(t);
+  const writer = join(import.meta.dirname, '../../src/engine/lance/file-writer.ts');
+  const code = `
+    import { FileWriter } from ${JSON.stringify(writer)};
+    const files = Array.from({ length: 40 }, (_, n) => ({ path: ${JSON.stringify(folder)} + '/' + n, content: Buffer.of(1) }));
+    await new FileWriter().write(files);
+    console.log('written');`;
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], {
+    timeout: 60_000,
+  });
+  assert.equal(stdout, 'written\n');
+  assert.equal(readdirSync(folder).length, 40);
+});

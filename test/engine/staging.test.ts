@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { Table, vectorFromArray } from 'apache-arrow';
+import type { IpcFile } from '#src/arrow/source.ts';
+import { Staging, stagingFolder } from '#src/engine/lance/staging.ts';
+import { StagingFolder } from '#src/engine/lance/staging-folder.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const rows = (count: number): IpcFile => ipcFile(new Table({ id: vectorFromArray(new Int32Array(count)) }));
+
+/** A dataset's folder, and one that stands for a file system in memory. */
+function places(t: TestContext) {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const dataset = join(folder, 't.lance');
+  mkdirSync(dataset);
+  const memory = join(folder, 'memory');
+  const stagedBeside = (): readonly string[] =>
+    existsSync(stagingFolder(dataset)) ? readdirSync(stagingFolder(dataset)) : [];
+  return {
+    dataset,
+    memory,
+    stagedBeside,
+    staging: new Staging(dataset, randomUUID, new StagingFolder(memory, 'by copying')),
+  };
+}
+
+test('new rows are staged in memory, and copied from there to where they belong', async (t) => {
+  const { dataset, memory, staging, stagedBeside } = places(t);
+  const staged = await staging.stage(rows(5));
+  assert.equal(staged.rows, 5);
+  assert.deepEqual([readdirSync(memory).length, stagedBeside()], [1, []]);
+  const moved = staged.moveTo(dataset);
+  assert.deepEqual(
+    moved.map((path) => dirname(path)),
+    [join(dataset, 'data')],
+  );
+  assert.deepEqual(
+    readdirSync(join(dataset, 'data')),
+    moved.map((path) => basename(path)),
+  );
+  staged.discard();
+  assert.deepEqual(readdirSync(memory), []);
+});
+
+test('many bytes are staged where they belong, from where they are renamed (P7)', async (t) => {
+  const { dataset, memory, staging, stagedBeside } = places(t);
+  const staged = await staging.stage(rows(300_000));
+  assert.deepEqual([existsSync(memory), stagedBeside().length], [false, 1]);
+  assert.equal(staged.moveTo(dataset).length, 1);
+});
+
+test('where there is no room in memory, they are staged where they belong', async (t) => {
+  const { dataset, memory, staging, stagedBeside } = places(t);
+  writeFileSync(memory, 'in the way');
+  const staged = await staging.stage(rows(5));
+  assert.equal(stagedBeside().length, 1);
+  assert.equal(staged.moveTo(dataset).length, 1);
+});
+
+test('a copy that fails leaves nothing', async (t) => {
+  const { dataset, staging } = places(t);
+  const staged = await staging.stage(rows(5));
+  writeFileSync(join(dataset, 'data'), 'in the way');
+  assert.throws(() => staged.moveTo(dataset), { code: 'ENOTDIR' });
+  assert.deepEqual(readdirSync(dataset), ['data']);
+});
+
+test('what cannot be stored is refused, and leaves nothing in memory either', async (t) => {
+  const { memory, staging } = places(t);
+  await assert.rejects(staging.stage(Buffer.from('not Arrow') as unknown as IpcFile));
+  assert.deepEqual(readdirSync(memory), []);
+});
