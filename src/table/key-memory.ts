@@ -37,7 +37,7 @@ const defaultReadAtOnceRows = 100_000;
 const cost = { reading: 1, telling: 8, searching: 50 } as const;
 
 /** To note the keys of a commit takes 0.4 µs each, which is not spent on keys that nobody asks for. */
-const mostUnasked = 256;
+const mostUnasked = 64;
 
 /** The keys that the writer of a branch knows, if it does, and how it comes to know them. */
 export class KeyMemory {

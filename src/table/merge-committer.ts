@@ -83,6 +83,7 @@ export class MergeCommitter {
     const each = await afterBoth(this.#sync(first, target), async () => {
       this.#parts.metrics.countsTold('places');
       this.#places.learn(placed, places);
+      await setImmediate();
       this.#keys.keep(settled, first, shared);
       const rowsBefore = (key: CanonicalKey) => (found.has(key) ? 1 : 0);
       const totals = { version, numAttempts: 1 };

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { concatRows } from '../arrow/concat-rows.ts';
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
@@ -34,6 +35,8 @@ export interface PlacedMerge {
 
 /** Measured: a row whose key and place are read, with all others. Some of it is the engine's, on other threads. */
 const readingMs = 0.001;
+/** Half of what there is to do before the engine takes over, 2 ms, after which others have a turn of the event loop (P10). */
+const mostRowsWithoutPause = 2_000;
 /** Unread rows that may be left for a turn; more are read beside the commits. */
 const mostRowsInTurn = 10_000;
 /** Beside commits that bring more rows than can be read meanwhile, it would never end. */
@@ -102,6 +105,7 @@ export class PlaceMemory {
     try {
       const shared = shareRows(requests);
       const piece = requests.length === 1 ? requests[0].piece : concatRows(shared.parts);
+      if (piece.rows > mostRowsWithoutPause) await setImmediate();
       const found = places.find(shared);
       const replaced = await dataset.replaceRows(places.tracked, found.values(), piece);
       if (replaced === 'refused') this.#refuse(requests[0], await dataset.schema(), places);

@@ -52,6 +52,22 @@ test('known keys are kept when the table is opened anew because indexes need mor
   assert.deepEqual(stage.toldBy, ['memory', 'memory']);
 });
 
+test('known keys are forgotten once nobody has asked for them for long, and are read again for who does (P7)', async (t) => {
+  const stage = await Stage.open(t, full([1, 'old']));
+  assert.deepEqual(await sendMixed(stage, 1, 2), exact);
+  for (let commit = 0; commit < 64; commit++) {
+    assert.ok(stage.keyBudget.heldBytes > 0, `after ${commit} commits`);
+    if (commit === 30) assert.deepEqual(await sendMixed(stage, 2, 3), exact);
+    assert.deepEqual(countsOf(await stage.together([await stage.request(full([1, 'alone']))])), [[0, 1]]);
+  }
+  for (let commit = 64; stage.keyBudget.heldBytes > 0; commit++) {
+    assert.ok(commit < 100, 'they are never forgotten');
+    await stage.together([await stage.request(full([1, 'alone']))]);
+  }
+  assert.deepEqual(await sendMixed(stage, 3, 4), exact);
+  assert.deepEqual(stage.toldBy, ['memory', 'memory', 'memory']);
+});
+
 test('known keys are forgotten when somebody else changes rows, even between two tidyings (P4)', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']));
   assert.deepEqual(await sendMixed(stage, 1, 2), exact);

@@ -50,9 +50,8 @@ export class FragmentMove {
     this.#staged = staged;
     const ids = new Set(staged.groups.flatMap(({ before }) => before).map(({ id }) => id));
     this.#then = new FragmentRows(versions, ids);
-    this.#now = new FragmentRows(versions, ids);
     this.#then.advance(version);
-    this.#now.advance(version);
+    this.#now = this.#then.copy();
   }
 
   /** undefined where the engine sees nothing to put together. Throws `NotReplaceable` for a table that is its alone. */

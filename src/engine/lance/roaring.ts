@@ -37,12 +37,7 @@ export function valuesOfBitmap(bytes: Buffer): Uint32Array {
   if (found === undefined) throw new MalformedFile('no Roaring bitmap');
   const values = new Uint32Array(found.containers.reduce((sum, { count }) => sum + count, 0));
   let at = 0;
-  for (const container of found.containers) {
-    for (const low of lowBits(bytes, container)) {
-      values[at] = container.high * 2 ** 16 + low;
-      at += 1;
-    }
-  }
+  for (const container of found.containers) at = putValues(bytes, container, values, at);
   if (at !== values.length) throw new MalformedFile('a Roaring container does not have as many values as it says');
   return values;
 }
@@ -136,22 +131,26 @@ function layOut(bytes: Buffer, { count, headersAt, dataAt, isRuns }: Header) {
   return { containers, end };
 }
 
-function* lowBits(bytes: Buffer, { form, start, end }: Container): Iterable<number> {
+/** From `at` on; answers where it ended. No generator: that takes ten times as long, 10 ms for 300,000 values. */
+function putValues(bytes: Buffer, { form, high, start, end }: Container, values: Uint32Array, at: number): number {
+  const first = high * 2 ** 16;
+  let next = at;
   switch (form) {
     case 'list':
-      for (let at = start; at < end; at += 2) yield bytes.readUInt16LE(at);
-      return;
+      for (let from = start; from < end; from += 2) values[next++] = first + bytes.readUInt16LE(from);
+      return next;
     case 'bitmap':
-      for (let at = start; at < end; at += 1) {
-        const eight = bytes[at] ?? 0;
-        for (let bit = 0; eight >> bit !== 0; bit += 1) if ((eight >> bit) & 1) yield (at - start) * 8 + bit;
+      for (let from = start; from < end; from += 4) {
+        const word = first + (from - start) * 8;
+        for (let rest = bytes.readInt32LE(from); rest !== 0; rest &= rest - 1)
+          values[next++] = word + 31 - Math.clz32(rest & -rest);
       }
-      return;
+      return next;
     case 'runs':
-      for (let at = start + 2; at < end; at += 4) {
-        const first = bytes.readUInt16LE(at);
-        const last = first + bytes.readUInt16LE(at + 2);
-        for (let low = first; low <= last; low += 1) yield low;
+      for (let from = start + 2; from < end; from += 4) {
+        const low = first + bytes.readUInt16LE(from);
+        for (let value = low; value <= low + bytes.readUInt16LE(from + 2); value += 1) values[next++] = value;
       }
+      return next;
   }
 }

@@ -31,6 +31,15 @@ export class FragmentRows implements TrackedRows {
     this.#only = only;
   }
 
+  /** Stands where this stands, and shares what it has read: for one of which no row is marked. */
+  copy(): FragmentRows {
+    const copy = new FragmentRows(this.#versionsFolder, this.#only);
+    copy.#version = this.#version;
+    copy.#manifest = this.#manifest;
+    copy.#fragments = this.#fragments;
+    return copy;
+  }
+
   get version(): number {
     return this.#version;
   }
