@@ -134,7 +134,7 @@ async function openEngine(config: Config, folder: DataFolder, starting: AsyncDis
   await rm(folder.scratchFolder, { recursive: true, force: true });
   const memoryFolder = makeMemoryFolder(folder.root);
   if (memoryFolder !== undefined) starting.defer(() => rm(memoryFolder, { recursive: true, force: true }));
-  return new LanceEngine({
+  const engine = new LanceEngine({
     root: config.storageRoot,
     rootOptions: config.storageOptions,
     scratchFolder: folder.scratchFolder,
@@ -142,6 +142,8 @@ async function openEngine(config: Config, folder: DataFolder, starting: AsyncDis
     indexCacheBytes: config.engineIndexCacheBytes,
     metadataCacheBytes: config.engineMetadataCacheBytes,
   });
+  starting.defer(() => engine.close());
+  return engine;
 }
 
 async function readPolicy({ policyFile }: Config): Promise<PolicySource | undefined> {

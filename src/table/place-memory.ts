@@ -86,8 +86,7 @@ export class PlaceMemory {
 
   /**
    * The engine took this long for a merge that could have used them. Those of other keys are given up once that has cost much
-   * more than reading anew. Never rejects: the merge is committed, and only its answer is
-   * missing.
+   * more than reading anew. Never rejects: the merge is committed, and only its answer is missing.
    */
   async didWithout(target: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
     try {

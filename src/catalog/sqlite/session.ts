@@ -44,7 +44,8 @@ export class SqliteSession implements SqlSession {
   }
 
   async close(): Promise<void> {
-    await Promise.allSettled([...this.#underWay, this.#lastWrite]);
+    await Promise.allSettled(this.#underWay);
+    await this.#lastWrite;
     await this.#db.destroy();
     this.#log.close();
   }

@@ -43,6 +43,11 @@ export class FileWriter {
     return promise;
   }
 
+  /** Lets go of the thread; whoever asks again has another one. */
+  async close(): Promise<void> {
+    await this.#worker?.terminate();
+  }
+
   #thread(): Worker {
     if (this.#worker !== undefined) return this.#worker;
     const worker = new Worker(new URL('./file-writer-thread.ts', import.meta.url), { execArgv: [] });

@@ -136,6 +136,11 @@ export class LanceEngine implements Engine {
     return this.#root.locationOf(pathOrUri);
   }
 
+  /** Once nothing is under way. Datasets that are open can be read. */
+  close(): Promise<void> {
+    return this.#files.close();
+  }
+
   async #openNewest({ location, branch }: OpenRequest): Promise<NativeTable> {
     const { folderUri, tableName } = this.#root.place(location);
     const connection = await this.#connect(folderUri);

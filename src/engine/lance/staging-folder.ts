@@ -19,7 +19,7 @@ export interface StagingPlace {
   readonly folder: string;
   /** Of what the manifest says to lie in the folder itself: a clone has files elsewhere, too. All of it, or none. */
   moverOf(manifest: Buffer): MoveTo;
-  /** Maybe in a while; what cannot be removed goes when whoever owns the folder looks after it. */
+  /** Maybe in a while. */
   discard(): void;
 }
 
@@ -55,10 +55,10 @@ export class StagingFolder {
     return this.#connection;
   }
 
-  /** In memory it takes 0.05 ms, and gives the memory back at once. */
+  /** Never throws: the rows may be committed. In memory it takes 0.05 ms, and gives the memory back at once. */
   #discard(folder: string): void {
     if (this.#taking === 'by renaming') void rm(folder, { recursive: true, force: true }).catch(() => undefined);
-    else rmSync(folder, { recursive: true, force: true });
+    else removeIfPossible(folder);
   }
 
   #mover(manifest: Buffer, folder: string): MoveTo {
@@ -75,5 +75,14 @@ export class StagingFolder {
         throw error;
       }
     };
+  }
+}
+
+/** What stays goes when whoever owns the folder looks after it. */
+function removeIfPossible(folder: string): void {
+  try {
+    rmSync(folder, { recursive: true, force: true });
+  } catch {
+    // Nobody refers to it.
   }
 }
