@@ -13,6 +13,7 @@ import {
 import { dirname, join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { makeMemoryFolder } from '#src/config/memory-folder.ts';
+import { startTestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const hasMemory = existsSync('/dev/shm') && statfsSync('/dev/shm').type === 0x01021994;
@@ -37,6 +38,15 @@ describe('the folder in memory of a data folder', {
     writeFileSync(join(path, 'x.lance', 'data', 'rows'), 'left');
     assert.equal(makeMemoryFolder(folder), path);
     assert.deepEqual(readdirSync(path), []);
+  });
+
+  test('is there while a service runs on it, and gone afterwards', async (t) => {
+    const service = await startTestService((clean) => t.after(clean));
+    const { dev, ino } = statSync(service.dataFolder);
+    const path = join('/dev/shm', `lancegate-${dev}-${ino}`);
+    assert.deepEqual(readdirSync(path), []);
+    await service.close();
+    assert.equal(existsSync(path), false);
   });
 
   test('is not one that somebody else has put there', (t) => {

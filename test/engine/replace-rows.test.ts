@@ -1053,6 +1053,10 @@ test('the hint of the newest version names it', async (t) => {
   assert.deepEqual(JSON.parse(readFileSync(hint, 'utf8')), { version: 2 });
   await dataset.append(fileOf(rowsFrom(5, 1, 'engine')));
   assert.deepEqual(JSON.parse(readFileSync(hint, 'utf8')), { version: 3 });
+  writeFileSync(hint, '{"version":18446744073709551615}');
+  tracked.advance(3);
+  await replace(dataset, tracked, at(0, 1), []);
+  assert.deepEqual(JSON.parse(readFileSync(hint, 'utf8')), { version: 4 }, 'nothing is left of a longer one');
 });
 
 test('another table that somebody puts in the same folder is left as it is, though its version has the same number (P1)', async (t) => {
