@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Table, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/source.ts';
+import { parseManifest } from '#src/engine/lance/manifest.ts';
+import { readManifest } from '#src/engine/lance/manifest-files.ts';
 import { Staging, stagingFolder } from '#src/engine/lance/staging.ts';
 import { StagingFolder } from '#src/engine/lance/staging-folder.ts';
+import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const rows = (count: number): IpcFile => ipcFile(new Table({ id: vectorFromArray(new Int32Array(count)) }));
@@ -27,6 +31,9 @@ function places(t: TestContext) {
     staging: new Staging(dataset, randomUUID, new StagingFolder(memory, 'by copying')),
   };
 }
+
+const lastDataFile = (manifest: Buffer): string =>
+  parseManifest(manifest).files.findLast(({ kind }) => kind === 'data')?.path ?? '';
 
 test('new rows are staged in memory, and copied from there to where they belong', async (t) => {
   const { dataset, memory, staging, stagedBeside } = places(t);
@@ -68,6 +75,23 @@ test('a copy that fails leaves nothing', async (t) => {
   assert.throws(() => staged.moveTo(dataset), { code: 'ENOTDIR' });
   assert.deepEqual(readdirSync(dataset), ['data']);
 });
+
+for (const taking of ['by renaming', 'by copying'] as const)
+  test(`of two files that are taken ${taking}, the first does not stay where the second cannot follow`, async (t) => {
+    const { dataset, memory } = places(t);
+    mkdirSync(memory);
+    const engine = engineIn(memory);
+    const made = await engine.create('two.lance' as Location, rows(5), {});
+    await made.append(rows(5));
+    made.close();
+    const folder = join(memory, 'two.lance');
+    const manifest = readManifest(join(folder, '_versions'), 2)?.bytes ?? Buffer.of();
+    rmSync(join(folder, 'data', lastDataFile(manifest)));
+    await new StagingFolder(memory, taking).use('two', async ({ moverOf }) => {
+      assert.throws(() => moverOf(manifest)(dataset), { code: 'ENOENT' });
+    });
+    assert.deepEqual(readdirSync(join(dataset, 'data')), []);
+  });
 
 test('what cannot be stored is refused, and leaves nothing in memory either', async (t) => {
   const { memory, staging } = places(t);
