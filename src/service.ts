@@ -17,7 +17,7 @@ import type { PolicySource } from './auth/policy-source.ts';
 import type { Verifier } from './auth/verifier.ts';
 import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
-import { makeMemoryFolder } from './config/memory-folder.ts';
+import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
 import { keyBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/lance-engine.ts';
@@ -133,7 +133,7 @@ function bodyMemory(config: Config, { logger, clock, metrics }: ServiceParts & {
 async function openEngine(config: Config, folder: DataFolder, starting: AsyncDisposableStack): Promise<LanceEngine> {
   await rm(folder.scratchFolder, { recursive: true, force: true });
   const memoryFolder = makeMemoryFolder(folder.root);
-  if (memoryFolder !== undefined) starting.defer(() => rm(memoryFolder, { recursive: true, force: true }));
+  if (memoryFolder !== undefined) starting.defer(() => removeMemoryFolder(memoryFolder));
   const engine = new LanceEngine({
     root: config.storageRoot,
     rootOptions: config.storageOptions,

@@ -27,6 +27,15 @@ export function makeMemoryFolder(dataFolder: string, within = sharedMemory): str
   }
 }
 
+/** If it cannot be removed, the next start will find it. */
+export function removeMemoryFolder(path: string): void {
+  try {
+    rmSync(path, { recursive: true, force: true });
+  } catch {
+    // It is empty or nearly so, and nothing depends on it.
+  }
+}
+
 /** Anybody may make a folder there, of any name. */
 function isOurs(path: string): boolean {
   const there = lstatSync(path, { throwIfNoEntry: false });

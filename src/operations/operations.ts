@@ -75,6 +75,7 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
     openBranches,
     keyBudget: new KeyBudget(given.keyMemoryBytes, given.clock),
     maxWaiting: given.maxWaitingPerTable,
+    maxIdle: given.maxOpenDatasets,
   });
   const parts = { ...given, gates, datasets, access, maker, writer, openBranches };
   const create = new CreateTable(parts);

@@ -2,18 +2,20 @@ import type { MergeCounts } from '../engine/port.ts';
 import { BranchWriter, type WriterParts } from './branch-writer.ts';
 import type { MergeRequest } from './merge-request.ts';
 
-/**
- * Idle writers are kept for the keys they know, the least recently used forgotten first. As many as tables are kept open: what
- * is known goes with the dataset it is known of. The keys have a budget of their own; besides them a writer has a few KB.
- */
-const maxIdleWriters = 512;
+export interface TableWriterParts extends WriterParts {
+  /**
+   * Idle writers are kept for the keys they know, so many of them, the least recently used forgotten first. More than tables are
+   * kept open is no use: what is known goes with the dataset it is known of.
+   */
+  readonly maxIdle: number;
+}
 
 /** The one way rows get into an existing table: each table branch has one writer, made when it is first written to. */
 export class TableWriter {
-  readonly #parts: WriterParts;
+  readonly #parts: TableWriterParts;
   readonly #writers = new Map<string, BranchWriter>();
 
-  constructor(parts: WriterParts) {
+  constructor(parts: TableWriterParts) {
     this.#parts = parts;
   }
 
@@ -45,10 +47,11 @@ export class TableWriter {
   }
 
   #forgetIdle(): void {
-    if (this.#writers.size <= maxIdleWriters) return;
+    const { maxIdle } = this.#parts;
+    if (this.#writers.size <= maxIdle) return;
     let idle = [...this.#writers.values()].filter((writer) => writer.isIdle).length;
     for (const [key, writer] of this.#writers) {
-      if (idle <= maxIdleWriters) return;
+      if (idle <= maxIdle) return;
       if (!writer.isIdle) continue;
       writer.forgetKeys();
       this.#writers.delete(key);

@@ -74,6 +74,19 @@ describe('the log of the SQLite catalog', () => {
     assert.equal(held.length, 1);
   });
 
+  test('is synced before anything is read that a commit has brought in that very moment (P3)', async (t) => {
+    const { catalog, held } = await openHeld(t);
+    for (let microtasks = 0; microtasks < 60; microtasks++) {
+      const name = path(`n${microtasks}`);
+      const making = catalog.createNamespace(name, {});
+      for (let passed = 0; passed < microtasks; passed++) await Promise.resolve();
+      const reading = catalog.findNamespace(name);
+      if (await isDone(reading)) assert.equal(await reading, undefined, `told of after ${microtasks} microtasks`);
+      const both = Promise.all([making, reading]);
+      while (!(await isDone(both))) for (const { end } of held.splice(0)) end();
+    }
+  });
+
   test('is synced once more for what was committed while it was, and once for all of that', async (t) => {
     const { catalog, held } = await openHeld(t);
     const first = catalog.createNamespace(path('first'), {});

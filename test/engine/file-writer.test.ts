@@ -53,12 +53,17 @@ test('many commits at once each get their own files', async (t) => {
   assert.equal(readdirSync(join(folder, 'b', 'made')).length, 30);
 });
 
-test('a thread that ends fails what it was asked for, and the next has another one', async (t) => {
+test('a thread that ends fails what it was asked for and leaves nothing of it; the next has another one', async (t) => {
   const folder = folderOf(t);
-  const kill = (worker: Worker): void => void worker.terminate();
-  process.once('worker', kill);
+  const files = filesIn(folder, 20_000);
+  const kill = async (worker: Worker): Promise<void> => {
+    while (!existsSync(files[0]!.path)) await new Promise<void>((resolve) => setImmediate(resolve));
+    await worker.terminate();
+  };
+  process.once('worker', (worker: Worker) => void kill(worker));
   const writer = new FileWriter();
-  await assert.rejects(writer.write(filesIn(folder, 40)), /the thread that writes files ended/);
+  await assert.rejects(writer.write(files), /the thread that writes files ended/);
+  assert.deepEqual(readdirSync(join(folder, 'made')), []);
   await writer.write(filesIn(join(folder, 'again'), 40));
   assert.ok(existsSync(join(folder, 'again', 'made', '39')));
 });

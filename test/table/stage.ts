@@ -173,6 +173,7 @@ export class Stage {
       keyDigest: new SecretKeyDigest(new Uint32Array(8)),
       readAtOnceRows,
       maxWaiting: 1_000,
+      maxIdle: 10,
       clock,
     });
     return stage;

@@ -9,20 +9,23 @@ import {
 } from 'kysely';
 import { PreparedStatements } from './statements.ts';
 
-/** Kysely's SQLite dialect over `node:sqlite`, with two differences, both below. */
+/** Kysely's SQLite dialect over `node:sqlite`, with three differences, all below. */
 export class NodeSqliteDialect extends SqliteDialect {
   readonly #database: DatabaseSync;
   readonly #config: SqliteDialectConfig;
+  readonly #onCommit: () => void;
 
-  constructor(database: DatabaseSync) {
+  /** `onCommit` is called after each commit, before anybody else can read what it brought. */
+  constructor(database: DatabaseSync, onCommit: () => void = () => undefined) {
     const config = { database: new PreparedStatements(database) };
     super(config);
     this.#database = database;
     this.#config = config;
+    this.#onCommit = onCommit;
   }
 
   override createDriver(): Driver {
-    return new RollbackOnceDriver(this.#config, this.#database);
+    return new WatchedDriver(this.#config, this.#database, this.#onCommit);
   }
 
   override createAdapter(): SqliteAdapter {
@@ -31,15 +34,22 @@ export class NodeSqliteDialect extends SqliteDialect {
 }
 
 /**
- * On a full disk or an I/O error SQLite has rolled back already. A second rollback fails, and that failure would be
- * reported in place of the first.
+ * Tells of commits while it still has the connection, which the next who reads needs. And on a full disk or an I/O error SQLite
+ * has rolled back already: a second rollback fails, and that failure would be reported in place of the first.
  */
-class RollbackOnceDriver extends SqliteDriver {
+class WatchedDriver extends SqliteDriver {
   readonly #database: DatabaseSync;
+  readonly #onCommit: () => void;
 
-  constructor(config: SqliteDialectConfig, database: DatabaseSync) {
+  constructor(config: SqliteDialectConfig, database: DatabaseSync, onCommit: () => void) {
     super(config);
     this.#database = database;
+    this.#onCommit = onCommit;
+  }
+
+  override async commitTransaction(connection: DatabaseConnection): Promise<void> {
+    await super.commitTransaction(connection);
+    this.#onCommit();
   }
 
   override async rollbackTransaction(connection: DatabaseConnection): Promise<void> {

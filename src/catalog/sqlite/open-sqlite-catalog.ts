@@ -53,11 +53,12 @@ async function prepareCatalog(
   let log: WriteAheadLog | undefined;
   try {
     writeHolder(path, holder);
-    log = new WriteAheadLog(database, path, syncFile);
-    const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database) });
+    const opened = new WriteAheadLog(database, path, syncFile);
+    log = opened;
+    const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database, () => opened.committed()) });
     await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
-    await log.synced();
-    return new SqliteCatalog(new SqliteSession(db, log, fileCheck(path)), newId, path, holder);
+    await opened.synced();
+    return new SqliteCatalog(new SqliteSession(db, opened, fileCheck(path)), newId, path, holder);
   } catch (error) {
     removeHolder(path);
     database.close();

@@ -5,7 +5,7 @@ import type { SqlSession } from '../sql-session.ts';
 import { refusalOf } from './faults.ts';
 import type { WriteAheadLog } from './write-ahead-log.ts';
 
-/** Some 500 pages, which take 3 ms to copy; SQLite itself would do it every 1,000. */
+/** Of single merges 1.5 MB, which take 0.2 ms to copy; of groups of 64 merges 36 MB and 5 ms (measured). */
 const commitsInLog = 100;
 
 /**
@@ -21,7 +21,10 @@ export class SqliteSession implements SqlSession {
   #lastWrite: Promise<unknown> = Promise.resolve();
   #commits = 0;
 
-  /** `requireFile` throws where the file has gone: SQLite would go on in what nobody finds at the next start (P3). */
+  /**
+   * `log` hears of the commits of `db`. `requireFile` throws where the file has gone: SQLite would go on in what nobody finds at
+   * the next start (P3).
+   */
   constructor(db: Kysely<CatalogSchema>, log: WriteAheadLog, requireFile: () => void = () => undefined) {
     this.#db = db;
     this.#log = log;
@@ -37,7 +40,7 @@ export class SqliteSession implements SqlSession {
       this.#write(async () => {
         this.#requireFile();
         const result = await this.#db.transaction().execute(work);
-        this.#committed();
+        this.#tidyLog();
         return result;
       }),
     );
@@ -50,8 +53,7 @@ export class SqliteSession implements SqlSession {
     this.#log.close();
   }
 
-  #committed(): void {
-    this.#log.committed();
+  #tidyLog(): void {
     this.#commits += 1;
     // Whether it can be done matters to nobody; if the disk has failed, all who ask for anything hear of it.
     if (this.#commits % commitsInLog === 0) this.#write(() => this.#log.putIntoDatabase()).catch(() => undefined);

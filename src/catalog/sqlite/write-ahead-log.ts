@@ -42,7 +42,7 @@ export class WriteAheadLog {
     this.#databaseFile = openSync(path, constants.O_RDWR);
   }
 
-  /** To be called after each commit. */
+  /** To be called after each commit, before anybody else can read what it brought. */
   committed(): void {
     this.#made += 1;
   }

@@ -5,7 +5,7 @@
 import { closeSync, constants, linkSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { manifestNames, readManifest } from './manifest-files.ts';
-import { writeFiles } from './new-files.ts';
+import { removeIfPossible, writeFiles } from './new-files.ts';
 import type { NextManifest } from './next-manifest.ts';
 
 /** What is new each time. */
@@ -61,7 +61,7 @@ export class CommitLink {
       if (stored === undefined) throw error;
       return false;
     } finally {
-      removeIfPossible(draft);
+      removeIfPossible(draft); // nobody takes it for a manifest, and recovery removes it
     }
   }
 
@@ -82,14 +82,5 @@ export class CommitLink {
     } catch {
       // Nothing depends on it.
     }
-  }
-}
-
-/** A draft that stays does no harm: nobody takes it for a manifest, and recovery removes it. */
-function removeIfPossible(path: string): void {
-  try {
-    rmSync(path, { force: true });
-  } catch {
-    // Whatever is wrong with the disk, the version is there or it is not.
   }
 }

@@ -6,7 +6,7 @@
  * It syncs nothing. If the thread ends, what it was asked for has failed, and the next who asks has another one.
  */
 import { Worker } from 'node:worker_threads';
-import { type NewFile, writeFiles } from './new-files.ts';
+import { type NewFile, removeFiles, writeFiles } from './new-files.ts';
 
 /** To the thread. */
 export interface WriteOrder {
@@ -34,18 +34,27 @@ export class FileWriter {
   /** All of them, or none. Rejects with the errors of `node:fs`. */
   async write(files: readonly NewFile[]): Promise<void> {
     if (files.length <= fewFiles) return writeFiles(files);
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#lastId += 1;
-    this.#waiting.set(this.#lastId, (failure) => (failure === undefined ? resolve() : reject(failure)));
-    const worker = this.#thread();
-    worker.ref();
-    worker.postMessage({ id: this.#lastId, files } satisfies WriteOrder);
-    return promise;
+    try {
+      await this.#order(files);
+    } catch (error) {
+      removeFiles(files); // the thread has, unless it ended
+      throw error;
+    }
   }
 
   /** Lets go of the thread; whoever asks again has another one. */
   async close(): Promise<void> {
     await this.#worker?.terminate();
+  }
+
+  #order(files: readonly NewFile[]): Promise<void> {
+    const worker = this.#thread();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#lastId += 1;
+    this.#waiting.set(this.#lastId, (failure) => (failure === undefined ? resolve() : reject(failure)));
+    worker.ref();
+    worker.postMessage({ id: this.#lastId, files } satisfies WriteOrder);
+    return promise;
   }
 
   #thread(): Worker {

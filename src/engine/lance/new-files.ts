@@ -12,8 +12,22 @@ export function writeFiles(files: readonly NewFile[]): void {
   try {
     for (const { path, content } of files) inFolder(path, () => writeFileSync(path, content));
   } catch (error) {
-    for (const { path } of files) rmSync(path, { force: true });
+    removeFiles(files);
     throw error;
+  }
+}
+
+/** Those that are there. */
+export function removeFiles(files: readonly NewFile[]): void {
+  for (const { path } of files) rmSync(path, { force: true });
+}
+
+/** A file, or a folder with all that is in it: for what does no harm if it stays, where a failure would. */
+export function removeIfPossible(path: string): void {
+  try {
+    rmSync(path, { recursive: true, force: true });
+  } catch {
+    // Whatever is wrong with the disk, nobody refers to it.
   }
 }
 

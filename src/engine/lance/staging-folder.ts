@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Session } from '@lancedb/lancedb';
 import { parseManifest } from './manifest.ts';
 import { connectNative, type NativeConnection } from './native.ts';
-import { inFolder } from './new-files.ts';
+import { inFolder, removeIfPossible } from './new-files.ts';
 
 /** How files get from there to where they are used: the file system may be another one. */
 type Taking = 'by renaming' | 'by copying';
@@ -55,7 +55,10 @@ export class StagingFolder {
     return this.#connection;
   }
 
-  /** Never throws: the rows may be committed. In memory it takes 0.05 ms, and gives the memory back at once. */
+  /**
+   * Never throws: the rows may be committed. What stays goes when whoever owns the folder looks after it. In memory it takes 0.05 ms,
+   * and gives the memory back at once.
+   */
   #discard(folder: string): void {
     if (this.#taking === 'by renaming') void rm(folder, { recursive: true, force: true }).catch(() => undefined);
     else removeIfPossible(folder);
@@ -75,14 +78,5 @@ export class StagingFolder {
         throw error;
       }
     };
-  }
-}
-
-/** What stays goes when whoever owns the folder looks after it. */
-function removeIfPossible(folder: string): void {
-  try {
-    rmSync(folder, { recursive: true, force: true });
-  } catch {
-    // Nobody refers to it.
   }
 }

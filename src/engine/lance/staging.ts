@@ -20,7 +20,7 @@ import { type MoveTo, StagingFolder, type StagingPlace } from './staging-folder.
  */
 export const stagingFolder = (folder: string): string => join(folder, 'lancegate=staging');
 
-/** It is copied from there in a turn of the event loop: 0.3 ms for each MB, of which there are as many as commits at once. */
+/** It is copied from there in a turn of the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
 const mostBytesInMemory = 2 ** 20;
 
 /** A dataset of its own until its files are taken. */
