@@ -26,6 +26,11 @@ interface Job {
   readonly reason?: OptimizeReason;
 }
 
+/** What is old is told in milliseconds: of two commits in the same one, neither is older than the other. */
+async function nextMillisecond(): Promise<void> {
+  for (const now = Date.now(); Date.now() === now; ) await nextTurnOfTheLoop();
+}
+
 /** Tidies a table that has old versions, with a writer that comes when the engine is called. */
 async function tidy(
   t: TestContext,
@@ -33,9 +38,13 @@ async function tidy(
 ) {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
   await dataset.addNullColumn('more');
+  await nextMillisecond();
   await dataset.dropColumn('more');
   if (isIndexed) await dataset.createScalarIndex('id');
-  for (let id = 1; id <= appends; id += 1) await dataset.append(ipcFile(rows(id)));
+  for (let id = 1; id <= appends; id += 1) {
+    await nextMillisecond();
+    await dataset.append(ipcFile(rows(id)));
+  }
   const gates = new TableGates(10);
   let isIn = false;
   let wasLetIn = false;
