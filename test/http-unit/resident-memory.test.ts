@@ -12,7 +12,12 @@ class FullProcess {
   #nowMs = 0;
   readonly limit = new ResidentLimit({
     limitBytes: 1_000,
-    memory: { residentBytes: () => this.residentBytes, collect: () => undefined },
+    memory: {
+      residentBytes: () => this.residentBytes,
+      collect: () => undefined,
+      collectSoon: () => undefined,
+      setThrifty: () => undefined,
+    },
     clock: { nowMs: () => (this.#nowMs += 1_000) } as Clock,
     onChange: () => undefined,
   });

@@ -3,13 +3,18 @@ import { describe, it } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
 import { ResidentLimit } from '#src/kernel/resident-limit.ts';
 
-/** A process of 1,600 units of memory: nearly full from 1,400 on, with room again below 1,300. */
+/**
+ * A process of 1,600 units of memory: nearly full from 1,400 on, with room again below 1,300; thrifty from 1,200 on, until below
+ * 1,000.
+ */
 class Surroundings {
   residentBytes = 1_000;
   /** What is found when somebody looks for it. */
   garbageBytes = 0;
   samples = 0;
   collections = 0;
+  collectionsSoon = 0;
+  isThrifty = false;
   nowMs = 0;
   readonly changes: (readonly [isFull: boolean, residentBytes: number])[] = [];
   readonly limit = new ResidentLimit({
@@ -23,6 +28,13 @@ class Surroundings {
         this.collections += 1;
         this.residentBytes -= this.garbageBytes;
         this.garbageBytes = 0;
+      },
+      collectSoon: () => {
+        this.collectionsSoon += 1;
+      },
+      setThrifty: (isThrifty) => {
+        assert.notEqual(isThrifty, this.isThrifty);
+        this.isThrifty = isThrifty;
       },
     },
     clock: { nowMs: () => this.nowMs } as Clock,
@@ -76,6 +88,44 @@ describe('the limit on resident memory', () => {
     process.garbageBytes = 500;
     assert.equal(process.letsIn(1_500), true);
     assert.equal(process.collections, 2);
+  });
+
+  it('does not look for garbage so soon again where there was none: everybody waits meanwhile (P10)', () => {
+    const process = new Surroundings();
+    process.garbageBytes = 49;
+    assert.equal(process.letsIn(1_500), false);
+    for (let i = 0; i < 2_999; i++) assert.equal(process.letsIn(1_500), false);
+    assert.equal(process.collections, 1);
+    process.garbageBytes = 50;
+    process.letsIn(1_500);
+    assert.equal(process.collections, 2);
+    process.letsIn(1_500, 1_990);
+    assert.equal(process.collections, 2);
+    process.letsIn(1_500);
+    assert.equal(process.collections, 3, 'the one before was worth it');
+  });
+
+  it('has garbage given back in time, at what it costs anyway, before there is reason to turn anybody away (P7)', () => {
+    const process = new Surroundings();
+    process.letsIn(1_199);
+    assert.equal(process.collectionsSoon, 0);
+    assert.equal(process.letsIn(1_200), true);
+    assert.equal(process.collectionsSoon, 1);
+    for (let i = 0; i < 999; i++) process.letsIn(1_399);
+    assert.equal(process.collectionsSoon, 1, 'not again and again');
+    process.letsIn(1_200);
+    assert.deepEqual([process.collectionsSoon, process.collections], [2, 0]);
+  });
+
+  it('leaves little garbage lying from a mark on until well below it (P7)', () => {
+    const process = new Surroundings();
+    const isThriftyAt = (residentBytes: number): boolean => {
+      process.letsIn(residentBytes);
+      return process.isThrifty;
+    };
+    assert.deepEqual([1_199, 1_200, 1_500, 1_000, 999, 1_199, 1_200].map(isThriftyAt), [
+      ...[false, true, true, true, false, false, true],
+    ]);
   });
 
   it('is sampled now and then, however many ask', () => {
