@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Outcome, runClosedLoop } from './closed-loop.ts';
+import { inTurns } from './in-turns.ts';
 import { KeyFeed } from './key-feed.ts';
 import { perSecond, shownMs } from './many-writers.ts';
 import { percentile, type Row } from './measure.ts';
@@ -16,6 +17,8 @@ const pauseAfterRefusalMs = 1000;
 /** Clients begin one after the other: all at once would measure how fast the load generator sends thousands of requests. */
 const spreadMs = 1000;
 const sampleEveryMs = 100;
+/** Of each load, so that the same table of the same size is under both. */
+const turns = 2;
 
 export interface Overload {
   /** As many as are served without a refusal. */
@@ -39,13 +42,36 @@ interface Loaded {
 
 /** Ten times the clients: is as much accepted as before, are the others told at once, does memory hold? */
 export async function measureOverload(service: ServiceProcess, given: Overload): Promise<readonly Row[]> {
-  const first = bodyOf(vectorTable({ keys: range(0, targetRows), floatsPerRow })).stream;
-  await service.post(`/v1/table/${table}/create`, first);
+  const target = bodyOf(vectorTable({ keys: range(0, targetRows), floatsPerRow })).stream;
+  await service.post(`/v1/table/${table}/create`, target);
   const feed = new KeyFeed(targetRows, rowsPerRequest);
-  const usual = await load(service, feed, given.clients, given.seconds);
-  const over = await load(service, feed, given.clients * given.factor, given.seconds);
-  return rows(given, usual, over);
+  const turnSeconds = given.seconds / turns;
+  const { first, second } = await inTurns(
+    turns,
+    () => load(service, feed, given.clients, turnSeconds),
+    () => load(service, feed, given.clients * given.factor, turnSeconds),
+  );
+  return rows(given, together(first), together(second));
 }
+
+function together(loads: readonly Loaded[]): Loaded {
+  const sum = (of: (load: Loaded) => number): number => loads.reduce((total, load) => total + of(load), 0);
+  return {
+    accepted: {
+      acceptedMs: loads.flatMap(({ accepted }) => accepted.acceptedMs),
+      refusedMs: loads.flatMap(({ accepted }) => accepted.refusedMs),
+      elapsedMs: sum(({ accepted }) => accepted.elapsedMs),
+      stolenPart: mostStolen(loads.map(({ accepted }) => accepted.stolenPart)),
+    },
+    refusedMs: loads.flatMap(({ refusedMs }) => refusedMs),
+    unanswered: sum(({ unanswered }) => unanswered),
+    reconnected: sum(({ reconnected }) => reconnected),
+    peakBytes: Math.max(...loads.map(({ peakBytes }) => peakBytes)),
+  };
+}
+
+const mostStolen = (parts: readonly (number | undefined)[]): number | undefined =>
+  parts.some((part) => part === undefined) ? undefined : Math.max(...(parts as number[]));
 
 async function load(service: ServiceProcess, feed: KeyFeed, clients: number, seconds: number): Promise<Loaded> {
   const upserters = httpUpserters(service, table, { clients, rowsPerRequest });

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
@@ -43,12 +44,14 @@ async function stop({ child, errors }: Started): Promise<void> {
 }
 
 for (const program of ['src/main.ts', 'bin/lancegate.js']) {
-  test(`${program} serve runs with few arenas under the pid it was started with, and ends when asked to`, {
+  test(`${program} serve runs with few arenas and few helpers under the pid it was started with, and ends when asked to`, {
     skip,
   }, async (t) => {
     const started = await start(t, program, { NODE_OPTIONS: '--no-deprecation', LANCEGATE_BASE_PATH: '/x' });
     assert.equal(started.variables.get('MALLOC_ARENA_MAX'), '2');
-    assert.equal(started.variables.get('NODE_OPTIONS'), '--max-semi-space-size=8 --no-deprecation');
+    const helpers = Math.min(4, Math.max(1, availableParallelism() - 1));
+    const options = `--max-semi-space-size=8 --v8-pool-size=${helpers} --no-deprecation`;
+    assert.equal(started.variables.get('NODE_OPTIONS'), options);
     assert.equal(started.variables.get('LANCEGATE_BASE_PATH'), '/x');
     await stop(started);
   });

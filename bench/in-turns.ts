@@ -1,0 +1,24 @@
+/** What two loads measured, in the order of their turns. */
+export interface Turns<First, Second> {
+  readonly first: readonly First[];
+  readonly second: readonly Second[];
+}
+
+/**
+ * Two loads in turns, with who goes first changing: what the machine, its disk and a growing table do meanwhile, they do to
+ * both.
+ */
+export async function inTurns<First, Second>(
+  rounds: number,
+  runFirst: () => Promise<First>,
+  runSecond: () => Promise<Second>,
+): Promise<Turns<First, Second>> {
+  const first: First[] = [];
+  const second: Second[] = [];
+  for (let round = 0; round < rounds; round++) {
+    if (round % 2 === 0) first.push(await runFirst());
+    second.push(await runSecond());
+    if (round % 2 === 1) first.push(await runFirst());
+  }
+  return { first, second };
+}
