@@ -24,6 +24,10 @@ export interface RowMoves {
 
 /** Rows that were put elsewhere by one commit, or by some that have nothing to do with each other. */
 export interface MovedRows {
+  /** How many were, those not counted that were deleted by then. */
+  readonly rows: number;
+  /** Where they were. */
+  fragments(): Iterable<number>;
   /** Whether rows of this fragment were. */
   hasMoved(fragment: number): boolean;
   /** The fragments that its rows were put in, with those of others. */

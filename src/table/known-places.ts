@@ -1,14 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { CanonicalKey } from '../arrow/key-columns.ts';
-import {
-  addressesIn,
-  addressOf,
-  type MovedRows,
-  type Replaced,
-  type RowPlace,
-  type TrackedRows,
-} from '../engine/places.ts';
+import { addressesIn, addressOf, type Replaced, type RowPlace, type TrackedRows } from '../engine/places.ts';
 import type { Dataset } from '../engine/port.ts';
 import type { KeyHold } from './key-budget.ts';
 import type { KeyDigest } from './key-digest.ts';
@@ -16,10 +9,17 @@ import { eachPlace } from './key-lookup.ts';
 import { KeyPlaces } from './key-places.ts';
 import type { SharedRows } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
+import { PendingMoves } from './pending-moves.ts';
 
 /** So many rows are read by their addresses, 20 ms of a turn at most; of more, their fragments are. */
 const mostRowsTaken = 20_000;
 const rowsPerCheck = 65_536;
+/**
+ * To put moves down takes a look at every key, 20 ns each: a tenth of the event loop's time for four million, at each of the
+ * moves that a busy table has every second. So it is done once they concern this part of the rows, or are many.
+ */
+const mostMovedPart = 1 / 2;
+const mostMoves = 16;
 
 /**
  * Why places are not known: a key has several rows; there is no room; somebody has changed rows in another way than by
@@ -44,8 +44,8 @@ export class KnownPlaces {
   isUsed = false;
   /** Fragments whose rows nobody has told of yet. */
   #unread: ReadonlySet<number> = new Set();
-  /** The oldest first; places may still be those of before. */
-  readonly #moves: MovedRows[] = [];
+  /** Places may still be those of before. */
+  readonly #moves = new PendingMoves();
   #isSweeping = false;
   #isReleased = false;
 
@@ -73,10 +73,10 @@ export class KnownPlaces {
     const isFirst = this.tracked.version === 0;
     const { isKnown, added, moved } = this.tracked.advance(version);
     if (!isKnown && !isFirst) return 'changed';
-    if (moved !== undefined) this.#moves.push(moved);
+    if (moved !== undefined) this.#moves.add(moved);
     const elsewhere = [...this.#unread].flatMap((id) => moved?.fragmentsOf(id) ?? []);
     this.#unread = new Set([...this.#unread, ...elsewhere, ...added].filter((id) => this.tracked.hasFragment(id)));
-    if (this.#moves.length > 0) void this.#sweep();
+    void this.#sweep();
     return undefined;
   }
 
@@ -151,17 +151,12 @@ export class KnownPlaces {
 
   /** Where a row is that was heard of; undefined where it is gone. */
   #placeNow(place: RowPlace | undefined): RowPlace | undefined {
-    const now = place && this.#movedPlace(place);
+    const now = place && this.#moves.placeOf(place);
     return now !== undefined && this.tracked.has(now) ? now : undefined;
   }
 
-  #movedPlace(place: RowPlace): RowPlace | undefined {
-    let now: RowPlace | undefined = place;
-    for (const moved of this.#moves) {
-      if (now === undefined) return undefined;
-      if (moved.hasMoved(now.fragment)) now = moved.placeOf(now);
-    }
-    return now;
+  get #isTimeToSweep(): boolean {
+    return this.#moves.count >= mostMoves || this.#moves.rows > this.#places.size * mostMovedPart;
   }
 
   /**
@@ -171,23 +166,19 @@ export class KnownPlaces {
   async #sweep(): Promise<void> {
     if (this.#isSweeping) return;
     this.#isSweeping = true;
-    const all = {
-      hasMoved: (fragment: number) => this.#moves.some((moved) => moved.hasMoved(fragment)),
-      placeOf: (place: RowPlace) => this.#movedPlace(place),
-    };
-    while (this.#moves.length > 0 && !this.#isReleased) {
-      const done = this.#moves.length;
-      for (const _ of this.#places.moveAll(all)) {
+    while (this.#isTimeToSweep && !this.#isReleased) {
+      const done = this.#moves.count;
+      for (const _ of this.#places.moveAll(this.#moves)) {
         if (this.#isReleased) return;
         await setImmediate();
       }
-      this.#moves.splice(0, done);
+      this.#moves.forgetOldest(done);
     }
     this.#isSweeping = false;
   }
 
   #checkRoom(): Unknowable | undefined {
-    return this.#hold.resize(this.#places.bytes + this.tracked.bytes) ? undefined : 'no room';
+    return this.#hold.resize(this.#places.bytes + this.tracked.bytes + this.#moves.bytes) ? undefined : 'no room';
   }
 }
 

@@ -40,6 +40,7 @@ export class Moves implements MovedRows {
   readonly #after: Fragments;
   readonly #sources = new Map<number, Source>();
   readonly #targets = new Set<number>();
+  #rows = 0;
 
   constructor(before: Fragments, after: Fragments) {
     this.#before = before;
@@ -48,6 +49,14 @@ export class Moves implements MovedRows {
 
   get isEmpty(): boolean {
     return this.#sources.size === 0;
+  }
+
+  get rows(): number {
+    return this.#rows;
+  }
+
+  fragments(): Iterable<number> {
+    return this.#sources.keys();
   }
 
   hasMoved(fragment: number): boolean {
@@ -72,6 +81,7 @@ export class Moves implements MovedRows {
       this.#sources.set(id, { start, deleted: tracked.deleted, targets });
       start += living(tracked);
     }
+    this.#rows += start;
     for (const { id } of targets) this.#targets.add(id);
   }
 

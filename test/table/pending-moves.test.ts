@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { MovedRows, RowPlace } from '#src/engine/places.ts';
+import { PendingMoves } from '#src/table/pending-moves.ts';
+
+const rowsPerFragment = 10;
+
+/** All rows of some fragments, one after the other, into one; those at offset 3 were deleted. */
+function moveOf(sources: readonly number[], target: number): MovedRows {
+  return {
+    rows: sources.length * (rowsPerFragment - 1),
+    fragments: () => sources,
+    hasMoved: (fragment) => sources.includes(fragment),
+    fragmentsOf: () => [target],
+    placeOf: ({ fragment, offset }) =>
+      offset === 3 ? undefined : { fragment: target, offset: sources.indexOf(fragment) * rowsPerFragment + offset },
+  };
+}
+
+const at = (fragment: number, offset: number): RowPlace => ({ fragment, offset });
+
+describe('moves of rows that are not put down yet (P2, P8)', () => {
+  test('are followed from any of them to where the row is now, and rows that were deleted before are gone', () => {
+    const moves = new PendingMoves();
+    moves.add(moveOf([1, 2], 5));
+    moves.add(moveOf([3], 6));
+    moves.add(moveOf([5, 6], 9));
+    assert.deepEqual(moves.placeOf(at(2, 4)), at(9, 14));
+    assert.deepEqual(moves.placeOf(at(6, 4)), at(9, 14));
+    assert.deepEqual(moves.placeOf(at(5, 14)), at(9, 14));
+    assert.deepEqual(moves.placeOf(at(9, 14)), at(9, 14));
+    assert.deepEqual(moves.placeOf(at(4, 1)), at(4, 1));
+    assert.equal(moves.placeOf(at(2, 3)), undefined);
+    assert.deepEqual(
+      [1, 2, 3, 4, 5, 6, 9].map((id) => moves.hasMoved(id)),
+      [...[true, true, true, false, true, true, false]],
+    );
+  });
+
+  test('are forgotten from the oldest on, and others stay', () => {
+    const moves = new PendingMoves();
+    moves.add(moveOf([1, 2], 5));
+    moves.add(moveOf([5], 9));
+    assert.deepEqual([moves.count, moves.rows, moves.bytes], [2, 27, 108]);
+    moves.forgetOldest(1);
+    assert.deepEqual([moves.count, moves.rows, moves.bytes], [1, 9, 36]);
+    assert.equal(moves.hasMoved(1), false);
+    assert.deepEqual(moves.placeOf(at(5, 4)), at(9, 4));
+    moves.forgetOldest(1);
+    assert.deepEqual([moves.count, moves.rows, moves.hasMoved(5)], [0, 0, false]);
+  });
+
+  test('end, also where a fragment seems to come back', () => {
+    const moves = new PendingMoves();
+    moves.add(moveOf([1], 2));
+    moves.add(moveOf([2], 1));
+    assert.deepEqual(moves.placeOf(at(1, 4)), at(1, 4));
+    assert.deepEqual(moves.placeOf(at(2, 4)), at(1, 4));
+  });
+});
