@@ -394,6 +394,7 @@ describe('where rows have gone is known (P2)', () => {
       [0, 1, 2, 3].map((id) => moved?.hasMoved(id)),
       [false, true, true, false],
     );
+    assert.deepEqual([moved?.rows, [...(moved?.fragments() ?? [])]], [17, [1, 2]]);
   });
 });
 

@@ -1,0 +1,73 @@
+/** What is known of places while rows move, with the places of a branch at hand and nothing of a dataset. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { CanonicalKey } from '#src/arrow/key-columns.ts';
+import type { MovedRows, RowMoves, RowPlace, TrackedRows } from '#src/engine/places.ts';
+import type { Dataset } from '#src/engine/port.ts';
+import { SecretKeyDigest } from '#src/table/key-digest.ts';
+import { KnownPlaces } from '#src/table/known-places.ts';
+import type { SharedRows } from '#src/table/merge-group.ts';
+import type { MergeRequest } from '#src/table/merge-request.ts';
+
+/** Enough for each part of the places to have some. */
+const rows = 5_000;
+const allKeys: readonly CanonicalKey[] = Array.from({ length: rows }, (_, key) => key);
+
+/** A branch on which nothing is deleted: each version puts all rows of the last fragment into the next, in reverse. */
+class MovingRows implements TrackedRows {
+  version = 1;
+  readonly bytes = 0;
+  readonly isSpoilt = false;
+  #fragment = 1;
+
+  has = (place: RowPlace): boolean => place.fragment === this.#fragment;
+  hasFragment = (id: number): boolean => id === this.#fragment;
+  countRows = (): number => rows;
+  rowsOf = (): Iterable<RowPlace> => [];
+
+  advance(version: number): RowMoves {
+    const [source, target] = [this.#fragment, this.#fragment + 1];
+    const moved: MovedRows = {
+      rows,
+      fragments: () => [source],
+      hasMoved: (fragment) => fragment === source,
+      fragmentsOf: () => [target],
+      placeOf: ({ offset }) => ({ fragment: target, offset: rows - 1 - offset }),
+    };
+    this.#fragment = target;
+    this.version = version;
+    return { isKnown: true, added: [], moved };
+  }
+}
+
+function placesOf(tracked: TrackedRows): KnownPlaces {
+  const hold = { resize: () => true, touch: () => undefined, release: () => undefined };
+  const digest = new SecretKeyDigest(new Uint32Array(8).fill(3));
+  const places = new KnownPlaces({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { digest, hold });
+  const request = { keys: { rows, canonical: (row: number) => allKeys[row] } } as unknown as MergeRequest;
+  const shared = { parts: [] } as unknown as SharedRows;
+  assert.equal(places.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], shared), undefined);
+  return places;
+}
+
+const find = (places: KnownPlaces): ReadonlyMap<CanonicalKey, RowPlace> =>
+  places.find({ firstWith: new Map(allKeys.map((key) => [key, 0])) } as unknown as SharedRows);
+
+describe('the places of rows that move again and again (P2, P8)', () => {
+  for (const turns of [0, 1, 7, 150, 600]) {
+    test(`are right with ${turns} turns of the event loop between two moves, whatever is put down by then`, async () => {
+      const tracked = new MovingRows();
+      const places = placesOf(tracked);
+      for (let version = 2; version <= 8; version++) {
+        assert.equal(places.follow(version), undefined);
+        const found = find(places);
+        assert.equal(found.size, rows);
+        for (const key of allKeys) {
+          const offset = version % 2 === 0 ? rows - 1 - Number(key) : Number(key);
+          assert.deepEqual(found.get(key), { fragment: version, offset });
+        }
+        for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
+      }
+    });
+  }
+});
