@@ -14,6 +14,7 @@ import { renderError } from './error-renderer.ts';
 import { Exchange, type ExchangeParts } from './exchange.ts';
 import type { HttpConfig } from './http-config.ts';
 import type { HttpParts } from './http-parts.ts';
+import { type Address, canShare, limitConnections, listenMore, requireFree } from './listeners.ts';
 import { methodFinder, type RouteMethods } from './path-pattern.ts';
 import { type Proceed, Reception } from './reception.ts';
 import { requestIdFrom } from './request-id.ts';
@@ -38,18 +39,30 @@ const checksPerHeaderTimeout = 4;
 const hangUpAfterDeadlineMs = 60_000;
 
 export async function startHttpServer(parts: HttpParts): Promise<HttpServer> {
-  const { host, port } = parts.config;
+  const { host, port, maxConnections: backlog } = parts.config;
   const app = createHttpServer(parts);
-  await app.listen({ host, port, backlog: parts.config.maxConnections });
+  const isShared = canShare({ host });
+  if (isShared) await requireFree({ host, port, backlog });
+  await app.listen({ host, port, backlog, ...(isShared && { reusePort: true }) });
   const { port: takenPort } = app.server.address() as AddressInfo;
+  const stopMore = isShared ? await listenMoreFor(app, { host, port: takenPort, backlog }) : async () => undefined;
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
     close: async (drainMs) => {
       const cancel = parts.clock.schedule(drainMs, () => app.server.closeAllConnections());
-      await app.close();
+      await Promise.all([app.close(), stopMore()]);
       cancel();
     },
   };
+}
+
+async function listenMoreFor(app: FastifyInstance, address: Address): Promise<() => Promise<void>> {
+  try {
+    return await listenMore(app.server, address);
+  } catch (error) {
+    await app.close();
+    throw error;
+  }
 }
 
 /** Not listening yet. */
@@ -116,7 +129,7 @@ function nodeServer(config: HttpConfig, { receive, letIn, waiting }: Entrance): 
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
     keepAliveTimeout: config.keepAliveTimeoutMs,
   });
-  server.maxConnections = config.maxConnections;
+  limitConnections(server, config.maxConnections);
   server.on('request', (raw, response) => receive(raw, response, () => letIn(raw, response)));
   // Node would answer `100 Continue` by itself, before anybody is known to be welcome. Other expectations are ignored.
   server.on('checkContinue', (raw: IncomingMessage, response: ServerResponse) => {
