@@ -53,7 +53,7 @@ async function createTables(service: ServiceProcess): Promise<void> {
   await service.post('/v1/table/hot/create', hotRows);
 }
 
-/** Connections are kept, as the clients of the service keep them: Node takes one new one in each turn of the event loop. */
+/** Connections are kept, as the clients of the service keep them: what is measured is a merge. */
 async function connected(service: ServiceProcess, table: string, size: typeof hot): Promise<Writers> {
   const upserters = httpUpserters(service, table, size);
   for (const client of range(0, size.clients)) await upserters.connect(client);
