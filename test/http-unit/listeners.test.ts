@@ -1,10 +1,12 @@
 /** A busy service takes new connections as they come (P10). Node alone takes one in each turn of its event loop. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { describe, type TestContext, test } from 'node:test';
 import { canShare, limitConnections, listenMore, requireFree } from '#src/http/listeners.ts';
+import { startTestService } from './service.ts';
 
 const host = '127.0.0.1';
 const backlog = 1_000;
@@ -52,6 +54,15 @@ async function turnsUntil(isDone: () => boolean): Promise<number> {
   for (; !isDone(); turns++) await turn();
   return turns;
 }
+
+/** proc_pid_net(5): address and port in hexadecimal digits, state 0A for one that listens. */
+const listenersOf = (port: number): number => {
+  const digits = port.toString(16).toUpperCase().padStart(4, '0');
+  return (
+    readFileSync('/proc/net/tcp', 'latin1').match(new RegExp(`^ *\\d+: \\w+:${digits} \\w+:0000 0A `, 'gm'))?.length ??
+    0
+  );
+};
 
 describe('listeners that share a port', { skip }, () => {
   test('take several connections in a turn, where one takes one', async (t) => {
@@ -105,6 +116,14 @@ describe('listeners that share a port', { skip }, () => {
     assert.equal(isStopped, false);
     waiting[0]?.end();
     await stopping;
+  });
+
+  test('are what the service has, and it leaves none of them behind', async () => {
+    const service = await startTestService();
+    const { port } = service;
+    assert.equal(listenersOf(port), 8);
+    await service[Symbol.asyncDispose]();
+    assert.equal(listenersOf(port), 0);
   });
 
   test('do not hide that somebody else has the port', async (t) => {
