@@ -26,6 +26,8 @@ export interface RowMoves {
 export interface MovedRows {
   /** How many were, those not counted that were deleted by then. */
   readonly rows: number;
+  /** The memory that it takes to know. */
+  readonly bytes: number;
   /** Where they were. */
   fragments(): Iterable<number>;
   /** Whether rows of this fragment were. */

@@ -9,34 +9,39 @@
  */
 import { once } from 'node:events';
 import type { Server } from 'node:http';
-import { createServer, type Server as Listener, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server as Listener, type Socket } from 'node:net';
 
-export interface Address {
+/** What to listen on. */
+export interface Entrance {
   readonly host: string;
   readonly port: number;
-  readonly backlog: number;
 }
 
 const listeners = 8;
 
 /** A name may stand for several addresses, which then each have a listener. */
-export const canShare = ({ host }: Pick<Address, 'host'>): boolean =>
-  process.platform === 'linux' && host !== 'localhost';
+export const canShare = (host: string): boolean => process.platform === 'linux' && host !== 'localhost';
 
 /** Throws the error of `listen` where somebody else has the port. Not asked of port 0: the kernel finds a free one. */
-export async function requireFree({ host, port }: Address): Promise<void> {
-  if (port === 0) return;
-  const alone = createServer().listen({ host, port });
+export async function requireFree(entrance: Entrance): Promise<void> {
+  if (entrance.port === 0) return;
+  const alone = createServer().listen(entrance);
   await once(alone, 'listening');
   await close(alone);
 }
 
-/** Beside the one that `server` has itself, which must share its port. What it returns stops them, and waits for theirs to end. */
-export async function listenMore(server: Server, address: Address): Promise<() => Promise<void>> {
+/**
+ * Beside the one that `server` has, which must share its port (`reusePort`). What it returns stops them, and resolves when all
+ * connections that came through them have ended.
+ */
+export async function listenMore(server: Server, backlog: number): Promise<() => Promise<void>> {
+  const { address: host, port } = server.address() as AddressInfo;
   const more = Array.from({ length: listeners - 1 }, () => createServer({ allowHalfOpen: true, noDelay: true }));
   for (const listener of more) listener.on('connection', (socket) => server.emit('connection', socket));
   try {
-    await Promise.all(more.map((listener) => listening(listener, address)));
+    await Promise.all(
+      more.map((listener) => once(listener.listen({ host, port, backlog, reusePort: true }), 'listening')),
+    );
   } catch (error) {
     for (const listener of more) listener.close();
     throw error;
@@ -56,11 +61,6 @@ export function limitConnections(server: Server, maxConnections: number): void {
     });
     if (open > maxConnections) socket.destroy();
   });
-}
-
-async function listening(listener: Listener, address: Address): Promise<void> {
-  listener.listen({ ...address, reusePort: true });
-  await once(listener, 'listening');
 }
 
 const close = (listener: Listener): Promise<void> =>

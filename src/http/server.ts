@@ -14,7 +14,7 @@ import { renderError } from './error-renderer.ts';
 import { Exchange, type ExchangeParts } from './exchange.ts';
 import type { HttpConfig } from './http-config.ts';
 import type { HttpParts } from './http-parts.ts';
-import { type Address, canShare, limitConnections, listenMore, requireFree } from './listeners.ts';
+import { canShare, limitConnections, listenMore, requireFree } from './listeners.ts';
 import { methodFinder, type RouteMethods } from './path-pattern.ts';
 import { type Proceed, Reception } from './reception.ts';
 import { requestIdFrom } from './request-id.ts';
@@ -41,11 +41,11 @@ const hangUpAfterDeadlineMs = 60_000;
 export async function startHttpServer(parts: HttpParts): Promise<HttpServer> {
   const { host, port, maxConnections: backlog } = parts.config;
   const app = createHttpServer(parts);
-  const isShared = canShare({ host });
-  if (isShared) await requireFree({ host, port, backlog });
-  await app.listen({ host, port, backlog, ...(isShared && { reusePort: true }) });
+  const reusePort = canShare(host);
+  if (reusePort) await requireFree({ host, port });
+  await app.listen({ host, port, backlog, ...{ reusePort } }); // Fastify hands it on to Node, and has no type for it
   const { port: takenPort } = app.server.address() as AddressInfo;
-  const stopMore = isShared ? await listenMoreFor(app, { host, port: takenPort, backlog }) : async () => undefined;
+  const stopMore = reusePort ? await listenMoreFor(app, backlog) : async () => undefined;
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
     close: async (drainMs) => {
@@ -56,9 +56,9 @@ export async function startHttpServer(parts: HttpParts): Promise<HttpServer> {
   };
 }
 
-async function listenMoreFor(app: FastifyInstance, address: Address): Promise<() => Promise<void>> {
+async function listenMoreFor(app: FastifyInstance, backlog: number): Promise<() => Promise<void>> {
   try {
-    return await listenMore(app.server, address);
+    return await listenMore(app.server, backlog);
   } catch (error) {
     await app.close();
     throw error;

@@ -48,7 +48,7 @@ export class ResidentLimit {
   #isFull = false;
   #sampledAtMs = Number.NEGATIVE_INFINITY;
   #isThrifty = false;
-  #collectingSoonSinceMs = Number.NEGATIVE_INFINITY;
+  #askedToCollectAtMs = Number.NEGATIVE_INFINITY;
   #collectedAtMs = Number.NEGATIVE_INFINITY;
   #collectAgainAfterMs = collectEveryMs;
 
@@ -97,8 +97,8 @@ export class ResidentLimit {
     const isThrifty = bytes >= (this.#isThrifty ? ampleBelow : thriftyFrom) * limitBytes;
     if (isThrifty !== this.#isThrifty) memory.setThrifty(isThrifty);
     this.#isThrifty = isThrifty;
-    if (bytes < thriftyFrom * limitBytes || Math.abs(nowMs - this.#collectingSoonSinceMs) < collectSoonEveryMs) return;
-    this.#collectingSoonSinceMs = nowMs;
+    if (bytes < thriftyFrom * limitBytes || Math.abs(nowMs - this.#askedToCollectAtMs) < collectSoonEveryMs) return;
+    this.#askedToCollectAtMs = nowMs;
     memory.collectSoon();
   }
 }

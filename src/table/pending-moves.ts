@@ -6,9 +6,6 @@ interface Move {
   readonly order: number;
 }
 
-/** A move may hold the offset of each row where it was put. */
-const bytesPerRow = 4;
-
 /**
  * Moves of rows that have yet to be put down for the keys they concern. Who looks for a row follows them, at the price of one
  * lookup more, however many they are: a fragment gives way once, and no other has its number again.
@@ -17,7 +14,6 @@ export class PendingMoves implements Pick<MovedRows, 'hasMoved' | 'placeOf'> {
   readonly #moves: Move[] = [];
   readonly #ofFragment = new Map<number, Move>();
   #added = 0;
-  #rows = 0;
 
   get count(): number {
     return this.#moves.length;
@@ -25,18 +21,17 @@ export class PendingMoves implements Pick<MovedRows, 'hasMoved' | 'placeOf'> {
 
   /** Moved twice, a row counts twice. */
   get rows(): number {
-    return this.#rows;
+    return this.#moves.reduce((sum, { moved }) => sum + moved.rows, 0);
   }
 
   get bytes(): number {
-    return this.#rows * bytesPerRow;
+    return this.#moves.reduce((sum, { moved }) => sum + moved.bytes, 0);
   }
 
   add(moved: MovedRows): void {
     const move = { moved, order: this.#added };
     this.#added += 1;
     this.#moves.push(move);
-    this.#rows += moved.rows;
     for (const fragment of moved.fragments()) this.#ofFragment.set(fragment, move);
   }
 
@@ -60,7 +55,6 @@ export class PendingMoves implements Pick<MovedRows, 'hasMoved' | 'placeOf'> {
   /** The oldest so many are put down everywhere. */
   forgetOldest(count: number): void {
     for (const move of this.#moves.splice(0, count)) {
-      this.#rows -= move.moved.rows;
       for (const fragment of move.moved.fragments()) {
         if (this.#ofFragment.get(fragment) === move) this.#ofFragment.delete(fragment);
       }

@@ -10,7 +10,7 @@ import { startTestService } from './service.ts';
 
 const host = '127.0.0.1';
 const backlog = 1_000;
-const skip = canShare({ host }) ? false : 'Linux only';
+const skip = canShare(host) ? false : 'Linux only';
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 interface Shared {
@@ -35,7 +35,7 @@ async function listenTogether(
   answer: (request: IncomingMessage, response: ServerResponse) => void = (_, response) => response.end(),
 ): Promise<Shared> {
   const { server, port } = await listen(t, answer);
-  const stopMore = await listenMore(server, { host, port, backlog });
+  const stopMore = await listenMore(server, backlog);
   t.after(stopMore);
   return { server, port, stopMore };
 }
@@ -126,8 +126,32 @@ describe('listeners that share a port', { skip }, () => {
     assert.equal(listenersOf(port), 0);
   });
 
-  test('do not hide that somebody else has the port', async (t) => {
-    const { port } = await listenTogether(t);
-    await assert.rejects(requireFree({ host, port, backlog }), { code: 'EADDRINUSE' });
+  test('let no more connections in than the service is to have, whichever of them they come by (P7)', async (t) => {
+    await using service = await startTestService({ config: { maxConnections: 12 } });
+    const sockets = connectMany(t, service.port, 40);
+    let closed = 0;
+    for (const socket of sockets) socket.on('close', () => (closed += 1));
+    await turnsUntil(() => closed === 28);
+    for (let turns = 0; turns < 200; turns++) await turn();
+    assert.equal(closed, 28);
+  });
+
+  test('let go of idle connections when the service stops, whichever of them they came by', async (t) => {
+    const neverDrained = { nowMs: () => Date.now(), schedule: () => () => undefined };
+    const service = await startTestService({ clock: neverDrained });
+    const sockets = connectMany(t, service.port, 40);
+    for (const socket of sockets) socket.write('GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n');
+    await Promise.all(sockets.map((socket) => once(socket, 'data')));
+    const left = sockets.map((socket) => once(socket, 'close'));
+    await service.close(60_000);
+    await Promise.all(left);
+  });
+
+  test('do not hide that somebody else has the port, not even another service', async () => {
+    await using service = await startTestService();
+    const { port } = service;
+    await assert.rejects(requireFree({ host, port }), { code: 'EADDRINUSE' });
+    await assert.rejects(startTestService({ config: { port } }), { code: 'EADDRINUSE' });
+    assert.equal(listenersOf(port), 8);
   });
 });

@@ -11,6 +11,8 @@ import type { MergeRequest } from '#src/table/merge-request.ts';
 
 /** Enough for each part of the places to have some. */
 const rows = 5_000;
+/** More than all else takes. */
+const bytesPerMove = 2 ** 30;
 const allKeys: readonly CanonicalKey[] = Array.from({ length: rows }, (_, key) => key);
 
 /** A branch on which nothing is deleted: each version puts all rows of the last fragment into the next, in reverse. */
@@ -19,6 +21,12 @@ class MovingRows implements TrackedRows {
   readonly bytes = 0;
   readonly isSpoilt = false;
   #fragment = 1;
+  readonly #movedRows: number;
+
+  /** So many count as moved: how many they are says when it is worth looking at all keys. */
+  constructor(movedRows: number) {
+    this.#movedRows = movedRows;
+  }
 
   has = (place: RowPlace): boolean => place.fragment === this.#fragment;
   hasFragment = (id: number): boolean => id === this.#fragment;
@@ -28,7 +36,8 @@ class MovingRows implements TrackedRows {
   advance(version: number): RowMoves {
     const [source, target] = [this.#fragment, this.#fragment + 1];
     const moved: MovedRows = {
-      rows,
+      rows: this.#movedRows,
+      bytes: bytesPerMove,
       fragments: () => [source],
       hasMoved: (fragment) => fragment === source,
       fragmentsOf: () => [target],
@@ -40,27 +49,30 @@ class MovingRows implements TrackedRows {
   }
 }
 
-function placesOf(tracked: TrackedRows): KnownPlaces {
-  const hold = { resize: () => true, touch: () => undefined, release: () => undefined };
+const request = { keys: { rows, canonical: (row: number) => allKeys[row] } } as unknown as MergeRequest;
+const shared = { parts: [], firstWith: new Map(allKeys.map((key) => [key, 0])) } as unknown as SharedRows;
+
+/** `resized` is told of the memory that they take whenever they look. */
+function placesOf(tracked: TrackedRows, resized: (bytes: number) => void = () => undefined): KnownPlaces {
+  const resize = (bytes: number): boolean => {
+    resized(bytes);
+    return true;
+  };
+  const hold = { resize, touch: () => undefined, release: () => undefined };
   const digest = new SecretKeyDigest(new Uint32Array(8).fill(3));
   const places = new KnownPlaces({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { digest, hold });
-  const request = { keys: { rows, canonical: (row: number) => allKeys[row] } } as unknown as MergeRequest;
-  const shared = { parts: [] } as unknown as SharedRows;
   assert.equal(places.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], shared), undefined);
   return places;
 }
 
-const find = (places: KnownPlaces): ReadonlyMap<CanonicalKey, RowPlace> =>
-  places.find({ firstWith: new Map(allKeys.map((key) => [key, 0])) } as unknown as SharedRows);
-
 describe('the places of rows that move again and again (P2, P8)', () => {
   for (const turns of [0, 1, 7, 150, 600]) {
     test(`are right with ${turns} turns of the event loop between two moves, whatever is put down by then`, async () => {
-      const tracked = new MovingRows();
+      const tracked = new MovingRows(rows);
       const places = placesOf(tracked);
       for (let version = 2; version <= 8; version++) {
         assert.equal(places.follow(version), undefined);
-        const found = find(places);
+        const found = places.find(shared);
         assert.equal(found.size, rows);
         for (const key of allKeys) {
           const offset = version % 2 === 0 ? rows - 1 - Number(key) : Number(key);
@@ -70,4 +82,31 @@ describe('the places of rows that move again and again (P2, P8)', () => {
       }
     });
   }
+
+  /** How many moves are held after each of `count`, with time to put all of them down. */
+  async function heldMoves(movedRows: number, count: number): Promise<readonly number[]> {
+    let heldBytes = 0;
+    const tracked = new MovingRows(movedRows);
+    const places = placesOf(tracked, (bytes) => {
+      heldBytes = bytes;
+    });
+    const held: number[] = [];
+    for (let version = 2; version <= count + 1; version++) {
+      places.follow(version);
+      for (let turn = 0; turn < 600; turn++) await new Promise(setImmediate);
+      places.replaced({ version, fragments: [{ id: version, rows }] }, [request], shared);
+      held.push(Math.floor(heldBytes / bytesPerMove));
+    }
+    return held;
+  }
+
+  test('all keys are looked at once moves concern more than half of them, and what they held is given back (P7)', async () => {
+    assert.deepEqual(await heldMoves(rows / 4, 6), [1, 2, 0, 1, 2, 0]);
+    assert.deepEqual(await heldMoves(rows, 3), [0, 0, 0]);
+  });
+
+  test('or there are sixteen of them', async () => {
+    const held = await heldMoves(0, 18);
+    assert.deepEqual(held.slice(13), [14, 15, 0, 1, 2]);
+  });
 });

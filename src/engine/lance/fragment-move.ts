@@ -129,8 +129,7 @@ export class FragmentMove {
 
   #moves(): Moves {
     const targets = this.#targets().map(({ id, rows }) => [id, asTracked(rows)] as const);
-    const moves = new Moves(this.#then.fragments, new Map(targets));
-    for (const group of this.#staged.groups) moves.add(group);
+    const moves = new Moves(this.#then.fragments, new Map(targets), this.#staged.groups);
     if (this.#targets().some(({ id }) => !moves.isTarget(id))) throw new MalformedFile('rows that do not add up');
     return moves;
   }

@@ -36,15 +36,13 @@ interface Target {
  * as gone, and new.
  */
 export class Moves implements MovedRows {
-  readonly #before: Fragments;
-  readonly #after: Fragments;
   readonly #sources = new Map<number, Source>();
   readonly #targets = new Set<number>();
   #rows = 0;
+  #bytes = 0;
 
-  constructor(before: Fragments, after: Fragments) {
-    this.#before = before;
-    this.#after = after;
+  constructor(before: Fragments, after: Fragments, groups: readonly RewriteGroup[]) {
+    for (const group of groups) this.#add(known(before, group.before), known(after, group.after));
   }
 
   get isEmpty(): boolean {
@@ -53,6 +51,10 @@ export class Moves implements MovedRows {
 
   get rows(): number {
     return this.#rows;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
   }
 
   fragments(): Iterable<number> {
@@ -71,20 +73,6 @@ export class Moves implements MovedRows {
     return this.#targets.has(fragment);
   }
 
-  add({ before, after }: RewriteGroup): void {
-    const sources = known(this.#before, before);
-    const places = known(this.#after, after);
-    if (sources === undefined || places === undefined || livingIn(sources) !== livingIn(places)) return;
-    const targets = targetsOf(places);
-    let start = 0;
-    for (const { id, tracked } of sources) {
-      this.#sources.set(id, { start, deleted: tracked.deleted, targets });
-      start += living(tracked);
-    }
-    this.#rows += start;
-    for (const { id } of targets) this.#targets.add(id);
-  }
-
   /** undefined for a row that was deleted before; the same place for one that has not moved. */
   placeOf(place: RowPlace): RowPlace | undefined {
     const source = this.#sources.get(place.fragment);
@@ -95,6 +83,22 @@ export class Moves implements MovedRows {
     if (target === undefined) return undefined;
     const among = position - target.start;
     return { fragment: target.id, offset: target.offsets?.[among] ?? among };
+  }
+
+  #add(sources: readonly Known[] | undefined, places: readonly Known[] | undefined): void {
+    if (sources === undefined || places === undefined || livingIn(sources) !== livingIn(places)) return;
+    const targets = targetsOf(places);
+    let start = 0;
+    for (const { id, tracked } of sources) {
+      this.#sources.set(id, { start, deleted: tracked.deleted, targets });
+      this.#bytes += tracked.deleted.bytes;
+      start += living(tracked);
+    }
+    this.#rows += start;
+    for (const { id, offsets } of targets) {
+      this.#targets.add(id);
+      this.#bytes += offsets?.byteLength ?? 0;
+    }
   }
 }
 

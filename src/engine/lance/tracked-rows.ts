@@ -81,8 +81,7 @@ export class FragmentRows implements TrackedRows {
     const groups = this.#rewrittenSince(version);
     const before = groups === undefined ? new Map<number, Tracked>() : this.#fragments;
     const after = this.#read(version, before);
-    const moves = new Moves(before, after);
-    for (const group of groups ?? []) moves.add(group);
+    const moves = new Moves(before, after, groups ?? []);
     const added = [...after.keys()].filter((id) => !before.has(id) && !moves.isTarget(id));
     this.#fragments = after;
     this.#version = version;
