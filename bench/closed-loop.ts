@@ -12,14 +12,20 @@ export interface Outcome {
   readonly stolenPart: number | undefined;
 }
 
+/** What became of one request. */
+export interface Served {
+  readonly isAccepted: boolean;
+  /** How long a client stays away after a refusal. */
+  readonly pauseMs: number;
+}
+
+export const accepted: Served = { isAccepted: true, pauseMs: 0 };
+
 export interface Load {
   readonly clients: number;
   /** No request begins after this; those under way are waited for. */
   readonly durationMs: number;
-  /** Serves one request; false where it was refused. */
-  readonly request: (client: number) => Promise<boolean>;
-  /** How long a client stays away after a refusal. */
-  readonly pauseAfterRefusalMs?: number;
+  readonly request: (client: number) => Promise<Served>;
   readonly maxRequestsPerClient?: number;
 }
 
@@ -33,9 +39,9 @@ export async function runClosedLoop(load: Load): Promise<Outcome> {
     for (let i = 0; i < (load.maxRequestsPerClient ?? Number.POSITIVE_INFINITY); i++) {
       const sent = performance.now();
       if (sent >= end) return;
-      const isAccepted = await load.request(index);
+      const { isAccepted, pauseMs } = await load.request(index);
       (isAccepted ? acceptedMs : refusedMs).push(performance.now() - sent);
-      if (!isAccepted) await pause(load.pauseAfterRefusalMs ?? 0);
+      if (!isAccepted) await pause(Math.max(0, Math.min(pauseMs, end - performance.now())));
     }
   };
   await Promise.all(Array.from({ length: load.clients }, (_, index) => client(index)));

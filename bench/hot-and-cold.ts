@@ -62,7 +62,7 @@ async function connected(service: ServiceProcess, table: string, size: typeof ho
 
 async function loadHot({ upserters, feed }: Writers, seconds: number): Promise<void> {
   const request = (client: number) => upserters.upsert(client, feed.next());
-  await runClosedLoop({ clients: hot.clients, durationMs: seconds * 1000, request, pauseAfterRefusalMs: 100 });
+  await runClosedLoop({ clients: hot.clients, durationMs: seconds * 1000, request });
 }
 
 async function coldLatencies(tables: readonly Writers[], seconds: number): Promise<readonly number[]> {

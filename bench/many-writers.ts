@@ -54,12 +54,7 @@ async function load(upserters: Upserters, tableFolder: string, given: ManyWriter
   const feed = new KeyFeed(given.targetRows, given.rowsPerRequest);
   try {
     const request = (client: number) => upserters.upsert(client, feed.next());
-    const outcome = await runClosedLoop({
-      clients: given.clients,
-      durationMs: given.seconds * 1000,
-      request,
-      pauseAfterRefusalMs: 100,
-    });
+    const outcome = await runClosedLoop({ clients: given.clients, durationMs: given.seconds * 1000, request });
     const keys = await countKeys(tableFolder);
     const isAllAccepted = outcome.refusedMs.length === 0;
     return { outcome, keys, missing: isAllAccepted ? feed.end - (keys.rows - keys.duplicates) : undefined };

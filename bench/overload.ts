@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Outcome, runClosedLoop } from './closed-loop.ts';
+import { type Outcome, runClosedLoop, type Served } from './closed-loop.ts';
 import { inTurns } from './in-turns.ts';
 import { KeyFeed } from './key-feed.ts';
 import { perSecond, shownMs } from './many-writers.ts';
@@ -11,13 +12,11 @@ import { bodyOf, range, vectorTable } from './workloads.ts';
 
 const targetRows = 100_000;
 const rowsPerRequest = 100;
-const table = 'overload';
-/** What Retry-After says. */
-const pauseAfterRefusalMs = 1000;
 /** Clients begin one after the other: all at once would measure how fast the load generator sends thousands of requests. */
 const spreadMs = 1000;
+const pauseAfterFailureMs = 1000;
 const sampleEveryMs = 100;
-/** Of each load, so that the same table of the same size is under both. */
+/** Of each load. */
 const turns = 2;
 
 export interface Overload {
@@ -40,16 +39,22 @@ interface Loaded {
   readonly peakBytes: number;
 }
 
-/** Ten times the clients: is as much accepted as before, are the others told at once, does memory hold? */
+/**
+ * Ten times the clients: is as much accepted as before, are the others told at once, does memory hold? Each turn has a table
+ * of its own, since one that was written to for a minute is another table.
+ */
 export async function measureOverload(service: ServiceProcess, given: Overload): Promise<readonly Row[]> {
   const target = bodyOf(vectorTable({ keys: range(0, targetRows), floatsPerRow })).stream;
-  await service.post(`/v1/table/${table}/create`, target);
-  const feed = new KeyFeed(targetRows, rowsPerRequest);
-  const turnSeconds = given.seconds / turns;
+  const seconds = given.seconds / turns;
+  const loadNewTable = async (clients: number): Promise<Loaded> => {
+    const table = `overload_${clients}_${randomUUID()}`;
+    await service.post(`/v1/table/${table}/create`, target);
+    return load(service, { table, clients, seconds });
+  };
   const { first, second } = await inTurns(
     turns,
-    () => load(service, feed, given.clients, turnSeconds),
-    () => load(service, feed, given.clients * given.factor, turnSeconds),
+    () => loadNewTable(given.clients),
+    () => loadNewTable(given.clients * given.factor),
   );
   return rows(given, together(first), together(second));
 }
@@ -73,22 +78,29 @@ function together(loads: readonly Loaded[]): Loaded {
 const mostStolen = (parts: readonly (number | undefined)[]): number | undefined =>
   parts.some((part) => part === undefined) ? undefined : Math.max(...(parts as number[]));
 
-async function load(service: ServiceProcess, feed: KeyFeed, clients: number, seconds: number): Promise<Loaded> {
+interface Turn {
+  readonly table: string;
+  readonly clients: number;
+  readonly seconds: number;
+}
+
+async function load(service: ServiceProcess, { table, clients, seconds }: Turn): Promise<Loaded> {
+  const feed = new KeyFeed(targetRows, rowsPerRequest);
   const upserters = httpUpserters(service, table, { clients, rowsPerRequest });
   await Promise.all(Array.from({ length: clients }, (_, client) => upserters.connect(client)));
   const memory = watchMemory(service);
   const refusedMs: number[] = [];
   let unanswered = 0;
   const begun = new Set<number>();
-  const request = async (client: number): Promise<boolean> => {
+  const request = async (client: number): Promise<Served> => {
     if (!begun.has(client)) await pause((client / clients) * spreadMs);
     begun.add(client);
     const answer = await ask(upserters, client, feed).catch(() => undefined);
     if (answer === undefined) unanswered += 1;
     else if (!answer.isAccepted) refusedMs.push(answer.ms);
-    return answer?.isAccepted === true;
+    return answer ?? { isAccepted: false, pauseMs: pauseAfterFailureMs };
   };
-  const accepted = await runClosedLoop({ clients, durationMs: seconds * 1000, request, pauseAfterRefusalMs });
+  const accepted = await runClosedLoop({ clients, durationMs: seconds * 1000, request });
   const reconnected = upserters.connections() - clients;
   upserters.close();
   return { accepted, refusedMs, unanswered, reconnected, peakBytes: await memory.stop() };
@@ -98,8 +110,8 @@ async function ask(upserters: HttpUpserters, client: number, feed: KeyFeed) {
   await upserters.connect(client);
   const keys = feed.next();
   const sent = performance.now();
-  const isAccepted = await upserters.upsert(client, keys);
-  return { isAccepted, ms: performance.now() - sent };
+  const served = await upserters.upsert(client, keys);
+  return { ...served, ms: performance.now() - sent };
 }
 
 function watchMemory(service: ServiceProcess): { stop(): Promise<number> } {

@@ -8,6 +8,7 @@ import { connect, type Socket } from 'node:net';
 
 export interface RawAnswer {
   readonly status: number;
+  readonly retryAfterSeconds: number | undefined;
   readonly body: Buffer;
 }
 
@@ -70,7 +71,10 @@ export class RawClient {
     const bodyStart = headEnd + 4;
     const bodyEnd = bodyStart + Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
     if (this.#received.length < bodyEnd) return;
-    const answer = { status: Number(head.slice(9, 12)), body: this.#received.subarray(bodyStart, bodyEnd) };
+    const status = Number(head.slice(9, 12));
+    const retryAfter = status === 503 ? /retry-after: (\d+)/i.exec(head)?.[1] : undefined;
+    const retryAfterSeconds = retryAfter === undefined ? undefined : Number(retryAfter);
+    const answer = { status, retryAfterSeconds, body: this.#received.subarray(bodyStart, bodyEnd) };
     this.#received = this.#received.subarray(bodyEnd);
     if (/connection: close/i.test(head)) this.close();
     const waiting = this.#waiting;

@@ -1,5 +1,6 @@
 /** Clients that upsert rows by `id`: through HTTP here, into the bare engine there, with the same bytes. */
 import type { BareTable } from './bare-engine.ts';
+import { accepted, type Served } from './closed-loop.ts';
 import { RawClient } from './raw-client.ts';
 import type { ServiceProcess } from './service-process.ts';
 import { UpsertBody } from './upsert-body.ts';
@@ -7,8 +8,8 @@ import { UpsertBody } from './upsert-body.ts';
 export const floatsPerRow = 4;
 
 export interface Upserters {
-  /** False where the service said "not now" (503); any other refusal is an error. */
-  upsert(client: number, keys: readonly number[]): Promise<boolean>;
+  /** Refused where the service said "not now" (503); any other refusal is an error. */
+  upsert(client: number, keys: readonly number[]): Promise<Served>;
   close(): void;
 }
 
@@ -34,8 +35,8 @@ export function httpUpserters(service: ServiceProcess, table: string, size: Clie
     upsert: async (index, keys) => {
       const { connection, body } = clients[index] as (typeof clients)[number];
       const answer = await connection.send(body.requestWith(keys));
-      if (answer.status === 200) return true;
-      if (answer.status === 503) return false;
+      if (answer.status === 200) return accepted;
+      if (answer.status === 503) return { isAccepted: false, pauseMs: (answer.retryAfterSeconds ?? 0) * 1000 };
       throw new Error(`${answer.status}: ${answer.body.toString()}`);
     },
     connect: (index) => (clients[index] as (typeof clients)[number]).connection.connect(),
@@ -57,15 +58,18 @@ export function bareUpserters(table: BareTable, size: ClientCount): Upserters {
     upsert: async (index, keys) => {
       try {
         await table.upsert((bodies[index] as UpsertBody).fileWith(keys));
-        return true;
+        return accepted;
       } catch (error) {
-        if (error instanceof Error && error.message.includes('Too many concurrent writers')) return false;
+        if (error instanceof Error && error.message.includes('Too many concurrent writers')) return lostRaces;
         throw error;
       }
     },
     close: () => {},
   };
 }
+
+/** The engine does not say how long to wait. */
+const lostRaces: Served = { isAccepted: false, pauseMs: 100 };
 
 const upsertHead = (service: ServiceProcess, table: string, bodyBytes: number): string =>
   [

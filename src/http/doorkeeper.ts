@@ -22,6 +22,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ExpiringCache } from '../auth/bounded-cache.ts';
 import { hashToken } from '../auth/token-hash.ts';
 import type { LancegateError } from '../kernel/errors.ts';
+import type { Principal } from '../kernel/principal.ts';
 import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import type { Admission, Applicant, Entry } from './admission.ts';
 import { asLancegateError, renderError } from './error-renderer.ts';
@@ -30,9 +31,10 @@ import { Line } from './line.ts';
 import { pathPattern } from './path-pattern.ts';
 import { canBeForgotten, declaredBytes } from './request-body.ts';
 import { requestIdFrom } from './request-id.ts';
+import { ReturnTimes } from './return-times.ts';
 
-/** Longer than `Retry-After` keeps a client away. */
-const believedForMs = 5_000;
+/** Longer than `Retry-After` keeps a client away, so that who comes back is known. */
+const believedForMs = 10_000;
 /** Credentials times tables. One takes a few hundred bytes. */
 const maxApplicants = 10_000;
 /** Some 5 ms of work. With half of it, fewer merges come together in one commit. */
@@ -43,6 +45,7 @@ export class Doorkeeper {
   readonly #admission: Admission;
   readonly #routeOf: (raw: IncomingMessage) => string | undefined;
   readonly #applicants: ExpiringCache<Applicant>;
+  readonly #returns: ReturnTimes;
   readonly #line = new Line(writesPerTurn);
 
   /** `writeRoutes` are those whose bodies count as writes, with `:id` for the identifier. */
@@ -55,6 +58,7 @@ export class Doorkeeper {
     this.#admission = admission;
     this.#routeOf = routeFinder(writeRoutes);
     this.#applicants = new ExpiringCache(maxApplicants, parts.clock);
+    this.#returns = new ReturnTimes(parts.clock);
   }
 
   /** The reception knows who sends this request, and that they may. */
@@ -77,8 +81,7 @@ export class Doorkeeper {
       this.#lineUp(raw, letIn, this.#placeFor(raw, applicant));
     } catch (error) {
       const refusal = asLancegateError(error);
-      if (refusal.kind === 'SlowDown')
-        this.#refuse(raw, response, { route, refusal, subject: applicant?.principal.subject });
+      if (refusal.kind === 'SlowDown') this.#refuse(raw, response, { route, refusal, principal: applicant?.principal });
       else this.#lineUp(raw, letIn, undefined); // the reception will say so
     }
   }
@@ -95,7 +98,7 @@ export class Doorkeeper {
     });
   }
 
-  #refuse(raw: IncomingMessage, response: ServerResponse, { route, refusal, subject }: Refused): void {
+  #refuse(raw: IncomingMessage, response: ServerResponse, { route, refusal, principal }: Refused): void {
     const { metrics, logger, newId } = this.#parts;
     const requestId = requestIdFrom(raw.headers['x-request-id']) ?? newId();
     const { path: instance } = splitTarget(raw.url ?? '/');
@@ -105,6 +108,7 @@ export class Doorkeeper {
       'x-request-id': requestId,
       'cache-control': 'no-store',
       ...headers,
+      ...this.#whenToReturn(principal),
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(text),
     });
@@ -113,15 +117,28 @@ export class Doorkeeper {
     const request = { method: 'POST', route, status };
     metrics.requestRejected(refusal.kind);
     metrics.requestFinished(request, 0);
-    const fields = { requestId, ...request, durationMs: 0, receivedBytes: 0, subject, refusal: refusal.kind };
+    const fields = {
+      requestId,
+      ...request,
+      durationMs: 0,
+      receivedBytes: 0,
+      subject: principal?.subject,
+      refusal: refusal.kind,
+    };
     logger.info(fields, 'request');
+  }
+
+  /** Nobody's own line would hold those who are not known. */
+  #whenToReturn(principal: Principal | undefined): Readonly<Record<string, string>> {
+    return principal === undefined ? {} : { 'retry-after': String(this.#returns.secondsFor(principal)) };
   }
 }
 
 interface Refused {
   readonly refusal: LancegateError;
   readonly route: string;
-  readonly subject: string | undefined;
+  /** undefined where the reception has let pass no request like it lately. */
+  readonly principal: Principal | undefined;
 }
 
 interface Way {

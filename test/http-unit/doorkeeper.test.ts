@@ -135,7 +135,7 @@ test('that a table or a principal has its share is told only to who may write th
   assert.equal((await upload(service, `${path}&x=1`)).status, 403, 'nothing is concluded from one request to another');
 });
 
-test('repeats of a refused write are turned away unexamined, for five seconds; each is counted and in the log', async () => {
+test('repeats of a refused write are turned away unexamined, for ten seconds; each is counted and in the log', async () => {
   let laterMs = 0;
   const clock: Clock = { ...systemClock, nowMs: () => systemClock.nowMs() + laterMs };
   await using service = await withOneWrite({ config: half, clock });
@@ -148,7 +148,7 @@ test('repeats of a refused write are turned away unexamined, for five seconds; e
     return service.decisions.length - before;
   };
   assert.deepEqual([await asked(), await asked(), await asked()], [1, 0, 0]);
-  laterMs = 5_001;
+  laterMs = 10_001;
   assert.deepEqual([await asked(), await asked()], [1, 0]);
   const lines = service.log.filter(({ message, status }) => message === 'request' && status === 503);
   const shown = lines.map(({ route, refusal, subject }) => [route, refusal, subject]);
@@ -156,6 +156,32 @@ test('repeats of a refused write are turned away unexamined, for five seconds; e
   service.slow.leave();
   await until(() => service.log.some(({ route }) => route === '/v1/table/:id/create'));
   assert.equal((await upload(service, path)).status, 200, 'let in as soon as there is room');
+});
+
+test('many refused writes of one principal are told to return one after the other; those of strangers hear a second (P7)', async () => {
+  const nowMs = systemClock.nowMs();
+  const clock: Clock = { ...systemClock, nowMs: () => nowMs };
+  await using service = await withOneWrite({ config: full, clock });
+  const told = async (credential: string) => {
+    using client = await RawClient.connect(service);
+    const authorization = `authorization: Bearer ${credential}`;
+    const lines = [`${merge} HTTP/1.1`, 'host: x', 'x-request-id: any', authorization, 'content-length: 0', '', ''];
+    for (let batch = 1; batch <= 6; batch++) {
+      await client.write(lines.join('\r\n').repeat(100));
+      await until(() => answers(client).length === 100 * batch);
+    }
+    const seconds = [...client.received.matchAll(/^retry-after: (\d+)\r$/gim)].map(([, each]) => each);
+    return [seconds.filter((each) => each === '1').length, seconds.filter((each) => each === '2').length];
+  };
+  assert.deepEqual(await told('good-token'), [600, 0], 'nobody has seen it before');
+  service.slow.leave();
+  await until(() => service.log.some(({ route }) => route === '/v1/table/:id/create'));
+  assert.equal((await upload(service, '/v1/table/users/merge_insert?on=id')).status, 200);
+  using slow = await RawClient.connect(service);
+  await slow.head('POST /v1/table/users/create', ['transfer-encoding: chunked']);
+  await until(() => service.asked.filter(({ operation }) => operation === 'createTable').length === 2);
+  assert.deepEqual(await told('good-token'), [500, 100]);
+  assert.deepEqual(await told('nobody'), [600, 0]);
 });
 
 test('of many writes that come at once, as many are let in as find room', async () => {
