@@ -46,8 +46,6 @@ export interface TrackedRows {
   /** 0 to begin with: no rows at all. */
   readonly version: number;
   readonly bytes: number;
-  /** A replacement failed in its middle: nothing is to be made of this any more. */
-  readonly isSpoilt: boolean;
   has(place: RowPlace): boolean;
   hasFragment(id: number): boolean;
   /** Those that are not deleted; 0 of a fragment that is not there. */
@@ -65,7 +63,7 @@ export interface Replaced {
 
 /**
  * Two ways of having written nothing. `refused`: the table, or a source like this one, is for `merge` alone; what is tracked
- * is as it was. `overtaken`: somebody else has changed rows; nothing is to be made of what is tracked any more.
+ * is as it was, as it is after an error. `overtaken`: somebody else has changed rows; nothing is to be made of what is tracked any more.
  */
 export type Replacing = Replaced | 'refused' | 'overtaken';
 

@@ -113,7 +113,6 @@ export class PlaceMemory {
       this.#timesDearer = 1;
       return { requests, shared, found, replaced };
     } catch (error) {
-      if (places.tracked.isSpoilt) this.#giveUp('changed');
       // Whose fault it is, and how it is called, is found out where merges are tried one by one.
       if (isFaultOfOne(error)) return undefined;
       throw error;

@@ -20,6 +20,7 @@ import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { parseManifest } from '#src/engine/lance/manifest.ts';
 import { listVersions, readManifest } from '#src/engine/lance/manifest-files.ts';
 import { storedFiles } from '#src/engine/lance/stored-files.ts';
+import type { TrackedRows } from '#src/engine/places.ts';
 import type { Dataset, Recovery } from '#src/engine/port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
@@ -35,8 +36,10 @@ const table = (...ids: readonly number[]) => ipcFile(new Table({ id: vectorFromA
 class RecordingSync implements FileSync {
   readonly files: string[] = [];
   readonly folders: string[] = [];
+  fails = false;
 
   async file(path: string): Promise<void> {
+    if (this.fails) throw new Error('it fails');
     assert.ok(statSync(path).isFile());
     this.files.push(path);
   }
@@ -81,6 +84,21 @@ function filesOf(folder: string, version: number): string[] {
   return [found.path, ...storedFiles(parseManifest(found.bytes), folder).map(({ path }) => path)].sort();
 }
 
+function trackedRows(dataset: Dataset): TrackedRows {
+  const tracked = dataset.trackRows();
+  assert.ok(tracked !== undefined);
+  tracked.advance(1);
+  return tracked;
+}
+
+/** The first row of those left in the first fragment. */
+async function replaceFirst(dataset: Dataset, tracked: TrackedRows): Promise<void> {
+  const [first] = tracked.rowsOf(0);
+  assert.ok(first !== undefined);
+  const replaced = await dataset.replaceRows(tracked, [first], { file: table(9), rows: 1 });
+  assert.equal(typeof replaced, 'object', String(replaced));
+}
+
 const newIn = (folder: string, version: number): string[] => {
   const before = filesOf(folder, version - 1);
   return filesOf(folder, version).filter((path) => !before.includes(path));
@@ -119,6 +137,40 @@ describe('a sync', () => {
     await dataset.dropColumn('nothing');
     await dataset.sync();
     assert.deepEqual(sync.take().files, [3, 4, 5].flatMap((version) => newIn(path, version)).sort());
+  });
+
+  test('of rows that were replaced by their places takes each file once, lists of deleted rows before the commit (P3)', async (t) => {
+    const { engine, sync, path } = place(t);
+    const dataset = await engine.create(at, table(1, 2, 3), {});
+    await dataset.sync();
+    const tracked = trackedRows(dataset);
+    for (const version of [2, 3]) {
+      sync.take();
+      await replaceFirst(dataset, tracked);
+      const ahead = sync.take();
+      await dataset.sync();
+      const { files, folders } = sync.take();
+      const deletions = newIn(path, version).filter((file) => file.includes('_deletions'));
+      assert.deepEqual([ahead.files, deletions.length], [deletions, 1]);
+      assert.ok(ahead.folders.includes(join(path, '_deletions')));
+      assert.deepEqual([...ahead.files, ...files].sort(), newIn(path, version));
+      for (const name of ['_transactions', '_versions', 'data']) assert.ok(folders.includes(join(path, name)), name);
+    }
+  });
+
+  test('that fails before the commit leaves no commit, and the next one is synced wholly (P3, P6)', async (t) => {
+    const { engine, sync, path } = place(t);
+    const dataset = await engine.create(at, table(1, 2, 3), {});
+    await dataset.sync();
+    const tracked = trackedRows(dataset);
+    sync.fails = true;
+    await assert.rejects(replaceFirst(dataset, tracked), { kind: 'Internal' });
+    sync.fails = false;
+    assert.deepEqual([await dataset.version(), readdirSync(join(path, '_deletions'))], [1, []]);
+    sync.take();
+    await replaceFirst(dataset, tracked);
+    await dataset.sync();
+    assert.deepEqual(sync.take().files, newIn(path, 2));
   });
 
   test('takes the files of an index with the commit that made it: without them the table cannot be read by its key (P3)', async (t) => {

@@ -9,28 +9,34 @@ import { FileWriter } from '#src/engine/lance/file-writer.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const folderOf = (t: TestContext): string => temporaryFolder((clean) => t.after(clean));
-const filesIn = (folder: string, count: number) =>
+const filesIn = (folder: string, count: number, bytes = 10) =>
   Array.from({ length: count }, (_, n) => ({
     path: join(folder, 'made', `${n}`),
-    content: Buffer.from(`content ${n}`),
+    content: Buffer.from(`content ${n}`.padEnd(bytes)),
   }));
 
-for (const [how, count] of [
-  ['at once', 3],
-  ['on another thread', 40],
+for (const [how, count, bytes] of [
+  ['at once', 3, 10],
+  ['on another thread since they are many', 40, 10],
+  ['on another thread since they are large', 3, 30_000],
 ] as const)
   describe(`the files of a commit, written ${how}`, () => {
     test('are there, and so is their folder', async (t) => {
       const folder = folderOf(t);
-      await new FileWriter().write(filesIn(folder, count));
+      const writing = new FileWriter().write(filesIn(folder, count, bytes));
+      assert.equal(existsSync(join(folder, 'made')), how === 'at once');
+      await writing;
       assert.equal(readdirSync(join(folder, 'made')).length, count);
-      assert.equal(readFileSync(join(folder, 'made', '2'), 'utf8'), 'content 2');
+      assert.equal(readFileSync(join(folder, 'made', '2'), 'utf8'), 'content 2'.padEnd(bytes));
     });
 
     test('are all or none, and the error says why', async (t) => {
       const folder = folderOf(t);
       writeFileSync(join(folder, 'a file'), '');
-      const files = [...filesIn(folder, count - 1), { path: join(folder, 'a file', 'x'), content: Buffer.of(1) }];
+      const files = [
+        ...filesIn(folder, count - 1, bytes),
+        { path: join(folder, 'a file', 'x'), content: Buffer.of(1) },
+      ];
       await assert.rejects(new FileWriter().write(files), { code: 'ENOTDIR' });
       assert.deepEqual(readdirSync(join(folder, 'made')), []);
     });

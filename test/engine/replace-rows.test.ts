@@ -387,6 +387,7 @@ describe('rows are replaced by their places: those there go, those of the file c
       await assert.rejects(replacing(dataset, tracked, [...at(0, 1), place], rowsFrom(9, 1, 'third')), {
         kind: 'Internal',
       });
+      assert.deepEqual([...tracked.rowsOf(0)], at(0, 1, 2), 'what is tracked is as it was');
     }
     assert.deepEqual(stage.files(), before);
     assert.equal(await dataset.version(), 2);
@@ -964,6 +965,7 @@ describe('what fails in the middle leaves the newest version as it was, and no f
       assert.deepEqual(stage.files(), before);
       assert.deepEqual(await stage.contents(), content);
       assert.equal(await dataset.version(), 2);
+      assert.deepEqual([...tracked.rowsOf(0), ...tracked.rowsOf(1)], [...at(0, 1, 2, 3, 4), ...at(1, 0)]);
       await dataset.merge(upsert, fileOf(rowsFrom(0, 1, 'merged')), undefined);
       await replace(dataset, await trackedRows(dataset), at(0, 1), rowsFrom(1, 1, 'fourth'));
       assert.deepEqual(await stage.contents(undefined, 'id < 3'), ['merged 0', 'fourth 1', 'first 2']);
@@ -977,7 +979,7 @@ describe('what fails in the middle leaves the newest version as it was, and no f
     await assert.rejects(replacing(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'second')), { kind: 'Internal' });
     rmSync(stage.path(basename(stagingFolder('/x'))));
     assert.deepEqual(stage.files(), before);
-    await replace(dataset, await trackedRows(dataset), at(0, 0), rowsFrom(0, 1, 'third'));
+    await replace(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'third'));
     assert.deepEqual(await stage.contents(undefined, 'id = 0'), ['third 0']);
   });
 
@@ -987,6 +989,8 @@ describe('what fails in the middle leaves the newest version as it was, and no f
     const piece = { file: Buffer.from('ARROW1') as IpcFile, rows: 1 };
     await assert.rejects(dataset.replaceRows(tracked, at(0, 0), piece));
     assert.deepEqual(stage.files(), before);
+    assert.equal(await dataset.countRows(), 5);
+    await replace(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'second'));
     assert.equal(await dataset.countRows(), 5);
   });
 
@@ -1107,7 +1111,9 @@ test('a version is dated before whatever time is noted after its commit, in whol
   const folder = join(stage.folder, 't.lance');
   const nowMs = 1_800_000_000_000;
   const fresh = { nowMs: () => nowMs, uuid: randomUUID };
-  const replacement = new RowReplacement(folder, new Staging(folder, randomUUID), new FileWriter(), fresh);
+  const staging = new Staging(folder, randomUUID);
+  const syncAhead = async () => undefined;
+  const replacement = new RowReplacement({ folder, staging, files: new FileWriter(), syncAhead, fresh });
   const made = await replacement.commit(tracked as FragmentRows, [], fileOf(rowsFrom(5, 1, 'ours')), 1);
   const version = typeof made === 'object' ? made.version : 0;
   const file = readManifest(join(folder, '_versions'), version);

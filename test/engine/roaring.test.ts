@@ -48,16 +48,23 @@ describe('a Roaring bitmap', () => {
   test('is written with its values as lists of up to 4,096 and as bitmaps, and says where they start', () => {
     const [one, many] = [new Uint32Array(1), new Uint32Array(2_048).fill(0xffff_0000)];
     one[0] = 0x8000_0001;
-    const bytes = bitmapOf([one, undefined, many, new Uint32Array(2_048)]);
-    const header = Buffer.concat([u32(12_346, 2), u16(0, 2 - 1, 2, 2_048 * 16 - 1), u32(24, 28)]);
-    assert.deepEqual(bytes, Buffer.concat([header, u16(0, 31), Buffer.from(many.buffer)]));
+    const bytes = bitmapOf([
+      { bits: one, count: 2 },
+      undefined,
+      { bits: many, count: 2_048 * 16 },
+      { bits: new Uint32Array(2_048), count: 0 },
+      { list: new Uint16Array() },
+      { list: Uint16Array.of(3, 65_535) },
+    ]);
+    const header = Buffer.concat([u32(12_346, 3), u16(0, 2 - 1, 2, 2_048 * 16 - 1, 5, 2 - 1), u32(32, 36, 36 + 8_192)]);
+    assert.deepEqual(bytes, Buffer.concat([header, u16(0, 31), Buffer.from(many.buffer), u16(3, 65_535)]));
   });
 
   for (const count of [1, 4_096, 4_097, 65_536]) {
     test(`written with ${count} values under one number reads as these`, () => {
       const bits = new Uint32Array(2_048);
       for (let value = 0; value < count; value += 1) bits[value >> 5]! |= 1 << (value & 31);
-      const bytes = bitmapOf([undefined, bits]);
+      const bytes = bitmapOf([undefined, { bits, count }]);
       assert.equal(bytes.length, 16 + Math.min(count * 2, 8_192));
       assert.deepEqual(
         valuesOfBitmap(bytes),

@@ -19,7 +19,6 @@ const allKeys: readonly CanonicalKey[] = Array.from({ length: rows }, (_, key) =
 class MovingRows implements TrackedRows {
   version = 1;
   readonly bytes = 0;
-  readonly isSpoilt = false;
   #fragment = 1;
   readonly #movedRows: number;
 

@@ -1,10 +1,8 @@
-import { bitmapOf, bitsSet } from './roaring.ts';
+import { bitmapOf, bitsSet, type ChunkValues } from './roaring.ts';
 
 const rowsPerChunk = 2 ** 16;
 /** A block, 256 rows, is counted in advance; that leaves fewer than these to count for one row. */
 const wordsPerBlock = 8;
-/** Up to here a list is searched about as fast as bits are counted. */
-const maxListed = 128;
 /** What an object or a typed array takes in Node besides its elements, roughly. */
 const overhead = { object: 64, array: 200 } as const;
 
@@ -57,6 +55,13 @@ export class DeletedRows {
     return true;
   }
 
+  /** Of one that is there. */
+  remove(offset: number): void {
+    this.#chunks[offset >>> 16]?.remove(offset & 0xffff);
+    this.#count -= 1;
+    this.#before = undefined;
+  }
+
   /** How many rows before this one live; `rows` itself will do. After `add`, a chunk is counted anew: some 10 µs. */
   livingBefore(offset: number): number {
     this.#before ??= this.#countChunks();
@@ -79,7 +84,7 @@ export class DeletedRows {
 
   /** A Roaring bitmap, as Lance keeps them in files. */
   toBitmap(): Buffer {
-    return bitmapOf(this.#chunks.map((chunk) => chunk?.toBits()));
+    return bitmapOf(this.#chunks.map((chunk) => chunk?.values));
   }
 
   /** With room for one more. */
@@ -98,48 +103,60 @@ export class DeletedRows {
   }
 }
 
-/** A few deleted rows, in order. */
+/** Deleted rows in order, while a list of them takes less memory than bits: it is what a file has, and need not be made. */
 class ListedChunk {
   readonly #rows: number;
-  #deleted = new Uint16Array(0);
+  /** With room for more. */
+  #deleted = new Uint16Array(2);
+  #count = 0;
 
   constructor(rows: number) {
     this.#rows = rows;
   }
 
   get count(): number {
-    return this.#deleted.length;
+    return this.#count;
   }
 
   get bytes(): number {
     return overhead.object + overhead.array + this.#deleted.byteLength;
   }
 
-  /** A longer list would take more memory than bits, or more time. */
+  /** Not a copy. */
+  get values(): ChunkValues {
+    return { list: this.#deleted.subarray(0, this.#count) };
+  }
+
   get isFull(): boolean {
-    return this.count >= Math.min(maxListed, this.#rows / 16);
+    return this.#count >= this.#rows / 16;
   }
 
   has(row: number): boolean {
-    return this.#deleted[this.countBefore(row)] === row;
+    const at = this.countBefore(row);
+    return at < this.#count && this.#deleted[at] === row;
   }
 
   add(row: number): boolean {
     const at = this.countBefore(row);
-    if (this.#deleted[at] === row) return false;
-    const longer = new Uint16Array(this.count + 1);
-    longer.set(this.#deleted);
-    longer.copyWithin(at + 1, at);
-    longer[at] = row;
-    this.#deleted = longer;
+    if (at < this.#count && this.#deleted[at] === row) return false;
+    if (this.#count === this.#deleted.length) this.#makeRoom();
+    this.#deleted.copyWithin(at + 1, at, this.#count);
+    this.#deleted[at] = row;
+    this.#count += 1;
     return true;
+  }
+
+  remove(row: number): void {
+    const at = this.countBefore(row);
+    this.#deleted.copyWithin(at, at + 1, this.#count);
+    this.#count -= 1;
   }
 
   /** A binary search without branches: processors guess half of them wrong, which takes as long as all the rest. */
   countBefore(row: number): number {
     const deleted = this.#deleted;
     let before = 0;
-    for (let left = deleted.length; left > 0; left >>= 1) {
+    for (let left = this.#count; left > 0; left >>= 1) {
       const half = (left + 1) >> 1;
       const allBitsIfLess = ((deleted[before + half - 1] ?? 0) - row) >> 31;
       before += half & allBitsIfLess;
@@ -147,10 +164,19 @@ class ListedChunk {
     return before;
   }
 
-  toBits(): Uint32Array {
+  toBits(): Uint32Array<ArrayBuffer> {
     const bits = new Uint32Array(Math.ceil(this.#rows / 32));
-    for (const row of this.#deleted) bits[row >> 5]! |= 1 << (row & 31);
+    for (let at = 0; at < this.#count; at += 1) {
+      const row = this.#deleted[at]!;
+      bits[row >> 5]! |= 1 << (row & 31);
+    }
     return bits;
+  }
+
+  #makeRoom(): void {
+    const longer = new Uint16Array(this.#count * 2);
+    longer.set(this.#deleted);
+    this.#deleted = longer;
   }
 }
 
@@ -158,17 +184,22 @@ class ListedChunk {
 class BitChunk {
   readonly isFull = false;
   count: number;
-  readonly #bits: Uint32Array;
+  readonly #bits: Uint32Array<ArrayBuffer>;
   /** How many are deleted before each block; undefined after a change. */
   #before: Uint32Array | undefined;
 
-  constructor(bits: Uint32Array, count: number) {
+  constructor(bits: Uint32Array<ArrayBuffer>, count: number) {
     this.#bits = bits;
     this.count = count;
   }
 
   get bytes(): number {
     return overhead.object + 2 * overhead.array + this.#bits.byteLength * (1 + 1 / wordsPerBlock);
+  }
+
+  /** Not a copy. */
+  get values(): ChunkValues {
+    return { bits: this.#bits, count: this.count };
   }
 
   has(row: number): boolean {
@@ -181,6 +212,12 @@ class BitChunk {
     this.count += 1;
     this.#before = undefined;
     return true;
+  }
+
+  remove(row: number): void {
+    this.#bits[row >> 5]! &= ~(1 << (row & 31));
+    this.count -= 1;
+    this.#before = undefined;
   }
 
   countBefore(row: number): number {

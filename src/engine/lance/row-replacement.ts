@@ -15,7 +15,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { IpcFile } from '../../arrow/source.ts';
-import type { Replaced, Replacing, RowPlace } from '../places.ts';
+import type { Replacing, RowPlace } from '../places.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { deletionsFile } from './deletion-files.ts';
 import type { FileWriter } from './file-writer.ts';
@@ -34,34 +34,42 @@ const mostAttempts = 5;
 /** What a fragment's list of deleted rows becomes; undefined where no row is left. */
 type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
 
+export interface ReplacementParts {
+  /** Of the dataset, or of the branch in it. */
+  readonly folder: string;
+  readonly staging: Staging;
+  readonly files: FileWriter;
+  /** Makes files durable of which no version tells yet. */
+  readonly syncAhead: (paths: readonly string[]) => Promise<void>;
+  readonly fresh: Fresh;
+}
+
 export class RowReplacement {
   readonly #folder: string;
   readonly #versionsFolder: string;
   readonly #staging: Staging;
   readonly #files: FileWriter;
+  readonly #syncAhead: ReplacementParts['syncAhead'];
   readonly #fresh: Fresh;
   readonly #link: CommitLink;
 
-  /** `folder`: of the dataset, or of the branch in it. */
-  constructor(folder: string, staging: Staging, files: FileWriter, fresh: Fresh) {
+  constructor({ folder, staging, files, syncAhead, fresh }: ReplacementParts) {
     this.#folder = folder;
     this.#versionsFolder = join(folder, '_versions');
     this.#staging = staging;
     this.#files = files;
+    this.#syncAhead = syncAhead;
     this.#fresh = fresh;
     this.#link = new CommitLink(folder, fresh);
   }
 
   /** As `Dataset.replaceRows`. */
   async commit(tracked: FragmentRows, places: Iterable<RowPlace>, file: IpcFile, rows: number): Promise<Replacing> {
-    const current = readManifest(this.#versionsFolder, tracked.version);
-    if (current === undefined || !tracked.isOf(current.bytes)) return 'overtaken';
-    const staged = await this.#staging.stage(file);
+    if (this.#manifestOf(tracked) === undefined) return 'overtaken';
     try {
-      if (staged.rows !== rows || !this.#fits(tracked, staged)) return 'refused';
-      return await this.#commitStaged(tracked, places, staged);
+      return await this.#commitMarked(tracked, this.#markDeleted(tracked, places), { file, rows });
     } finally {
-      staged.discard();
+      tracked.takeBack(); // nothing, once it is committed
     }
   }
 
@@ -76,42 +84,41 @@ export class RowReplacement {
     }
   }
 
-  #fits(tracked: FragmentRows, staged: StagedRows): boolean {
+  /** The lists of deleted rows get to the disk while the engine writes the new rows: neither needs the other. */
+  async #commitMarked(
+    tracked: FragmentRows,
+    deletions: ReadonlyMap<number, Deletion>,
+    source: { readonly file: IpcFile; readonly rows: number },
+  ): Promise<Replacing> {
+    const lists = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
+    const [listing, staging] = await Promise.allSettled([this.#write(lists), this.#staging.stage(source.file)]);
+    const written = lists.map(({ path }) => path);
     try {
-      return this.#next(tracked, new Map(), staged) !== undefined;
-    } catch (error) {
-      if (error instanceof NotReplaceable) return false;
-      throw error;
-    }
-  }
-
-  async #commitStaged(tracked: FragmentRows, places: Iterable<RowPlace>, staged: StagedRows): Promise<Replacing> {
-    const deletions = this.#markDeleted(tracked, places);
-    const files = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
-    await this.#files.write(files);
-    const written = files.map(({ path }) => path);
-    try {
+      if (listing.status === 'rejected') throw listing.reason;
+      if (staging.status === 'rejected') throw staging.reason;
+      const staged = staging.value;
+      if (staged.rows !== source.rows) return 'refused';
       written.push(...staged.moveTo(this.#folder));
       const made = this.#commitOnNewest(tracked, deletions, staged);
-      if (made !== undefined) written.length = 0;
-      return made ?? 'overtaken';
-    } catch (error) {
-      // Somebody else has made the table one that is for the engine alone.
-      if (error instanceof NotReplaceable) return 'overtaken';
-      throw error;
+      if (typeof made === 'object') written.length = 0;
+      return made;
     } finally {
+      if (staging.status === 'fulfilled') staging.value.discard();
       for (const path of written) rmSync(path, { force: true });
     }
   }
 
-  #commitOnNewest(
-    tracked: FragmentRows,
-    deletions: ReadonlyMap<number, Deletion>,
-    staged: StagedRows,
-  ): Replaced | undefined {
+  async #write(lists: readonly NewFile[]): Promise<void> {
+    await this.#files.write(lists);
+    await this.#syncAhead(lists.map(({ path }) => path));
+  }
+
+  #commitOnNewest(tracked: FragmentRows, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Replacing {
     for (let attempt = 0; attempt < mostAttempts; attempt++) {
       const next = this.#next(tracked, deletions, staged);
-      if (next === undefined) return undefined;
+      // Where somebody else has made the table one that is for the engine alone, they have come between.
+      if (next === 'refused' && attempt > 0) return 'overtaken';
+      if (typeof next === 'string') return next;
       if (this.#link.commit(next, next.after)) {
         const { version, fragments } = next;
         tracked.committed(next, new Map([...deletions].map(([id, each]) => [id, each?.listed.id])), fragments);
@@ -119,23 +126,37 @@ export class RowReplacement {
       }
       const newest = listVersions(this.#versionsFolder).at(-1) ?? 0;
       if (newest <= tracked.version || !keepsEveryPlace(this.#versionsFolder, tracked.version, newest))
-        return undefined;
+        return 'overtaken';
       tracked.skipTo(newest);
     }
-    return undefined;
+    return 'overtaken';
   }
 
-  /** undefined where the version before it is gone. */
-  #next(tracked: FragmentRows, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Next | undefined {
+  #next(
+    tracked: FragmentRows,
+    deletions: ReadonlyMap<number, Deletion>,
+    staged: StagedRows,
+  ): Next | 'refused' | 'overtaken' {
+    const current = this.#manifestOf(tracked);
+    if (current === undefined) return 'overtaken';
+    try {
+      const next = nextManifest(current.bytes, {
+        deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
+        staged: staged.manifest,
+        transactionId: this.#fresh.uuid(),
+        committedAtMs: committedAtMs(this.#fresh),
+      });
+      return { ...next, after: current.path };
+    } catch (error) {
+      if (error instanceof NotReplaceable) return 'refused';
+      throw error;
+    }
+  }
+
+  /** undefined where it is gone, or another table's by now. */
+  #manifestOf(tracked: FragmentRows): ReturnType<typeof readManifest> {
     const current = readManifest(this.#versionsFolder, tracked.version);
-    if (current === undefined || !tracked.isOf(current.bytes)) return undefined;
-    const next = nextManifest(current.bytes, {
-      deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
-      staged: staged.manifest,
-      transactionId: this.#fresh.uuid(),
-      committedAtMs: committedAtMs(this.#fresh),
-    });
-    return { ...next, after: current.path };
+    return current !== undefined && tracked.isOf(current.bytes) ? current : undefined;
   }
 
   #markDeleted(tracked: FragmentRows, places: Iterable<RowPlace>): ReadonlyMap<number, Deletion> {

@@ -20,7 +20,8 @@ export class FragmentRows implements TrackedRows {
   readonly #versionsFolder: string;
   readonly #only: ReadonlySet<number> | undefined;
   #version = 0;
-  #isSpoilt = false;
+  /** Rows that a commit under way deletes. */
+  #marked: RowPlace[] = [];
   /** The whole of it: another table in the same folder may have a version of the same number, and fragments too. */
   #manifest: Buffer | undefined;
   #fragments: ReadonlyMap<number, Tracked> = new Map();
@@ -46,10 +47,6 @@ export class FragmentRows implements TrackedRows {
 
   get bytes(): number {
     return this.#fragments.values().reduce((sum, { deleted }) => sum + deleted.bytes, this.#manifest?.length ?? 0);
-  }
-
-  get isSpoilt(): boolean {
-    return this.#isSpoilt;
   }
 
   has({ fragment, offset }: RowPlace): boolean {
@@ -106,10 +103,17 @@ export class FragmentRows implements TrackedRows {
     this.#version = version;
   }
 
-  /** False where it was deleted before. What is tracked is spoilt until `committed`. */
-  markDeleted({ fragment, offset }: RowPlace): boolean {
-    this.#isSpoilt = true;
-    return this.#fragments.get(fragment)?.deleted.add(offset) ?? false;
+  /** Until `committed` or `takeBack`. False where it was deleted before. */
+  markDeleted(place: RowPlace): boolean {
+    const isMarked = this.#fragments.get(place.fragment)?.deleted.add(place.offset) ?? false;
+    if (isMarked) this.#marked.push(place);
+    return isMarked;
+  }
+
+  /** What was marked is as it was before. Nothing is marked after `committed`. */
+  takeBack(): void {
+    for (const { fragment, offset } of this.#marked) this.#fragments.get(fragment)?.deleted.remove(offset);
+    this.#marked = [];
   }
 
   /** `undefined` for a fragment none of whose rows is left. */
@@ -135,7 +139,7 @@ export class FragmentRows implements TrackedRows {
     this.#fragments = fragments;
     this.#version = version;
     this.#manifest = bytes;
-    this.#isSpoilt = false;
+    this.#marked = [];
   }
 
   #tracked(fragment: number): Tracked {
