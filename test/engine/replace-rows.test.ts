@@ -1112,8 +1112,8 @@ test('a version is dated before whatever time is noted after its commit, in whol
   const nowMs = 1_800_000_000_000;
   const fresh = { nowMs: () => nowMs, uuid: randomUUID };
   const staging = new Staging(folder, randomUUID);
-  const syncAhead = async () => undefined;
-  const replacement = new RowReplacement({ folder, staging, files: new FileWriter(), syncAhead, fresh });
+  const beginSync = () => undefined;
+  const replacement = new RowReplacement({ folder, staging, files: new FileWriter(), beginSync, fresh });
   const made = await replacement.commit(tracked as FragmentRows, [], fileOf(rowsFrom(5, 1, 'ours')), 1);
   const version = typeof made === 'object' ? made.version : 0;
   const file = readManifest(join(folder, '_versions'), version);

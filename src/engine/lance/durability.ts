@@ -19,6 +19,14 @@ export interface DurableBranch {
   readonly branch: string | undefined;
 }
 
+/** Files whose sync has begun before their version was there. */
+interface Ahead {
+  readonly paths: ReadonlySet<string>;
+  readonly done: Promise<void>;
+}
+
+const nothingAhead: Ahead = { paths: new Set(), done: Promise.resolve() };
+
 /**
  * Makes the versions of one branch survive a power cut. The engine itself never calls `fsync`: after a commit the new files
  * and their names are in memory only.
@@ -36,8 +44,7 @@ export class Durability {
   readonly #place: DurableBranch;
   readonly #path: string;
   #files: ReadonlySet<string> = new Set();
-  /** Of the version that is to come next. */
-  #ahead: ReadonlySet<string> = new Set();
+  #ahead = nothingAhead;
   readonly #folders = new Set<string>();
   readonly #openedAt: number;
   #synced: number | undefined;
@@ -51,12 +58,13 @@ export class Durability {
   }
 
   /**
-   * Files of a version that is not there yet, while the rest of it is made: `sync` has less to do then. Harmless where the
-   * version never comes.
+   * Begins with files of a version that is not there yet, while the rest of it is made: `sync` waits for them and has less to
+   * do. Harmless where the version never comes.
    */
-  async syncAhead(paths: readonly string[]): Promise<void> {
-    if (paths.length > 0) await this.#syncAll(paths.map((path) => ({ path, mayBeMissing: false })));
-    this.#ahead = new Set(paths);
+  beginSync(paths: readonly string[]): void {
+    const done = this.#syncAll(paths.map((path) => ({ path, mayBeMissing: false })));
+    done.catch(() => undefined); // for `sync` to tell
+    this.#ahead = { paths: new Set(paths), done };
   }
 
   /**
@@ -68,8 +76,10 @@ export class Durability {
     const between = this.#filesBetween(durable ?? this.#openedAt, version);
     const newest = this.#filesOf(version);
     if (newest === undefined) throw new MalformedFile(`the manifest of version ${version} is missing`);
-    const isSynced = (path: string): boolean => this.#files.has(path) || this.#ahead.has(path);
-    await this.#syncAll([...between, ...newest].filter(({ path }) => !isSynced(path)));
+    const ahead = this.#ahead;
+    this.#ahead = nothingAhead; // if it has failed, the next call begins anew
+    const isCared = (path: string): boolean => this.#files.has(path) || ahead.paths.has(path);
+    await Promise.all([ahead.done, this.#syncAll([...between, ...newest].filter(({ path }) => !isCared(path)))]);
     this.#files = new Set(newest.map(({ path }) => path));
     this.#synced = version;
   }

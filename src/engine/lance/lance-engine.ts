@@ -167,7 +167,7 @@ export class LanceEngine implements Engine {
       folder,
       staging: new Staging(folder, randomUUID, this.#stagingInMemory),
       files: this.#files,
-      syncAhead: (paths) => durability.syncAhead(paths),
+      beginSync: (paths) => durability.beginSync(paths),
       fresh: { uuid: randomUUID, nowMs: Date.now },
     });
     return { versions: new VersionsFolder(place.datasetPath, branch), durability, replacement };

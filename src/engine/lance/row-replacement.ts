@@ -39,8 +39,8 @@ export interface ReplacementParts {
   readonly folder: string;
   readonly staging: Staging;
   readonly files: FileWriter;
-  /** Makes files durable of which no version tells yet. */
-  readonly syncAhead: (paths: readonly string[]) => Promise<void>;
+  /** Begins to make files durable of which no version tells yet. Whoever syncs the version waits for it. */
+  readonly beginSync: (paths: readonly string[]) => void;
   readonly fresh: Fresh;
 }
 
@@ -49,16 +49,16 @@ export class RowReplacement {
   readonly #versionsFolder: string;
   readonly #staging: Staging;
   readonly #files: FileWriter;
-  readonly #syncAhead: ReplacementParts['syncAhead'];
+  readonly #beginSync: ReplacementParts['beginSync'];
   readonly #fresh: Fresh;
   readonly #link: CommitLink;
 
-  constructor({ folder, staging, files, syncAhead, fresh }: ReplacementParts) {
+  constructor({ folder, staging, files, beginSync, fresh }: ReplacementParts) {
     this.#folder = folder;
     this.#versionsFolder = join(folder, '_versions');
     this.#staging = staging;
     this.#files = files;
-    this.#syncAhead = syncAhead;
+    this.#beginSync = beginSync;
     this.#fresh = fresh;
     this.#link = new CommitLink(folder, fresh);
   }
@@ -110,7 +110,7 @@ export class RowReplacement {
 
   async #write(lists: readonly NewFile[]): Promise<void> {
     await this.#files.write(lists);
-    await this.#syncAhead(lists.map(({ path }) => path));
+    if (lists.length > 0) this.#beginSync(lists.map(({ path }) => path));
   }
 
   #commitOnNewest(tracked: FragmentRows, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Replacing {
