@@ -108,7 +108,7 @@ export class MergeCommitter {
       const settled = await this.#outside.settle(target, { requests: [request], piece: request.piece }, merged);
       const isWorthKnowing = !this.#keys.isEmpty && pending.sharing !== undefined;
       this.#keys.keep(settled, request, isWorthKnowing ? shareRows([request]) : undefined);
-      if (isForPlaces(pending)) await this.#places.didWithout(target, request, engineMs);
+      if (isForPlaces(pending)) await this.#places.didWithout(target, [request], engineMs);
       await this.#sync(request, target);
       await this.#finish([{ pending, counts: withFound(merged.counts, settled) }], target, {
         engineMs,
@@ -147,7 +147,7 @@ export class MergeCommitter {
     }
     const engineMs = performance.now() - startMs;
     const settled = await this.#outside.settle(target, sent, merged);
-    if (group.every(isForPlaces)) await this.#places.didWithout(target, requests[0], engineMs);
+    if (group.every(isForPlaces)) await this.#places.didWithout(target, requests, engineMs);
     const counts = await afterBoth(this.#sync(requests[0], target), false, async () => {
       const counts = await this.#countsOfEach(target, requests, shared, merged, settled);
       await setImmediate();

@@ -43,6 +43,8 @@ const mostRowsInTurn = 10_000;
 const mostRounds = 8;
 /** Schemas, which clients have a few of. */
 const mostRefused = 64;
+/** All who shared a commit have waited for it, and will come again. But to read a large table takes long, and they may not. */
+const mostWhoWaited = 8;
 /** What could not be known is tried again once doing without has cost so many times more than before. */
 const patience = 16;
 
@@ -56,7 +58,7 @@ export class PlaceMemory {
   #isReading = false;
   /** Schemas of sources that were refused, and of the table that did: it is another object once that may have changed. */
   readonly #refused = new Map<string, Schema>();
-  /** What doing without has cost since the last attempt. */
+  /** What doing without has cost, those who waited, since the last attempt. */
   #spentMs = 0;
   #timesDearer = 1;
   /** A branch that is written to once, or whose writer is forgotten before the second time, has no use for places. */
@@ -85,12 +87,12 @@ export class PlaceMemory {
   }
 
   /**
-   * The engine took this long for a merge that could have used them. Those of other keys are given up once that has cost much
-   * more than reading anew. Never rejects: the merge is committed, and only its answer is missing.
+   * The engine took this long for merges that could have used them. Those of other keys are given up once that has cost much
+   * more than reading anew. Never rejects: the merges are committed, and only their answers are missing.
    */
-  async didWithout(target: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
+  async didWithout(target: CommitTarget, requests: Requests, engineMs: number): Promise<void> {
     try {
-      await this.#weigh(target, request, engineMs);
+      await this.#weigh(target, requests, engineMs);
     } catch (error) {
       this.#parts.logger.debug({ error }, 'whether to read the places of rows could not be told');
     }
@@ -130,10 +132,11 @@ export class PlaceMemory {
     }
   }
 
-  async #weigh({ dataset, location }: CommitTarget, request: MergeRequest, engineMs: number): Promise<void> {
+  async #weigh({ dataset, location }: CommitTarget, requests: Requests, engineMs: number): Promise<void> {
+    const [request] = requests;
     if (this.#isReading || (await this.#isFor(request, dataset)) || (await this.#isRefused(request, dataset))) return;
-    this.#spentMs += engineMs;
-    const isFirst = !this.#hasDoneWithout;
+    this.#spentMs += engineMs * Math.min(requests.length, mostWhoWaited);
+    const isFirst = !this.#hasDoneWithout && requests.length === 1;
     this.#hasDoneWithout = true;
     if (isFirst) return;
     const rows = await dataset.countRows();

@@ -14,6 +14,15 @@ const open = (t: TestContext, rows: Table, options: StageOptions = {}): Promise<
 const many = (count: number): Row[] => Array.from({ length: count }, (_, id) => [id, 'old']);
 
 describe('places are not known', () => {
+  test('after the first merge, which may be the only one, unless several share its commit (P8)', async (t) => {
+    const placedAfter = async (...ids: readonly number[]): Promise<number> => {
+      const stage = await open(t, full([1, 'old']));
+      await sendRows(stage, ...ids.map((id): Row[] => [[id, 'new']]));
+      return sendUntilPlaced(stage, () => stage.request(full([1, 'newer'])));
+    };
+    assert.deepEqual([await placedAfter(1), await placedAfter(1, 2)], [2, 1]);
+  });
+
   test('of a table that has a key twice, until somebody puts that right (P2, P4)', async (t) => {
     const stage = await open(t, full([1, 'old'], [7, 'old'], [7, 'twin']));
     for (let sent = 0; sent < 6; sent++)
