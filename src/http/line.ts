@@ -7,7 +7,7 @@ export class Line {
   readonly #perTurn: number;
   /** In the order of their turns. None is empty. */
   readonly #lanes = new Map<string, (() => void)[]>();
-  /** How many more may run before the sockets are looked at again. */
+  /** How many more may run before the sockets are looked at again; none while somebody waits. */
   #left: number;
   #isTurnDue = false;
 
@@ -18,7 +18,7 @@ export class Line {
 
   add(lane: string, run: () => void): void {
     this.#takeTurn();
-    if (this.#lanes.size > 0 || this.#left === 0) {
+    if (this.#left === 0) {
       this.#wait(lane, run);
       return;
     }
