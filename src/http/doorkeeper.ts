@@ -21,7 +21,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ExpiringCache } from '../auth/bounded-cache.ts';
 import { hashToken } from '../auth/token-hash.ts';
-import type { LancegateError } from '../kernel/errors.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import type { Admission, Applicant, Entry } from './admission.ts';
@@ -67,7 +67,7 @@ export class Doorkeeper {
     this.#applicants.set(keyOf(raw), applicant, this.#parts.clock.nowMs() + believedForMs);
   }
 
-  /** Answers the request, or calls `letIn`, perhaps later, or never if the client leaves before. */
+  /** Answers the request, or calls `letIn`, at once or later, or never if the client leaves before. */
   receive(raw: IncomingMessage, response: ServerResponse, letIn: () => void): void {
     const route = raw.method === 'POST' ? this.#routeOf(raw) : undefined;
     if (route === undefined) letIn();
@@ -77,18 +77,21 @@ export class Doorkeeper {
 
   #receiveBrief(raw: IncomingMessage, response: ServerResponse, { route, letIn }: Way): void {
     const applicant = this.#applicants.get(keyOf(raw));
-    try {
-      this.#lineUp(raw, letIn, this.#placeFor(raw, applicant));
-    } catch (error) {
-      const refusal = asLancegateError(error);
-      if (refusal.kind === 'SlowDown') this.#refuse(raw, response, { route, refusal, principal: applicant?.principal });
-      else this.#lineUp(raw, letIn, undefined); // the reception will say so
-    }
+    const place = this.#placeFor(raw, applicant);
+    if (place instanceof LancegateError)
+      this.#refuse(raw, response, { route, refusal: place, principal: applicant?.principal });
+    else this.#lineUp(raw, letIn, place);
   }
 
-  #placeFor(raw: IncomingMessage, applicant: Applicant | undefined): Entry | undefined {
-    this.#admission.requireRoomForAnybody();
-    return applicant && this.#admission.enter({ ...applicant, declaredBytes: declaredBytes(raw) });
+  /** `SlowDown` where there is none. Any other refusal is for the reception to say. */
+  #placeFor(raw: IncomingMessage, applicant: Applicant | undefined): Entry | LancegateError | undefined {
+    try {
+      this.#admission.requireRoomForAnybody();
+      return applicant && this.#admission.enter({ ...applicant, declaredBytes: declaredBytes(raw) });
+    } catch (error) {
+      const refusal = asLancegateError(error);
+      return refusal.kind === 'SlowDown' ? refusal : undefined;
+    }
   }
 
   #lineUp(raw: IncomingMessage, letIn: () => void, place: Entry | undefined): void {
