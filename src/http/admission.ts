@@ -8,7 +8,7 @@
 import { type BodyAccount, type BodyMemory, bufferBytesFor } from '../arrow/body-memory.ts';
 import { bytesAround, firstBufferBytes } from '../arrow/source-reader.ts';
 import type { TableRef } from '../kernel/ids.ts';
-import type { Principal } from '../kernel/principal.ts';
+import { type Principal, principalKey } from '../kernel/principal.ts';
 import { type Holder, SharedBudget } from '../kernel/shared-budget.ts';
 import type { HttpConfig } from './http-config.ts';
 import type { BodyKind } from './route.ts';
@@ -98,7 +98,7 @@ export class Admission {
 
   #holders({ principal, table }: Applicant): readonly Holder[] {
     const { principalShare, tableShare } = this.#config;
-    const sender = JSON.stringify(['principal', principal.issuer, principal.subject]);
+    const sender = `principal ${principalKey(principal)}`;
     const holders: Holder[] = [{ kind: 'principal', name: sender, share: principalShare }];
     if (table === undefined) return holders;
     const target = JSON.stringify(['table', ...table.namespace, table.name]);

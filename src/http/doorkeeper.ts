@@ -5,6 +5,8 @@
  * to verify. They hear the same words in the same body as from the reception. Ten times the clients that fit come back
  * every second; if each refusal cost what the reception costs, half of a served request, little would be left to serve.
  *
+ * Those of one principal are told to come back one after the other (`return-times.ts`).
+ *
  * It knows two kinds of requests. Where all room is taken, it turns away anybody's write: that says nothing but that the
  * service is busy. Where a principal or a table has its share (P10), that is only for who may know it: so it turns away
  * requests alike to one that the reception, which asks who it is and what they may do, has let pass a moment ago. In both
@@ -131,7 +133,7 @@ export class Doorkeeper {
     logger.info(fields, 'request');
   }
 
-  /** Nobody's own line would hold those who are not known. */
+  /** Who is not known has no line of its own, and is told what the refusal says. */
   #whenToReturn(principal: Principal | undefined): Readonly<Record<string, string>> {
     return principal === undefined ? {} : { 'retry-after': String(this.#returns.secondsFor(principal)) };
   }

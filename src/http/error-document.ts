@@ -35,7 +35,8 @@ const catalogueSection = `## The catalogue
 
 const closing = `## Remarks
 
-- A 503 carries \`Retry-After\`, in seconds.
+- A 503 carries \`Retry-After\`, in seconds. Many refused writes of one principal are told to come back one after the
+  other, 500 a second, after one to five seconds.
 - A 405 carries \`Allow\`, the methods of the path.
 - A 401 or 403 carries \`WWW-Authenticate\` as RFC 6750 has it.
 - \`TableAlreadyExists\` is 400 instead of 409 for the LanceDB SDKs (a path that ends in a slash, or their

@@ -1,6 +1,6 @@
 import { ExpiringCache } from '../auth/bounded-cache.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { Principal } from '../kernel/principal.ts';
+import { type Principal, principalKey } from '../kernel/principal.ts';
 
 /** Of one principal. To say no takes 0.1 ms of the event loop, so that is a twentieth of it. */
 const returnsPerSecond = 500;
@@ -31,8 +31,8 @@ export class ReturnTimes {
   }
 
   /** Whole seconds, as `Retry-After` has them, rounded down: who is told of the same second comes at another moment of it. */
-  secondsFor({ issuer, subject }: Principal): number {
-    const key = JSON.stringify([issuer, subject]);
+  secondsFor(principal: Principal): number {
+    const key = principalKey(principal);
     const nowMs = this.#clock.nowMs();
     const behind = (this.#last.get(key) ?? 0) + msBetweenReturns;
     const atMs = Math.min(Math.max(behind, nowMs + soonestMs), nowMs + latestMs);

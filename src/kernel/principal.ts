@@ -6,3 +6,7 @@ export interface Principal {
   /** Where the credential came from: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
   readonly issuer: string;
 }
+
+/** Equal for the same principal and for no other: subjects are unique within their issuer only. */
+export const principalKey = ({ issuer, subject }: Pick<Principal, 'issuer' | 'subject'>): string =>
+  JSON.stringify([issuer, subject]);

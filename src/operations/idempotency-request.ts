@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { KeyedAnswer, KeyedRequest, RequestOwner } from '../catalog/port.ts';
-import type { Principal } from '../kernel/principal.ts';
+import { type Principal, principalKey } from '../kernel/principal.ts';
 import type { CreateTableCommand, IdempotencyHeader, MergeRowsCommand } from './commands.ts';
 
 /** A request with an `Idempotency-Key`, whose body may not have been read yet. */
@@ -31,9 +31,7 @@ export const keyedAnswer = (request: KeyedRequest, result: object): KeyedAnswer 
   answer: JSON.stringify(result),
 });
 
-/** Subjects are unique within their issuer only. */
-export const ownerOf = ({ issuer, subject }: Principal): RequestOwner =>
-  JSON.stringify([issuer, subject]) as RequestOwner;
+export const ownerOf = (principal: Principal): RequestOwner => principalKey(principal) as RequestOwner;
 
 /**
  * Of everything that decides what the request does, as it was understood: spelling and order of the parameters make no

@@ -1,6 +1,7 @@
 import type { MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { TableId } from '../kernel/ids.ts';
+import { principalKey } from '../kernel/principal.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { GroupRoom, sharingKey } from './merge-group.ts';
 import type { MergeRequest } from './merge-request.ts';
@@ -54,7 +55,7 @@ export class PendingMerges {
       endWait();
       signal.removeEventListener('abort', onAbort);
     };
-    const principal = principalOf(request);
+    const principal = principalKey(request.scope.principal);
     const pending: PendingMerge = { request, sharing: sharingKey(request), principal, resolve, reject, leave };
     signal.addEventListener('abort', onAbort, { once: true });
     this.#queue.push(pending);
@@ -121,11 +122,6 @@ export class PendingMerges {
       wait.resolve();
     };
   }
-}
-
-function principalOf({ scope }: MergeRequest): string {
-  const { issuer, subject } = scope.principal;
-  return JSON.stringify([issuer, subject]);
 }
 
 export const queueIsFull = (): LancegateError =>

@@ -175,6 +175,24 @@ describe('a sync', () => {
     }
   });
 
+  test('does not fail for what was begun for a commit that never came (P3, P6)', async (t) => {
+    const { engine, sync, root, path } = place(t);
+    const dataset = await engine.create(at, table(1, 2, 3), {});
+    await dataset.sync();
+    const other = await (await connect(join(root, 'folder'))).openTable('t');
+    await other.add([{ id: 5 }]);
+    const [first] = trackedRows(dataset, 1).rowsOf(0);
+    assert.ok(first !== undefined);
+    sync.failing = '_deletions';
+    const tracked = trackedRows(dataset, 1);
+    assert.equal(await dataset.replaceRows(tracked, [first], { file: table(9), rows: 1 }), 'overtaken');
+    await dataset.refresh();
+    await dataset.append(table(9));
+    await dataset.sync();
+    assert.equal(await dataset.version(), 3);
+    assert.ok(newIn(path, 3).every((file) => sync.files.includes(file)));
+  });
+
   test('takes the files of an index with the commit that made it: without them the table cannot be read by its key (P3)', async (t) => {
     const { engine, sync, path } = place(t);
     const dataset = await engine.create(at, table(1, 2), {});

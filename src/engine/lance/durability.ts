@@ -78,8 +78,11 @@ export class Durability {
     if (newest === undefined) throw new MalformedFile(`the manifest of version ${version} is missing`);
     const ahead = this.#ahead;
     this.#ahead = nothingAhead; // if it has failed, the next call begins anew
-    const isCared = (path: string): boolean => this.#files.has(path) || ahead.paths.has(path);
-    await Promise.all([ahead.done, this.#syncAll([...between, ...newest].filter(({ path }) => !isCared(path)))]);
+    const needed = [...between, ...newest].filter(({ path }) => !this.#files.has(path));
+    const begun = needed.filter(({ path }) => ahead.paths.has(path));
+    const rest = needed.filter(({ path }) => !ahead.paths.has(path));
+    // Of a version that never came, its failure is nobody's.
+    await Promise.all([begun.length > 0 ? ahead.done : undefined, this.#syncAll(rest)]);
     this.#files = new Set(newest.map(({ path }) => path));
     this.#synced = version;
   }

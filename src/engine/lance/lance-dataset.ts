@@ -112,15 +112,12 @@ export class LanceDataset implements Dataset {
 
   async *select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile> {
     const query = (await this.#table.current()).query();
-    query.select(columns.map(({ name, expression }) => [name, expression]));
     if (where !== undefined) query.onlyIf(where);
-    yield* resultsOf(query);
+    yield* resultsOf(query, columns);
   }
 
   async *take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    const query = (await this.#table.current()).takeRowIds(rows.map(BigInt));
-    query.select(columns.map(({ name, expression }) => [name, expression]));
-    yield* resultsOf(query);
+    yield* resultsOf((await this.#table.current()).takeRowIds(rows.map(BigInt)), columns);
   }
 
   async append(file: IpcFile): Promise<void> {

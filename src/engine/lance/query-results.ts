@@ -1,4 +1,5 @@
 import type { IpcFile } from '../../arrow/source.ts';
+import type { Projection } from '../port.ts';
 import type { NativeQuery } from './native.ts';
 import { engineCall } from './translate-errors.ts';
 
@@ -6,7 +7,11 @@ import { engineCall } from './translate-errors.ts';
 const maxBatchRows = 2 ** 16;
 
 /** As `Dataset.select` answers them. */
-export async function* resultsOf(query: Omit<NativeQuery, 'onlyIf'>): AsyncIterable<IpcFile> {
+export async function* resultsOf(
+  query: Omit<NativeQuery, 'onlyIf'>,
+  columns: readonly Projection[],
+): AsyncIterable<IpcFile> {
+  query.select(columns.map(({ name, expression }) => [name, expression]));
   const batches = await engineCall('select', () => query.execute(maxBatchRows));
   let isEmpty = true;
   for (;;) {
