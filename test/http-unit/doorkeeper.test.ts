@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import type { Admission } from '#src/http/admission.ts';
+import { Doorkeeper } from '#src/http/doorkeeper.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Operations } from '#src/operations/commands.ts';
@@ -221,6 +224,20 @@ test('the write of another table is not behind all of those that a busy one sent
   assert.equal(asked.length, 61);
   assert.ok(asked.indexOf('cold') < 40, `it was number ${asked.indexOf('cold')}`);
   for (const client of clients) client[Symbol.dispose]();
+});
+
+test('what goes wrong past the door is not taken for a refusal of the door', () => {
+  const raw = { method: 'POST', url: '/v1/table/users/merge_insert', headers: { 'content-length': '0' } };
+  const admission = { requireRoomForAnybody: () => undefined } as unknown as Admission;
+  const parts = { clock: systemClock } as ConstructorParameters<typeof Doorkeeper>[0];
+  const door = new Doorkeeper(parts, admission, ['/v1/table/:id/merge_insert']);
+  let letIn = 0;
+  const fail = (): void => {
+    letIn += 1;
+    throw new LancegateError('SlowDown', 'from within');
+  };
+  assert.throws(() => door.receive(raw as IncomingMessage, {} as ServerResponse, fail), { message: 'from within' });
+  assert.equal(letIn, 1);
 });
 
 /** Yields to the event loop until it holds; gives up after what only a failure can take. */
