@@ -4,10 +4,11 @@
  * the large table (10,000,000), `--only` names parts: many, far, one, cold, large, overload; `--profile` adds where
  * the service's threads spent their time.
  */
+import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseArgs, promisify } from 'node:util';
 import { showProfiles } from './cpu-profile.ts';
 import { compareColdTables } from './hot-and-cold.ts';
 import { compareLargeTable } from './large-table.ts';
@@ -54,9 +55,11 @@ const parts: Readonly<Record<string, Part>> = {
 /** All parts have the defaults but this one, whose limit is to be within reach. */
 const settings: Readonly<Record<string, readonly string[]>> = { overload: ['--memory-limit', memoryLimit] };
 
-/** Each part has a service and folders of its own, so that none sees what another left behind. */
-async function run(name: string, part: Part): Promise<readonly Row[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
+/**
+ * Each part has a service and a folder of its own, so that none sees what another left behind. The folders stay until all is
+ * measured: a disk may be slow for minutes after gigabytes have been removed from it.
+ */
+async function run(name: string, part: Part, folder: string): Promise<readonly Row[]> {
   const profiles = join(folder, 'profiles');
   const nodeFlags = values.profile ? ['--cpu-prof', `--cpu-prof-dir=${profiles}`] : [];
   const service = await startServiceProcess(join(folder, 'data'), nodeFlags, settings[name]);
@@ -65,15 +68,27 @@ async function run(name: string, part: Part): Promise<readonly Row[]> {
   } finally {
     await service.stop();
     if (values.profile) process.stderr.write(`${await showProfiles(profiles, profileLines)}\n`);
-    await rm(folder, { recursive: true, force: true });
   }
 }
 
-const rows: Row[] = [];
-for (const name of values.only.split(',')) {
-  const part = parts[name];
-  if (part === undefined) throw new Error(`--only: no part '${name}'; there are ${Object.keys(parts).join(', ')}`);
-  process.stderr.write(`${name}\n`);
-  rows.push(...(await run(name, part)));
+/** Of the bare engine, too, which leaves that to the kernel. */
+const writeAllToDisk = (): Promise<unknown> => promisify(execFile)('sync');
+
+async function runAll(names: readonly string[], root: string): Promise<readonly Row[]> {
+  const rows: Row[] = [];
+  for (const name of names) {
+    const part = parts[name];
+    if (part === undefined) throw new Error(`--only: no part '${name}'; there are ${Object.keys(parts).join(', ')}`);
+    process.stderr.write(`${name}\n`);
+    await writeAllToDisk();
+    rows.push(...(await run(name, part, join(root, name))));
+  }
+  return rows;
 }
-process.stdout.write(`${table(rows)}\n`);
+
+const root = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
+try {
+  process.stdout.write(`${table(await runAll(values.only.split(','), root))}\n`);
+} finally {
+  await rm(root, { recursive: true, force: true });
+}

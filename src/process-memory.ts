@@ -2,6 +2,7 @@
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { CollectionPace } from './kernel/collection-pace.ts';
 import type { ProcessMemory } from './kernel/resident-limit.ts';
 
 /** V8's collector on demand, where `--expose-gc` was not given. */
@@ -21,19 +22,51 @@ const worthBytes = 16 * 2 ** 20;
  * 300 ms; an ordinary one keeps for itself what it frees), and its way to save memory, whose next collection gives back as
  * much, and is done beside the running program but for its end (40 to 90 ms).
  */
-export function processMemory(): ProcessMemory {
+export function processMemory(): ProcessMemory & Disposable {
   const collector = findCollector();
   const saver = new MemorySaver();
+  const growth = new HeapGrowth();
   return {
     residentBytes,
     collect: () => collector?.({ type: 'major', flavor: 'last-resort' }),
     collectSoon: () => saver.start(),
-    setThrifty: (isThrifty) =>
-      setFlagsFromString(`--heap-growing-percent=${isThrifty ? thriftyGrowthPercent : asV8Likes}`),
+    setThrifty: (isThrifty) => growth.setThrifty(isThrifty),
+    [Symbol.dispose]: () => growth.stop(),
   };
 }
 
 const residentBytes = (): number => process.memoryUsage.rss();
+
+/** The heap grows little while it is told to, and while that costs nothing: 300 MB resident after 10,000 single rows, not 390. */
+class HeapGrowth {
+  readonly #pace = new CollectionPace();
+  readonly #collections = new PerformanceObserver((seen) => this.#collected(seen.getEntries().filter(isOfWholeHeap)));
+  #isThrifty = false;
+
+  constructor() {
+    this.#collections.observe({ entryTypes: ['gc'] });
+    this.#tell();
+  }
+
+  setThrifty(isThrifty: boolean): void {
+    this.#isThrifty = isThrifty;
+    this.#tell();
+  }
+
+  stop(): void {
+    this.#collections.disconnect();
+  }
+
+  #collected(entries: readonly PerformanceEntry[]): void {
+    for (const { startTime } of entries) this.#pace.collected(startTime);
+    if (entries.length > 0) this.#tell();
+  }
+
+  #tell(): void {
+    const isThrifty = this.#isThrifty || this.#pace.isSlow;
+    setFlagsFromString(`--heap-growing-percent=${isThrifty ? thriftyGrowthPercent : asV8Likes}`);
+  }
+}
 
 /**
  * Has V8 save memory for one collection of the whole heap: a service that always does halves its throughput. Where that one

@@ -84,7 +84,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const limits = ipcLimits(config);
   const schemas = new KnownSchemas();
-  const memory = bodyMemory(config, { logger, clock, metrics });
+  const memory = bodyMemory(config, { logger, clock, metrics }, starting);
   const server = await startHttpServer({
     operations,
     authenticator,
@@ -111,11 +111,15 @@ function running(server: HttpServer, parts: AsyncDisposableStack): Service {
   };
 }
 
-function bodyMemory(config: Config, { logger, clock, metrics }: ServiceParts & { metrics: Metrics }): BodyMemory {
+function bodyMemory(
+  config: Config,
+  { logger, clock, metrics }: ServiceParts & { metrics: Metrics },
+  starting: AsyncDisposableStack,
+): BodyMemory {
   const { memoryLimitBytes, bodyMemoryBytes } = config;
   const resident = new ResidentLimit({
     limitBytes: memoryLimitBytes,
-    memory: processMemory(),
+    memory: starting.use(processMemory()),
     clock,
     onChange: (isFull, residentBytes) => {
       const fields = { residentBytes, memoryLimitBytes };

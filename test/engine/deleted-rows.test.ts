@@ -18,6 +18,7 @@ function assertHas(deleted: DeletedRows, rows: number, expected: ReadonlySet<num
     if (!isDeleted) living += 1;
   }
   assert.equal(deleted.livingBefore(rows), living);
+  assert.deepEqual(deleted.living(), Uint32Array.from(range(0, rows).filter((offset) => !expected.has(offset))));
   assert.deepEqual(valuesOfBitmap(deleted.toBitmap()), Uint32Array.from(expected).sort());
 }
 

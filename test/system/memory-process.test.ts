@@ -19,7 +19,7 @@ interface Seen {
   readonly mostHeapLast: number;
 }
 
-async function wasteOf(how: 'nothing' | 'thrifty' | 'soon' | 'now'): Promise<Seen> {
+async function wasteOf(how: 'nothing' | 'as it begins' | 'thrifty' | 'soon' | 'now'): Promise<Seen> {
   const { stdout } = await promisify(execFile)(process.execPath, ['--no-warnings', script, how]);
   return JSON.parse(stdout) as Seen;
 }
@@ -47,5 +47,10 @@ describe('the memory of the process', () => {
     // Side by side: how much lies about depends on how soon V8's helpers get a processor.
     const [usual, thrifty] = await Promise.all([wasteOf('nothing'), wasteOf('thrifty')]);
     assert.ok(thrifty.mostHeapLast < 0.85 * usual.mostHeapLast, JSON.stringify({ usual, thrifty }));
+  });
+
+  test('is thrifty from the start, and no more once its collections follow one another (P7)', async () => {
+    const [usual, begun] = await Promise.all([wasteOf('nothing'), wasteOf('as it begins')]);
+    assert.ok(begun.mostHeapLast < 0.85 * usual.mostHeapLast, JSON.stringify({ usual, begun }));
   });
 });

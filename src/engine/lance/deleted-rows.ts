@@ -69,6 +69,20 @@ export class DeletedRows {
     return offset - (this.#before[chunk] ?? 0) - (this.#chunks[chunk]?.countBefore(offset & 0xffff) ?? 0);
   }
 
+  /** The offsets of all other rows, ascending. 5 ns a row: asking for each takes up to 45. */
+  living(): Uint32Array<ArrayBuffer> {
+    const living = new Uint32Array(this.#rows - this.#count);
+    let at = 0;
+    for (let first = 0; first < this.#rows; first += rowsPerChunk) {
+      const bits = this.#chunks[first >>> 16]?.toBits();
+      const end = Math.min(first + rowsPerChunk, this.#rows);
+      for (let offset = first; offset < end; offset++) {
+        if ((((bits?.[(offset & 0xffff) >> 5] ?? 0) >> (offset & 31)) & 1) === 0) living[at++] = offset;
+      }
+    }
+    return living;
+  }
+
   /** Those that `earlier`, of the same fragment, does not have. Ascending. */
   *addedSince(earlier: DeletedRows): Iterable<number> {
     for (const [index, chunk] of this.#chunks.entries()) {

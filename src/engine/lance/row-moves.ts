@@ -125,18 +125,13 @@ const livingIn = (fragments: readonly Known[]): number =>
 function targetsOf(places: readonly Known[]): readonly Target[] {
   let start = 0;
   return places.map(({ id, tracked }) => {
-    const target = { id, start, end: start + living(tracked), offsets: offsetsIn(tracked) };
+    const target = {
+      id,
+      start,
+      end: start + living(tracked),
+      offsets: tracked.deleted.count === 0 ? undefined : tracked.deleted.living(),
+    };
     start = target.end;
     return target;
   });
-}
-
-function offsetsIn(tracked: Tracked): Uint32Array | undefined {
-  if (tracked.deleted.count === 0) return undefined;
-  const offsets = new Uint32Array(living(tracked));
-  let at = 0;
-  for (let offset = 0; offset < tracked.rows; offset++) {
-    if (!tracked.deleted.has(offset)) offsets[at++] = offset;
-  }
-  return offsets;
 }
