@@ -13,6 +13,8 @@ export interface Upserters {
   close(): void;
 }
 
+export type Target = Pick<ServiceProcess, 'port' | 'token'>;
+
 export interface ClientCount {
   readonly clients: number;
   readonly rowsPerRequest: number;
@@ -25,7 +27,7 @@ export interface HttpUpserters extends Upserters {
   connections(): number;
 }
 
-export function httpUpserters(service: ServiceProcess, table: string, size: ClientCount): HttpUpserters {
+export function httpUpserters(service: Target, table: string, size: ClientCount): HttpUpserters {
   const headOf = (bodyBytes: number): string => upsertHead(service, table, bodyBytes);
   const clients = Array.from({ length: size.clients }, () => ({
     connection: new RawClient(service.port),
@@ -71,7 +73,7 @@ export function bareUpserters(table: BareTable, size: ClientCount): Upserters {
 /** The engine does not say how long to wait. */
 const lostRaces: Served = { isAccepted: false, pauseMs: 100 };
 
-const upsertHead = (service: ServiceProcess, table: string, bodyBytes: number): string =>
+const upsertHead = (service: Target, table: string, bodyBytes: number): string =>
   [
     `POST /v1/table/${table}/merge_insert?on=id HTTP/1.1`,
     'host: localhost',
