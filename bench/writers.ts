@@ -4,20 +4,14 @@
  * the large table (10,000,000), `--only` names parts: many, far, one, cold, large, overload; `--profile` adds where
  * the service's threads spent their time.
  */
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
-import { showProfiles } from './cpu-profile.ts';
-import { compareColdTables } from './hot-and-cold.ts';
-import { compareLargeTable } from './large-table.ts';
-import { compareManyWriters, measureManyWriters } from './many-writers.ts';
 import { type Row, table } from './measure.ts';
-import { compareOneWriter } from './one-writer.ts';
-import { measureOverload } from './overload.ts';
-import { type ServiceProcess, startServiceProcess } from './service-process.ts';
-import { countStolenTime, shownPart, stolenRow } from './stolen-time.ts';
 
 const { values } = parseArgs({
   options: {
@@ -28,62 +22,34 @@ const { values } = parseArgs({
     profile: { type: 'boolean', default: false },
   },
 });
-const seconds = Number(values.seconds);
-const profileLines = 30;
-const memoryLimit = '1GiB';
-const shape = { rowsPerRequest: 100, targetRows: 100_000 };
-
-type Part = (service: ServiceProcess, folder: string) => Promise<readonly Row[]>;
-const withStolenTime =
-  (part: Part): Part =>
-  async (service, folder) => {
-    const stolenPart = countStolenTime();
-    const rows = await part(service, folder);
-    return [...rows, stolenRow(shownPart(stolenPart()))];
-  };
-/** `many` and `overload` are two loads each, and tell them apart. */
-const parts: Readonly<Record<string, Part>> = {
-  many: (service, folder) => compareManyWriters(service, folder, { ...shape, clients: 64, seconds }),
-  far: withStolenTime(async (service) => [
-    await measureManyWriters(service, { ...shape, clients: 256, seconds }, 'aim 5,000 req/s'),
-  ]),
-  one: withStolenTime((service, folder) => compareOneWriter(service, folder, Number(values.upserts))),
-  cold: withStolenTime(async (service) => [await compareColdTables(service, seconds)]),
-  large: withStolenTime((service, folder) => compareLargeTable(service, folder, Number(values.rows), seconds)),
-  overload: (service) => measureOverload(service, { clients: 256, factor: 10, seconds, memoryLimit }),
-};
-/** All parts have the defaults but this one, whose limit is to be within reach. */
-const settings: Readonly<Record<string, readonly string[]>> = { overload: ['--memory-limit', memoryLimit] };
+const { seconds, upserts, rows, profile } = values;
+const partProgram = fileURLToPath(new URL('./writers-part.ts', import.meta.url));
 
 /**
- * Each part has a service and a folder of its own, so that none sees what another left behind. The folders stay until all is
+ * Each part has processes and a folder of its own, so that none sees what another left behind. The folders stay until all is
  * measured: a disk may be slow for minutes after gigabytes have been removed from it.
  */
-async function run(name: string, part: Part, folder: string): Promise<readonly Row[]> {
-  const profiles = join(folder, 'profiles');
-  const nodeFlags = values.profile ? ['--cpu-prof', `--cpu-prof-dir=${profiles}`] : [];
-  const service = await startServiceProcess(join(folder, 'data'), nodeFlags, settings[name]);
-  try {
-    return await part(service, folder);
-  } finally {
-    await service.stop();
-    if (values.profile) process.stderr.write(`${await showProfiles(profiles, profileLines)}\n`);
-  }
+async function run(part: string, folder: string): Promise<readonly Row[]> {
+  const sizes = ['--seconds', seconds, '--upserts', upserts, '--rows', rows];
+  const args = [partProgram, '--part', part, '--folder', folder, ...sizes, ...(profile ? ['--profile'] : [])];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const exited = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  const printed = await text(child.stdout);
+  if ((await exited) !== 0) throw new Error(`--only: '${part}' could not be measured`);
+  return JSON.parse(printed) as readonly Row[];
 }
 
 /** Of the bare engine, too, which leaves that to the kernel. */
 const writeAllToDisk = (): Promise<unknown> => promisify(execFile)('sync');
 
-async function runAll(names: readonly string[], root: string): Promise<readonly Row[]> {
-  const rows: Row[] = [];
-  for (const name of names) {
-    const part = parts[name];
-    if (part === undefined) throw new Error(`--only: no part '${name}'; there are ${Object.keys(parts).join(', ')}`);
-    process.stderr.write(`${name}\n`);
+async function runAll(parts: readonly string[], root: string): Promise<readonly Row[]> {
+  const measured: Row[] = [];
+  for (const part of parts) {
+    process.stderr.write(`${part}\n`);
     await writeAllToDisk();
-    rows.push(...(await run(name, part, join(root, name))));
+    measured.push(...(await run(part, join(root, part))));
   }
-  return rows;
+  return measured;
 }
 
 const root = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
