@@ -1,4 +1,5 @@
 /** Clients that each send their next request when the last one is answered. */
+import { setTimeout as pause } from 'node:timers/promises';
 import { countStolenTime } from './stolen-time.ts';
 
 export interface Outcome {
@@ -47,5 +48,3 @@ export async function runClosedLoop(load: Load): Promise<Outcome> {
   await Promise.all(Array.from({ length: load.clients }, (_, index) => client(index)));
   return { acceptedMs, refusedMs, elapsedMs: performance.now() - start, stolenPart: stolenPart() };
 }
-
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

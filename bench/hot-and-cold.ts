@@ -1,7 +1,8 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { startHotLoad } from './hot-load.ts';
 import { inTurns } from './in-turns.ts';
 import { KeyFeed } from './key-feed.ts';
-import { shownMs } from './many-writers.ts';
+import { perSecond, shownMs } from './many-writers.ts';
 import { median, percentile, type Row } from './measure.ts';
 import type { ServiceProcess } from './service-process.ts';
 import { floatsPerRow, type HttpUpserters, httpUpserters } from './upserters.ts';
@@ -40,7 +41,7 @@ export async function compareColdTables(service: ServiceProcess, seconds: number
   for (const { upserters } of coldWriters) upserters.close();
   await load.stop();
   const besideMs = second.flatMap(({ latenciesMs }) => latenciesMs);
-  const hotPerSecond = median(second.map(({ hot: { requests, elapsedMs } }) => (requests / elapsedMs) * 1000));
+  const hotPerSecond = median(second.map(({ hot: served }) => perSecond(served)));
   return row(first.flat(), besideMs, hotPerSecond);
 }
 
@@ -55,8 +56,6 @@ function row(aloneMs: readonly number[], besideMs: readonly number[], hotPerSeco
     goal: 'at most 3x',
   };
 }
-
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function createTables(service: ServiceProcess): Promise<void> {
   const coldRows = bodyOf(vectorTable({ keys: range(0, cold.targetRows), floatsPerRow })).stream;
@@ -85,7 +84,7 @@ async function writeNowAndThen(
   const startMs = performance.now() + (index / coldTables) * betweenRequestsMs;
   const latenciesMs: number[] = [];
   for (let due = startMs; due < startMs + seconds * 1000; due += betweenRequestsMs) {
-    await new Promise((resolve) => setTimeout(resolve, Math.max(0, due - performance.now())));
+    await pause(Math.max(0, due - performance.now()));
     await upserters.upsert(0, feed.next());
     latenciesMs.push(performance.now() - due);
   }

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
+import type { Outcome } from './closed-loop.ts';
 import type { ClientCount, Target } from './upserters.ts';
 
 export interface HotTable {
@@ -8,14 +9,9 @@ export interface HotTable {
   readonly size: ClientCount & { readonly targetRows: number };
 }
 
-export interface Served {
-  readonly requests: number;
-  readonly elapsedMs: number;
-}
-
 export interface HotLoad {
   /** All clients at full load, for so long. */
-  run(durationMs: number): Promise<Served>;
+  run(durationMs: number): Promise<Outcome>;
   stop(): Promise<void>;
 }
 
@@ -25,7 +21,7 @@ export function startHotLoad({ target: { port, token }, table, size }: HotTable)
   const thread = new Worker(new URL('./hot-load-thread.ts', import.meta.url), { workerData });
   return {
     run: async (durationMs) => {
-      const served = once(thread, 'message') as Promise<[Served]>; // rejects on 'error', too
+      const served = once(thread, 'message') as Promise<[Outcome]>; // rejects on 'error', too
       thread.postMessage(durationMs);
       return (await served)[0];
     },

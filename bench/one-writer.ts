@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { createBare } from './bare-engine.ts';
 import { runClosedLoop } from './closed-loop.ts';
 import { shownMs } from './many-writers.ts';
@@ -51,7 +52,6 @@ export async function compareOneWriter(
 
 /** The default retention, and as much as its bookkeeping may be late. */
 const untilOldVersionsAreGoneMs = 75_000;
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Turn about, so that both meet the same machine. */
 async function firstOfBoth(ours: Upserters, bare: Upserters): Promise<{ our: number; their: number }> {
