@@ -24,6 +24,11 @@ export class Turns {
     return !this.#alone && this.#shared === 0 && this.#waiting.length === 0;
   }
 
+  /** How many wait to be alone. */
+  get waitingAlone(): number {
+    return this.#waiting.filter(({ mode }) => mode === 'alone').length;
+  }
+
   /**
    * Resolves to the release function, which may be called more than once. Throws `SlowDown` when the queue is full, and
    * the signal's reason when that aborts first.

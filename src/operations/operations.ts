@@ -55,8 +55,9 @@ export interface RunningOperations {
 
 /** Wires the use cases; first undoes what a crash left half-made (P1), so it must end before requests are taken. */
 export async function startOperations(given: OperationsParts): Promise<RunningOperations> {
-  const { catalog, engine, newId, logger } = given;
+  const { catalog, engine, newId, logger, metrics } = given;
   const gates = new TableGates(given.maxWaitingPerTable);
+  metrics.watchWaitingForTables(() => gates.waitingAlone);
   const datasets = new OpenDatasets(engine, given.maxOpenDatasets);
   const access = new TableAccess(catalog, engine, datasets);
   const maker = new TableMaker(given);

@@ -64,6 +64,11 @@ export class TableGates {
     }
   }
 
+  /** How many wait to have a table alone, over all tables. */
+  get waitingAlone(): number {
+    return [...this.#gates.values()].reduce((sum, { table }) => sum + table.waitingAlone, 0);
+  }
+
   async enterAlone(table: TableRef, signal: AbortSignal): Promise<Release> {
     const key = keyOf(table);
     const gate = this.#gate(key);

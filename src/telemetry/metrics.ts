@@ -153,6 +153,18 @@ export class Metrics {
     });
   }
 
+  /** `read` is asked whenever the metrics are rendered. */
+  watchWaitingForTables(read: () => number): void {
+    new Gauge({
+      ...this.#on,
+      name: 'lancegate_waiting_for_tables',
+      help: 'Drops, replacements and other changes of whole tables that wait for the writers before them.',
+      collect() {
+        this.set(read());
+      },
+    });
+  }
+
   /** `read` is asked whenever the metrics are rendered: whether writes are refused for want of resident memory. */
   watchMemoryLimit(limitBytes: number, isFull: () => boolean): void {
     new Gauge({

@@ -66,6 +66,17 @@ export async function untilReceived(service: TestService, bytes: number): Promis
 export const receivedBytes = (service: TestService): Promise<number> =>
   metric(service, 'lancegate_received_bytes_total');
 
+/** Resolves once so many merges wait for their turn: who asks for the whole table now comes behind them. */
+export async function untilQueued(service: TestService, merges: number): Promise<void> {
+  await eventually(`${merges} merges wait`, async () => (await metric(service, 'lancegate_queued_merges')) >= merges);
+}
+
+/** Resolves once so many drops and replacements of tables wait for the merges before them. */
+export async function untilWaitingForTables(service: TestService, changes: number): Promise<void> {
+  const waiting = (): Promise<number> => metric(service, 'lancegate_waiting_for_tables');
+  await eventually(`${changes} wait for a whole table`, async () => (await waiting()) >= changes);
+}
+
 /** 0 where it has never been counted. */
 async function metric(service: TestService, name: string): Promise<number> {
   const headers = { authorization: `Bearer ${await service.mint('lancegate:admin')}` };

@@ -5,9 +5,8 @@ import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
-import { eventually } from './eventually.ts';
 import { people, storedRows, stream } from './rows.ts';
-import { holdTurn, receivedBytes, settled, untilReceived } from './stalled-reads.ts';
+import { holdTurn, receivedBytes, untilQueued, untilReceived, untilWaitingForTables } from './stalled-reads.ts';
 
 describe('a table that is dropped, overwritten, or made twice', () => {
   const later = afterSuite();
@@ -105,13 +104,13 @@ describe('a table that is dropped, overwritten, or made twice', () => {
   test('a drop waits for the merges before it; the merges behind it find no table (P5)', async (t) => {
     await create('going');
     const { release, holder } = await hold('going', (clean) => t.after(clean));
-    const received = await receivedBytes(service);
     const before = merge('going', [2], 'before');
-    await untilReceived(service, received + people([2], 'before').length);
+    await untilQueued(service, 1);
     const drop = service.post('/v1/table/going/drop');
-    await settled(service);
+    await untilWaitingForTables(service, 1);
+    const received = await receivedBytes(service);
     const behind = merge('going', [3], 'behind');
-    await settled(service);
+    await untilReceived(service, received + people([3], 'behind').length);
     release();
     await holder;
     succeeded(await before);
@@ -125,19 +124,13 @@ describe('a table that is dropped, overwritten, or made twice', () => {
   test('an overwrite waits for the merges before it; those behind it are not mixed into the new table (P5, P6)', async (t) => {
     await create('swapped');
     const { release, holder } = await hold('swapped', (clean) => t.after(clean));
-    const received = await receivedBytes(service);
     const before = merge('swapped', [2], 'before');
-    await untilReceived(service, received + people([2], 'before').length);
+    await untilQueued(service, 1);
     const overwrite = service.post('/v1/table/swapped/create?mode=overwrite', people([1, 2, 3], 'new'));
-    const isWritten = (folder: string) => existsSync(join(service.tablesFolder, folder, '_versions'));
-    await eventually('the new table is written', () =>
-      readdirSync(service.tablesFolder).some((name) => name.startsWith('swapped-') && isWritten(name)),
-    );
-    await settled(service);
-    const receivedBefore = await receivedBytes(service);
+    await untilWaitingForTables(service, 1);
+    const received = await receivedBytes(service);
     const behind = merge('swapped', [4], 'behind');
-    await untilReceived(service, receivedBefore + people([4], 'behind').length);
-    await settled(service);
+    await untilReceived(service, received + people([4], 'behind').length);
     release();
     await holder;
     succeeded(await before);

@@ -16,6 +16,7 @@ test('every event shows in its instrument', async () => {
   metrics.bytesReceived(1_000);
   metrics.requestRejected('SlowDown');
   metrics.watchBodyMemory(() => 4_096);
+  metrics.watchWaitingForTables(() => 3);
   metrics.mergeFinished({ inserted: 3, updated: 2, deleted: 1 });
   assert.equal(await metrics.mergeStage('engine', async () => 'done'), 'done');
   await assert.rejects(
@@ -32,6 +33,7 @@ test('every event shows in its instrument', async () => {
     ['received_bytes_total', 1_000],
     ['rejected_requests_total{reason="SlowDown"}', 1],
     ['body_memory_bytes', 4_096],
+    ['waiting_for_tables', 3],
     ['merges_total', 1],
     ['merged_rows_total{change="inserted"}', 3],
     ['merged_rows_total{change="updated"}', 2],
