@@ -30,6 +30,7 @@ describe('what finds no room is told so before its body is read (P7, P10)', () =
   afterEach(async () => {
     for (const upload of open.splice(0)) await upload.breakOff();
     await eventually('all memory of bodies given back', async () => (await metric('body_memory_bytes')) === 0);
+    await eventually('no upload is left', async () => (await metric('uploads_in_flight')) === 0);
   });
 
   const metric = async (name: string): Promise<number> => {
