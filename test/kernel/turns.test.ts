@@ -69,3 +69,21 @@ test('a release that is called twice gives one turn back', async () => {
   releaseSecond();
   (await third)();
 });
+
+test('who waits to be alone is counted until it has its turn or leaves; others are not', async () => {
+  const turns = new Turns(4);
+  const release = await turns.take('shared', never);
+  const leaver = new AbortController();
+  const left = turns.take('alone', leaver.signal);
+  const alone = turns.take('alone', never);
+  const behind = turns.take('shared', never);
+  assert.equal(turns.waitingAlone, 2);
+  const reason = new LancegateError('TimedOut', 'gone');
+  leaver.abort(reason);
+  await assert.rejects(left, reason);
+  assert.equal(turns.waitingAlone, 1);
+  release();
+  (await alone)();
+  (await behind)();
+  assert.equal(turns.waitingAlone, 0);
+});
