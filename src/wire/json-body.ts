@@ -61,8 +61,12 @@ function describe({ instancePath, message, params }: ReturnType<typeof Errors>[n
   return `${instancePath.slice(1).replaceAll('/', '.')} ${message}`;
 }
 
-/** The table comes from the path only; a body that says otherwise was meant for another request. */
+/**
+ * The table comes from the path only; a body that says otherwise was meant for another request. Java's client always sends
+ * the field, with an empty array for one that was not set: that is no identifier.
+ */
 function requireSameId(given: readonly string[] | undefined, id: readonly string[]): void {
-  const same = given === undefined || (given.length === id.length && given.every((part, index) => part === id[index]));
-  if (!same) throw invalidInput('id: the body names another object than the path');
+  if (given === undefined || given.length === 0) return;
+  const isSame = given.length === id.length && given.every((part, index) => part === id[index]);
+  if (!isSame) throw invalidInput('id: the body names another object than the path');
 }

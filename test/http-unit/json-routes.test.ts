@@ -36,6 +36,14 @@ const cases: readonly Case[] = [
   },
   { path: '/v1/namespace/a/exists', operation: 'namespaceExists', command: { namespace: ['a'] }, answer: undefined },
   {
+    // As Java's client sends an identifier that was not set.
+    path: '/v1/namespace/a/exists',
+    body: { id: [] },
+    operation: 'namespaceExists',
+    command: { namespace: ['a'] },
+    answer: undefined,
+  },
+  {
     path: '/v1/namespace/a/drop',
     body: { mode: '"Skip"', behavior: '"Cascade"' },
     operation: 'dropNamespace',
