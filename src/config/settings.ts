@@ -4,13 +4,15 @@
  */
 import { authenticationSettings } from './authentication-settings.ts';
 import type { Values } from './options.ts';
-import { type Setting, setting } from './setting.ts';
+import { optional, type Setting, setting } from './setting.ts';
 import {
+  addressRange,
   basePath,
   boolean,
   bytes,
   durationMs,
   integer,
+  listOf,
   longestTimerMs,
   oneOf,
   path,
@@ -51,6 +53,11 @@ export const settings = {
     group: 'service',
     default: '/',
     doc: 'What stands before `/v1` in every path, such as `/lance` behind a proxy.',
+  }),
+  trustedProxies: optional(listOf(addressRange), {
+    flag: 'trusted-proxies',
+    group: 'service',
+    doc: 'Proxies whose word is taken for who the client is: the rightmost address in `X-Forwarded-For` that is not one of these, or in `Forwarded` where there is no `X-Forwarded-For`. Each must add the address it was called from to that header, or replace it, and a proxy that writes `Forwarded` must remove `X-Forwarded-For`: else clients say themselves who they are. Without this, the client is who opened the connection.',
   }),
 
   storageRoot: setting(storageRoot, {

@@ -2,6 +2,7 @@
  * What the value of an option can be. Every type reads text (a flag, an environment variable and a default are all
  * text), says what it expects in words that an error can use, and shows a value in the form it would read back.
  */
+import { isIPv4, isIPv6 } from 'node:net';
 import { resolve } from 'node:path';
 
 export interface ValueType<T> {
@@ -119,6 +120,17 @@ export const httpUrl: ValueType<string> = plain(
     const url = URL.parse(raw);
     if (url === null || !['http:', 'https:'].includes(url.protocol)) return undefined;
     return url.username || url.password || url.hash ? undefined : raw;
+  },
+);
+
+/** An address of one machine, or of a network with the length of its prefix. An IPv4 address is written as such. */
+export const addressRange: ValueType<string> = plain(
+  'ADDRESS',
+  'an IP address such as 10.0.0.1, or a range such as 10.0.0.0/8 or fd00::/8',
+  (raw) => {
+    const [, address = '', prefix] = /^([^/%]*)(?:\/(\d{1,3}))?$/.exec(raw) ?? [];
+    const isAddress = isIPv4(address) || (isIPv6(address) && !/^[0:]*:ffff:/i.test(address));
+    return isAddress && Number(prefix ?? 0) <= (isIPv4(address) ? 32 : 128) ? raw : undefined;
   },
 );
 

@@ -5,6 +5,7 @@ import type { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/request-path.ts';
+import type { ClientAddress, ClientAddresses } from './client-address.ts';
 import type { ClientScope } from './client-scope.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
 import type { HttpParts } from './http-parts.ts';
@@ -14,6 +15,7 @@ import { createTablePath } from './routes/create-table.ts';
 
 export interface ExchangeParts extends Pick<HttpParts, 'logger' | 'metrics' | 'clock' | 'config'> {
   readonly isStopping: () => boolean;
+  readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
   /** Lets a client that waits for `100 Continue` begin. */
   readonly continueUpload: (request: FastifyRequest, reply: FastifyReply) => void;
 }
@@ -23,6 +25,8 @@ export class Exchange {
   readonly query: QueryParameters;
   readonly hasTrailingSlash: boolean;
   readonly body: RequestBody;
+  /** Of the client, also behind a trusted proxy. */
+  readonly clientAddress: ClientAddress;
   readonly #parts: ExchangeParts;
   readonly #reply: FastifyReply;
   readonly #startMs: number;
@@ -43,6 +47,7 @@ export class Exchange {
     this.#path = path;
     this.query = new QueryParameters(queryString);
     this.hasTrailingSlash = hasTrailingSlash(request.originalUrl);
+    this.clientAddress = parts.clientAddresses.clientOf(request.raw);
     this.body = new RequestBody({
       raw: request.raw,
       onFirstRead: () => parts.continueUpload(request, reply),

@@ -4,6 +4,8 @@ export interface HttpConfig {
   readonly port: number;
   /** Empty, or segments that each begin with a slash. */
   readonly basePath: string;
+  /** Addresses, or ranges such as `10.0.0.0/8`. */
+  readonly trustedProxies: readonly string[] | undefined;
   readonly maxMergeBytes: number;
   readonly maxJsonBytes: number;
   readonly maxConnections: number;

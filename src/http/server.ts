@@ -9,6 +9,7 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import { Admission } from './admission.ts';
+import { ClientAddresses } from './client-address.ts';
 import { Doorkeeper } from './doorkeeper.ts';
 import { renderError } from './error-renderer.ts';
 import { Exchange, type ExchangeParts } from './exchange.ts';
@@ -76,6 +77,7 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   const exchangeParts: ExchangeParts = {
     ...parts,
     isStopping: () => reception.isStopping,
+    clientAddresses: new ClientAddresses(parts.config.trustedProxies ?? []),
     continueUpload: ({ raw }, reply) => {
       if (waiting.delete(raw)) reply.raw.writeContinue();
     },

@@ -17,6 +17,7 @@ const config: HttpConfig = {
   host: '127.0.0.1',
   port: 0,
   basePath: '',
+  trustedProxies: undefined,
   maxMergeBytes: 1 << 20,
   maxJsonBytes: 4096,
   maxConnections: 1000,
