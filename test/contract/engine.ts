@@ -9,10 +9,15 @@ import { upsertOn } from '#test/fixtures/upsert.ts';
 
 export interface EngineUnderTest {
   readonly engine: Engine;
+  /** What the port says is not known on object stores must be unknown there, and known on a file system. */
+  readonly storage: 'file system' | 'object store';
   /** Changes a table the way another program would, which has opened the storage itself. */
-  readonly outsider: (
-    location: Location,
-  ) => Promise<{ add(table: Table): Promise<void>; pruneOldVersions(): Promise<void> }>;
+  readonly outsider: (location: Location) => Promise<Outsider>;
+}
+
+export interface Outsider {
+  add(table: Table): Promise<void>;
+  pruneOldVersions(): Promise<void>;
 }
 
 const main = undefined;
@@ -150,25 +155,39 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.deepEqual(await idsOf(dataset), [1, 2, 3]);
     });
 
-    test('commits that tidy or index are known to change no row, those of rows are known to', async (t) => {
-      const { engine, outsider } = open(t);
+    test('commits that tidy or index change no row, those of rows do: a file system tells, an object store does not', async (t) => {
+      const { engine, outsider, storage } = open(t);
+      const known = <Fact>(fact: Fact): Fact | 'unknown' => (storage === 'file system' ? fact : 'unknown');
       const at = place();
       const dataset = await engine.create(at, ipcFile(table(1)), {});
       await dataset.append(ipcFile(table(2)));
       const written = await dataset.version();
-      assert.equal(await dataset.rowChange(0, written), 'some');
+      assert.equal(await dataset.rowChange(0, written), known('some'));
       await dataset.createScalarIndex('id');
       await tidy(dataset);
       const tidied = await dataset.version();
       assert.ok(tidied > written + 1);
-      assert.equal(await dataset.rowChange(written, tidied), 'none');
+      assert.equal(await dataset.rowChange(written, tidied), known('none'));
       await (await outsider(at)).add(table(3));
-      assert.equal(await dataset.rowChange(tidied, tidied + 1), 'some');
-      assert.equal(await dataset.rowChange(tidied, tidied + 2), 'some');
+      assert.equal(await dataset.rowChange(tidied, tidied + 1), known('some'));
+      assert.equal(await dataset.rowChange(tidied, tidied + 2), known('some'));
       await (await outsider(at)).pruneOldVersions();
       assert.equal(await dataset.rowChange(written, tidied), 'unknown');
       assert.equal(await dataset.rowChange(tidied, tidied), 'none');
       assert.equal(await dataset.rowChange(tidied, tidied - 1), 'unknown');
+    });
+
+    test('rows are replaced by their addresses, fragments moved and changed rows listed on a file system only', async (t) => {
+      const { engine, storage } = open(t);
+      const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
+      await dataset.append(ipcFile(table(3)));
+      const { version } = await dataset.merge(upsert, ipcFile(table(2)), undefined);
+      const knows = storage === 'file system';
+      assert.equal(dataset.trackRows() !== undefined, knows);
+      assert.equal((await dataset.changedRows(version, 'removed'))?.length, knows ? 1 : undefined);
+      const ids = (await dataset.layout()).fragments.flatMap(({ id }) => (id === undefined ? [] : [id]));
+      assert.equal(ids.length > 1, knows);
+      assert.equal((await dataset.prepareMove(knows ? ids : [0, 1])) !== undefined, knows);
     });
 
     test('an index is read into memory, which changes nothing else, and needs none to be there', async (t) => {

@@ -1,0 +1,27 @@
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { engineContract } from '#test/contract/engine.ts';
+import { outsiderOn } from '#test/fixtures/outsider.ts';
+import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+if (withoutS3Gateway === undefined) {
+  const { newRoot, storageOptions } = await startS3Gateway(after);
+  engineContract('Lance on an S3 gateway', (t) => {
+    const root = newRoot();
+    const engine = new LanceEngine({
+      root,
+      rootOptions: storageOptions,
+      scratchFolder: join(
+        temporaryFolder((clean) => t.after(clean)),
+        'scratch',
+      ),
+      indexCacheBytes: 1 << 24,
+      metadataCacheBytes: 1 << 24,
+    });
+    return { engine, storage: 'object store', outsider: (location) => outsiderOn(root, location, storageOptions) };
+  });
+} else {
+  test('engine: Lance on an S3 gateway', { skip: withoutS3Gateway }, () => undefined);
+}
