@@ -64,7 +64,7 @@ export const settings = {
     flag: 'storage-root',
     group: 'storage',
     default: '<data>/tables',
-    doc: 'Where the tables are: a folder, or a place in an object store such as `s3://bucket/prefix`.',
+    doc: 'Where the tables are: a folder, or a place in an object store such as `s3://bucket/prefix`. Object stores are not first-class yet: the engine makes every commit there, with some twenty requests for an upsert, and the store must honour conditional writes (`If-None-Match`). Tested on an S3 gateway; other stores have never been tried.',
   }),
   storageOptions: setting(secretMap, {
     flag: 'storage-options',
