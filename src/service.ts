@@ -97,7 +97,8 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     clock,
     newId: randomUUID,
   });
-  catalog.announceUrl(server.url);
+  catalog.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
+  logger.info({ accepted: acceptedCredentials(config) }, 'who is let in');
   return running(server, starting.move());
 }
 
@@ -170,6 +171,14 @@ async function verifiers(
     ...introspectionVerifiers(config, clock, logger),
   ];
 }
+
+/** For the log: every sort of credential that lets somebody in. */
+const acceptedCredentials = ({ ownIssuer, oidcIssuers = [], introspectionIssuer }: Config): readonly string[] => [
+  'API keys',
+  ...(ownIssuer ? ['tokens of the own issuer (lancegate token)'] : []),
+  ...oidcIssuers.map((issuer) => `JWTs of ${issuer}`),
+  ...(introspectionIssuer === undefined ? [] : [`opaque tokens that ${introspectionIssuer} knows`]),
+];
 
 const jwtVerifiers = (config: Config, clock: Clock, logger: Logger): readonly Verifier[] =>
   (config.oidcIssuers ?? []).map(

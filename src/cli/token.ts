@@ -4,10 +4,10 @@ import { defaultedOption } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { durationMs } from '../config/value-types.ts';
 import { accessOptions, splitScopes } from './access-options.ts';
-import { CliError } from './cli-error.ts';
 import type { Command } from './command.ts';
 import { readCommandLine } from './command-line.ts';
 import { write } from './context.ts';
+import { requireOwnIssuer, runningService } from './running-service.ts';
 
 const dayMs = 86_400_000;
 
@@ -29,9 +29,9 @@ export const tokenCommand: Command = {
   async run(args, context) {
     const syntax = { options, settingNames: ['dataFolder'], positionals: [] } as const;
     const { options: given, reading } = readCommandLine(syntax, args, context);
-    if (!reading.values.ownIssuer)
-      throw new CliError('the own issuer is turned off: the service would refuse the token');
-    const issuer = await OwnIssuer.open(makeDataFolder(reading.values.dataFolder).issuerKeyFile, context.clock);
+    const folder = makeDataFolder(reading.values.dataFolder);
+    requireOwnIssuer(reading.values, runningService(folder, context));
+    const issuer = await OwnIssuer.open(folder.issuerKeyFile, context.clock);
     const token = await issuer.mint({
       subject: given.subject,
       scopes: splitScopes(given.scope),

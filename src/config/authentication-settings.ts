@@ -13,7 +13,7 @@ export const authenticationSettings = {
     flag: 'own-issuer',
     group: 'authentication',
     default: 'true',
-    doc: 'Accept the tokens that `lancegate token` makes, signed with the key in the data folder.',
+    doc: 'Accept the tokens that `lancegate token` makes, signed with the key in the data folder. Where this is not set, it is false as soon as `--oidc-issuer` or `--introspection-issuer` is set.',
   }),
   oidcIssuers: optional(listOf(httpUrl), {
     flag: 'oidc-issuer',

@@ -1,6 +1,7 @@
 import { findConflicts } from './conflicts.ts';
 import { type EnvironmentSources, readEnvironment } from './environment.ts';
 import { fitToFiles } from './file-plan.ts';
+import { fitOwnIssuer } from './issuer-plan.ts';
 import type { Machine } from './machine.ts';
 import { fitToMemory } from './memory-plan.ts';
 import { type Found, type OptionReading, readOptions } from './options.ts';
@@ -41,7 +42,8 @@ export function readConfig(sources: ConfigSources): ConfigReading {
   if (reading.problems.length > 0) return { ...reading, problems };
   const isDefault = (name: SettingName): boolean => reading.sources[name] === 'default';
   const { memoryBytes, openFiles } = sources.machine;
-  const values = fitToFiles(fitToMemory(reading.values, isDefault, memoryBytes), isDefault, openFiles);
+  const given = fitOwnIssuer(reading.values, isDefault);
+  const values = fitToFiles(fitToMemory(given, isDefault, memoryBytes), isDefault, openFiles);
   return { ...reading, values, problems: [...problems, ...findConflicts(values, sources.machine)] };
 }
 

@@ -78,7 +78,7 @@ describe('the SQLite catalog', () => {
       });
     };
     await refused(`process ${process.pid} (lancegate serve, since 2026-01-02T03:04:05.000Z)`);
-    catalog.announceUrl('http://127.0.0.1:2333');
+    catalog.announce({ url: 'http://127.0.0.1:2333' });
     await refused(`process ${process.pid} (lancegate serve on http://127.0.0.1:2333, since 2026-01-02T03:04:05.000Z)`);
     for (const torn of ['{"pid": 12', '', 'null', '{"pid": "x", "startedAt": "y", "command": "z"}']) {
       writeFileSync(holderFileOf(file), torn);
@@ -160,7 +160,7 @@ describe('the SQLite catalog', () => {
     const file = freshFile();
     mkdirSync(join(holderFileOf(file), 'in-the-way'), { recursive: true });
     const catalog = await open(file);
-    catalog.announceUrl('http://127.0.0.1:2333');
+    catalog.announce({ url: 'http://127.0.0.1:2333' });
     await assert.rejects(open(file), /is held by another process\.$/);
     await catalog.close();
   });

@@ -16,6 +16,7 @@ describe('the LanceDB SDK shows who it is (P9)', () => {
     issuer = await AuthorizationServer.start({ clients: { loader: {} } });
     later(() => issuer[Symbol.asyncDispose]());
     service = await startTestService(later, {
+      OWN_ISSUER: 'true',
       OIDC_ISSUER: issuer.issuer,
       OIDC_AUDIENCE: issuer.audience,
       ALLOW_INSECURE_ISSUER: 'true',

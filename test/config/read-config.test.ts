@@ -52,6 +52,19 @@ test('without flags and variables the defaults are in effect, and they contradic
   assert.equal(values.defaultTimeoutMs, 300_000);
 });
 
+test('the own issuer is off beside another one, unless it is asked for (P9)', () => {
+  const oidc = ['--oidc-issuer=https://a.example', '--oidc-audience=x'];
+  const introspection = [
+    ...['--introspection-issuer=https://a.example', '--introspection-client-id=x'],
+    ...['--introspection-client-secret=y', '--introspection-audience=z'],
+  ];
+  assert.equal(valuesOf({ args: oidc }).ownIssuer, false);
+  assert.equal(valuesOf({ args: introspection }).ownIssuer, false);
+  assert.equal(valuesOf({ args: [...oidc, '--own-issuer'] }).ownIssuer, true);
+  assert.equal(valuesOf({ args: oidc, env: { LANCEGATE_OWN_ISSUER: 'true' } }).ownIssuer, true);
+  assert.equal(valuesOf({ args: ['--no-own-issuer'] }).ownIssuer, false);
+});
+
 test('every default is a text that its own type reads', () => {
   for (const setting of Object.values(settings)) {
     if (setting.default === undefined) continue;

@@ -28,6 +28,7 @@ describe('credentials of every sort, at the whole service (P9)', () => {
     later(() => issuer[Symbol.asyncDispose]());
     const { clientId, clientSecret } = issuer.introspection;
     const settings = {
+      OWN_ISSUER: 'true',
       OIDC_ISSUER: issuer.issuer,
       OIDC_AUDIENCE: issuer.audience,
       INTROSPECTION_ISSUER: issuer.issuer,

@@ -14,6 +14,8 @@ export interface Holder {
   readonly command: string;
   /** Where it listens, once it does. */
   readonly url: string | undefined;
+  /** Whether it accepts what `lancegate token` mints, for that command; undefined before it listens. */
+  readonly acceptsOwnTokens?: boolean;
 }
 
 const holderFileOf = (catalogFile: string): string => join(dirname(catalogFile), 'lancegate.holder.json');

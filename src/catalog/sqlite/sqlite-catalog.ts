@@ -15,9 +15,9 @@ export class SqliteCatalog extends SqlCatalog {
     this.#holder = holder;
   }
 
-  /** From now on a second process is told where this one listens. */
-  announceUrl(url: string): void {
-    writeHolder(this.#path, { ...this.#holder, url });
+  /** From now on other processes are told where this one listens, and whether it accepts what `lancegate token` mints. */
+  announce(service: { readonly url: string; readonly acceptsOwnTokens?: boolean }): void {
+    writeHolder(this.#path, { ...this.#holder, ...service });
   }
 
   /** Harmless when repeated. */

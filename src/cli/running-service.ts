@@ -1,0 +1,30 @@
+/** What the service that runs on a data folder has left there about itself, for commands beside it. */
+import type { DataFolder } from '../config/data-folder.ts';
+import type { Config } from '../config/settings.ts';
+import { CliError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+
+export interface RunningService {
+  /** Without the base path. */
+  readonly url: string;
+  readonly acceptsOwnTokens: boolean | undefined;
+}
+
+/** undefined where none listens. After a crash it is the service that did. */
+export function runningService(
+  { holderFile }: DataFolder,
+  { fileExists, readFile }: Pick<CliContext, 'fileExists' | 'readFile'>,
+): RunningService | undefined {
+  if (!fileExists(holderFile)) return undefined;
+  const { url, acceptsOwnTokens } = JSON.parse(readFile(holderFile).toString('utf8')) as Partial<RunningService>;
+  return url === undefined ? undefined : { url, acceptsOwnTokens };
+}
+
+/** The running service knows its flags; where there is none, the environment is what the next one will be started with. */
+export function requireOwnIssuer({ ownIssuer }: Config, service: RunningService | undefined): void {
+  if (service?.acceptsOwnTokens ?? ownIssuer) return;
+  const who = service === undefined ? 'a service with these settings' : `the service at ${service.url}`;
+  throw new CliError(
+    `${who} does not accept tokens of the own issuer, which is off beside another issuer unless --own-issuer is set`,
+  );
+}
