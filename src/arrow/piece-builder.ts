@@ -59,14 +59,19 @@ export class PieceBuilder {
   readonly #preamble: Preamble;
   readonly #dictionaries: Block[];
   readonly #batches: Block[] = [];
+  readonly #nullBytesPerRow: number;
   #rows = 0;
   #decodedBytes: number;
   #batchBytes = 0;
 
-  /** `arena` holds nothing, or for the first piece the magic and the schema message as they arrived. */
-  constructor(preamble: Preamble, arena: Arena) {
+  /**
+   * `arena` holds nothing, or for the first piece the magic and the schema message as they arrived. `nullBytesPerRow` is as for
+   * `ArrowSource.whole`.
+   */
+  constructor(preamble: Preamble, arena: Arena, nullBytesPerRow = 0) {
     if (arena.used === 0) preamble.writeTo(arena);
     this.arena = arena;
+    this.#nullBytesPerRow = nullBytesPerRow;
     this.#preamble = preamble;
     this.#dictionaries = [...preamble.blocks];
     this.#decodedBytes = preamble.decodedBytes;
@@ -93,10 +98,11 @@ export class PieceBuilder {
   }
 
   addBatch(block: Block, rows: number, decodedBytes: number): void {
-    this.arena.charge(unfolded(decodedBytes, block.bodyLength));
+    const nullBytes = rows * this.#nullBytesPerRow;
+    this.arena.charge(unfolded(decodedBytes, block.bodyLength) + nullBytes);
     this.#batches.push(block);
     this.#rows += rows;
-    this.#decodedBytes += decodedBytes;
+    this.#decodedBytes += decodedBytes + nullBytes;
     this.#batchBytes += block.metaLength + block.bodyLength;
   }
 

@@ -124,9 +124,9 @@ export class StreamSource implements ArrowSource {
     }
   }
 
-  async whole(): Promise<IpcPiece> {
+  async whole(nullBytesPerRow = 0): Promise<IpcPiece> {
     const { arena, preamble, dictionaries } = await this.#take();
-    const piece = new PieceBuilder(preamble, arena);
+    const piece = new PieceBuilder(preamble, arena, nullBytesPerRow);
     await this.#fill(piece, preamble, dictionaries, undefined);
     return piece.finish();
   }
@@ -191,6 +191,7 @@ export class StreamSource implements ArrowSource {
       this.#named(message, () => {
         const rows = this.#add(message, piece, preamble, book, maxDecodedBytes);
         if (enough === undefined) piece.arena.charge(rows * keyBytesPerRow);
+        if (enough === undefined && piece.decodedBytes > this.#limits.maxDecodedBytes) throw this.#tooManyNulls(piece);
       });
     }
     return false;
@@ -271,6 +272,13 @@ export class StreamSource implements ArrowSource {
 
   async #require(arena: Arena, end: number, part: string): Promise<void> {
     if (!(await this.#intake.fill(arena, end))) throw this.#cutOff(part);
+  }
+
+  #tooManyNulls({ decodedBytes }: PieceBuilder): LancegateError {
+    return new LancegateError(
+      'BodyTooLarge',
+      `with NULL in the columns that the source leaves out, its rows take ${decodedBytes} bytes, more than the ${this.#limits.maxDecodedBytes} that this service accepts: send fewer rows at a time`,
+    );
   }
 
   #cutOff(part: string): LancegateError {

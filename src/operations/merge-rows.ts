@@ -1,5 +1,6 @@
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/field-path.ts';
 import { type Keys, readKeys } from '../arrow/key-columns.ts';
+import { nullBytesPerRow } from '../arrow/null-bytes.ts';
 import type { Schema } from '../arrow/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema-rules.ts';
 import type { IpcPiece } from '../arrow/source.ts';
@@ -74,11 +75,15 @@ export class MergeRows {
    */
   async #fitCheck(record: TableRecord, command: MergeRowsCommand): Promise<SchemaCheck> {
     const dataset = await this.#access.lastSeen(record, command.branch);
-    const check = async (source: Schema) => requireFit(source, await visibleSchema(dataset), command.on);
+    const check: SchemaCheck = async (source) => {
+      const table = await visibleSchema(dataset);
+      requireFit(source, table, command.on);
+      return nullBytesPerRow(source, table);
+    };
     return (source) =>
       check(source).catch(async () => {
         await dataset.refresh();
-        await check(source);
+        return check(source);
       });
   }
 
@@ -86,8 +91,7 @@ export class MergeRows {
     const piece = await this.#metrics.mergeStage('receive', async () => {
       const schema = await source.schema();
       for (const path of on) requireField(path, schema, 'source');
-      await check(schema);
-      return source.whole();
+      return source.whole(await check(schema));
     });
     return this.#metrics.mergeStage('check', async () => {
       const keys = readKeys(piece, on);
@@ -175,7 +179,7 @@ export class MergeRows {
     keyed: Keyed | undefined,
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
-    const ready = await this.#receive(command, checkStorable, keyed);
+    const ready = await this.#receive(command, checkNewTable, keyed);
     const leave = await this.#gates.enterAlone(command.table, scope.signal);
     try {
       const record = await this.#access.find(command.table);
@@ -253,7 +257,13 @@ const keyedMerge = (
   answer: (counts) => keyedAnswer(request, { transactionId, ...counts }),
 });
 
-type SchemaCheck = (source: Schema) => Promise<void> | void;
+/** Answers what each row takes beside what it brings, see `ArrowSource.whole`. */
+type SchemaCheck = (source: Schema) => Promise<number>;
+
+const checkNewTable: SchemaCheck = async (source) => {
+  checkStorable(source);
+  return 0;
+};
 
 async function requireDistinct(keys: Keys, on: readonly FieldPath[]): Promise<void> {
   const duplicate = await keys.findDuplicate();
