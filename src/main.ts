@@ -83,6 +83,9 @@ const context: CliContext = {
     process.on('SIGTERM', listener);
     process.on('SIGINT', listener);
   },
+  onReloadSignal(listener) {
+    process.on('SIGHUP', listener);
+  },
 };
 
 /** Loaded when it is needed: the engine's native code would only slow the other commands down. */

@@ -2,8 +2,7 @@
  * The composition root: configuration in, running service out. The only file that knows every part.
  */
 import { randomInt, randomUUID } from 'node:crypto';
-import { readFile, rm } from 'node:fs/promises';
-import { basename } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { BodyMemory } from './arrow/body-memory.ts';
 import { KnownSchemas } from './arrow/known-schemas.ts';
 import { type IpcLimits, StreamSource } from './arrow/source-reader.ts';
@@ -13,7 +12,7 @@ import { CedarPolicy } from './auth/cedar-policy.ts';
 import { IntrospectionVerifier, introspectionDefaults } from './auth/introspection-verifier.ts';
 import { JwtVerifier, jwtIssuerDefaults } from './auth/jwt-verifier.ts';
 import { OwnIssuer } from './auth/own-issuer.ts';
-import type { PolicySource } from './auth/policy-source.ts';
+import { PolicyFile } from './auth/policy-file.ts';
 import type { Verifier } from './auth/verifier.ts';
 import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
@@ -34,6 +33,8 @@ import { Metrics } from './telemetry/metrics.ts';
 
 export interface Service {
   readonly url: string;
+  /** Reads again what may change while it runs: the policy file. Never rejects; the log says what came of it. */
+  reload(): Promise<void>;
   /** Takes no new requests, lets those under way finish for `drainMs`, then lets go of everything. */
   close(drainMs: number): Promise<void>;
 }
@@ -55,7 +56,7 @@ const maxIdleBodyPart = 1 / 8;
 export async function startService(config: Config, { logger, clock }: ServiceParts): Promise<Service> {
   await using starting = new AsyncDisposableStack();
   const folder = makeDataFolder(config.dataFolder);
-  const policy = CedarPolicy.load({ source: await readPolicy(config), logger });
+  const { policy, reload } = await openPolicy(config, { logger, clock }, starting);
   const catalog = await openSqliteCatalog(folder.catalogFile, { holder: { command: 'lancegate serve' }, clock });
   starting.defer(() => catalog.close());
   const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
@@ -99,12 +100,13 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   });
   catalog.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
   logger.info({ accepted: acceptedCredentials(config) }, 'who is let in');
-  return running(server, starting.move());
+  return running(server, reload, starting.move());
 }
 
-function running(server: HttpServer, parts: AsyncDisposableStack): Service {
+function running(server: HttpServer, reload: Service['reload'], parts: AsyncDisposableStack): Service {
   return {
     url: server.url,
+    reload,
     close: async (drainMs) => {
       await server.close(drainMs);
       await parts.disposeAsync();
@@ -151,9 +153,18 @@ async function openEngine(config: Config, folder: DataFolder, starting: AsyncDis
   return engine;
 }
 
-async function readPolicy({ policyFile }: Config): Promise<PolicySource | undefined> {
-  if (policyFile === undefined) return undefined;
-  return { name: basename(policyFile), text: await readFile(policyFile, 'utf8') };
+async function openPolicy(
+  { policyFile }: Config,
+  { logger, clock }: ServiceParts,
+  starting: AsyncDisposableStack,
+): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
+  if (policyFile === undefined) {
+    const reload = async () => logger.info({}, 'nothing to read again: the service has no policy file');
+    return { policy: CedarPolicy.load({ logger }), reload };
+  }
+  const file = await PolicyFile.open({ path: policyFile, clock, logger });
+  starting.defer(() => file.close());
+  return { policy: file.policy, reload: () => file.reload() };
 }
 
 async function verifiers(

@@ -13,7 +13,9 @@ export const actionScopes = {
   ListTableBranches: 'read',
   DescribeTransaction: 'read',
   CreateTable: 'write',
+  OverwriteTable: 'write',
   MergeInsertIntoTable: 'write',
+  DeleteFromTableBySource: 'write',
   DeclareTable: 'write',
   CreateTableBranch: 'write',
   DeleteTableBranch: 'write',
@@ -43,4 +45,6 @@ export interface AccessRequest {
 /** Decides; never throws for a denied request. A policy that cannot be evaluated denies, and is logged. */
 export interface Policy {
   allows(request: AccessRequest): boolean;
+  /** The scope that allows the action everywhere. Undefined where an operator's policies decide: no scope need. */
+  scopeFor(action: Action): string | undefined;
 }

@@ -1,16 +1,15 @@
 /**
  * The policy, decided by Cedar: default-deny, `forbid` wins over `permit`.
  *
- * One decision takes 100 to 200 us in Cedar, more with hundreds of policies. Policies never change while an instance
- * lives, so a decision for the same principal object never goes stale and is remembered. Fails closed: what cannot be
- * evaluated is denied, and logged.
+ * One decision takes 100 to 200 us in Cedar, more with hundreds of policies. So a decision for the same principal object
+ * is remembered until the policies are replaced. Fails closed: what cannot be evaluated is denied, and logged.
  */
 import { randomUUID } from 'node:crypto';
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import type { Principal } from '../kernel/principal.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { AccessSetupError } from './access-setup-error.ts';
-import type { AccessRequest, Policy } from './actions.ts';
+import { type AccessRequest, type Action, actionScopes, type Policy } from './actions.ts';
 import { BoundedCache } from './bounded-cache.ts';
 import {
   cedarSchema,
@@ -30,7 +29,9 @@ const maxDecisions = 50_000;
 export class CedarPolicy implements Policy {
   readonly #id: string;
   readonly #logger: PolicyLogger;
-  readonly #decisions = new BoundedCache<boolean>(maxDecisions);
+  /** Undefined while an operator's policies are in force. */
+  #scopes: typeof actionScopes | undefined;
+  #decisions = new BoundedCache<boolean>(maxDecisions);
   readonly #serials = new WeakMap<Principal, number>();
   #nextSerial = 0;
 
@@ -41,13 +42,33 @@ export class CedarPolicy implements Policy {
 
   /** `source` replaces the default policies. `AccessSetupError` says where it is broken, as `name:line:column: why`. */
   static load(options: { readonly source?: PolicySource | undefined; readonly logger: PolicyLogger }): CedarPolicy {
-    const source = options.source ?? { name: 'default policies', text: defaultPolicies };
-    for (const remark of checkPolicies(source, cedarSchema))
-      options.logger.warn({ remark }, 'a remark on the policies');
-    const id = randomUUID();
-    requireParsed(cedar.preparseSchema(id, cedarSchema));
-    requireParsed(cedar.preparsePolicySet(id, { staticPolicies: source.text }));
-    return new CedarPolicy(id, options.logger);
+    const policy = new CedarPolicy(randomUUID(), options.logger);
+    requireParsed(cedar.preparseSchema(policy.#id, cedarSchema));
+    if (options.source !== undefined) {
+      policy.replace(options.source);
+      return policy;
+    }
+    policy.#putInForce({ name: 'default policies', text: defaultPolicies });
+    policy.#scopes = actionScopes;
+    return policy;
+  }
+
+  /** For all decisions from now on. `AccessSetupError` as `load`; then the policies stay as they are. */
+  replace(source: PolicySource): void {
+    this.#putInForce(source);
+    this.#scopes = undefined;
+  }
+
+  /** Nothing is asked in between: Cedar answers at once, and forgets the policies it held under this id. */
+  #putInForce(source: PolicySource): void {
+    const remarks = checkPolicies(source, cedarSchema);
+    for (const remark of remarks) this.#logger.warn({ remark }, 'a remark on the policies');
+    requireParsed(cedar.preparsePolicySet(this.#id, { staticPolicies: source.text }));
+    this.#decisions = new BoundedCache(maxDecisions);
+  }
+
+  scopeFor(action: Action): string | undefined {
+    return this.#scopes && `lancegate:${this.#scopes[action]}`;
   }
 
   allows(request: AccessRequest): boolean {

@@ -16,6 +16,16 @@ export class UnauthenticatedError extends LancegateError {
   }
 }
 
+/** `scope` is the one that would have been enough, where one is known to be. */
+export class PermissionDeniedError extends LancegateError {
+  readonly scope: string | undefined;
+
+  constructor(message: string, scope: string | undefined) {
+    super('PermissionDenied', scope === undefined ? message : `${message}; it needs the scope ${scope}`);
+    this.scope = scope;
+  }
+}
+
 /** `internal` is for the log; it must hold no secret either. */
 export const invalidToken = (message: string, internal?: Readonly<Record<string, unknown>>): UnauthenticatedError =>
   new UnauthenticatedError('invalid_token', message, internal);
@@ -24,7 +34,9 @@ export const invalidToken = (message: string, internal?: Readonly<Record<string,
 export function challengeFor(error: LancegateError): string {
   const code = errorCode(error);
   const realm = 'Bearer realm="lancegate"';
-  return code === undefined ? realm : `${realm}, error="${code}", error_description="${describable(error.message)}"`;
+  if (code === undefined) return realm;
+  const scope = error instanceof PermissionDeniedError && error.scope !== undefined ? `, scope="${error.scope}"` : '';
+  return `${realm}, error="${code}", error_description="${describable(error.message)}"${scope}`;
 }
 
 function errorCode(error: LancegateError): string | undefined {

@@ -24,6 +24,8 @@ export interface CliContext {
   readonly fileExists: (path: string) => boolean;
   /** Calls `listener` for each SIGTERM and SIGINT from now on. */
   readonly onStopSignal: (listener: () => void) => void;
+  /** Calls `listener` for each SIGHUP from now on, which then does not end the process. */
+  readonly onReloadSignal: (listener: () => void) => void;
 }
 
 /** Resolves when the data is out, so that the process may end afterwards. */

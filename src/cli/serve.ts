@@ -1,6 +1,6 @@
 /**
  * `lancegate serve`: starts the service, says on stdout where it is and what to paste, and ends it in order. The first
- * stop signal drains; a second one ends at once.
+ * stop signal drains; a second one ends at once. SIGHUP makes it read the policy file again.
  */
 import type { Config } from '../config/settings.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
@@ -32,7 +32,10 @@ async function serve(
   context: CliContext,
 ): Promise<void> {
   const logger = loggerFor(config, context);
-  const service = await start(config, startService, logger, context);
+  const starting = start(config, startService, logger, context);
+  // A signal that comes while the service starts waits for it; if the start fails, its caller says so.
+  context.onReloadSignal(() => void starting.then((service) => service.reload()).catch(() => undefined));
+  const service = await starting;
   // In one write: who waits for the first line may stop reading after it.
   const steps = firstSteps(config, service.url, context);
   await write(context.stdout, `lancegate listening on ${service.url}\n${steps}`);

@@ -34,6 +34,8 @@ export interface ArrowRoute<Parameters> {
   readonly body: 'arrow-whole' | 'arrow-pieces';
   /** What the query says; read, and refused, before the body. */
   parameters(query: QueryParameters, branch: BranchName | undefined): Parameters;
+  /** The actions that these parameters ask for beside `action`; asked of the policy before the body is read. */
+  furtherActions(parameters: Parameters): readonly Action[];
   /** The fields of the answer, without the `context` that every answer of these routes has. */
   answer(call: ArrowCall<Parameters>): Promise<ArrowAnswer>;
 }
@@ -50,6 +52,8 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
       const branch = queryBranch(arrival);
       authorize(arrival, route.action, { kind: 'table', table }, branch);
       const parameters = route.parameters(query, branch);
+      for (const action of route.furtherActions(parameters))
+        authorize(arrival, action, { kind: 'table', table }, branch);
       refuseOtherTypes(headers['content-type']);
       contentDecoder(headers['content-encoding']);
       const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));

@@ -1,14 +1,15 @@
 import type { Action, Resource } from '../auth/actions.ts';
-import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { PermissionDeniedError } from '../auth/challenge.ts';
+import { invalidInput } from '../kernel/errors.ts';
 import { type BranchName, showNamespace, showTable } from '../kernel/ids.ts';
 import { parseBranch } from '../wire/branch-name.ts';
 import type { Arrival } from './route.ts';
 
-/** `PermissionDenied`, in words that tell nothing the caller did not say. */
+/** `PermissionDenied`, in words that tell nothing but what the caller said and what the default policies are. */
 export function authorize(arrival: Arrival, action: Action, resource: Resource, branch: BranchName | undefined): void {
   if (arrival.allows({ action, resource, branch })) return;
   const place = branch === undefined ? showResource(resource) : `branch '${branch}' of ${showResource(resource)}`;
-  throw new LancegateError('PermissionDenied', `${action} on ${place} is not allowed`);
+  throw new PermissionDeniedError(`${action} on ${place} is not allowed`, arrival.scopeFor(action));
 }
 
 const showResource = (resource: Resource): string =>

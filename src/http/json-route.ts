@@ -27,6 +27,8 @@ export interface JsonRoute<Target, Body extends TObject> {
   readonly target: TargetKind<Target>;
   readonly action: Action;
   readonly body: Body;
+  /** The actions that the body asks for beside `action`, on main. */
+  readonly furtherActions?: (body: Static<Body>) => readonly Action[];
   /** Every branch that the request touches; without it the route knows main only. */
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
   answer(call: JsonCall<Target, Static<Body>>): Promise<unknown>;
@@ -51,7 +53,7 @@ export function jsonRoute<Target, Body extends TObject>(route: JsonRoute<Target,
       const asked = queryBranch(arrival);
       if (route.branches === undefined) {
         refuseBranch(asked);
-        authorizeTarget(route, arrival, target, [undefined]);
+        authorizeTarget(route, arrival, target, route.action, [undefined]);
       }
       return {
         body: 'json',
@@ -75,7 +77,10 @@ async function readCall<Target, Body extends TObject>(
   const body = parseJsonBody(text, route.body, route.target.parts(target));
   const branch = oneBranch(queryBranch(arrival), parseBranch(body.branch));
   if (route.branches === undefined) refuseBranch(branch);
-  else authorizeTarget(route, arrival, target, route.branches(body, branch));
+  else authorizeTarget(route, arrival, target, route.action, route.branches(body, branch));
+  for (const action of route.furtherActions?.(body) ?? []) {
+    authorizeTarget(route, arrival, target, action, [undefined]);
+  }
   const { query, hasTrailingSlash } = arrival;
   const allows: Allows = (action, resource) => arrival.allows({ action, resource, branch: undefined });
   return { target, body, branch, query, delimiter, hasTrailingSlash, allows };
@@ -86,11 +91,12 @@ function authorizeTarget<Target, Body extends TObject>(
   route: JsonRoute<Target, Body>,
   arrival: Arrival,
   target: Target,
+  action: Action,
   branches: readonly (BranchName | undefined)[],
 ): void {
   const resource = route.target.resource(target);
   if (resource === undefined) return;
-  for (const branch of branches) authorize(arrival, route.action, resource, branch);
+  for (const branch of branches) authorize(arrival, action, resource, branch);
 }
 
 function oneBranch(inQuery: BranchName | undefined, inBody: BranchName | undefined): BranchName | undefined {

@@ -88,6 +88,7 @@ export class Reception {
       hasTrailingSlash,
       scope,
       allows: (asked) => this.#parts.policy.allows({ principal, ...asked }),
+      scopeFor: (action) => this.#parts.policy.scopeFor(action),
       headersSet: () => exchange.headersSet(),
       setHeader: (name, value) => exchange.setHeader(name, value),
     };

@@ -22,6 +22,7 @@ export interface Arrival {
   readonly hasTrailingSlash: boolean;
   readonly scope: RequestScope;
   readonly allows: (request: Omit<AccessRequest, 'principal'>) => boolean;
+  readonly scopeFor: (action: Action) => string | undefined;
   /** The headers that this service has put into the answer so far. */
   readonly headersSet: () => Readonly<Record<string, string>>;
   readonly setHeader: (name: string, value: string) => void;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Authenticator, type CredentialHeaders } from '#src/auth/authenticator.ts';
-import { challengeFor, invalidToken } from '#src/auth/challenge.ts';
+import { challengeFor, invalidToken, PermissionDeniedError } from '#src/auth/challenge.ts';
 import type { Credential, Verifier } from '#src/auth/verifier.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Principal } from '#src/kernel/principal.ts';
@@ -85,6 +85,11 @@ describe('who is let in by a request head (P9)', () => {
 });
 
 describe('what WWW-Authenticate says (RFC 6750)', () => {
+  it('names the scope that would be enough, where one is known', () => {
+    assert.match(challengeFor(new PermissionDeniedError('No', 'lancegate:admin')), /, scope="lancegate:admin"$/);
+    assert.doesNotMatch(challengeFor(new PermissionDeniedError('No', undefined)), /scope=/);
+  });
+
   it('says insufficient_scope for a denied request', () => {
     const denied = new LancegateError('PermissionDenied', 'No.');
     assert.equal(challengeFor(denied), 'Bearer realm="lancegate", error="insufficient_scope", error_description="No."');

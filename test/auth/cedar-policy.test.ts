@@ -1,34 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type AccessRequest, type Action, actionScopes, type Resource } from '#src/auth/actions.ts';
+import { type AccessRequest, type Action, actionScopes } from '#src/auth/actions.ts';
 import { CedarPolicy } from '#src/auth/cedar-policy.ts';
-import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
+import type { BranchName } from '#src/kernel/ids.ts';
 import type { Principal } from '#src/kernel/principal.ts';
+import { namespace, principal, request, table } from './requests.ts';
 
 const silent = { warn: () => {}, error: () => {} };
 const load = (text?: string) =>
   CedarPolicy.load({ source: text === undefined ? undefined : { name: 'policies.cedar', text }, logger: silent });
 
-const principal = (changes: Partial<Principal> = {}): Principal => ({
-  subject: 'ann',
-  scopes: [],
-  groups: [],
-  issuer: 'https://login.test',
-  ...changes,
-});
-const names = (path: readonly string[]) => path as readonly ObjectName[];
-const namespace = (...path: string[]): Resource => ({ kind: 'namespace', path: names(path) });
-const table = (...path: string[]): Resource => ({
-  kind: 'table',
-  table: { namespace: names(path.slice(0, -1)), name: path.at(-1) as ObjectName },
-});
-const request = (changes: Partial<AccessRequest>): AccessRequest => ({
-  principal: principal(),
-  action: 'MergeInsertIntoTable',
-  resource: table('a', 'b', 't'),
-  branch: undefined,
-  ...changes,
-});
 const actions = Object.keys(actionScopes) as Action[];
 const allowedActions = (policy: CedarPolicy, changes: Partial<AccessRequest>) =>
   actions.filter((action) => policy.allows(request({ ...changes, action })));
@@ -52,6 +33,27 @@ describe('the default policies (P9)', () => {
       }
     });
   }
+});
+
+describe('the scope that would be enough', () => {
+  it('is known while the default policies decide, and is the least of those that allow the action', () => {
+    const policy = load();
+    assert.equal(policy.scopeFor('CountTableRows'), 'lancegate:read');
+    assert.equal(policy.scopeFor('OverwriteTable'), 'lancegate:write');
+    assert.equal(policy.scopeFor('DropTable'), 'lancegate:admin');
+    for (const action of actions) {
+      const scopes = [policy.scopeFor(action) ?? ''];
+      assert.equal(policy.allows(request({ action, principal: principal({ scopes }) })), true, action);
+    }
+  });
+
+  it("is not known under an operator's policies, also when they came later", () => {
+    const text = 'permit (principal, action, resource);';
+    assert.equal(load(text).scopeFor('DropTable'), undefined);
+    const policy = load();
+    policy.replace({ name: 'policies.cedar', text });
+    assert.equal(policy.scopeFor('DropTable'), undefined);
+  });
 });
 
 describe("an operator's policies (P9)", () => {

@@ -37,6 +37,7 @@ export interface Surroundings {
   readonly clock?: Clock;
   readonly startService?: StartService;
   readonly onStopSignal?: CliContext['onStopSignal'];
+  readonly onReloadSignal?: CliContext['onReloadSignal'];
   readonly stdout?: Collector;
   readonly stderr?: Collector;
 }
@@ -57,6 +58,7 @@ export async function runInProcess(args: readonly string[], given: Surroundings 
     readFile: (path) => readFileSync(path),
     fileExists: existsSync,
     onStopSignal: given.onStopSignal ?? (() => {}),
+    onReloadSignal: given.onReloadSignal ?? (() => {}),
   };
   const code = await runCli(args, context, given.startService ?? noService);
   return { code, stdout: stdout.bytes, stderr: stderr.bytes.toString() };

@@ -11,6 +11,7 @@ import { Collector, type Outcome, runInProcess } from './in-process.ts';
 class RecordingService {
   config: Config | undefined;
   readonly drains: number[] = [];
+  reloads = 0;
   readonly closed = Promise.withResolvers<void>();
 
   readonly start: StartService = async (config) => {
@@ -19,7 +20,10 @@ class RecordingService {
       this.drains.push(drainMs);
       return this.closed.promise;
     };
-    return { url: 'http://127.0.0.1:4321', close };
+    const reload = async (): Promise<void> => {
+      this.reloads += 1;
+    };
+    return { url: 'http://127.0.0.1:4321', reload, close };
   };
 }
 

@@ -75,8 +75,17 @@ describe('the LanceDB SDK shows who it is (P9)', () => {
     assert.equal((await table.schema()).fields.length, 3);
     const merge = table.mergeInsert('id').whenNotMatchedInsertAll();
     await assert.rejects(merge.execute([bob]), refusal(/403/, /MergeInsertIntoTable/, /read_only/));
-    await assert.rejects(writer.dropTable('read_only'), refusal(/403/, /DropTable/));
+    await assert.rejects(writer.dropTable('read_only'), refusal(/403/, /DropTable.*needs the scope lancegate:admin/));
     assert.deepEqual(await rowsInOrder(await openDirectly(service, 'read_only'), 'id'), [ann]);
+  });
+
+  test('a key for writing overwrites and deletes by source', async () => {
+    const writer = await connectByApiKey(service, 'lancegate:write');
+    await writer.createTable('rewritten', peopleTable([ann]));
+    const table = await writer.createTable('rewritten', peopleTable([ann, bob]), { mode: 'overwrite' });
+    await table.mergeInsert('id').whenNotMatchedBySourceDelete().execute([bob]);
+    assert.equal(await table.countRows(), 1);
+    assert.equal(await table.countRows('id = 1'), 0);
   });
 
   test('no secret is in a refusal or in the log', async () => {

@@ -79,6 +79,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
         decisions.push(question);
         return options.allows?.(request) ?? true;
       },
+      scopeFor: () => undefined,
     },
     openSource:
       options.openSource ?? ((body, _expectedBytes, account) => new StreamSource(body, { limits: ipcLimits, account })),

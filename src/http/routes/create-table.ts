@@ -15,6 +15,7 @@ export const createTableRoute = (operations: Operations): Route =>
       refuseBranch(branch);
       return readCreateParameters(query);
     },
+    furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
     async answer({ table, parameters, source, idempotency, scope }) {
       const command = { table, ...parameters, source, idempotency };
       const { isReplay, ...result } = await operations.createTable(command, scope);

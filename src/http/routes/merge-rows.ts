@@ -9,6 +9,7 @@ export const mergeRowsRoute = (operations: Operations): Route =>
     action: 'MergeInsertIntoTable',
     body: 'arrow-whole',
     parameters: readMergeParameters,
+    furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
     async answer({ table, branch, parameters, source, idempotency, scope }) {
       const command = { table, branch, ...parameters, source, idempotency };
       const { isReplay, ...result } = await operations.mergeRows(command, scope);

@@ -92,6 +92,7 @@ const registerTable = (operations: Operations): Route =>
     target: tableTarget,
     action: 'RegisterTable',
     body: RegisterBody,
+    furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
     answer: async ({ target: table, body }) => {
       const mode = parseChoice(body.mode, 'mode', registerModes);
       const { location, properties } = await operations.registerTable({

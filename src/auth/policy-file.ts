@@ -1,0 +1,140 @@
+/**
+ * The operator's policy file, read again while the service runs: on demand (SIGHUP), and when it changes.
+ *
+ * The file is looked at every two seconds by its content. So it does not matter how it changes: in place, by rename, or as
+ * a symbolic link that comes to point elsewhere (a mounted Kubernetes ConfigMap). A change counts once two looks have
+ * found the same, because an editor may be in the middle of writing, and the first half of a file can permit what its
+ * second half forbids.
+ *
+ * A file that is broken or cannot be read changes nothing.
+ */
+import { hash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { basename } from 'node:path';
+import type { Clock } from '../kernel/clock.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { AccessSetupError } from './access-setup-error.ts';
+import { CedarPolicy } from './cedar-policy.ts';
+
+const lookEveryMs = 2_000;
+
+interface Parts {
+  readonly path: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** What a look at the file found; equal digests are equal files. */
+interface Found {
+  readonly digest: string;
+  readonly text?: string;
+  readonly error?: unknown;
+}
+
+export class PolicyFile {
+  readonly policy: CedarPolicy;
+  readonly #parts: Parts;
+  #digestInForce: string;
+  /** What was last judged, taken over or not. */
+  #judged: string;
+  #lastSeen: string;
+  /** Looks are taken one after the other, so that an older one never overrules a newer. */
+  #lastLook: Promise<void> = Promise.resolve();
+  #cancelNext: () => void = () => undefined;
+  #isClosed = false;
+
+  private constructor(parts: Parts, policy: CedarPolicy, digest: string) {
+    this.policy = policy;
+    this.#parts = parts;
+    this.#digestInForce = digest;
+    this.#judged = digest;
+    this.#lastSeen = digest;
+  }
+
+  /** `AccessSetupError` for a broken file; what reading it throws. Looks at the file until `close`. */
+  static async open(parts: Parts): Promise<PolicyFile> {
+    const text = await readFile(parts.path, 'utf8');
+    const name = basename(parts.path);
+    const policy = CedarPolicy.load({ source: { name, text }, logger: parts.logger });
+    const file = new PolicyFile(parts, policy, digestOf(text));
+    file.#sayInForce();
+    file.#lookLater();
+    return file;
+  }
+
+  /** Reads the file now and takes it as it is; says in the log what came of it. Never rejects. */
+  reload(): Promise<void> {
+    return this.#inTurn(async () => {
+      const found = await this.#read();
+      this.#lastSeen = found.digest;
+      this.#judge(found);
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#cancelNext();
+    await this.#lastLook;
+  }
+
+  #lookLater(): void {
+    if (this.#isClosed) return;
+    this.#cancelNext = this.#parts.clock.schedule(lookEveryMs, () => {
+      void this.#inTurn(() => this.#look()).then(() => this.#lookLater());
+    });
+  }
+
+  #inTurn(look: () => Promise<void>): Promise<void> {
+    this.#lastLook = this.#lastLook.then(look);
+    return this.#lastLook;
+  }
+
+  async #look(): Promise<void> {
+    const found = await this.#read();
+    const isSettled = found.digest === this.#lastSeen;
+    this.#lastSeen = found.digest;
+    if (isSettled && found.digest !== this.#judged) this.#judge(found);
+  }
+
+  async #read(): Promise<Found> {
+    try {
+      const text = await readFile(this.#parts.path, 'utf8');
+      return { digest: digestOf(text), text };
+    } catch (error) {
+      return { digest: 'none', error };
+    }
+  }
+
+  #judge({ digest, text, error }: Found): void {
+    this.#judged = digest;
+    if (text === undefined) {
+      this.#sayRefused({ error }, 'the policy file cannot be read; the policies stay as they are');
+      return;
+    }
+    try {
+      this.policy.replace({ name: this.#name, text });
+    } catch (broken) {
+      if (!(broken instanceof AccessSetupError)) throw broken;
+      const refused = { sha256: digest, problems: broken.message.split('\n') };
+      this.#sayRefused(refused, 'the policy file is broken; the policies stay as they are');
+      return;
+    }
+    this.#digestInForce = digest;
+    this.#sayInForce();
+  }
+
+  #sayInForce(): void {
+    this.#parts.logger.info({ policyFile: this.#name, sha256: this.#digestInForce }, 'these policies are in force');
+  }
+
+  #sayRefused(fields: Readonly<Record<string, unknown>>, message: string): void {
+    this.#parts.logger.error({ policyFile: this.#name, ...fields, sha256InForce: this.#digestInForce }, message);
+  }
+
+  get #name(): string {
+    return basename(this.#parts.path);
+  }
+}
+
+/** What `sha256sum` prints of the file. */
+const digestOf = (text: string): string => hash('sha256', text);
