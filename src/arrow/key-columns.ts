@@ -6,6 +6,7 @@ import { setImmediate } from 'node:timers/promises';
 import { type FieldPath, quoteSegment } from './field-path.ts';
 import { searchEqualRows } from './key-hash.ts';
 import { type CanonicalKey, canonicalReader, showValue, sqlLiteral } from './key-value.ts';
+import { valueBytes } from './key-values.ts';
 import { normaliseNaNs } from './normalise-nan.ts';
 import { type KeyColumn, readKeyColumn } from './read-key-column.ts';
 import type { IpcPiece } from './source.ts';
@@ -17,6 +18,11 @@ export interface DuplicateKey {
   readonly firstRow: number;
   /** The key for people: cut where it is long. */
   readonly shown: string;
+}
+
+export interface KeyMeasure {
+  readonly allBytes: number;
+  readonly longest: { readonly row: number; readonly bytes: number };
 }
 
 export class Keys {
@@ -39,6 +45,20 @@ export class Keys {
 
   isNull(row: number): boolean {
     return this.#columns.some(({ nulls }) => nulls !== undefined && nulls[row] === 1);
+  }
+
+  /** What the keys take, dictionaries resolved: in a dictionary, a long value costs a byte for each row that has it. */
+  measure(): KeyMeasure {
+    const values = this.#columns.map((column) => column.values);
+    let longest = { row: 0, bytes: 0 };
+    let allBytes = 0;
+    for (let row = 0; row < this.rows; row++) {
+      let bytes = 0;
+      for (const of of values) bytes += valueBytes(of, row);
+      allBytes += bytes;
+      if (bytes > longest.bytes) longest = { row, bytes };
+    }
+    return { allBytes, longest };
   }
 
   /** The first row whose key an earlier row has. Others get the thread in between: a million rows take 150 ms. */

@@ -3,7 +3,7 @@
  * made for a row, which is what keeps 100,000 keys at a few milliseconds.
  */
 import { randomInt } from 'node:crypto';
-import type { KeyValues } from './key-values.ts';
+import { type KeyValues, valueBytes } from './key-values.ts';
 
 /** Multipliers of MurmurHash3; the seed is random, so that nobody can prepare keys that collide. */
 const multiplyFirst = 0xcc9e2d51;
@@ -88,12 +88,25 @@ export interface EqualRows {
   readonly firstRow: number;
 }
 
-/** About ten milliseconds of work. */
+/** Each is about ten milliseconds of work. A dictionary gives many rows long values in a small body. */
 const rowsAtATime = 1 << 16;
+const bytesAtATime = 4 << 20;
+
+/** Where the work that begins at `start` is to pause. */
+function sliceEnd(columns: readonly KeyValues[], start: number, rows: number): number {
+  const last = Math.min(start + rowsAtATime, rows);
+  let bytes = 0;
+  let row = start;
+  while (row < last && bytes < bytesAtATime) {
+    for (const values of columns) bytes += valueBytes(values, row);
+    row += 1;
+  }
+  return row;
+}
 
 /**
  * The first row that equals an earlier one in all columns, and that earlier one. Rows that `isNull` are left out. It pauses
- * after every so many rows, so that whoever drives it can let others have the thread.
+ * after every so many rows or bytes, so that whoever drives it can let others have the thread.
  */
 export function* searchEqualRows(
   columns: readonly KeyValues[],
@@ -106,9 +119,9 @@ export function* searchEqualRows(
   const slots = new Int32Array(mask + 1);
   const isSame = (a: number, b: number): boolean =>
     hashes[a] === hashes[b] && columns.every((values) => sameValue(values, a, b));
-  for (let start = 0; start < rows; start += rowsAtATime) {
+  for (let start = 0, end = 0; start < rows; start = end) {
     if (start > 0) yield;
-    const end = Math.min(start + rowsAtATime, rows);
+    end = sliceEnd(columns, start, rows);
     hashRows(hashes, columns, { start, end });
     for (let row = start; row < end; row++) {
       if (isNull(row)) continue;

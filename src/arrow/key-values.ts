@@ -60,6 +60,9 @@ export function readValues(batch: BatchBuffers, field: Field, at: ColumnPosition
 export const countValues = (values: KeyValues): number =>
   values.form === 'fixed' ? values.bytes.length / values.widthBytes : values.starts.length;
 
+export const valueBytes = (values: KeyValues, row: number): number =>
+  values.form === 'fixed' ? values.widthBytes : values.ends[row]! - values.starts[row]!;
+
 function concatenateFixed(parts: readonly KeyValues[], widthBytes: number): KeyValues {
   const total = parts.reduce((sum, part) => sum + part.bytes.length, 0);
   const bytes = new Uint8Array(total);

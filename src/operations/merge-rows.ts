@@ -95,6 +95,7 @@ export class MergeRows {
     });
     return this.#metrics.mergeStage('check', async () => {
       const keys = readKeys(piece, on);
+      requireShort(keys, on);
       await requireDistinct(keys, on);
       return { piece, keys, keyed: await keyed?.request() };
     });
@@ -264,6 +265,25 @@ const checkNewTable: SchemaCheck = async (source) => {
   checkStorable(source);
   return 0;
 };
+
+/** Keys are hashed and compared on the thread that serves everybody, some of it while writers wait (P10). */
+const mostBytesOfOneKey = 64 * 2 ** 10;
+const mostBytesOfAllKeys = 256 * 2 ** 20;
+
+function requireShort(keys: Keys, on: readonly FieldPath[]): void {
+  const { allBytes, longest } = keys.measure();
+  const columns = on.map(formatFieldPath).join(', ');
+  if (longest.bytes > mostBytesOfOneKey) {
+    throw invalidInput(
+      `the key ${columns} of row ${longest.row} has ${longest.bytes} bytes; a key can have ${mostBytesOfOneKey}`,
+    );
+  }
+  if (allBytes <= mostBytesOfAllKeys) return;
+  throw new LancegateError(
+    'BodyTooLarge',
+    `the keys ${columns} have ${allBytes} bytes, and those of one merge can have ${mostBytesOfAllKeys}: send fewer rows at a time`,
+  );
+}
 
 async function requireDistinct(keys: Keys, on: readonly FieldPath[]): Promise<void> {
   const duplicate = await keys.findDuplicate();
