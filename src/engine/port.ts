@@ -104,6 +104,25 @@ export interface OptimizeResult {
   readonly removedBytes: number;
 }
 
+export interface PruneRequest {
+  /** Versions committed before it go, save those that a tag names or a branch starts from. */
+  readonly beforeMs: number;
+  /** This one and those after it stay. */
+  readonly keptFromVersion: number;
+}
+
+export interface PruneResult {
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+}
+
+/** Of the file system that holds the tables. */
+export interface Space {
+  /** What this service may still write. */
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}
+
 /** One branch of one dataset, open at a version. Reads see that version; commits move it to the one they made. */
 export interface Dataset {
   /**
@@ -190,6 +209,11 @@ export interface Dataset {
    */
   optimize(request: OptimizeRequest): Promise<OptimizeResult>;
   /**
+   * Removes old versions and nothing else, without writing anything, so that it works where the disk is full; safe beside
+   * writers. A crash leaves a version that the next call removes. undefined on object stores.
+   */
+  prune(request: PruneRequest): Promise<PruneResult | undefined>;
+  /**
    * Puts these fragments together beside the writers, for as long as that takes; nothing is changed before `commit`. Indexes and
    * other fragments stay as they are, and no index covers what comes of it. Every row keeps its values. undefined where
    * nothing can be put together, as on object stores.
@@ -249,6 +273,8 @@ export interface Engine {
   open(request: OpenRequest): Promise<Dataset>;
   /** A private place for intermediate results; gone with `discard`. */
   scratch(): Promise<Scratch>;
+  /** undefined on object stores. */
+  space(): Promise<Space | undefined>;
   /** Removes every file of the location. Harmless when repeated. */
   remove(location: Location): Promise<void>;
   /** False as soon as anything at all is stored at the location. */

@@ -1,20 +1,25 @@
-import type { VersionFacts } from '../engine/port.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { BranchHistory } from './branch-history.ts';
 import { columnsToIndexNow, inspection } from './inspection.ts';
 import type { BranchRef, JobReport } from './job.ts';
+import type { JobLog } from './job-log.ts';
 import type { Jobs } from './jobs.ts';
 import type { UpkeepLimits } from './policy.ts';
-import type { Upkeep } from './upkeep.ts';
+import { newestAt, type Upkeep } from './upkeep.ts';
 
 export interface ByHandParts {
   readonly upkeep: Upkeep;
   readonly jobs: Jobs;
+  readonly log: JobLog;
   readonly clock: Clock;
   readonly limits: UpkeepLimits & { readonly retentionMs: number };
 }
 
-/** Tidies main and all branches, whatever the measurements say, and builds the indexes that merges seen so far ask for. */
+/**
+ * Tidies main and all branches, whatever the measurements say, and builds the indexes that merges seen so far ask for. Where
+ * there is little room, old versions go first; that they went is told also if there is no room for the rest.
+ */
 export class ByHand {
   readonly #parts: ByHandParts;
 
@@ -43,18 +48,22 @@ export class ByHand {
       versions: await dataset.versions(),
     }));
     if (found === undefined) return [];
-    const reports = [];
-    for (const column of columnsToIndexNow(target, history, found, limits)) {
-      reports.push(await jobs.buildIndex(target, column, 'merges on the column', history));
-    }
     const keptFromMs = clock.nowMs() - limits.retentionMs;
-    const choice = { reason: 'by hand', extent: 'all' } as const;
-    const pruneBeforeMs = newestUntil(found.versions, keptFromMs);
-    reports.push(await jobs.optimize({ target, history, ...choice, pruneBeforeMs }));
+    const pruned = await jobs.prune(target, keptFromMs);
+    const reports: (JobReport | undefined)[] = [pruned];
+    try {
+      for (const column of columnsToIndexNow(target, history, found, limits)) {
+        reports.push(await jobs.buildIndex(target, column, 'merges on the column', history));
+      }
+      const choice = { reason: 'by hand', extent: 'all' } as const;
+      const pruneBeforeMs = newestAt(found.versions, keptFromMs);
+      reports.push(await jobs.optimize({ target, history, ...choice, pruneBeforeMs }));
+    } catch (error) {
+      if (pruned === undefined || !isStorageFull(error)) throw error;
+      this.#parts.log.failed(target, undefined, error);
+    }
     return reports.filter((report) => report !== undefined);
   }
 }
 
-/** When the version that was the newest at that time was committed; 0 where none was. What is older is superseded. */
-const newestUntil = (versions: readonly VersionFacts[], atMs: number): number =>
-  versions.findLast(({ committedAtMs }) => committedAtMs <= atMs)?.committedAtMs ?? 0;
+const isStorageFull = (error: unknown): boolean => error instanceof LancegateError && error.kind === 'StorageFull';

@@ -5,6 +5,12 @@ import type { BranchRef, JobReport } from './job.ts';
 
 const indexTooLarge = 'an index is larger than --engine-index-cache, which makes merges slow';
 
+const saying: Readonly<Record<JobReport['job'], string>> = {
+  optimize: 'tidied a table',
+  index: 'built an index',
+  prune: 'removed old versions of a table',
+};
+
 /** What ran, why and what it cost, in the log and the metrics. */
 export class JobLog {
   readonly #logger: Logger;
@@ -23,8 +29,8 @@ export class JobLog {
     if (report.job === 'optimize' && report.isHeldByTag) {
       this.#logger.warn(fields, 'a tag keeps old versions of a table');
     }
-    if (report.isIndexTooLarge) this.#logger.warn(fields, indexTooLarge);
-    this.#logger.info(fields, report.job === 'optimize' ? 'tidied a table' : 'built an index');
+    if (report.job !== 'prune' && report.isIndexTooLarge) this.#logger.warn(fields, indexTooLarge);
+    this.#logger.info(fields, saying[report.job]);
   }
 
   /** One that was there before the process began. */
@@ -32,8 +38,13 @@ export class JobLog {
     this.#logger.warn({ table: showTable(table), branch: branch ?? 'main', column }, indexTooLarge);
   }
 
-  failed({ table, branch }: BranchRef, retryAfterMs: number, error: unknown): void {
-    this.#metrics.maintenanceFinished({ job: 'optimize', outcome: 'failed' }, { durationMs: 0, heldMs: 0 });
+  failed(
+    { table, branch }: BranchRef,
+    retryAfterMs: number | undefined,
+    error: unknown,
+    job: JobReport['job'] = 'optimize',
+  ): void {
+    this.#metrics.maintenanceFinished({ job, outcome: 'failed' }, { durationMs: 0, heldMs: 0 });
     const fields = { table: showTable(table), branch: branch ?? 'main', retryAfterMs, error };
     this.#logger.warn(fields, 'looking after a table failed; no row is affected');
   }

@@ -30,7 +30,7 @@ export interface OptimizeJob {
 }
 
 /** What one job did and what it cost; the same goes to the log and to who asked for it by hand. */
-export type JobReport = OptimizeReport | IndexReport;
+export type JobReport = OptimizeReport | IndexReport | PruneReport;
 
 export interface OptimizeReport {
   readonly job: 'optimize';
@@ -60,5 +60,15 @@ export interface IndexReport {
   readonly rows: number;
   /** It has no room in memory, so merges read it from storage. */
   readonly isIndexTooLarge: boolean;
+  readonly durationMs: number;
+}
+
+/** The removal of old versions alone, where there is no room to put fragments together first. */
+export interface PruneReport {
+  readonly job: 'prune';
+  readonly branch: BranchName | undefined;
+  readonly reason: 'little room';
+  readonly removedVersions: number;
+  readonly removedBytes: number;
   readonly durationMs: number;
 }

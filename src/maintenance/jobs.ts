@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
 import type { BranchHistory } from './branch-history.ts';
-import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport } from './job.ts';
+import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport, PruneReport } from './job.ts';
 import type { JobLog } from './job-log.ts';
 import type { Upkeep } from './upkeep.ts';
 
@@ -54,6 +54,14 @@ export class Jobs {
     tidied(report.indexed);
     if (job.pruneBeforeMs > 0) history?.pruned(job.pruneBeforeMs);
     this.#parts.log.done(job.target, report);
+    return report;
+  }
+
+  /** As `Upkeep.prune`. */
+  async prune(target: BranchRef, supersededBeforeMs: number): Promise<PruneReport | undefined> {
+    const report = await this.#parts.upkeep.prune(target, supersededBeforeMs);
+    if (report === undefined || report.removedVersions === 0) return undefined;
+    this.#parts.log.done(target, report);
     return report;
   }
 

@@ -70,7 +70,7 @@ export class Maintenance implements CommitObserver {
     this.#parts = parts;
     this.#log = new JobLog(parts);
     this.#jobs = new Jobs({ ...parts, log: this.#log });
-    this.#byHand = new ByHand({ ...parts, jobs: this.#jobs });
+    this.#byHand = new ByHand({ ...parts, jobs: this.#jobs, log: this.#log });
   }
 
   committed(commit: Commit): void {
@@ -101,6 +101,32 @@ export class Maintenance implements CommitObserver {
       return await this.#byHand.maintain(main, (target) => this.#watched.get(keyOf(target))?.history);
     } finally {
       leave();
+    }
+  }
+
+  /**
+   * Removes old versions of main and of all branches if there is little room on the disk. Never rejects: what fails is
+   * logged.
+   */
+  async pruneTable(main: BranchRef): Promise<void> {
+    try {
+      const leave = await this.#turns.take('alone', this.#stopping.signal);
+      try {
+        await this.#pruning;
+        await this.#pruneBranches(main);
+      } finally {
+        leave();
+      }
+    } catch (error) {
+      if (!this.#stopping.signal.aborted) this.#log.failed(main, undefined, error, 'prune');
+    }
+  }
+
+  async #pruneBranches(main: BranchRef): Promise<void> {
+    const supersededBeforeMs = this.#nowMs - this.#parts.limits.retentionMs;
+    const branches = await this.#parts.upkeep.inspect(main, (dataset) => dataset.listBranches());
+    for (const branch of [undefined, ...(branches ?? []).map(({ name }) => name)]) {
+      await this.#jobs.prune({ ...main, branch }, supersededBeforeMs);
     }
   }
 
@@ -207,6 +233,7 @@ export class Maintenance implements CommitObserver {
     const { target, history } = watched;
     const { extent, reason, fragments = [] } = choice;
     const pruneBeforeMs = isPruned(reason) ? (history.supersededBeforeMs(this.#nowMs) ?? 0) : 0;
+    if (pruneBeforeMs > 0) await this.#jobs.prune(target, this.#nowMs - this.#parts.limits.retentionMs);
     const onlyPruning = Promise.withResolvers<void>();
     const onOnlyPruning = (): void => {
       if (pruneBeforeMs > 0) onlyPruning.resolve();

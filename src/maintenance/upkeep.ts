@@ -13,15 +13,16 @@
  * that a crash left dropped is built again when the next merges ask for it.
  */
 import type { Catalog } from '../catalog/port.ts';
-import type { Dataset, Engine, Layout } from '../engine/port.ts';
+import type { Dataset, Engine, Layout, VersionFacts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import { engineStep, nothingRemoved, type Step } from './engine-step.ts';
 import { isAnythingToPutTogether, isMovable } from './fragments.ts';
-import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport } from './job.ts';
+import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport, PruneReport } from './job.ts';
 import { moveTogether } from './move-together.ts';
 import { plainColumns } from './policy.ts';
+import { isTooTightFor } from './space.ts';
 
 export interface UpkeepParts {
   readonly catalog: Catalog;
@@ -61,6 +62,23 @@ export class Upkeep {
       const { target, reason, extent } = job;
       const durationMs = performance.now() - startMs;
       return { job: 'optimize', branch: target.branch, reason, extent, durationMs, indexed, isIndexTooLarge, ...step };
+    });
+  }
+
+  /**
+   * Removes versions that were superseded before that time, without writing anything to the table. Answers undefined where
+   * the table is not there any more, is on an object store, or has room enough to be tidied first.
+   */
+  prune(target: BranchRef, supersededBeforeMs: number): Promise<PruneReport | undefined> {
+    return this.#onTable(target, async (dataset) => {
+      const startMs = performance.now();
+      const space = await this.#parts.engine.space();
+      if (space === undefined || !isTooTightFor(space, await dataset.layout())) return undefined;
+      const beforeMs = newestAt(await dataset.versions(), supersededBeforeMs);
+      const keptFromVersion = await this.#acknowledgedVersion(target, dataset);
+      const removed = await dataset.prune({ beforeMs, keptFromVersion });
+      const durationMs = performance.now() - startMs;
+      return removed && { job: 'prune', branch: target.branch, reason: 'little room', durationMs, ...removed };
     });
   }
 
@@ -200,6 +218,23 @@ export class Upkeep {
     return branch !== undefined || dataset.warmIndex(column);
   }
 
+  /**
+   * A power cut goes back to this version (P3), the newest one if the catalog has room to say so. Under the turn, so that no
+   * commit comes between.
+   */
+  async #acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Dataset): Promise<number> {
+    const { gates, catalog, openBranches } = this.#parts;
+    const leave = await gates.takeBranch(table, branch, untilItsTurn);
+    try {
+      await dataset.refresh();
+      await openBranches.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
+      const open = (await catalog.openBranches()).find((each) => each.tableId === tableId && each.branch === branch);
+      return Math.min(await dataset.version(), open?.acknowledgedVersion ?? Number.POSITIVE_INFINITY);
+    } finally {
+      leave();
+    }
+  }
+
   /** Under the turn, as before any commit; it is over in no time. */
   async #announce({ table, tableId, branch }: BranchRef, dataset: Dataset): Promise<void> {
     const leave = await this.#parts.gates.takeBranch(table, branch, untilItsTurn);
@@ -230,6 +265,14 @@ export class Upkeep {
     const record = await this.#parts.catalog.findTable(table);
     return record?.id === tableId && record.state === 'created';
   }
+}
+
+/** When the version that was the newest at that time was committed; 0 where none was. What is older is superseded. */
+export const newestAt = (versions: readonly VersionFacts[], atMs: number): number =>
+  versions.findLast(({ committedAtMs }) => committedAtMs <= atMs)?.committedAtMs ?? 0;
+
+function unlessStorageIsFull(error: unknown): void {
+  if (!(error instanceof LancegateError && error.kind === 'StorageFull')) throw error;
 }
 
 /**

@@ -2,6 +2,7 @@ import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.ts';
+import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { Upkeep } from '../maintenance/upkeep.ts';
 import { TableGates } from '../table/gates.ts';
 import { KeyBudget } from '../table/key-budget.ts';
@@ -68,6 +69,7 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   const openBranches = new OpenBranches(given);
   const upkeep = new Upkeep({ catalog, engine, gates, openBranches });
   const maintenance = new Maintenance({ ...given, upkeep, limits: given.maintenance });
+  const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
   const writer = new TableWriter({
     ...given,
     datasets,
@@ -110,10 +112,11 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   };
   const close = async (): Promise<void> => {
     await writer.settled();
-    await maintenance.close();
+    await Promise.all([spaceWatch.close(), maintenance.close()]);
     await openBranches.closeAll().catch((error: unknown) => {
       logger.warn({ error }, 'branches could not be marked as closed in order; the next start looks through them');
     });
   };
+  if (given.maintenance.isAutomatic) spaceWatch.start();
   return { operations, close };
 }

@@ -1,5 +1,6 @@
 import type { Catalog, OpenBranchRecord } from '../catalog/port.ts';
 import type { Engine, Recovery } from '../engine/port.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
@@ -18,8 +19,14 @@ export async function recoverTables({ catalog, engine, logger }: Parts): Promise
   for (const open of await catalog.openBranches()) {
     const log = logger.child({ table: showTable(open.ref), branch: open.branch ?? 'main' });
     const recovered = await recover(engine, open, log);
-    if (recovered) await catalog.closeBranch(open.tableId, open.branch);
+    if (recovered) await catalog.closeBranch(open.tableId, open.branch).catch((error) => staysListed(error, log));
   }
+}
+
+/** The next start looks at the branch again. On a full disk this one is needed, since it makes room. */
+function staysListed(error: unknown, log: Logger): void {
+  if (!(error instanceof LancegateError && error.kind === 'StorageFull')) throw error;
+  log.warn({ error }, 'a branch that is in order could not be marked so; the next start looks at it again');
 }
 
 async function recover(engine: Engine, open: OpenBranchRecord, log: Logger): Promise<boolean> {

@@ -210,7 +210,7 @@ export class Metrics {
   }
 
   maintenanceFinished(
-    labels: { job: 'optimize' | 'index'; outcome: 'done' | 'failed' },
+    labels: { job: 'optimize' | 'index' | 'prune'; outcome: 'done' | 'failed' },
     { durationMs, heldMs }: { durationMs: number; heldMs: number },
   ): void {
     this.#maintenance.observe(labels, durationMs / 1000);

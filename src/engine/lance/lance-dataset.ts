@@ -19,6 +19,8 @@ import type {
   OptimizeRequest,
   OptimizeResult,
   Projection,
+  PruneRequest,
+  PruneResult,
   RowChange,
   VersionFacts,
 } from '../port.ts';
@@ -30,6 +32,7 @@ import { IndexChoice } from './index-choice.ts';
 import { configured, filterName } from './merge-builder.ts';
 import { type NativeTable, nativeBtree } from './native.ts';
 import { schemaOfNullColumn } from './null-column.ts';
+import { pruneVersions } from './prune-versions.ts';
 import { resultsOf } from './query-results.ts';
 import { rowChangeBetween } from './row-change.ts';
 import type { RowReplacement } from './row-replacement.ts';
@@ -37,7 +40,7 @@ import { StandingTable } from './standing-table.ts';
 import { FragmentRows } from './tracked-rows.ts';
 import { hasTransactionOn } from './transaction-files.ts';
 import { type EngineCall, engineCall } from './translate-errors.ts';
-import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
+import { keptVersions, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './upkeep.ts';
 import type { VersionsFolder } from './versions-folder.ts';
 import { type DatasetCaches, warmIndex } from './warm-index.ts';
 
@@ -226,6 +229,15 @@ export class LanceDataset implements Dataset {
 
   optimize(request: OptimizeRequest): Promise<OptimizeResult> {
     return this.#commit('maintain', (table) => optimize(table, request));
+  }
+
+  prune(request: PruneRequest): Promise<PruneResult | undefined> {
+    return engineCall('maintain', async () => {
+      const place = this.#versions;
+      if (place === undefined) return undefined;
+      const kept = await keptVersions(await this.#table.current(), place.branch);
+      return pruneVersions({ datasetPath: place.datasetPath, branch: place.branch, kept, ...request });
+    });
   }
 
   prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined> {

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
-import type { Dataset, Engine, OpenRequest, RecoverRequest, Recovery, Scratch } from '../port.ts';
+import type { Dataset, Engine, OpenRequest, RecoverRequest, Recovery, Scratch, Space } from '../port.ts';
 import { branchFolder } from './branch-folder.ts';
 import { Durability, type DurableBranch } from './durability.ts';
 import { type CacheLimits, EngineCaches } from './engine-caches.ts';
@@ -91,6 +91,14 @@ export class LanceEngine implements Engine {
         await rm(folder, { recursive: true, force: true });
       },
     };
+  }
+
+  async space(): Promise<Space | undefined> {
+    if (!this.#root.isLocal) return undefined;
+    return engineCall('open', async () => {
+      const { bavail, blocks, bsize } = await statfs(this.#root.path);
+      return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+    });
   }
 
   async remove(location: Location): Promise<void> {

@@ -71,7 +71,7 @@ function addNamed(folder: string, named: Set<string>): void {
 }
 
 /** Every folder, since a branch may be called `data`: one without manifests adds nothing. */
-function* foldersUnder(folder: string): Generator<string> {
+export function* foldersUnder(folder: string): Generator<string> {
   yield folder;
   for (const entry of entriesOf(folder)) if (entry.isDirectory()) yield* foldersUnder(join(folder, entry.name));
 }

@@ -58,6 +58,14 @@ export async function oldestTaggedAtMs(table: NativeTable): Promise<number | und
   return (await versionsOf(table)).find(({ version }) => tagged.has(version))?.committedAtMs;
 }
 
+/** Those that a tag names, whichever branch it is of, or a branch starts from. */
+export async function keptVersions(table: NativeTable, branch: string | undefined): Promise<ReadonlySet<number>> {
+  const tags = Object.values(await (await table.tags()).list());
+  const branches = Object.values(await (await table.branches()).list());
+  const parents = branches.filter(({ parentBranch }) => (parentBranch ?? undefined) === branch);
+  return new Set([...tags.map(({ version }) => version), ...parents.map(({ parentVersion }) => parentVersion)]);
+}
+
 export const optimize = (table: NativeTable, request: OptimizeRequest): Promise<OptimizeResult> =>
   request.leavesIndexes ? compactOnly(table, request) : doAll(table, request);
 

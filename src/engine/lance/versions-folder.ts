@@ -12,10 +12,14 @@ import { manifestNames } from './manifest-files.ts';
  * the next manifest alone misses commits whose manifests were pruned again. Either sign alone counts as a change.
  */
 export class VersionsFolder {
+  readonly datasetPath: string;
+  readonly branch: string | undefined;
   readonly path: string;
   #modifiedNs: bigint | undefined;
 
   constructor(datasetPath: string, branch: string | undefined) {
+    this.datasetPath = datasetPath;
+    this.branch = branch;
     this.path = join(branchFolder(datasetPath, branch), '_versions');
   }
 

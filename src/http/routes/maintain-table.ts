@@ -19,12 +19,13 @@ function jobContents(report: MaintenanceJob) {
   const { job, branch = 'main', reason, durationMs } = report;
   const common = { job, branch, reason, duration_ms: Math.round(durationMs) };
   if (report.job === 'index') return { ...common, column: report.column, rows: report.rows };
+  const removed = { removed_versions: report.removedVersions, removed_bytes: report.removedBytes };
+  if (report.job === 'prune') return { ...common, ...removed };
   return {
     ...common,
     writers_waited_ms: Math.round(report.heldMs),
     removed_fragments: report.removedFragments,
-    removed_versions: report.removedVersions,
-    removed_bytes: report.removedBytes,
+    ...removed,
     held_by_tag: report.isHeldByTag,
     indexed_columns: report.indexed,
   };

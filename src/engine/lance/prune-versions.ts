@@ -1,0 +1,124 @@
+/**
+ * Removes old versions of a branch without writing a byte: for a disk that is full of them. The engine's own call puts
+ * fragments together before it removes anything, and fails where there is no room for that (docs/adr/0022).
+ *
+ * A file goes if a version that goes names it and no other manifest does, of any branch or detached; a file that no
+ * manifest names is left alone, because it may belong to a commit that is under way. Names decide, not places: every
+ * data file, list of deletions and index has a name of its own, and a path may lead to the dataset by more than one way.
+ *
+ * The files of a version go before its manifest, oldest version first. So what a crash leaves is a version that the next
+ * call removes, and never a file that nobody names. Such a version cannot be read, but nobody was promised it any more.
+ * Where a manifest cannot be read, or has feature flags that are not known here, nobody knows what it names: then nothing
+ * goes (`MalformedFile`, `UnknownFlags`).
+ *
+ * Manifests are read one by one with a turn of the event loop in between: some 0.1 ms each.
+ */
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { PruneResult } from '../port.ts';
+import { branchFolder } from './branch-folder.ts';
+import { foldersUnder } from './leftovers.ts';
+import { type FileKind, type Manifest, parseManifest } from './manifest.ts';
+import { namesIn, versionOfManifestName } from './manifest-files.ts';
+
+export interface VersionPruning {
+  readonly datasetPath: string;
+  readonly branch: string | undefined;
+  /** Versions committed before it go. */
+  readonly beforeMs: number;
+  /** This one and those after it stay. */
+  readonly keptFromVersion: number;
+  /** Those that a tag names or a branch starts from. */
+  readonly kept: ReadonlySet<number>;
+}
+
+interface OldVersion {
+  readonly manifestPath: string;
+  readonly version: number;
+}
+
+/** `remove` removes a file or a folder and answers how many bytes that freed; only tests bring their own. */
+export async function pruneVersions(pruning: VersionPruning, remove = removePath): Promise<PruneResult> {
+  const folder = branchFolder(pruning.datasetPath, pruning.branch);
+  const old = await oldVersions(join(folder, '_versions'), pruning);
+  if (old.length === 0) return { removedVersions: 0, removedBytes: 0 };
+  const named = await namesKept(pruning.datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
+  let removedBytes = 0;
+  for (const { manifestPath } of old) {
+    for (const { key, path } of ownFiles(parseManifest(readFileSync(manifestPath)), folder)) {
+      if (!named.has(key)) removedBytes += await remove(path);
+    }
+    removedBytes += await remove(manifestPath);
+  }
+  return { removedVersions: old.length, removedBytes };
+}
+
+/** Oldest first. */
+async function oldVersions(
+  versionsFolder: string,
+  { beforeMs, keptFromVersion, kept }: VersionPruning,
+): Promise<readonly OldVersion[]> {
+  const old: OldVersion[] = [];
+  for (const name of namesIn(versionsFolder)) {
+    const version = versionOfManifestName(name);
+    if (version === undefined || version >= keptFromVersion || kept.has(version)) continue;
+    const manifestPath = join(versionsFolder, name);
+    const { committedAtMs } = parseManifest(readFileSync(manifestPath));
+    if (committedAtMs < beforeMs) old.push({ manifestPath, version });
+    await nextTurn();
+  }
+  return old.sort((a, b) => a.version - b.version);
+}
+
+async function namesKept(datasetPath: string, removed: ReadonlySet<string>): Promise<ReadonlySet<string>> {
+  const named = new Set<string>();
+  for (const folder of [datasetPath, ...foldersUnder(join(datasetPath, 'tree'))]) {
+    const versionsFolder = join(folder, '_versions');
+    for (const name of namesIn(versionsFolder)) {
+      const path = join(versionsFolder, name);
+      if (!name.endsWith('.manifest') || removed.has(path)) continue;
+      const manifest = parseManifest(readFileSync(path));
+      for (const { kind, path: file } of filesOf(manifest)) named.add(keyOf(kind, file));
+      await nextTurn();
+    }
+  }
+  return named;
+}
+
+const filesOf = ({ files, indexFolders }: Manifest) => [...files, ...indexFolders];
+
+/** An index is a folder, and what lies in it goes with it. */
+const keyOf = (kind: FileKind, path: string): string => `${kind}/${kind === 'index' ? path.split('/', 1)[0] : path}`;
+
+const folderOf: Readonly<Partial<Record<FileKind, string>>> = {
+  data: 'data',
+  deletions: '_deletions',
+  transaction: '_transactions',
+  index: '_indices',
+};
+
+/** Those in the branch's own folder; what lies elsewhere belongs to another branch or dataset. */
+function* ownFiles(manifest: Manifest, folder: string): Generator<{ readonly key: string; readonly path: string }> {
+  for (const { kind, path, baseId } of filesOf(manifest)) {
+    const place = folderOf[kind];
+    if (baseId !== undefined || place === undefined || path.split('/').includes('..')) continue;
+    const key = keyOf(kind, path);
+    yield { key, path: join(folder, place, key.slice(kind.length + 1)) };
+  }
+}
+
+/** 0 for what is gone already. */
+export async function removePath(path: string): Promise<number> {
+  const bytes = bytesOf(path);
+  await rm(path, { force: true, recursive: true });
+  return bytes;
+}
+
+function bytesOf(path: string): number {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined) return 0;
+  if (!found.isDirectory()) return found.size;
+  return readdirSync(path).reduce((sum, name) => sum + bytesOf(join(path, name)), 0);
+}

@@ -1,0 +1,148 @@
+/** Old versions are removed without the engine: what stays is readable to the last row, also after a crash in the middle. */
+import assert from 'node:assert/strict';
+import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
+import { tableFromArrays } from 'apache-arrow';
+import { pruneVersions, removePath } from '#src/engine/lance/prune-versions.ts';
+import type { Dataset } from '#src/engine/port.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
+
+const location = 't.lance' as Location;
+const branch = 'a/b' as BranchName;
+const rows = (from: number, count: number) =>
+  ipcFile(tableFromArrays({ id: Int32Array.from({ length: count }, (_, i) => from + i) }));
+
+const future = Date.now() + 3_600_000;
+
+interface Old {
+  readonly folder: string;
+  readonly datasetPath: string;
+  readonly dataset: Dataset;
+}
+
+/** Ten versions: one that makes the table, an index, eight that replace some rows and add others. */
+async function oldTable(t: TestContext): Promise<Old> {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const dataset = await engineIn(folder).create(location, rows(0, 100), {});
+  t.after(() => dataset.close());
+  await dataset.createScalarIndex('id');
+  for (let i = 0; i < 8; i++) await dataset.merge(upsertOn('id'), rows(50 + 10 * i, 60), undefined);
+  return { folder, datasetPath: join(folder, location), dataset };
+}
+
+/** Every version of every branch that is listed, read by another program to the last row. */
+async function readAll(folder: string, of?: string): Promise<ReadonlyMap<number, number>> {
+  const main = await (await connect(folder)).openTable('t');
+  const table = of === undefined ? main : await (await main.branches()).checkout(of);
+  const counts = new Map<number, number>();
+  for (const { version } of await table.listVersions()) {
+    await table.checkout(version);
+    counts.set(version, (await table.query().toArray()).length);
+  }
+  return counts;
+}
+
+const filesIn = (folder: string): readonly string[] => readdirSync(folder, { recursive: true }).map(String).sort();
+
+describe('removing old versions without room to write (P8)', () => {
+  test('leaves the newest version, and not a file of the others', async (t) => {
+    const { folder, datasetPath, dataset } = await oldTable(t);
+    const newest = await dataset.version();
+    const result = await dataset.prune({ beforeMs: future, keptFromVersion: newest });
+    assert.equal(result?.removedVersions, newest - 1);
+    assert.ok(Number(result?.removedBytes) > 1_000);
+    assert.deepEqual([...(await readAll(folder))], [[newest, 180]]);
+    assert.equal(readdirSync(join(datasetPath, '_versions')).filter((name) => name.endsWith('.manifest')).length, 1);
+    assert.equal(readdirSync(join(datasetPath, '_transactions')).length, 1);
+    assert.ok(readdirSync(join(datasetPath, '_indices')).length <= 1);
+    await dataset.merge(upsertOn('id'), rows(1_000, 5), undefined);
+    assert.equal(await dataset.countRows(), 185);
+  });
+
+  test('keeps what is younger, what is acknowledged, what a tag names, and what a branch starts from', async (t) => {
+    const { folder, dataset } = await oldTable(t);
+    await (await (await (await connect(folder)).openTable('t')).tags()).create('mine', 4);
+    await dataset.createBranch(branch, { branch: undefined, version: 6 });
+    const before = await readAll(folder);
+    const facts = await dataset.versions();
+    assert.deepEqual(await dataset.prune({ beforeMs: facts[0]!.committedAtMs, keptFromVersion: 10 }), {
+      removedVersions: 0,
+      removedBytes: 0,
+    });
+    await dataset.prune({ beforeMs: future, keptFromVersion: 9 });
+    const after = await readAll(folder);
+    assert.deepEqual([...after.keys()], [4, 6, 9, 10]);
+    for (const [version, count] of after) assert.equal(count, before.get(version));
+    assert.deepEqual([...(await readAll(folder, branch)).values()], [before.get(6)]);
+  });
+
+  test('of a branch leaves its parent alone, whose files it reads', async (t) => {
+    const { folder, datasetPath, dataset } = await oldTable(t);
+    await dataset.createBranch(branch, { branch: undefined, version: undefined });
+    const onBranch = await engineIn(folder).open({ location, branch });
+    t.after(() => onBranch.close());
+    for (let i = 0; i < 4; i++) await onBranch.merge(upsertOn('id'), rows(i, 30), undefined);
+    const before = await readAll(folder);
+    const parentFiles = () => filesIn(datasetPath).filter((name) => !name.startsWith('tree'));
+    const untouched = parentFiles();
+    const newest = await onBranch.version();
+    await onBranch.prune({ beforeMs: future, keptFromVersion: newest });
+    assert.deepEqual([...(await readAll(folder, branch))], [[newest, 180]]);
+    assert.deepEqual(parentFiles(), untouched);
+    assert.deepEqual(await readAll(folder), before);
+  });
+
+  test('leaves alone what no manifest names, which may be about to be committed', async (t) => {
+    const { datasetPath, dataset } = await oldTable(t);
+    const own = join(datasetPath, 'data', readdirSync(join(datasetPath, 'data'))[0] ?? '');
+    const staged = join(datasetPath, 'data/00000000-0000-4000-8000-000000000000.lance');
+    cpSync(own, staged);
+    await dataset.prune({ beforeMs: future, keptFromVersion: await dataset.version() });
+    assert.ok(filesIn(datasetPath).includes('data/00000000-0000-4000-8000-000000000000.lance'));
+  });
+
+  test('removes nothing while a manifest cannot be read', async (t) => {
+    const { datasetPath, dataset } = await oldTable(t);
+    await dataset.createBranch(branch, { branch: undefined, version: 6 });
+    const versions = join(datasetPath, 'tree', branch, '_versions');
+    const manifest = readdirSync(versions).find((name) => name.endsWith('.manifest')) ?? '';
+    writeFileSync(join(versions, manifest), '');
+    const before = filesIn(datasetPath);
+    const request = { datasetPath, branch: undefined, kept: new Set<number>() };
+    await assert.rejects(pruneVersions({ ...request, beforeMs: future, keptFromVersion: 10 }));
+    assert.deepEqual(filesIn(datasetPath), before);
+  });
+
+  test('cut short by a crash leaves nothing that the next time does not remove', { timeout: 120_000 }, async (t) => {
+    const { folder, datasetPath, dataset } = await oldTable(t);
+    const newest = await dataset.version();
+    const complete = join(folder, 'complete');
+    cpSync(datasetPath, complete, { recursive: true });
+    const request = { branch: undefined, kept: new Set<number>(), beforeMs: future, keptFromVersion: newest };
+    await pruneVersions({ ...request, datasetPath });
+    const wanted = filesIn(datasetPath);
+    for (let crashAt = 0, isOver = false; !isOver; crashAt += 3) {
+      rmSync(datasetPath, { recursive: true });
+      cpSync(complete, datasetPath, { recursive: true });
+      let removals = 0;
+      const remove = async (path: string): Promise<number> => {
+        if (removals++ === crashAt) throw new Error('the process is killed here');
+        return removePath(path);
+      };
+      isOver = await pruneVersions({ ...request, datasetPath }, remove).then(
+        () => true,
+        () => false,
+      );
+      const { length } = await (await (await connect(folder)).openTable('t')).query().toArray();
+      assert.equal(length, 180, `${crashAt}`);
+      await pruneVersions({ ...request, datasetPath });
+      assert.deepEqual(filesIn(datasetPath), wanted, `${crashAt}`);
+    }
+  });
+});

@@ -1,0 +1,98 @@
+/** To be run where the folder of temporary files is a file system of some 24 MB: see `full-disk.test.ts`. */
+import assert from 'node:assert/strict';
+import { closeSync, openSync, readdirSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { type Answer, startTestService, type TestService } from '#test/fixtures/service.ts';
+import { eventually } from '#test/http/eventually.ts';
+import { storedRows, stream } from '#test/http/rows.ts';
+import { AdvancingClock } from '#test/maintenance/advancing-clock.ts';
+
+const retentionMs = 600_000;
+const settings = { VERSION_RETENTION: '10m', MAINTENANCE_WAIT: '1h' };
+const ids = Array.from({ length: 200 }, (_, id) => id);
+/** Some 100 KB that do not shrink. */
+const upsert = (): Buffer =>
+  stream({ id: ids, text: ids.map(() => crypto.getRandomValues(Buffer.alloc(250)).toString('hex')) });
+
+interface FullDisk {
+  readonly service: TestService;
+  readonly clock: AdvancingClock;
+  merge(): Promise<Answer>;
+  versions(): number;
+}
+
+/** A table of 68 versions, none of which may go yet, and not a byte of room. */
+async function fullDisk(t: TestContext, more: Record<string, string>): Promise<FullDisk> {
+  const clock = new AdvancingClock();
+  const service = await startTestService(t.after.bind(t), { ...settings, ...more }, clock);
+  assert.equal((await service.post('/v1/table/t/create', upsert())).status, 200);
+  const merge = () => service.post('/v1/table/t/merge_insert?on=id', upsert());
+  const folder = join(service.tablesFolder, 't.lance');
+  const versions = () => readdirSync(join(folder, '_versions')).filter((name) => name.endsWith('.manifest')).length;
+  while (versions() < 68) assert.equal((await merge()).status, 200);
+  const filler = join(service.dataFolder, 'filler');
+  t.after(() => rmSync(filler, { force: true }));
+  fill(filler);
+  return { service, clock, merge, versions };
+}
+
+function fill(path: string): void {
+  const file = openSync(path, 'w');
+  try {
+    for (;;) writeSync(file, Buffer.alloc(4_096));
+  } catch (error) {
+    assert.equal((error as NodeJS.ErrnoException).code, 'ENOSPC');
+  } finally {
+    closeSync(file);
+  }
+  assert.equal(statfsSync(path).bavail, 0);
+}
+
+const refusedAsFull = ({ status, body }: Answer): void => {
+  assert.equal(status, 503, JSON.stringify(body));
+  assert.match(String(body.error), /the storage is full; nothing was written/);
+};
+
+test('a service that is idle on a full disk removes old versions once they are past their retention', async (t) => {
+  const { service, clock, merge, versions } = await fullDisk(t, {});
+  refusedAsFull(await merge());
+  clock.advance(60_000);
+  assert.ok(versions() >= 68, 'the retention has not passed');
+  clock.advance(2 * retentionMs);
+  await eventually(
+    'one version is left',
+    () => versions() === 1,
+    () => service.log.slice(-4),
+  );
+  assert.equal((await merge()).status, 200);
+  assert.equal((await storedRows(service, 't')).length, ids.length);
+});
+
+test('so does a service that starts there, and has seen no commit', async (t) => {
+  const { service, clock, merge, versions } = await fullDisk(t, {});
+  await service.restart();
+  refusedAsFull(await merge());
+  clock.advance(2 * retentionMs);
+  await eventually(
+    'one version is left',
+    () => versions() === 1,
+    () => service.log.slice(-4),
+  );
+  assert.equal((await merge()).status, 200);
+  assert.equal((await storedRows(service, 't')).length, ids.length);
+});
+
+test('and by hand, without automatic maintenance', async (t) => {
+  const { service, clock, merge, versions } = await fullDisk(t, { AUTO_MAINTENANCE: 'false' });
+  clock.advance(2 * retentionMs);
+  refusedAsFull(await merge());
+  const { status, body } = await service.post<{ jobs: Record<string, unknown>[] }>('/v1/table/t/maintain');
+  assert.equal(status, 200, JSON.stringify(body));
+  assert.equal(body.jobs[0]?.job, 'prune');
+  assert.ok(Number(body.jobs[0]?.removed_versions) >= 67);
+  assert.ok(Number(body.jobs[0]?.removed_bytes) > 1e6);
+  assert.ok(versions() <= 2);
+  assert.equal((await merge()).status, 200);
+  assert.equal((await storedRows(service, 't')).length, ids.length);
+});
