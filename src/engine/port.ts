@@ -43,7 +43,7 @@ export type RowChange = 'none' | 'some' | 'unknown';
 export interface BranchFacts {
   readonly name: BranchName;
   /** undefined is main. */
-  readonly parentBranch: string | undefined;
+  readonly parentBranch: BranchName | undefined;
   readonly parentVersion: number;
   readonly createdAtSeconds: number;
   readonly manifestBytes: number;

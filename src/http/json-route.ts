@@ -82,7 +82,7 @@ async function readCall<Target, Body extends TObject>(
     authorizeTarget(route, arrival, target, action, [undefined]);
   }
   const { query, hasTrailingSlash } = arrival;
-  const allows: Allows = (action, resource) => arrival.allows({ action, resource, branch: undefined });
+  const allows: Allows = (action, resource, onBranch) => arrival.allows({ action, resource, branch: onBranch });
   return { target, body, branch, query, delimiter, hasTrailingSlash, allows };
 }
 

@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ArrowSource } from '../arrow/source.ts';
 import type { AccessRequest, Action, Resource } from '../auth/actions.ts';
-import type { TableRef } from '../kernel/ids.ts';
+import type { BranchName, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
 
@@ -64,8 +64,8 @@ export interface Route {
   admit(arrival: Arrival): Admitted;
 }
 
-/** What the policy is asked for objects that a request names beside its own. */
-export type Allows = (action: Action, resource: Resource) => boolean;
+/** What the policy is asked for objects that a request names beside its own; without a branch, of main. */
+export type Allows = (action: Action, resource: Resource, branch?: BranchName) => boolean;
 
 export const jsonAnswer = (value: unknown): Answer => ({
   contentType: 'application/json',

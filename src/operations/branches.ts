@@ -5,7 +5,7 @@ import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
-import type { BranchDescription, Operations } from './commands.ts';
+import type { BranchDescription, Operations, Visible } from './commands.ts';
 import type { TableAccess } from './table-access.ts';
 import { visiblePage } from './visible-page.ts';
 
@@ -46,7 +46,7 @@ export const createBranch =
 
 export const listBranches =
   ({ access }: Parts): Operations['listBranches'] =>
-  async ({ table, page }) => {
+  async ({ table, page, visible }) => {
     const dataset = await access.latest(await access.findCreated(table), undefined);
     const branches = [...(await dataset.listBranches())].sort((a, b) => (a.name < b.name ? -1 : 1));
     const { rows, next } = await visiblePage<BranchDescription>(
@@ -54,10 +54,14 @@ export const listBranches =
       ({ after, limit }) =>
         Promise.resolve(branches.filter(({ name }) => after === undefined || name > after).slice(0, limit)),
       ({ name }) => name,
-      () => true,
+      ({ name }) => visible(name),
     );
-    return { items: rows, next };
+    return { items: rows.map((branch) => withoutHiddenParent(branch, visible)), next };
   };
+
+/** The version stays: the branch itself began at it. */
+const withoutHiddenParent = (branch: BranchDescription, visible: Visible<BranchName>): BranchDescription =>
+  branch.parentBranch === undefined || visible(branch.parentBranch) ? branch : { ...branch, parentBranch: undefined };
 
 export const deleteBranch =
   ({ access, gates, datasets, openBranches }: Parts): Operations['deleteBranch'] =>

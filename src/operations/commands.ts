@@ -92,7 +92,8 @@ export interface TableDescription {
 
 export interface BranchDescription {
   readonly name: BranchName;
-  readonly parentBranch: string | undefined;
+  /** Undefined for main. */
+  readonly parentBranch: BranchName | undefined;
   readonly parentVersion: number;
   readonly createdAtSeconds: number;
   readonly manifestBytes: number;
@@ -160,7 +161,12 @@ export interface Operations {
     fromBranch: BranchName | undefined;
     fromVersion: number | undefined;
   }): Promise<void>;
-  listBranches(command: { table: TableRef; page: Page }): Promise<Listing<BranchDescription>>;
+  /** A parent that is not visible is not named. */
+  listBranches(command: {
+    table: TableRef;
+    page: Page;
+    visible: Visible<BranchName>;
+  }): Promise<Listing<BranchDescription>>;
   deleteBranch(command: { table: TableRef; name: BranchName }): Promise<void>;
 
   /** `exist_ok` answers the existing properties; `overwrite` replaces them and keeps what is inside. */
@@ -183,8 +189,11 @@ export interface Operations {
     mayDrop: Visible<{ table: TableRef } | { namespace: NamespacePath }>;
   }): Promise<void>;
 
-  /** Only to principals that may describe its table: `visible` is asked, and a refusal answers `TransactionNotFound`. */
   /** Puts fragments together, prunes and indexes now; what was done, job by job. */
   maintainTable(command: { table: TableRef }): Promise<readonly MaintenanceJob[]>;
-  describeTransaction(command: { id: TransactionId; visible: Visible<TableRef> }): Promise<TransactionDescription>;
+  /** `TransactionNotFound`, also for one that is not visible. */
+  describeTransaction(command: {
+    id: TransactionId;
+    visible: Visible<{ table: TableRef; branch: BranchName | undefined }>;
+  }): Promise<TransactionDescription>;
 }

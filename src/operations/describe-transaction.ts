@@ -8,7 +8,7 @@ export const describeTransaction =
   (catalog: Catalog): Operations['describeTransaction'] =>
   async ({ id, visible }) => {
     const record = await catalog.findTransaction(id);
-    if (record === undefined || !visible(record.ref)) {
+    if (record === undefined || !visible({ table: record.ref, branch: record.branch })) {
       throw new LancegateError('TransactionNotFound', `transaction '${id}' is not known`);
     }
     const { operation, ref, branch, version, committedAtMs, outcome } = record;

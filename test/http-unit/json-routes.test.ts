@@ -226,7 +226,7 @@ test('branches are listed as LanceDB parses them; a parent that is main is left 
       listBranches: async () => ({
         items: [
           { ...branch, name: 'dev' as BranchName, parentBranch: undefined },
-          { ...branch, name: 'dev/2' as BranchName, parentBranch: 'dev' },
+          { ...branch, name: 'dev/2' as BranchName, parentBranch: 'dev' as BranchName },
         ],
         next: 'dev/2',
       }),

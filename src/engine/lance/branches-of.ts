@@ -7,7 +7,7 @@ export async function branchesOf(dataset: NativeTable): Promise<readonly BranchF
   return Promise.all(
     Object.entries(await branches.list()).map(async ([name, { parentBranch, parentVersion, manifestSize }]) => ({
       name: name as BranchName,
-      parentBranch: parentBranch ?? undefined,
+      parentBranch: (parentBranch ?? undefined) as BranchName | undefined,
       parentVersion,
       createdAtSeconds: await createdAtSeconds(branches, name),
       manifestBytes: manifestSize,

@@ -39,6 +39,7 @@ const createBranch = (operations: Operations): Route =>
     },
   });
 
+/** What may be listed is asked of main; which branches are shown, of each. */
 const listBranches = (operations: Operations): Route =>
   jsonRoute({
     methods: ['POST'],
@@ -46,8 +47,12 @@ const listBranches = (operations: Operations): Route =>
     target: tableTarget,
     action: 'ListTableBranches',
     body: Nothing,
-    answer: async ({ target: table, query }) => {
-      const { items, next } = await operations.listBranches({ table, page: readPage(query) });
+    answer: async ({ target: table, query, allows }) => {
+      const { items, next } = await operations.listBranches({
+        table,
+        page: readPage(query),
+        visible: (branch) => allows('DescribeTable', { kind: 'table', table }, branch),
+      });
       return { branches: Object.fromEntries(items.map((item) => [item.name, branchContents(item)])), page_token: next };
     },
   });

@@ -4,7 +4,10 @@ import { jsonRoute } from '../json-route.ts';
 import type { Route } from '../route.ts';
 import { tableTarget } from '../targets.ts';
 
-/** Of this service alone: the specification has no such operation. Answers when all is done. */
+/**
+ * Of this service alone: the specification has no such operation. Answers when all is done; of branches that may not be
+ * described nothing is said.
+ */
 export const maintainTableRoute = (operations: Operations): Route =>
   jsonRoute({
     methods: ['POST'],
@@ -12,7 +15,11 @@ export const maintainTableRoute = (operations: Operations): Route =>
     target: tableTarget,
     action: 'MaintainTable',
     body: Type.Object({}),
-    answer: async ({ target: table }) => ({ jobs: (await operations.maintainTable({ table })).map(jobContents) }),
+    answer: async ({ target: table, allows }) => {
+      const jobs = await operations.maintainTable({ table });
+      const visible = jobs.filter(({ branch }) => allows('DescribeTable', { kind: 'table', table }, branch));
+      return { jobs: visible.map(jobContents) };
+    },
   });
 
 function jobContents(report: MaintenanceJob) {

@@ -15,7 +15,7 @@ export const describeTransactionRoute = (operations: Operations): Route =>
     answer: async ({ target: id, allows }) => {
       const { status, properties } = await operations.describeTransaction({
         id,
-        visible: (table) => allows('DescribeTransaction', { kind: 'table', table }),
+        visible: ({ table, branch }) => allows('DescribeTransaction', { kind: 'table', table }, branch),
       });
       return { status, properties };
     },
