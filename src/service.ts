@@ -28,6 +28,8 @@ import { startOperations } from './operations/operations.ts';
 import { processMemory } from './process-memory.ts';
 import { SecretKeyDigest } from './table/key-digest.ts';
 import { SeededKeyHash } from './table/key-hash.ts';
+import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
+import { AuditFile } from './telemetry/audit-file.ts';
 import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
 
@@ -61,6 +63,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   starting.defer(() => catalog.close());
   const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
   const metrics = new Metrics();
+  const audit = await openAudit(config, { logger, clock, metrics }, starting);
   const { operations, close: closeOperations } = await startOperations({
     catalog,
     engine: await openEngine(config, folder, starting),
@@ -94,6 +97,7 @@ export async function startService(config: Config, { logger, clock }: ServicePar
     openSource: (body, expectedBytes, account) => new StreamSource(body, { limits, account, expectedBytes, schemas }),
     config,
     logger,
+    audit,
     metrics,
     clock,
     newId: randomUUID,
@@ -135,6 +139,23 @@ function bodyMemory(
   metrics.watchBodyMemory(() => memory.heldBytes);
   metrics.watchMemoryLimit(memoryLimitBytes, () => resident.isFull);
   return memory;
+}
+
+/** Opened before what makes requests, so that it is closed after the last of them. */
+async function openAudit(
+  { auditLog: path, logLevel }: Config,
+  { logger, clock, metrics }: ServiceParts & { metrics: Metrics },
+  starting: AsyncDisposableStack,
+): Promise<Audit> {
+  if (path === 'log') {
+    if (['warn', 'error'].includes(logLevel))
+      logger.warn({ logLevel }, 'the log hides the audit records: they are of level info');
+    return new AuditInLog(logger);
+  }
+  if (path === 'off') return { requestEnded: (record) => logRequest(logger, record) };
+  const file = await AuditFile.open({ path, clock, logger, metrics });
+  starting.defer(() => file.close());
+  return file;
 }
 
 async function openEngine(config: Config, folder: DataFolder, starting: AsyncDisposableStack): Promise<LanceEngine> {

@@ -146,7 +146,7 @@ export class ApiKeyStore implements Disposable {
   #principalOf({ id, subject, scopes, groups }: ApiKey): Principal {
     const known = this.#principals.get(id);
     if (known !== undefined) return known;
-    const principal = { subject, scopes, groups, issuer: principalIssuer };
+    const principal = { subject, scopes, groups, issuer: principalIssuer, keyId: id };
     this.#principals.set(id, principal);
     return principal;
   }

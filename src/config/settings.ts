@@ -17,6 +17,7 @@ import {
   oneOf,
   path,
   percent,
+  recordsTarget,
   secretMap,
   storageRoot,
   text,
@@ -245,6 +246,12 @@ export const settings = {
     group: 'logs',
     default: 'auto',
     doc: 'Form of the log on stderr; `auto` is text on a terminal and JSON elsewhere.',
+  }),
+  auditLog: setting(recordsTarget, {
+    flag: 'audit-log',
+    group: 'logs',
+    default: 'log',
+    doc: 'Where the audit record of each request goes (docs/audit.md): into its line in the log, which needs `--log-level` info or debug; into a file of its own, such as `/var/log/lancegate/audit.jsonl`, in which a new one is begun when it was moved; or nowhere.',
   }),
 } as const satisfies Readonly<Record<string, Setting<unknown>>>;
 

@@ -35,6 +35,16 @@ export const path: ValueType<string> = plain('PATH', 'a path', (raw, cwd) =>
   raw === '' || raw.includes('\0') ? undefined : resolve(cwd, raw),
 );
 
+/** Where records go: to `log`, nowhere (`off`), or into a file, whose slash keeps a misspelt word from making one. */
+export const recordsTarget: ValueType<string> = plain(
+  'log|off|PATH',
+  'log, off, or a path with a slash in it',
+  (raw, cwd) => {
+    if (raw === 'log' || raw === 'off') return raw;
+    return raw.includes('/') ? path.parse(raw, cwd) : undefined;
+  },
+);
+
 export const boolean: ValueType<boolean> = {
   ...plain('BOOL', 'true or false', (raw) => {
     if (['true', '1'].includes(raw.toLowerCase())) return true;

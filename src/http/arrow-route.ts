@@ -4,6 +4,7 @@ import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { IdempotencyHeader } from '../operations/commands.ts';
+import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey } from '../wire/idempotency-key.ts';
 import { readDelimiter } from '../wire/identifiers.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
@@ -26,6 +27,8 @@ export interface ArrowAnswer {
   readonly fields: Readonly<Record<string, unknown>>;
   /** These fields answered an earlier request with the same `Idempotency-Key`; nothing was done now. */
   readonly isReplay: boolean;
+  /** Of the same, for the audit record. */
+  readonly audit: AuditFacts;
 }
 
 export interface ArrowRoute<Parameters> {
@@ -34,6 +37,8 @@ export interface ArrowRoute<Parameters> {
   readonly body: 'arrow-whole' | 'arrow-pieces';
   /** What the query says; read, and refused, before the body. */
   parameters(query: QueryParameters, branch: BranchName | undefined): Parameters;
+  /** What the audit record says of how it is done. */
+  mode(parameters: Parameters): string;
   /** The actions that these parameters ask for beside `action`; asked of the policy before the body is read. */
   furtherActions(parameters: Parameters): readonly Action[];
   /** The fields of the answer, without the `context` that every answer of these routes has. */
@@ -52,6 +57,7 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
       const branch = queryBranch(arrival);
       authorize(arrival, route.action, { kind: 'table', table }, branch);
       const parameters = route.parameters(query, branch);
+      arrival.trail.note({ mode: route.mode(parameters) });
       for (const action of route.furtherActions(parameters))
         authorize(arrival, action, { kind: 'table', table }, branch);
       refuseOtherTypes(headers['content-type']);
@@ -63,9 +69,11 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
         answer: async (upload) => {
           const { source, idempotency } = openBody(upload, key);
           try {
-            const { fields, isReplay } = await route.answer({ table, branch, parameters, source, idempotency, scope });
+            const call = { table, branch, parameters, source, idempotency, scope };
+            const { fields, isReplay, audit } = await route.answer(call);
             if (isReplay) arrival.setHeader('idempotency-replayed', 'true');
-            return jsonAnswer({ ...fields, context: contextOf(arrival.headersSet()) });
+            const context = contextOf(arrival.headersSet());
+            return jsonAnswer({ ...fields, context }, isReplay ? { ...audit, isReplay } : audit);
           } finally {
             source.close();
           }

@@ -7,7 +7,9 @@ import type { Arrival } from './route.ts';
 
 /** `PermissionDenied`, in words that tell nothing but what the caller said and what the default policies are. */
 export function authorize(arrival: Arrival, action: Action, resource: Resource, branch: BranchName | undefined): void {
-  if (arrival.allows({ action, resource, branch })) return;
+  const isAllowed = arrival.allows({ action, resource, branch });
+  arrival.trail.asked({ action, resource, branch }, isAllowed);
+  if (isAllowed) return;
   const place = branch === undefined ? showResource(resource) : `branch '${branch}' of ${showResource(resource)}`;
   throw new PermissionDeniedError(`${action} on ${place} is not allowed`, arrival.scopeFor(action));
 }

@@ -25,8 +25,11 @@ import { ExpiringCache } from '../auth/bounded-cache.ts';
 import { hashToken } from '../auth/token-hash.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
+import type { AuditRecord } from '../telemetry/audit.ts';
 import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import type { Admission, Applicant, Entry } from './admission.ts';
+import { principalFacts, sentFrom } from './audit-trail.ts';
+import type { ClientAddresses } from './client-address.ts';
 import { asLancegateError, renderError } from './error-renderer.ts';
 import type { HttpParts } from './http-parts.ts';
 import { Line } from './line.ts';
@@ -42,8 +45,12 @@ const maxApplicants = 10_000;
 /** Some 5 ms of work. With half of it, fewer merges come together in one commit. */
 const writesPerTurn = 16;
 
+export interface DoorkeeperParts extends Pick<HttpParts, 'clock' | 'audit' | 'metrics' | 'newId'> {
+  readonly clientAddresses: Pick<ClientAddresses, 'clientOf' | 'peer'>;
+}
+
 export class Doorkeeper {
-  readonly #parts: Pick<HttpParts, 'clock' | 'logger' | 'metrics' | 'newId'>;
+  readonly #parts: DoorkeeperParts;
   readonly #admission: Admission;
   readonly #routeOf: (raw: IncomingMessage) => string | undefined;
   readonly #applicants: ExpiringCache<Applicant>;
@@ -51,11 +58,7 @@ export class Doorkeeper {
   readonly #line = new Line(writesPerTurn);
 
   /** `writeRoutes` are those whose bodies count as writes, with `:id` for the identifier. */
-  constructor(
-    parts: Pick<HttpParts, 'clock' | 'logger' | 'metrics' | 'newId'>,
-    admission: Admission,
-    writeRoutes: readonly string[],
-  ) {
+  constructor(parts: DoorkeeperParts, admission: Admission, writeRoutes: readonly string[]) {
     this.#parts = parts;
     this.#admission = admission;
     this.#routeOf = routeFinder(writeRoutes);
@@ -74,7 +77,7 @@ export class Doorkeeper {
     const route = raw.method === 'POST' ? this.#routeOf(raw) : undefined;
     if (route === undefined) letIn();
     else if (isBrief(raw)) this.#receiveBrief(raw, response, { route, letIn });
-    else this.#lineUp(raw, letIn, undefined);
+    else this.#lineUp(raw, { route, letIn }, undefined);
   }
 
   #receiveBrief(raw: IncomingMessage, response: ServerResponse, { route, letIn }: Way): void {
@@ -82,7 +85,7 @@ export class Doorkeeper {
     const place = this.#placeFor(raw, applicant);
     if (place instanceof LancegateError)
       this.#refuse(raw, response, { route, refusal: place, principal: applicant?.principal });
-    else this.#lineUp(raw, letIn, place);
+    else this.#lineUp(raw, { route, letIn }, place);
   }
 
   /** `SlowDown` where there is none. Any other refusal is for the reception to say. */
@@ -96,16 +99,18 @@ export class Doorkeeper {
     }
   }
 
-  #lineUp(raw: IncomingMessage, letIn: () => void, place: Entry | undefined): void {
+  #lineUp(raw: IncomingMessage, { route, letIn }: Way, place: Entry | undefined): void {
     this.#line.add(splitTarget(raw.url ?? '/').path, () => {
       place?.leave(); // before anything else can run, the reception asks for it
-      if (!raw.destroyed) letIn();
+      if (!raw.destroyed) return letIn();
+      const end = { route, principal: undefined, refusal: undefined, status: undefined, clientLeft: true } as const;
+      this.#record(raw, this.#requestId(raw), end);
     });
   }
 
   #refuse(raw: IncomingMessage, response: ServerResponse, { route, refusal, principal }: Refused): void {
-    const { metrics, logger, newId } = this.#parts;
-    const requestId = requestIdFrom(raw.headers['x-request-id']) ?? newId();
+    const { metrics } = this.#parts;
+    const requestId = this.#requestId(raw);
     const { path: instance } = splitTarget(raw.url ?? '/');
     const { status, headers, body } = renderError(refusal, { requestId, instance, isLanceDbCreate: false });
     const text = JSON.stringify(body);
@@ -119,18 +124,32 @@ export class Doorkeeper {
     });
     response.end(text);
     raw.resume();
-    const request = { method: 'POST', route, status };
     metrics.requestRejected(refusal.kind);
-    metrics.requestFinished(request, 0);
-    const fields = {
+    metrics.requestFinished({ method: 'POST', route, status }, 0);
+    this.#record(raw, requestId, { route, principal, refusal: refusal.kind, status, clientLeft: undefined });
+  }
+
+  #requestId(raw: IncomingMessage): string {
+    return requestIdFrom(raw.headers['x-request-id']) ?? this.#parts.newId();
+  }
+
+  /** Of a request that comes no further. */
+  #record(raw: IncomingMessage, requestId: string, { principal, ...end }: End): void {
+    const { audit, clientAddresses } = this.#parts;
+    audit.requestEnded({
       requestId,
-      ...request,
+      method: 'POST',
       durationMs: 0,
       receivedBytes: 0,
-      subject: principal?.subject,
-      refusal: refusal.kind,
-    };
-    logger.info(fields, 'request');
+      ...principalFacts(principal),
+      ...sentFrom(clientAddresses.clientOf(raw), clientAddresses, raw),
+      decision: 'not asked',
+      actions: undefined,
+      namespace: undefined,
+      table: undefined,
+      branch: undefined,
+      ...end,
+    });
   }
 
   /** Who is not known has no line of its own, and is told what the refusal says. */
@@ -143,6 +162,10 @@ interface Refused {
   readonly refusal: LancegateError;
   readonly route: string;
   /** undefined where the reception has let pass no request like it lately. */
+  readonly principal: Principal | undefined;
+}
+
+interface End extends Pick<AuditRecord, 'route' | 'refusal' | 'status' | 'clientLeft'> {
   readonly principal: Principal | undefined;
 }
 

@@ -3,8 +3,10 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
+import { type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/request-path.ts';
+import { AuditTrail, principalFacts, sentFrom } from './audit-trail.ts';
 import type { ClientAddress, ClientAddresses } from './client-address.ts';
 import type { ClientScope } from './client-scope.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
@@ -13,9 +15,11 @@ import { RequestBody } from './request-body.ts';
 import type { Answer } from './route.ts';
 import { createTablePath } from './routes/create-table.ts';
 
-export interface ExchangeParts extends Pick<HttpParts, 'logger' | 'metrics' | 'clock' | 'config'> {
+export interface ExchangeParts extends Pick<HttpParts, 'logger' | 'audit' | 'metrics' | 'clock' | 'config'> {
   readonly isStopping: () => boolean;
-  readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
+  readonly clientAddresses: Pick<ClientAddresses, 'clientOf' | 'peer'>;
+  /** Routes for probes, which nobody wants a record of every few seconds. */
+  readonly isProbe: (route: string) => boolean;
   /** Lets a client that waits for `100 Continue` begin. */
   readonly continueUpload: (request: FastifyRequest, reply: FastifyReply) => void;
 }
@@ -27,16 +31,19 @@ export class Exchange {
   readonly body: RequestBody;
   /** Of the client, also behind a trusted proxy. */
   readonly clientAddress: ClientAddress;
+  readonly trail = new AuditTrail();
   readonly #parts: ExchangeParts;
   readonly #reply: FastifyReply;
   readonly #startMs: number;
   readonly #atEnd = new Set<() => void>();
   readonly #path: string;
+  readonly #sentFrom: Pick<AuditRecord, 'address' | 'proxy'>;
   #principal: Principal | undefined;
   #scope: ClientScope | undefined;
   #refusal: LancegateError | undefined;
   #isAnswered = false;
   #isEnded = false;
+  #durationMs = 0;
 
   constructor(parts: ExchangeParts, request: FastifyRequest, reply: FastifyReply) {
     const { path, queryString } = splitTarget(request.originalUrl);
@@ -48,6 +55,7 @@ export class Exchange {
     this.query = new QueryParameters(queryString);
     this.hasTrailingSlash = hasTrailingSlash(request.originalUrl);
     this.clientAddress = parts.clientAddresses.clientOf(request.raw);
+    this.#sentFrom = sentFrom(this.clientAddress, parts.clientAddresses, request.raw);
     this.body = new RequestBody({
       raw: request.raw,
       onFirstRead: () => parts.continueUpload(request, reply),
@@ -91,7 +99,8 @@ export class Exchange {
     this.#scope = scope;
   }
 
-  answer({ contentType, text }: Answer): FastifyReply {
+  answer({ contentType, text, audit }: Answer): FastifyReply {
+    if (audit !== undefined) this.trail.note(audit);
     if (contentType !== undefined) void this.#reply.type(contentType);
     return this.#send(text);
   }
@@ -120,6 +129,7 @@ export class Exchange {
   #send(text: string): FastifyReply {
     this.#isAnswered = true;
     this.#scope?.close();
+    if (this.#isEnded) this.#record(true);
     const isUnfinished = this.body.isUnfinished;
     const isForgotten = isUnfinished && this.#refusal?.entry.status === 503 && this.body.canBeForgotten;
     if (isForgotten) this.body.forget();
@@ -134,17 +144,33 @@ export class Exchange {
     this.#scope?.close();
     this.#isEnded = true;
     for (const run of this.#atEnd) run();
-    const { method, routeOptions, id: requestId } = this.request;
-    const request = { method, route: routeOptions.url ?? 'none', status: this.#reply.statusCode };
-    const durationMs = this.#parts.clock.nowMs() - this.#startMs;
-    this.#parts.metrics.requestFinished(request, durationMs);
-    const outcome = {
-      ...(this.#refusal === undefined ? {} : { refusal: this.#refusal.kind }),
-      ...(this.#isAnswered ? {} : { clientLeft: true }),
+    this.#durationMs = this.#parts.clock.nowMs() - this.#startMs;
+    this.#parts.metrics.requestFinished({ ...this.#route(), status: this.#reply.statusCode }, this.#durationMs);
+    if (this.#isAnswered) this.#record(false);
+  }
+
+  #route(): { readonly method: string; readonly route: string } {
+    const { method, routeOptions } = this.request;
+    return { method, route: routeOptions.url ?? 'none' };
+  }
+
+  /** Work that goes on without its client may still commit, so the record waits for it. */
+  #record(hasClientLeft: boolean): void {
+    const { audit, logger } = this.#parts;
+    const record: AuditRecord = {
+      requestId: this.request.id,
+      ...this.#route(),
+      status: this.#reply.statusCode,
+      durationMs: this.#durationMs,
+      receivedBytes: this.body.received,
+      ...principalFacts(this.#principal),
+      ...this.#sentFrom,
+      ...this.trail.facts(this.#refusal),
+      refusal: this.#refusal?.kind,
+      clientLeft: hasClientLeft ? true : undefined,
     };
-    const subject = this.#principal?.subject;
-    const receivedBytes = this.body.received;
-    this.#parts.logger.info({ requestId, ...request, durationMs, receivedBytes, subject, ...outcome }, 'request');
+    if (this.#parts.isProbe(record.route)) logRequest(logger, record);
+    else audit.requestEnded(record);
   }
 
   #logRefusal(refusal: LancegateError): void {

@@ -4,6 +4,7 @@ import type { Policy } from '../auth/actions.ts';
 import type { Authenticator } from '../auth/authenticator.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { Operations } from '../operations/commands.ts';
+import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { HttpConfig } from './http-config.ts';
@@ -25,6 +26,7 @@ export interface HttpParts {
   ) => ArrowSource;
   readonly config: HttpConfig;
   readonly logger: Logger;
+  readonly audit: Audit;
   readonly metrics: Pick<Metrics, 'requestFinished' | 'requestRejected' | 'bytesReceived' | 'uploadStarted' | 'render'>;
   readonly clock: Clock;
   readonly newId: NewId;

@@ -2,6 +2,7 @@ import type { Static, TObject } from 'typebox';
 import type { Action } from '../auth/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName } from '../kernel/ids.ts';
+import type { AuditFacts } from '../telemetry/audit.ts';
 import { parseBranch } from '../wire/branch-name.ts';
 import { readDelimiter } from '../wire/identifiers.ts';
 import { parseJsonBody } from '../wire/json-body.ts';
@@ -31,6 +32,8 @@ export interface JsonRoute<Target, Body extends TObject> {
   readonly furtherActions?: (body: Static<Body>) => readonly Action[];
   /** Every branch that the request touches; without it the route knows main only. */
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
+  /** What the audit record says of how it is to be done. */
+  readonly audit?: (body: Static<Body>) => AuditFacts;
   answer(call: JsonCall<Target, Static<Body>>): Promise<unknown>;
   /** Without it the value is sent as JSON. */
   readonly render?: (value: unknown) => Answer;
@@ -75,6 +78,7 @@ async function readCall<Target, Body extends TObject>(
 ): Promise<JsonCall<Target, Static<Body>>> {
   const text = arrival.method === 'GET' ? '' : await upload.text();
   const body = parseJsonBody(text, route.body, route.target.parts(target));
+  if (route.audit !== undefined) arrival.trail.note(route.audit(body));
   const branch = oneBranch(queryBranch(arrival), parseBranch(body.branch));
   if (route.branches === undefined) refuseBranch(branch);
   else authorizeTarget(route, arrival, target, route.action, route.branches(body, branch));
@@ -82,7 +86,13 @@ async function readCall<Target, Body extends TObject>(
     authorizeTarget(route, arrival, target, action, [undefined]);
   }
   const { query, hasTrailingSlash } = arrival;
-  const allows: Allows = (action, resource, onBranch) => arrival.allows({ action, resource, branch: onBranch });
+  const isAskedInside = route.target.resource(target) === undefined;
+  const allows: Allows = (action, resource, onBranch) => {
+    const question = { action, resource, branch: onBranch };
+    const isAllowed = arrival.allows(question);
+    if (isAskedInside) arrival.trail.asked(question, isAllowed);
+    return isAllowed;
+  };
   return { target, body, branch, query, delimiter, hasTrailingSlash, allows };
 }
 

@@ -89,6 +89,7 @@ export class Reception {
       scope,
       allows: (asked) => this.#parts.policy.allows({ principal, ...asked }),
       scopeFor: (action) => this.#parts.policy.scopeFor(action),
+      trail: exchange.trail,
       headersSet: () => exchange.headersSet(),
       setHeader: (name, value) => exchange.setHeader(name, value),
     };

@@ -7,7 +7,9 @@ import type { ArrowSource } from '../arrow/source.ts';
 import type { AccessRequest, Action, Resource } from '../auth/actions.ts';
 import type { BranchName, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import type { AuditFacts } from '../telemetry/audit.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
+import type { AuditTrail } from './audit-trail.ts';
 
 export type Method = 'GET' | 'POST';
 
@@ -23,6 +25,8 @@ export interface Arrival {
   readonly scope: RequestScope;
   readonly allows: (request: Omit<AccessRequest, 'principal'>) => boolean;
   readonly scopeFor: (action: Action) => string | undefined;
+  /** For the audit record: `authorize` writes down what was asked, a route what it is about to do. */
+  readonly trail: Pick<AuditTrail, 'asked' | 'note'>;
   /** The headers that this service has put into the answer so far. */
   readonly headersSet: () => Readonly<Record<string, string>>;
   readonly setHeader: (name: string, value: string) => void;
@@ -40,6 +44,8 @@ export interface Upload {
 export interface Answer {
   readonly contentType: string | undefined;
   readonly text: string;
+  /** What happened, for the audit record. */
+  readonly audit?: AuditFacts;
 }
 
 /** Decides how large the body may be: pieces are written as they come, the others are held in memory as a whole. */
@@ -67,8 +73,9 @@ export interface Route {
 /** What the policy is asked for objects that a request names beside its own; without a branch, of main. */
 export type Allows = (action: Action, resource: Resource, branch?: BranchName) => boolean;
 
-export const jsonAnswer = (value: unknown): Answer => ({
+export const jsonAnswer = (value: unknown, audit: AuditFacts = {}): Answer => ({
   contentType: 'application/json',
   text: JSON.stringify(value),
+  audit,
 });
 export const emptyAnswer: Answer = { contentType: undefined, text: '' };

@@ -71,13 +71,15 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   const routes = apiRoutes(parts.operations).map((route) => ({ ...route, path: parts.config.basePath + route.path }));
   const admission = new Admission(parts.config, parts.memory);
   const writePaths = routes.filter(({ isWrite }) => isWrite).map(({ path }) => path);
-  const doorkeeper = new Doorkeeper(parts, admission, writePaths);
+  const clientAddresses = new ClientAddresses(parts.config.trustedProxies ?? []);
+  const doorkeeper = new Doorkeeper({ ...parts, clientAddresses }, admission, writePaths);
   const reception = new Reception(parts, admission, doorkeeper);
   const waiting = new WeakSet<IncomingMessage>();
   const exchangeParts: ExchangeParts = {
     ...parts,
     isStopping: () => reception.isStopping,
-    clientAddresses: new ClientAddresses(parts.config.trustedProxies ?? []),
+    isProbe: (route) => healthRoutes.some(({ path }) => path === route),
+    clientAddresses,
     continueUpload: ({ raw }, reply) => {
       if (waiting.delete(raw)) reply.raw.writeContinue();
     },

@@ -5,6 +5,8 @@ export interface Principal {
   readonly groups: readonly string[];
   /** Where the credential came from: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
   readonly issuer: string;
+  /** Of an API key: its id, which is no secret. */
+  readonly keyId?: string;
 }
 
 /** Equal for the same principal and for no other: subjects are unique within their issuer only. */

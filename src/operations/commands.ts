@@ -37,6 +37,8 @@ export interface CreateTableCommand {
   readonly idempotency: IdempotencyHeader | undefined;
 }
 export interface CreateTableResult {
+  /** Into a table that was made or replaced; undefined where nothing was, and in replayed answers of earlier releases. */
+  readonly numInsertedRows?: number | undefined;
   readonly transactionId: TransactionId | undefined;
   readonly location: string;
   readonly version: number;

@@ -86,9 +86,9 @@ export class CreateTable {
     return answer;
   }
 
-  #answer({ record, transactionId, version }: Made): CreateTableResult {
+  #answer({ record, transactionId, version, rows }: Made): CreateTableResult {
     const { location, properties, storageOptions } = this.#access.describe(record, undefined);
-    return { transactionId, location, version, properties, storageOptions };
+    return { transactionId, location, version, numInsertedRows: rows, properties, storageOptions };
   }
 }
 

@@ -114,6 +114,12 @@ export class Metrics {
     help: 'Part of it in which the writers of the table were kept out.',
     buckets: stageSeconds,
   });
+  readonly #auditRecords = new Counter({
+    ...this.#on,
+    name: 'lancegate_audit_records_total',
+    help: 'Audit records of a file, by whether they were written or lost because it could not be written.',
+    labelNames: ['outcome'],
+  });
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
   }
@@ -215,6 +221,14 @@ export class Metrics {
   ): void {
     this.#maintenance.observe(labels, durationMs / 1000);
     if (heldMs > 0) this.#maintenanceTurn.observe(heldMs / 1000);
+  }
+
+  auditWritten(records: number): void {
+    this.#auditRecords.inc({ outcome: 'written' }, records);
+  }
+
+  auditLost(records: number): void {
+    this.#auditRecords.inc({ outcome: 'lost' }, records);
   }
 
   createFinished(): void {

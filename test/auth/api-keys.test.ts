@@ -35,9 +35,9 @@ describe('API keys (P9)', () => {
   const refused = (key: string) => refusal(service.verifier.verify(apiKey(key)), 'Unauthenticated', key);
 
   it('lets the holder of a key in at once, as an API key and as a bearer token', async () => {
-    const { key } = commandLine.create(request);
+    const { key, record } = commandLine.create(request);
     assert.match(key, /^lgk_[0-9a-f]{16}_[0-9a-f]{64}$/);
-    const expected = { ...request, issuer: 'api-key' };
+    const expected = { ...request, issuer: 'api-key', keyId: record.id };
     assert.deepEqual(await service.verifier.verify(apiKey(key)), expected);
     assert.deepEqual(await service.verifier.verify(bearer(key)), expected);
   });

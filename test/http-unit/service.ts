@@ -7,6 +7,7 @@ import type { HttpParts } from '#src/http/http-parts.ts';
 import { startHttpServer } from '#src/http/server.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Operations } from '#src/operations/commands.ts';
+import { AuditInLog } from '#src/telemetry/audit.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { type Asked, scriptedOperations } from './scripted-operations.ts';
@@ -70,6 +71,11 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const clock = options.clock ?? systemClock;
   const ids = Array.from({ length: 100 }, (_, index) => `id-${index + 1}`);
   const metrics = new CountingMetrics();
+  const logger = createLogger({
+    level: 'debug',
+    format: 'json',
+    destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
+  });
   const server = await startHttpServer({
     operations,
     authenticator: { authenticate: async (headers) => authenticate(headers) },
@@ -89,11 +95,8 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       ...(options.resident === undefined ? {} : { resident: options.resident }),
     }),
     config: { ...config, ...options.config },
-    logger: createLogger({
-      level: 'debug',
-      format: 'json',
-      destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
-    }),
+    logger,
+    audit: new AuditInLog(logger),
     metrics,
     clock,
     newId: () => ids.shift()!,

@@ -16,6 +16,7 @@ export const createTableRoute = (operations: Operations): Route =>
       return readCreateParameters(query);
     },
     furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
+    mode: ({ mode }) => mode,
     async answer({ table, parameters, source, idempotency, scope }) {
       const command = { table, ...parameters, source, idempotency };
       const { isReplay, ...result } = await operations.createTable(command, scope);
@@ -26,6 +27,11 @@ export const createTableRoute = (operations: Operations): Route =>
         properties: result.properties,
         ...(result.transactionId === undefined ? {} : { transaction_id: result.transactionId }),
       };
-      return { fields, isReplay };
+      const audit = {
+        version: result.version,
+        insertedRows: result.numInsertedRows,
+        transactionId: result.transactionId,
+      };
+      return { fields, isReplay, audit };
     },
   });

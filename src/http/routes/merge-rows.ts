@@ -1,4 +1,4 @@
-import type { Operations } from '../../operations/commands.ts';
+import type { MergeFlags, Operations } from '../../operations/commands.ts';
 import { readMergeParameters } from '../../wire/merge-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 import type { Route } from '../route.ts';
@@ -10,6 +10,7 @@ export const mergeRowsRoute = (operations: Operations): Route =>
     body: 'arrow-whole',
     parameters: readMergeParameters,
     furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
+    mode: ({ flags }) => mergeMode(flags),
     async answer({ table, branch, parameters, source, idempotency, scope }) {
       const command = { table, branch, ...parameters, source, idempotency };
       const { isReplay, ...result } = await operations.mergeRows(command, scope);
@@ -22,6 +23,30 @@ export const mergeRowsRoute = (operations: Operations): Route =>
         num_rows: result.numUpdatedRows + result.numInsertedRows,
         transaction_id: result.transactionId,
       };
-      return { fields, isReplay };
+      const audit = {
+        version: result.version,
+        insertedRows: result.numInsertedRows,
+        updatedRows: result.numUpdatedRows,
+        deletedRows: result.numDeletedRows,
+        transactionId: result.transactionId,
+      };
+      return { fields, isReplay, audit };
     },
   });
+
+/** Filters are SQL of clients, in which values of rows may stand: only that there is one is said. */
+function mergeMode({
+  whenMatchedUpdateAll,
+  whenNotMatchedInsertAll,
+  whenNotMatchedBySourceDelete,
+}: MergeFlags): string {
+  const parts = [
+    partOf('update', whenMatchedUpdateAll),
+    partOf('insert', whenNotMatchedInsertAll),
+    partOf('delete_by_source', whenNotMatchedBySourceDelete),
+  ];
+  return parts.filter((part) => part !== undefined).join('+');
+}
+
+const partOf = (name: string, flag: boolean | { readonly filter: string }): string | undefined =>
+  flag === false ? undefined : flag === true ? name : `${name}_filtered`;

@@ -20,6 +20,7 @@ const createNamespace: Make = (operations) =>
     target: namespaceTarget,
     action: 'CreateNamespace',
     body: CreateBody,
+    audit: ({ mode }) => ({ mode: parseChoice(mode, 'mode', createModes) }),
     answer: async ({ target: namespace, body }) => {
       const mode = parseChoice(body.mode, 'mode', createModes);
       return { properties: await operations.createNamespace({ namespace, mode, properties: body.properties ?? {} }) };
@@ -72,6 +73,7 @@ const dropNamespace: Make = (operations) =>
     target: namespaceTarget,
     action: 'DropNamespace',
     body: DropBody,
+    audit: ({ behavior }) => ({ mode: parseChoice(behavior, 'behavior', dropBehaviors) }),
     answer: async ({ target: namespace, body, allows }) => {
       await operations.dropNamespace({
         namespace,

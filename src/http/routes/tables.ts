@@ -92,6 +92,7 @@ const registerTable = (operations: Operations): Route =>
     target: tableTarget,
     action: 'RegisterTable',
     body: RegisterBody,
+    audit: ({ mode, location }) => ({ mode: parseChoice(mode, 'mode', registerModes), location }),
     furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
     answer: async ({ target: table, body }) => {
       const mode = parseChoice(body.mode, 'mode', registerModes);

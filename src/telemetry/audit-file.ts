@@ -1,0 +1,217 @@
+/**
+ * The audit records in a file of their own, one JSON object a line, appended in batches beside the event loop.
+ *
+ * A disk that is full or stands still does not hold up a request: records wait in memory up to a limit, and beyond it the new
+ * ones are lost. What was lost is counted in a metric, said in the log, and in the next record that is written (`lostBefore`).
+ * A stop writes what waits. After a crash the records of the last fraction of a second are missing, also those of requests that
+ * were acknowledged: syncing each record would cost every request a wait for the disk.
+ *
+ * Where the file was moved or removed, as logrotate does, the next batch goes to a new file of its name.
+ */
+import { constants } from 'node:fs';
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import type { Clock } from '../kernel/clock.ts';
+import { type Audit, type AuditRecord, auditLine, logRequest } from './audit.ts';
+import type { Logger } from './logger.ts';
+import type { Metrics } from './metrics.ts';
+
+export interface AuditFileParts {
+  readonly path: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Pick<Metrics, 'auditWritten' | 'auditLost'>;
+  /** Only tests have less. */
+  readonly maxWaitingChars?: number;
+}
+
+/** Some thirty thousand records. */
+const defaultMaxWaitingChars = 16 * 2 ** 20;
+/** How long a record waits for others, at the most. */
+const flushAfterMs = 100;
+/** A batch of so much does not wait. */
+const batchChars = 2 ** 18;
+const retryAfterMs = 1_000;
+const lookAfterMs = 1_000;
+const logLossEveryMs = 10_000;
+/** A stop does not wait longer for a disk that stands still. */
+const closeWithinMs = 5_000;
+
+/** A pipe that nobody reads is an error, not a wait. A file is made for its owner only; one that is there keeps its mode. */
+const openFlags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
+const fileMode = 0o600;
+
+/** Lines that are being written. */
+interface Batch {
+  readonly bytes: Buffer;
+  readonly records: number;
+  writtenBytes: number;
+}
+
+export class AuditFile implements Audit {
+  readonly #parts: AuditFileParts;
+  readonly #maxWaitingChars: number;
+  #file: FileHandle;
+  #lines: string[] = [];
+  #waitingChars = 0;
+  #batch: Batch | undefined;
+  #writing: Promise<void> | undefined;
+  #cancelTimer: (() => void) | undefined;
+  #nextLookMs = 0;
+  #lost = 0;
+  #nextLossLogMs = 0;
+  #fault: string | undefined;
+  #isClosed = false;
+
+  private constructor(parts: AuditFileParts, file: FileHandle) {
+    this.#parts = parts;
+    this.#maxWaitingChars = parts.maxWaitingChars ?? defaultMaxWaitingChars;
+    this.#file = file;
+  }
+
+  /** Throws an error that names the file where it cannot be written. */
+  static async open(parts: AuditFileParts): Promise<AuditFile> {
+    try {
+      return new AuditFile(parts, await openFile(parts.path));
+    } catch (cause) {
+      throw new Error(`the audit log ${parts.path} cannot be opened for appending: ${faultOf(cause)}`, { cause });
+    }
+  }
+
+  requestEnded(record: AuditRecord): void {
+    logRequest(this.#parts.logger, record);
+    if (this.#isClosed || this.#waitingChars >= this.#maxWaitingChars) {
+      this.#lose();
+      return;
+    }
+    const line = auditLine(record, this.#parts.clock.nowMs(), this.#lost);
+    this.#lost = 0;
+    this.#lines.push(line);
+    this.#waitingChars += line.length;
+    if (this.#waitingChars >= batchChars && this.#fault === undefined) this.#start();
+    else this.#startAfter(flushAfterMs);
+  }
+
+  /** Looks at once whether the file was moved; else within a second. */
+  reopen(): void {
+    this.#nextLookMs = 0;
+    this.#startAfter(0);
+  }
+
+  /** Writes what waits, and waits a few seconds at the most for a disk that takes none of it. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const late = Promise.withResolvers<void>();
+    const cancel = this.#parts.clock.schedule(closeWithinMs, late.resolve);
+    await Promise.race([this.#writeRest(), late.promise]);
+    cancel();
+    this.#cancelTimer?.();
+    const left = this.#lines.length + (this.#batch?.records ?? 0);
+    if (left === 0) await this.#file.close();
+    else {
+      this.#parts.metrics.auditLost(left);
+      this.#parts.logger.error({ records: left }, 'audit records are lost: they could not be written before the end');
+    }
+  }
+
+  async #writeRest(): Promise<void> {
+    await this.#writing;
+    this.#start();
+    await this.#writing;
+    if (this.#fault === undefined) await this.#file.datasync().catch(() => undefined); // what is no file has nothing to sync
+  }
+
+  #lose(): void {
+    this.#lost += 1;
+    this.#parts.metrics.auditLost(1);
+    const { clock, logger, path } = this.#parts;
+    if (clock.nowMs() < this.#nextLossLogMs) return;
+    this.#nextLossLogMs = clock.nowMs() + logLossEveryMs;
+    logger.error({ path, fault: this.#fault ?? 'the disk is too slow' }, 'audit records are being lost');
+  }
+
+  #startAfter(afterMs: number): void {
+    if (this.#writing !== undefined) return;
+    if (afterMs === 0) this.#cancelTimer?.();
+    else if (this.#cancelTimer !== undefined) return;
+    this.#cancelTimer = this.#parts.clock.schedule(afterMs, () => this.#start());
+  }
+
+  #start(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    this.#writing ??= this.#write().finally(() => {
+      this.#writing = undefined;
+      if (this.#isClosed || !this.#hasRecords()) return;
+      this.#startAfter(this.#fault === undefined ? flushAfterMs : retryAfterMs);
+    });
+  }
+
+  /** Ends at the first fault, with the batch kept for the next time. Never rejects. */
+  async #write(): Promise<void> {
+    try {
+      await this.#followFile();
+      for (let batch = this.#nextBatch(); batch !== undefined; batch = this.#nextBatch()) {
+        await this.#writeBatch(batch);
+        this.#waitingChars -= batch.bytes.length;
+        this.#batch = undefined;
+        this.#parts.metrics.auditWritten(batch.records);
+      }
+      this.#setFault(undefined);
+    } catch (error) {
+      this.#setFault(faultOf(error));
+    }
+  }
+
+  #hasRecords(): boolean {
+    return this.#batch !== undefined || this.#lines.length > 0;
+  }
+
+  #nextBatch(): Batch | undefined {
+    if (this.#batch !== undefined || this.#lines.length === 0) return this.#batch;
+    const lines = this.#lines;
+    const bytes = Buffer.from(lines.join(''));
+    this.#lines = [];
+    // What waits is counted in characters until here, and in bytes from here on.
+    this.#waitingChars = bytes.length;
+    this.#batch = { bytes, records: lines.length, writtenBytes: 0 };
+    return this.#batch;
+  }
+
+  async #writeBatch(batch: Batch): Promise<void> {
+    while (batch.writtenBytes < batch.bytes.length) {
+      const { bytesWritten } = await this.#file.write(batch.bytes, batch.writtenBytes);
+      batch.writtenBytes += bytesWritten;
+    }
+  }
+
+  /** A line that was begun in the old file is written whole into the new one. */
+  async #followFile(): Promise<void> {
+    const nowMs = this.#parts.clock.nowMs();
+    if (nowMs < this.#nextLookMs) return;
+    this.#nextLookMs = nowMs + lookAfterMs;
+    const [open_, named] = await Promise.all([this.#file.stat(), stat(this.#parts.path).catch(() => undefined)]);
+    if (named?.ino === open_.ino && named.dev === open_.dev) return;
+    const file = await openFile(this.#parts.path);
+    const old = this.#file;
+    this.#file = file;
+    await old.close();
+    if (this.#batch === undefined || this.#batch.writtenBytes === 0) return;
+    this.#batch.writtenBytes = this.#batch.bytes.lastIndexOf('\n', this.#batch.writtenBytes - 1) + 1;
+  }
+
+  #setFault(fault: string | undefined): void {
+    if (fault === this.#fault) return;
+    const { logger, path } = this.#parts;
+    this.#fault = fault;
+    if (fault === undefined) logger.info({ path }, 'audit records are written again');
+    else logger.error({ path, fault }, 'audit records cannot be written; they wait in memory');
+  }
+}
+
+const openFile = (path: string): Promise<FileHandle> => open(path, openFlags, fileMode);
+
+function faultOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return code === 'ENXIO' ? 'nobody reads the pipe' : message;
+}
