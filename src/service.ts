@@ -104,7 +104,11 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   });
   catalog.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
   logger.info({ accepted: acceptedCredentials(config) }, 'who is let in');
-  return running(server, reload, starting.move());
+  const reloadAll = async (): Promise<void> => {
+    audit.reopen?.();
+    await reload();
+  };
+  return running(server, reloadAll, starting.move());
 }
 
 function running(server: HttpServer, reload: Service['reload'], parts: AsyncDisposableStack): Service {

@@ -59,6 +59,8 @@ export interface AuditRecord extends AuditFacts {
 /** Where records go. `requestEnded` never throws and never waits. */
 export interface Audit {
   requestEnded(record: AuditRecord): void;
+  /** The operator may have moved the file of the records. */
+  reopen?(): void;
 }
 
 /** Records are lines of the ordinary log: the line that each request has there says more. */
