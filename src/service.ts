@@ -16,16 +16,21 @@ import { PolicyFile } from './auth/policy-file.ts';
 import type { Verifier } from './auth/verifier.ts';
 import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
+import type { Environment } from './config/environment.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
 import { keyBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/lance-engine.ts';
+import type { FilteredMerges } from './engine/port.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
 import { ResidentLimit } from './kernel/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import { processMemory } from './process-memory.ts';
+import { readerEnvironment } from './query/reader-environment.ts';
+import { ReaderPool } from './query/reader-pool.ts';
+import { ReaderQueries } from './query/reader-queries.ts';
 import { SecretKeyDigest } from './table/key-digest.ts';
 import { SeededKeyHash } from './table/key-hash.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
@@ -46,6 +51,11 @@ export interface ServiceParts {
   readonly clock: Clock;
 }
 
+export interface StartParts extends ServiceParts {
+  /** Of the process; readers get some of it. */
+  readonly environment: Environment;
+}
+
 /** Schema and batch headers; a table of ten thousand columns stays far below. */
 const maxMetadataBytes = 16 * 2 ** 20;
 const maxOpenDatasets = 512;
@@ -55,7 +65,7 @@ const maxIdleBodyBytes = 64 * 2 ** 20;
 const maxIdleBodyPart = 1 / 8;
 
 /** Fails, with nothing left open, where a setting cannot work: a held data folder, a broken policy, a taken port. */
-export async function startService(config: Config, { logger, clock }: ServiceParts): Promise<Service> {
+export async function startService(config: Config, { logger, clock, environment }: StartParts): Promise<Service> {
   await using starting = new AsyncDisposableStack();
   const folder = makeDataFolder(config.dataFolder);
   const { policy, reload } = await openPolicy(config, { logger, clock }, starting);
@@ -64,9 +74,11 @@ export async function startService(config: Config, { logger, clock }: ServicePar
   const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
   const metrics = new Metrics();
   const audit = await openAudit(config, { logger, clock, metrics }, starting);
+  const queries = openReaders(config, folder, { logger, clock, environment, metrics }, starting);
   const { operations, close: closeOperations } = await startOperations({
     catalog,
-    engine: await openEngine(config, folder, starting),
+    engine: await openEngine(config, folder, queries, starting),
+    queries,
     clock,
     newId: randomUUID,
     logger,
@@ -162,7 +174,43 @@ async function openAudit(
   return file;
 }
 
-async function openEngine(config: Config, folder: DataFolder, starting: AsyncDisposableStack): Promise<LanceEngine> {
+/** What the engine of a reader keeps; a count reads most of what it needs once. */
+const readerIndexCachePart = 1 / 8;
+const readerMetadataCacheBytes = 8 * 2 ** 20;
+
+function openReaders(
+  config: Config,
+  { scratchFolder }: DataFolder,
+  parts: StartParts & { metrics: Metrics },
+  starting: AsyncDisposableStack,
+): ReaderQueries {
+  const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
+  const pool = new ReaderPool({
+    ...parts,
+    environment: readerEnvironment(parts.environment, root),
+    beginning: {
+      root,
+      rootOptions,
+      scratchFolder,
+      indexCacheBytes: Math.floor(memoryBytes * readerIndexCachePart),
+      metadataCacheBytes: readerMetadataCacheBytes,
+      memoryBytes,
+    },
+    mostReaders: config.readers,
+    maxWaiting: config.maxQueuedQueries,
+    principalShare: config.principalShare,
+    idleMs: config.readerIdleMs,
+  });
+  starting.defer(() => pool.close());
+  return new ReaderQueries(pool, parts.clock);
+}
+
+async function openEngine(
+  config: Config,
+  folder: DataFolder,
+  filteredMerges: FilteredMerges,
+  starting: AsyncDisposableStack,
+): Promise<LanceEngine> {
   await rm(folder.scratchFolder, { recursive: true, force: true });
   const memoryFolder = makeMemoryFolder(folder.root);
   if (memoryFolder !== undefined) starting.defer(() => removeMemoryFolder(memoryFolder));
@@ -171,6 +219,7 @@ async function openEngine(config: Config, folder: DataFolder, starting: AsyncDis
     rootOptions: config.storageOptions,
     scratchFolder: folder.scratchFolder,
     memoryFolder,
+    filteredMerges,
     indexCacheBytes: config.engineIndexCacheBytes,
     metadataCacheBytes: config.engineMetadataCacheBytes,
   });

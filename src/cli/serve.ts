@@ -49,10 +49,10 @@ async function start(
   config: Config,
   startService: StartService,
   logger: Logger,
-  { clock }: CliContext,
+  { clock, env }: CliContext,
 ): Promise<Service> {
   try {
-    return await startService(config, { logger, clock });
+    return await startService(config, { logger, clock, environment: env });
   } catch (error) {
     logger.debug({ error }, 'the start failed'); // the terminal gets the message without the stack
     throw error;

@@ -1,3 +1,4 @@
+import type { Environment } from '../config/environment.ts';
 import type { Config } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -13,4 +14,7 @@ export interface Service {
 }
 
 /** Throws an error whose message is fit for the operator's terminal, such as who holds the data folder. */
-export type StartService = (config: Config, parts: { logger: Logger; clock: Clock }) => Promise<Service>;
+export type StartService = (
+  config: Config,
+  parts: { logger: Logger; clock: Clock; environment: Environment },
+) => Promise<Service>;

@@ -1,8 +1,11 @@
 /**
- * How the memory limit is divided. What has to fit at the worst is planned for, so that the limit on resident memory only
+ * How memory is divided. The service takes the limit of its own process, `--memory-limit`, and that of each reader; what a
+ * merge with a filter takes in its reader beyond it is what was set aside for its body here.
+ *
+ * How the limit is divided. What has to fit at the worst is planned for, so that the limit on resident memory only
  * has to catch what no plan foresees; docs/adr/0008 has the measurements.
  */
-import { type Config, leastMemoryLimitBytes, type SettingName } from './settings.ts';
+import { type Config, leastMemoryLimitBytes, leastReaderMemoryBytes, type SettingName } from './settings.ts';
 
 const MiB = 2 ** 20;
 
@@ -17,6 +20,8 @@ const partForIndexes = 1 / 4;
 const bytesPerBodyByte = 4;
 /** What is below the service (its page cache, its sockets) and beside it needs some, too. */
 const partOfMachine = 3 / 4;
+/** Of that: with three readers of it, writers have five eighths. */
+const partForReader = 1 / 8;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several pieces under way. */
 const mergesPerPart = 2;
 const piecesPerPart = 8;
@@ -37,13 +42,17 @@ export const bodyBytesUnder = (config: Config): number => {
 export function fitToMemory(given: Config, isDefault: (name: SettingName) => boolean, machineBytes: number): Config {
   const fit = (name: SizeSetting, mostBytes: number): number =>
     isDefault(name) ? Math.min(given[name], floorToMiB(mostBytes)) : given[name];
-  const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, machineBytes * partOfMachine));
+  const allBytes = machineBytes * partOfMachine;
+  const readerMemoryBytes = fit('readerMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes * partForReader));
+  const writersBytes = allBytes - given.readers * readerMemoryBytes;
+  const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, writersBytes));
   const engineIndexCacheBytes = fit('engineIndexCacheBytes', (memoryLimitBytes - beforeIndexesBytes) * partForIndexes);
   const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes, engineIndexCacheBytes }));
   const partBytes = bodyMemoryBytes * Math.min(given.principalShare, given.tableShare);
   return Object.freeze({
     ...given,
     memoryLimitBytes,
+    readerMemoryBytes,
     engineIndexCacheBytes,
     bodyMemoryBytes,
     maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),

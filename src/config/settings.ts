@@ -35,6 +35,9 @@ const leastBodyMemoryBytes = 64 * MiB;
 /** The engine takes a source as one Node buffer, which cannot be longer. */
 const largestBufferBytes = 2 * GiB;
 
+/** Node, the engine's code and its threads take 130 MB, with nothing to do. */
+export const leastReaderMemoryBytes = 192 * MiB;
+
 export const settings = {
   dataFolder: setting(path, {
     flag: 'data',
@@ -122,7 +125,7 @@ export const settings = {
     flag: 'memory-limit',
     group: 'limits',
     default: '5GiB',
-    doc: 'Resident memory that the service stays under; writes that would go beyond it get 503. Where it is not set, and three quarters of the memory of the container or machine are less, those. The defaults of `--body-memory` and of the sizes of bodies shrink with it.',
+    doc: 'Resident memory that the process of the service stays under; writes that would go beyond it get 503. Its reader processes come on top: in all the service takes this and `--readers` times `--reader-memory`. Where it is not set, and three quarters of the memory of the container or machine are less than both together, what they leave. The defaults of `--body-memory` and of the sizes of bodies shrink with it.',
   }),
   bodyMemoryBytes: setting(bytes(leastBodyMemoryBytes, 64 * TiB), {
     flag: 'body-memory',
@@ -146,7 +149,7 @@ export const settings = {
     flag: 'principal-share',
     group: 'limits',
     default: '50%',
-    doc: 'Part of `--body-memory` and `--max-concurrent-writes` that one principal can have.',
+    doc: 'Part of `--body-memory`, `--max-concurrent-writes`, `--readers` and `--max-queued-queries` that one principal can have.',
   }),
   tableShare: setting(percent, {
     flag: 'table-share',
@@ -159,6 +162,25 @@ export const settings = {
     group: 'limits',
     default: '512',
     doc: 'Merges that wait for their turn at one table branch; beyond it the answer is 503.',
+  }),
+
+  readers: setting(integer(1, 256), {
+    flag: 'readers',
+    group: 'limits',
+    default: '3',
+    doc: 'Processes that run what clients write in SQL, at most: counts with a predicate and merges with filters, one at a time in each. Neither of the two kinds has more than three quarters of them, and a principal has its `--principal-share`, at least one.',
+  }),
+  readerMemoryBytes: setting(bytes(leastReaderMemoryBytes, TiB), {
+    flag: 'reader-memory',
+    group: 'limits',
+    default: '512MiB',
+    doc: 'Resident memory of one reader process; one that needs more is ended, and its query gets 503. `--readers` times this comes on top of `--memory-limit`. Where it is not set, and the container or machine is small, less.',
+  }),
+  maxQueuedQueries: setting(integer(1, 65_536), {
+    flag: 'max-queued-queries',
+    group: 'limits',
+    default: '64',
+    doc: 'Queries that wait for a reader process; beyond it the answer is 503. A principal can have its `--principal-share` of them.',
   }),
 
   autoMaintenance: setting(boolean, {
@@ -209,6 +231,12 @@ export const settings = {
     group: 'times',
     default: '5m',
     doc: 'Time an operation has if its request names none.',
+  }),
+  readerIdleMs: setting(durationMs(100, longestTimerMs), {
+    flag: 'reader-idle',
+    group: 'times',
+    default: '1m',
+    doc: 'A reader process that has had nothing to do for so long is ended; the next query begins one, which takes half a second.',
   }),
   maxTimeoutMs: setting(durationMs(1, longestTimerMs), {
     flag: 'max-timeout',

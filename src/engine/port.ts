@@ -149,9 +149,10 @@ export interface Dataset {
   append(file: IpcFile): Promise<void>;
   /**
    * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
-   * there then or in a moment: `mayHaveCommitted` says.
+   * there then or in a moment: `mayHaveCommitted` says. So it is with `ReaderDied`, where a filter was run elsewhere. A
+   * filter counts for the share of `principal` (`principalKey`).
    */
-  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts>;
+  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
   /** For `replaceRows`; undefined where rows are not to be replaced by their places, as on object stores. */
   trackRows(): TrackedRows | undefined;
   /**
@@ -283,6 +284,26 @@ export interface Engine {
   uriOf(location: Location): string;
   /** The location of a path or URI under the root, or `InvalidInput`: nothing outside is ever reached (P9). */
   locationOf(pathOrUri: string): Promise<Location>;
+}
+
+/** A merge with a filter that a client wrote, for a dataset of this engine at the version it stands at. */
+export interface FilteredMerge {
+  /** Under the storage root, or in the folder for intermediate results. */
+  readonly store: 'root' | 'scratch';
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  readonly lineage: symbol;
+  readonly version: number;
+  readonly spec: MergeSpec;
+  readonly file: IpcFile;
+  readonly timeoutMs: number | undefined;
+  readonly principal: string | undefined;
+}
+
+/** Runs such merges in another process, as `Dataset.merge`: native code that runs a client's filter may die there (P12). */
+export interface FilteredMerges {
+  /** Settles when nothing is left that could still commit. */
+  merge(merge: FilteredMerge): Promise<MergeCounts>;
 }
 
 export interface Scratch {

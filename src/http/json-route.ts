@@ -2,6 +2,7 @@ import type { Static, TObject } from 'typebox';
 import type { Action } from '../auth/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { parseBranch } from '../wire/branch-name.ts';
 import { readDelimiter } from '../wire/identifiers.ts';
@@ -20,6 +21,7 @@ export interface JsonCall<Target, Body> {
   readonly delimiter: string;
   readonly hasTrailingSlash: boolean;
   readonly allows: Allows;
+  readonly scope: RequestScope;
 }
 
 export interface JsonRoute<Target, Body extends TObject> {
@@ -85,7 +87,7 @@ async function readCall<Target, Body extends TObject>(
   for (const action of route.furtherActions?.(body) ?? []) {
     authorizeTarget(route, arrival, target, action, [undefined]);
   }
-  const { query, hasTrailingSlash } = arrival;
+  const { query, hasTrailingSlash, scope } = arrival;
   const isAskedInside = route.target.resource(target) === undefined;
   const allows: Allows = (action, resource, onBranch) => {
     const question = { action, resource, branch: onBranch };
@@ -93,7 +95,7 @@ async function readCall<Target, Body extends TObject>(
     if (isAskedInside) arrival.trail.asked(question, isAllowed);
     return isAllowed;
   };
-  return { target, body, branch, query, delimiter, hasTrailingSlash, allows };
+  return { target, body, branch, query, delimiter, hasTrailingSlash, allows, scope };
 }
 
 /** All of the branches must be allowed. */

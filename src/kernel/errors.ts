@@ -58,6 +58,12 @@ export const errorCatalogue = {
     'later',
     'The file system of the tables is read-only or denies access, or too many files are open; nothing was written.',
   ),
+  ReaderDied: entry(
+    17,
+    503,
+    'later',
+    'The process that ran the query or the filter died, or was ended beyond its memory; nothing was written.',
+  ),
   IssuerUnavailable: entry(17, 503, 'later', 'The authorization server that must vouch for the token does not answer.'),
   Internal: entry(18, 500, 'later', 'A defect or a failing disk; see the log under this request id.', 'unknown'),
   OutcomeUnknown: entry(

@@ -139,12 +139,15 @@ export interface Operations {
     mode: 'create' | 'overwrite';
     properties: Properties;
   }): Promise<TableDescription>;
-  countRows(command: {
-    table: TableRef;
-    branch: BranchName | undefined;
-    version: number | undefined;
-    predicate: string | undefined;
-  }): Promise<number>;
+  countRows(
+    command: {
+      table: TableRef;
+      branch: BranchName | undefined;
+      version: number | undefined;
+      predicate: string | undefined;
+    },
+    scope: RequestScope,
+  ): Promise<number>;
   listTables(command: {
     namespace: NamespacePath;
     page: Page;

@@ -1,9 +1,19 @@
+import type { Queries } from '../query/port.ts';
 import type { Operations } from './commands.ts';
 import type { TableAccess } from './table-access.ts';
 
+/** All rows are counted by the manifest, which the writers' process has read; a predicate is run in a reader (P12). */
 export const countRows =
-  (access: TableAccess): Operations['countRows'] =>
-  async ({ table, branch, version, predicate }) => {
+  (access: TableAccess, queries: Queries): Operations['countRows'] =>
+  async ({ table, branch, version, predicate }, scope) => {
     const record = await access.findCreated(table);
-    return access.read(record, branch, version, (dataset) => dataset.countRows(predicate));
+    const { location } = record;
+    if (predicate === undefined) return access.read(record, branch, version, (dataset) => dataset.countRows());
+    return access.onFilesOf(record, async () => {
+      if (version !== undefined) return queries.count({ location, branch, version }, predicate, scope);
+      const dataset = await access.latest(record, branch);
+      const { lineage } = dataset;
+      const atLeastVersion = await dataset.version();
+      return queries.count({ location, branch, lineage, atLeastVersion }, predicate, scope);
+    });
   };

@@ -4,6 +4,7 @@ import type { Clock, NewId } from '../kernel/clock.ts';
 import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.ts';
 import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { Upkeep } from '../maintenance/upkeep.ts';
+import type { Queries } from '../query/port.ts';
 import { TableGates } from '../table/gates.ts';
 import { KeyBudget } from '../table/key-budget.ts';
 import type { KeyDigest } from '../table/key-digest.ts';
@@ -38,6 +39,7 @@ export interface OperationsParts {
   readonly newId: NewId;
   readonly logger: Logger;
   readonly metrics: Metrics;
+  readonly queries: Queries;
   readonly maxWaitingPerTable: number;
   readonly maxOpenDatasets: number;
   /** What the keys known of all tables may take together. */
@@ -96,7 +98,7 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
     dropTable: drop,
     deregisterTable: deregister,
     registerTable: registerTable(catalog, engine, access, deregister),
-    countRows: countRows(access),
+    countRows: countRows(access, given.queries),
     listTables: listTables(catalog),
     listAllTables: listAllTables(catalog),
     createBranch: createBranch(parts),

@@ -1,4 +1,5 @@
 import type { Dataset } from '../engine/port.ts';
+import { principalKey } from '../kernel/principal.ts';
 import type { Merged, SentRows } from './engine-commit.ts';
 import { keyColumnsOf, type MergeRequest } from './merge-request.ts';
 
@@ -13,7 +14,8 @@ export async function mergeRows(
   const useIndex = first.spec.useIndex && (await mayUseIndex(dataset, requests));
   const spec = { ...first.spec, useIndex, on: keyColumnsOf(first) };
   const gainsByIndex = await dataset.gainsByIndex(spec, piece.file.length);
-  const counts = await dataset.merge(spec, piece.file, timeoutMs);
+  const principal = principalKey(first.scope.principal);
+  const counts = await dataset.merge(spec, piece.file, timeoutMs, principal);
   const { version, numAttempts } = counts;
   return { counts, commit: { matched, version, numAttempts, ownVersions: [] }, gainsByIndex };
 }

@@ -12,6 +12,7 @@ import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, MergeCounts } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import { principalKey } from '../kernel/principal.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Commit, CommitObserver } from './commit-observer.ts';
 import { type CommitTarget, isFaultOfOne, type Merged, type SentRows } from './engine-commit.ts';
@@ -123,7 +124,10 @@ export class MergeCommitter {
   async #mergeAlone(dataset: Dataset, request: MergeRequest): Promise<Merged> {
     const { on, spec, piece, keys, scope } = request;
     const remainingMs = () => scope.remainingMs();
-    if (isNested(request)) return mergeNested(this.#parts.engine, dataset, { on, spec, piece, keys, remainingMs });
+    const principal = principalKey(scope.principal);
+    if (isNested(request)) {
+      return mergeNested(this.#parts.engine, dataset, { on, spec, piece, keys, remainingMs, principal });
+    }
     return mergeRows(dataset, { requests: [request], piece }, remainingMs());
   }
 
@@ -205,7 +209,7 @@ export class MergeCommitter {
     try {
       return await this.#parts.metrics.mergeStage('engine', run);
     } catch (error) {
-      if (isTimedOut(error) && (await dataset.mayHaveCommitted(matched))) throw cutShort(error);
+      if (isCutShort(error) && (await dataset.mayHaveCommitted(matched))) throw cutShort(error);
       throw error;
     }
   }
@@ -292,9 +296,14 @@ const notRecorded = (cause: unknown): LancegateError =>
 const isForPlaces = ({ sharing, request: { spec } }: PendingMerge): boolean =>
   sharing !== undefined && spec.whenMatchedUpdateAll === true && spec.whenNotMatchedInsertAll;
 
-const isTimedOut = (error: unknown): boolean => error instanceof LancegateError && error.kind === 'TimedOut';
+/** At its deadline, or because the process that ran it died: both can be in the middle of the engine's commit. */
+const isCutShort = (error: unknown): boolean =>
+  error instanceof LancegateError && (error.kind === 'TimedOut' || error.kind === 'ReaderDied');
 
-const cutShort = (cause: unknown): LancegateError =>
-  new LancegateError('Internal', 'the time ran out while the rows were being committed; they may have been merged', {
+const cutShort = (cause: unknown): LancegateError => {
+  const what =
+    cause instanceof LancegateError && cause.kind === 'ReaderDied' ? 'its process ended' : 'the time ran out';
+  return new LancegateError('Internal', `${what} while the rows were being committed; they may have been merged`, {
     cause,
   });
+};

@@ -41,6 +41,8 @@ export interface NestedMerge {
   readonly keys: Keys;
   /** Asked for each of the engine's merges; undefined: no deadline. */
   readonly remainingMs: () => number | undefined;
+  /** Whose share the filters count for. */
+  readonly principal: string;
 }
 
 /** The commit that changed the rows. */
@@ -122,7 +124,7 @@ async function mergeInScratch(scratch: Scratch, found: Dataset, merge: NestedMer
   const columns = columnProjections(merge.piece.schema.fields);
   const source = await collect(sent, [...keyProjections(merge.on), originProjection('source'), ...columns], 'true');
   const on = merge.on.map((_, index) => keyColumn(index));
-  return found.merge({ ...merge.spec, on }, source, merge.remainingMs());
+  return found.merge({ ...merge.spec, on }, source, merge.remainingMs(), merge.principal);
 }
 
 function replacementOf(from: Dataset, { spec }: NestedMerge, where: string): Replacement {
@@ -147,7 +149,8 @@ async function commit(
   const on = [...new Set(merge.on.map((path) => path.segments[0] ?? ''))];
   const rows = await collect(from, columnProjections(columns), rowsWhere);
   try {
-    return { stored: await target.merge(commitSpec(on, replacement), rows, merge.remainingMs()), ownVersions: [] };
+    const stored = await target.merge(commitSpec(on, replacement), rows, merge.remainingMs(), merge.principal);
+    return { stored, ownVersions: [] };
   } catch (error) {
     if (!isRefusal(error, 'ambiguous merge')) throw error;
     return commitOverNothing(target, columns, merge, replacement);
@@ -174,7 +177,7 @@ async function commitOverNothing(
   try {
     const ownVersions = [await target.version()];
     return {
-      stored: await target.merge(commitSpec([nothingColumn], replacement), rows, merge.remainingMs()),
+      stored: await target.merge(commitSpec([nothingColumn], replacement), rows, merge.remainingMs(), merge.principal),
       ownVersions,
     };
   } finally {

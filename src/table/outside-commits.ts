@@ -14,6 +14,7 @@ import type { RowAddress } from '../engine/places.ts';
 import type { Dataset, Engine, MergeSpec, RowChange } from '../engine/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
+import { principalKey } from '../kernel/principal.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CommitTarget, EngineCommit, Merged, SentRows } from './engine-commit.ts';
@@ -104,7 +105,8 @@ export class OutsideCommits {
     const { on, keys } = request;
     if (isNested(request)) {
       const spec = onlyUpdating(request, soughtKeys(requests, found, 'target.').where ?? 'true');
-      const merge = { on, spec, piece, keys, remainingMs: () => undefined };
+      const principal = principalKey(request.scope.principal);
+      const merge = { on, spec, piece, keys, remainingMs: () => undefined, principal };
       return (await mergeNested(this.#engine, dataset, merge)).counts.numUpdatedRows;
     }
     const spec = { ...onlyUpdating(request, inList('target._rowaddr', missed)), on: keyColumnsOf(request) };

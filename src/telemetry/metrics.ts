@@ -12,6 +12,9 @@ export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'rec
 /** What told whose rows of a shared commit were new (docs/adr/0011); a search takes longest, the more rows the longer. */
 export type CountsToldBy = 'places' | 'totals' | 'memory' | 'commit' | 'search';
 
+/** Why a reader process ended: the first three are in order. */
+export type ReaderDeath = 'idle' | 'spent' | 'stop' | 'deadline' | 'memory' | 'signal' | 'exit' | 'protocol';
+
 export interface MergedRows {
   readonly inserted: number;
   readonly updated: number;
@@ -120,6 +123,12 @@ export class Metrics {
     help: 'Audit records of a file, by whether they were written or lost because it could not be written.',
     labelNames: ['outcome'],
   });
+  readonly #readerEnds = new Counter({
+    ...this.#on,
+    name: 'lancegate_reader_ends_total',
+    help: 'Reader processes that ended, by why: idle, spent (kept much memory) and stop are in order; deadline, memory, signal, exit and protocol cost a query.',
+    labelNames: ['reason'],
+  });
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
   }
@@ -186,6 +195,29 @@ export class Metrics {
         this.set(isFull() ? 1 : 0);
       },
     });
+  }
+
+  /** Each is asked whenever the metrics are rendered. */
+  watchReaders(read: { processes: () => number; running: () => number; waiting: () => number }): void {
+    const gauges = [
+      ['lancegate_readers', 'Reader processes.', read.processes],
+      ['lancegate_reader_queries_running', 'Queries and merges with filters that a reader works on.', read.running],
+      ['lancegate_reader_queries_waiting', 'Queries and merges with filters that wait for a reader.', read.waiting],
+    ] as const;
+    for (const [name, help, value] of gauges) {
+      new Gauge({
+        ...this.#on,
+        name,
+        help,
+        collect() {
+          this.set(value());
+        },
+      });
+    }
+  }
+
+  readerEnded(reason: ReaderDeath): void {
+    this.#readerEnds.inc({ reason });
   }
 
   mergeFinished(rows: MergedRows): void {

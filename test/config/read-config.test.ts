@@ -118,8 +118,19 @@ const sizesOf = (values: ConfigReading['values']) =>
 
 test('where memory is plenty the limit is fixed, and where it is not, a part of what is there (P7)', () => {
   assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 64 * GiB })), [5120, 256, 1024, 256, 16]);
-  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [1536, 240, 218, 54, 13]);
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [960, 96, 119, 29, 7]);
   assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 256 * MiB })), [640, 16, 64, 16, 4]);
+});
+
+test('the service and its readers have three quarters of a machine together, and each reader enough to run (P7, P12)', () => {
+  const readersOf = (machineMemoryBytes: number, args: readonly string[] = []) => {
+    const { memoryLimitBytes, readers, readerMemoryBytes } = valuesOf({ machineMemoryBytes, args });
+    return [memoryLimitBytes / MiB, readers, readerMemoryBytes / MiB];
+  };
+  assert.deepEqual(readersOf(64 * GiB), [5120, 3, 512]);
+  assert.deepEqual(readersOf(4 * GiB), [1920, 3, 384]);
+  assert.deepEqual(readersOf(256 * MiB), [640, 3, 192]);
+  assert.deepEqual(readersOf(4 * GiB, ['--readers=2', '--reader-memory=256MiB']), [2560, 2, 256]);
 });
 
 test('what was set is kept, and only what was not is made to fit under a memory limit (P7)', () => {

@@ -67,6 +67,7 @@ async function start(t: TestContext) {
     engine: replacing<Engine>(engine, { open }),
     clock: systemClock,
     newId: randomUUID,
+    queries: { count: () => Promise.reject(new Error('nobody asks')) },
     logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
     metrics: new Metrics(),
     maxWaitingPerTable: 100,
@@ -91,7 +92,7 @@ async function start(t: TestContext) {
     engineFaults,
     close,
     merge: (n: number, key = `k${n}`) => operations.mergeRows({ ...command, ...contentOf(n, key) }, scope),
-    count: () => operations.countRows({ table, branch: undefined, version: undefined, predicate: undefined }),
+    count: () => operations.countRows({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
   };
 }
 

@@ -13,6 +13,7 @@ import {
 import type {
   BranchFacts,
   Dataset,
+  FilteredMerge,
   Layout,
   MergeCounts,
   MergeSpec,
@@ -29,7 +30,7 @@ import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
 import type { FragmentMove } from './fragment-move.ts';
 import { IndexChoice } from './index-choice.ts';
-import { configured, filterName } from './merge-builder.ts';
+import { configured, filterName, hasFilter } from './merge-builder.ts';
 import { type NativeTable, nativeBtree } from './native.ts';
 import { schemaOfNullColumn } from './null-column.ts';
 import { pruneVersions } from './prune-versions.ts';
@@ -44,7 +45,11 @@ import { keptVersions, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, ver
 import type { VersionsFolder } from './versions-folder.ts';
 import { type DatasetCaches, warmIndex } from './warm-index.ts';
 
+/** Runs merges with filters elsewhere. */
+export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
+
 interface Surroundings {
+  readonly filters?: DatasetFilters | undefined;
   readonly lineage?: symbol | undefined;
   /** Of a branch at its newest version. */
   readonly caches?: DatasetCaches;
@@ -58,6 +63,7 @@ interface Surroundings {
 export class LanceDataset implements Dataset {
   readonly lineage: symbol;
   readonly #table: StandingTable;
+  readonly #filters: DatasetFilters | undefined;
   readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
   readonly #durability: Durability | undefined;
@@ -67,9 +73,10 @@ export class LanceDataset implements Dataset {
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
-    const { lineage, caches, versions, durability, replacement } = surroundings;
+    const { lineage, filters, caches, versions, durability, replacement } = surroundings;
     this.lineage = lineage ?? Symbol('dataset');
     this.#table = new StandingTable(table);
+    this.#filters = filters;
     this.#caches = caches;
     this.#versions = versions;
     this.#indexChoice = versions && new IndexChoice(versions.path);
@@ -127,8 +134,19 @@ export class LanceDataset implements Dataset {
     await this.#commit('append', (table) => table.add(file, 'append'));
   }
 
-  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined): Promise<MergeCounts> {
+  merge(
+    spec: MergeSpec,
+    file: IpcFile,
+    timeoutMs: number | undefined,
+    principal: string | undefined,
+  ): Promise<MergeCounts> {
     const run = async (): Promise<MergeCounts> => {
+      if (this.#filters !== undefined && hasFilter(spec)) {
+        const version = await this.#table.version();
+        const counts = await this.#filters({ lineage: this.lineage, version, spec, file, timeoutMs, principal });
+        this.#committedBeside(counts.version);
+        return counts;
+      }
       const useIndex = this.#indexChoice?.usesIndex(spec, await this.#table.version(), file.length) ?? spec.useIndex;
       const builder = configured((await this.#table.current()).mergeInsert(spec.on), { ...spec, useIndex });
       if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));

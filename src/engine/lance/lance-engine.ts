@@ -3,13 +3,22 @@ import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { IpcFile } from '../../arrow/source.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
-import type { Dataset, Engine, OpenRequest, RecoverRequest, Recovery, Scratch, Space } from '../port.ts';
+import type {
+  Dataset,
+  Engine,
+  FilteredMerges,
+  OpenRequest,
+  RecoverRequest,
+  Recovery,
+  Scratch,
+  Space,
+} from '../port.ts';
 import { branchFolder } from './branch-folder.ts';
 import { Durability, type DurableBranch } from './durability.ts';
 import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { DiskSync, type FileSync } from './file-sync.ts';
 import { FileWriter } from './file-writer.ts';
-import { LanceDataset } from './lance-dataset.ts';
+import { type DatasetFilters, LanceDataset } from './lance-dataset.ts';
 import { type MachineStart, readMachineStart } from './machine-start.ts';
 import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
 import { recoverBranch } from './recover-branch.ts';
@@ -30,6 +39,8 @@ export interface LanceEngineOptions extends CacheLimits {
   readonly scratchFolder: string;
   /** A folder on a file system in memory; a few MB at most are there, for the time of a commit. */
   readonly memoryFolder?: string | undefined;
+  /** Without it, merges with filters run in this process. */
+  readonly filteredMerges?: FilteredMerges | undefined;
   /** Only tests bring their own. */
   readonly fileSync?: FileSync;
   readonly machineStart?: MachineStart;
@@ -62,7 +73,8 @@ export class LanceEngine implements Engine {
       const caches = this.#cachesFor({ location });
       const connection = await this.#connect(folderUri);
       const table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
-      return new LanceDataset(table, { caches, ...this.#filesOf(location, undefined, 0) });
+      const filters = this.#filtersOf('root', location, undefined);
+      return new LanceDataset(table, { caches, filters, ...this.#filesOf(location, undefined, 0) });
     });
   }
 
@@ -72,7 +84,9 @@ export class LanceEngine implements Engine {
       const caches = this.#cachesFor(request);
       const table = await this.#openNewest(request);
       if (version === undefined) {
-        return new LanceDataset(table, { lineage, caches, ...this.#filesOf(location, branch, await table.version()) });
+        const filters = this.#filtersOf('root', location, branch);
+        const files = this.#filesOf(location, branch, await table.version());
+        return new LanceDataset(table, { lineage, caches, filters, ...files });
       }
       await table.checkout(version);
       return new LanceDataset(table);
@@ -80,12 +94,16 @@ export class LanceEngine implements Engine {
   }
 
   async scratch(): Promise<Scratch> {
-    const folder = join(this.#options.scratchFolder, randomUUID());
+    const name = randomUUID();
+    const folder = join(this.#options.scratchFolder, name);
     await mkdir(folder, { recursive: true });
     const connection = await connectNative(folder, {}, this.#caches.session);
     return {
-      create: (name, file) =>
-        engineCall('create', async () => new LanceDataset(await connection.createTable(name, file, 'create', []))),
+      create: (table, file) =>
+        engineCall('create', async () => {
+          const filters = this.#filtersOf('scratch', `${name}/${table}.lance` as Location, undefined);
+          return new LanceDataset(await connection.createTable(table, file, 'create', []), { filters });
+        }),
       discard: async () => {
         connection.close();
         await rm(folder, { recursive: true, force: true });
@@ -179,6 +197,15 @@ export class LanceEngine implements Engine {
       fresh: { uuid: randomUUID, nowMs: Date.now },
     });
     return { versions: new VersionsFolder(place.datasetPath, branch), durability, replacement };
+  }
+
+  #filtersOf(
+    store: 'root' | 'scratch',
+    location: Location,
+    branch: BranchName | undefined,
+  ): DatasetFilters | undefined {
+    const { filteredMerges } = this.#options;
+    return filteredMerges && ((merge) => filteredMerges.merge({ ...merge, store, location, branch }));
   }
 
   #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {

@@ -12,6 +12,9 @@ export function configured(builder: NativeMergeBuilder, spec: MergeSpec): Native
   return spec.useIndex ? next : next.useIndex(false);
 }
 
+export const hasFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
+  typeof whenMatchedUpdateAll === 'object' || typeof whenNotMatchedBySourceDelete === 'object';
+
 /** The engine does not say which of two filters it means. */
 export function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {
   if (typeof update === 'object' && typeof remove === 'object') return 'a filter';

@@ -17,8 +17,8 @@ export const countRowsRoute = (operations: Operations): Route =>
     action: 'CountTableRows',
     body: CountBody,
     branches: (_, branch) => [branch],
-    answer: ({ target: table, branch, body: { version, predicate: text } }) => {
+    answer: ({ target: table, branch, body: { version, predicate: text }, scope }) => {
       const predicate = text === undefined ? undefined : parseFilter(text, 'predicate');
-      return operations.countRows({ table, branch, version, predicate });
+      return operations.countRows({ table, branch, version, predicate }, scope);
     },
   });

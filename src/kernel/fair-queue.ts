@@ -1,0 +1,161 @@
+import { LancegateError } from './errors.ts';
+
+export interface FairQueueLimits {
+  /** How many may hold a slot at the same time. */
+  readonly slots: number;
+  /** How many may wait for one. */
+  readonly maxWaiting: number;
+  /** Part of the slots, and of the waiting, that one principal can have; above 0 and at most 1. */
+  readonly principalShare: number;
+}
+
+/** Who asks for a slot. No kind of work has more than three quarters of the slots, so each finds one. */
+export interface Seeker {
+  readonly principal: string;
+  readonly work: string;
+}
+
+interface Waiter extends Seeker {
+  readonly grant: () => void;
+}
+
+const shareOfOneWork = 3 / 4;
+
+/**
+ * A bounded queue for a few slots, in which principals take turns (P7, P10). A principal has a fixed part of the slots, as
+ * in `SharedBudget`: who fills theirs with work that takes long keeps nobody else out. Each principal's own requests keep
+ * their order, save that one whose kind of work has its part taken lets the other kind pass.
+ */
+export class FairQueue {
+  readonly #limits: FairQueueLimits;
+  readonly #held = new Map<string, number>();
+  /** By principal, in the order of their turns. None is empty. */
+  readonly #lanes = new Map<string, Waiter[]>();
+  #running = 0;
+  #waiting = 0;
+
+  constructor(limits: FairQueueLimits) {
+    this.#limits = limits;
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /**
+   * Resolves to the release function, which may be called more than once. Throws `SlowDown` where too many wait, and the
+   * signal's reason where that aborts first.
+   */
+  take(seeker: Seeker, signal: AbortSignal): Promise<() => void> {
+    if (signal.aborted) return Promise.reject(signal.reason as Error);
+    if (!this.#lanes.has(seeker.principal) && this.#hasRoom(seeker)) return Promise.resolve(this.#enter(seeker));
+    const refusal = this.#refusal(seeker);
+    return refusal === undefined ? this.#wait(seeker, signal) : Promise.reject(refusal);
+  }
+
+  #wait(seeker: Seeker, signal: AbortSignal): Promise<() => void> {
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        this.#remove(waiter);
+        reject(signal.reason as Error);
+      };
+      const waiter: Waiter = {
+        ...seeker,
+        grant: () => {
+          signal.removeEventListener('abort', leave);
+          resolve(this.#enter(seeker));
+        },
+      };
+      signal.addEventListener('abort', leave, { once: true });
+      const lane = this.#lanes.get(seeker.principal);
+      if (lane === undefined) this.#lanes.set(seeker.principal, [waiter]);
+      else lane.push(waiter);
+      this.#waiting += 1;
+      // Its own lane may be blocked by the other kind of work.
+      this.#grant();
+    });
+  }
+
+  #refusal({ principal }: Seeker): LancegateError | undefined {
+    const { maxWaiting, principalShare } = this.#limits;
+    const own = this.#lanes.get(principal)?.length ?? 0;
+    if (own >= partOf(maxWaiting, principalShare)) return slowDown('too many queries of this principal wait already');
+    return this.#waiting >= maxWaiting ? slowDown('too many queries wait already') : undefined;
+  }
+
+  #hasRoom({ principal, work }: Seeker): boolean {
+    const { slots, principalShare } = this.#limits;
+    return (
+      this.#running < slots &&
+      this.#heldBy(principalName(principal)) < partOf(slots, principalShare) &&
+      this.#heldBy(workName(work)) < partOf(slots, shareOfOneWork)
+    );
+  }
+
+  #enter({ principal, work }: Seeker): () => void {
+    const holders = [principalName(principal), workName(work)];
+    this.#running += 1;
+    for (const name of holders) this.#held.set(name, this.#heldBy(name) + 1);
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      this.#running -= 1;
+      for (const name of holders) this.#giveBack(name);
+      this.#grant();
+    };
+  }
+
+  #grant(): void {
+    let next = this.#next();
+    while (next !== undefined) {
+      this.#remove(next);
+      this.#putLast(next.principal);
+      next.grant();
+      next = this.#next();
+    }
+  }
+
+  /** Of the first principal in turn that may have a slot now. */
+  #next(): Waiter | undefined {
+    for (const lane of this.#lanes.values()) {
+      const found = lane.find((waiter) => this.#hasRoom(waiter));
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  #remove(waiter: Waiter): void {
+    const lane = this.#lanes.get(waiter.principal) ?? [];
+    lane.splice(lane.indexOf(waiter), 1);
+    this.#waiting -= 1;
+    if (lane.length === 0) this.#lanes.delete(waiter.principal);
+  }
+
+  #putLast(principal: string): void {
+    const lane = this.#lanes.get(principal);
+    if (lane === undefined) return;
+    this.#lanes.delete(principal);
+    this.#lanes.set(principal, lane);
+  }
+
+  #heldBy(name: string): number {
+    return this.#held.get(name) ?? 0;
+  }
+
+  #giveBack(name: string): void {
+    const held = this.#heldBy(name) - 1;
+    if (held === 0) this.#held.delete(name);
+    else this.#held.set(name, held);
+  }
+}
+
+const principalName = (principal: string): string => `principal ${principal}`;
+const workName = (work: string): string => `work ${work}`;
+const partOf = (whole: number, share: number): number => Math.max(1, Math.floor(whole * share));
+
+const slowDown = (message: string): LancegateError => new LancegateError('SlowDown', message, { retryAfterSeconds: 1 });

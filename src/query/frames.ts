@@ -1,0 +1,72 @@
+/**
+ * Messages over a byte stream: a header of JSON and, for rows, bytes. Each is eight bytes of lengths (header, bytes; little
+ * endian), the header and the bytes. The stream's own back-pressure is that of the messages, so results of any length can
+ * be sent as one message for each batch.
+ */
+import type { Duplex } from 'node:stream';
+
+export interface Frame {
+  readonly header: unknown;
+  readonly bytes: Buffer;
+}
+
+const lengthsBytes = 8;
+/** A predicate of the largest JSON body, escaped; an error with its cause. */
+const mostHeaderBytes = 64 * 2 ** 20;
+const noBytes = Buffer.alloc(0);
+
+export function writeFrame(channel: Duplex, header: unknown, bytes: Uint8Array = noBytes): void {
+  channel.write(frameHead(header, bytes.length));
+  if (bytes.length > 0) channel.write(bytes);
+}
+
+/** A message up to its bytes. */
+export function frameHead(header: unknown, bytesLength = 0): Buffer {
+  const text = Buffer.from(JSON.stringify(header));
+  const lengths = Buffer.alloc(lengthsBytes);
+  lengths.writeUInt32LE(text.length, 0);
+  lengths.writeUInt32LE(bytesLength, 4);
+  return Buffer.concat([lengths, text]);
+}
+
+/** Throws where what comes is no frame, or has more bytes than `mostBytes`; ends when the stream does. */
+export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGenerator<Frame, void, void> {
+  const incoming = new Incoming(channel);
+  for (;;) {
+    const lengths = await incoming.take(lengthsBytes);
+    if (lengths === undefined) return;
+    const headerLength = lengths.readUInt32LE(0);
+    const bytesLength = lengths.readUInt32LE(4);
+    if (headerLength > mostHeaderBytes || bytesLength > mostBytes) throw new Error('a message is too long');
+    const text = await incoming.take(headerLength);
+    const bytes = await incoming.take(bytesLength);
+    if (text === undefined || bytes === undefined) throw new Error('the channel ended in the middle of a message');
+    yield { header: JSON.parse(text.toString()) as unknown, bytes };
+  }
+}
+
+/** So many bytes at a time. */
+class Incoming {
+  readonly #chunks: AsyncIterator<Buffer>;
+  #rest: Buffer = noBytes;
+
+  constructor(channel: Duplex) {
+    this.#chunks = channel[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  }
+
+  /** A buffer of its own where it came in several chunks; undefined where the stream ends before. */
+  async take(count: number): Promise<Buffer | undefined> {
+    const parts: Buffer[] = [];
+    let missing = count;
+    while (missing > this.#rest.length) {
+      parts.push(this.#rest);
+      missing -= this.#rest.length;
+      const next = await this.#chunks.next();
+      if (next.done === true) return undefined;
+      this.#rest = next.value;
+    }
+    const last = this.#rest.subarray(0, missing);
+    this.#rest = this.#rest.subarray(missing);
+    return parts.length === 0 ? last : Buffer.concat([...parts, last], count);
+  }
+}

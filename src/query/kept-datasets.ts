@@ -1,0 +1,67 @@
+import type { Dataset, Engine } from '../engine/port.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import type { ReadAt } from './protocol.ts';
+
+/** A few: each holds its manifest. A service that reads more tables in turn opens some of them again, in a millisecond. */
+const mostKept = 32;
+
+/** The datasets that a reader keeps open from one order to the next, the least recently used let go first. */
+export class KeptDatasets {
+  readonly #engines: Readonly<Record<ReadAt['store'], Engine>>;
+  readonly #kept = new Map<string, Dataset>();
+
+  constructor(engines: Readonly<Record<ReadAt['store'], Engine>>) {
+    this.#engines = engines;
+  }
+
+  async use<Result>(at: ReadAt, run: (dataset: Dataset) => Promise<Result>): Promise<Result> {
+    if (!at.isExact) return run(await this.#latest(at));
+    const { location, branch, version } = at;
+    const dataset = await this.#engines[at.store].open({ location, branch, version });
+    try {
+      return await run(dataset);
+    } finally {
+      dataset.close();
+    }
+  }
+
+  /**
+   * At the version that the service knows, or a newer one (P11). A place can be given to another table, and a branch be made
+   * again under its name: then the service has another lineage, and what was kept is not looked at.
+   */
+  async #latest(at: ReadAt): Promise<Dataset> {
+    const kept = this.#kept.get(at.lineage);
+    if (kept !== undefined && (await reaches(kept, at.version))) {
+      this.#keep(at.lineage, kept);
+      return kept;
+    }
+    this.#drop(at.lineage);
+    const { location, branch } = at;
+    const opened = await this.#engines[at.store].open({ location, branch });
+    if ((await opened.version()) < at.version) throw tooOld(at);
+    this.#keep(at.lineage, opened);
+    return opened;
+  }
+
+  #keep(lineage: string, dataset: Dataset): void {
+    this.#kept.delete(lineage);
+    this.#kept.set(lineage, dataset);
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > mostKept && oldest !== undefined) this.#drop(oldest);
+  }
+
+  /** One order at a time: nobody reads from it now. */
+  #drop(lineage: string): void {
+    this.#kept.get(lineage)?.close();
+    this.#kept.delete(lineage);
+  }
+}
+
+async function reaches(dataset: Dataset, version: number): Promise<boolean> {
+  if ((await dataset.version()) >= version) return true;
+  await dataset.refresh();
+  return (await dataset.version()) >= version;
+}
+
+const tooOld = ({ location, version }: ReadAt): LancegateError =>
+  new LancegateError('Internal', 'the newest version of the table was not found', { internal: { location, version } });

@@ -1,0 +1,93 @@
+/** What the service and a reader process say to each other, one order at a time; see `frames.ts` for how. */
+import type { MergeCounts, MergeSpec } from '../engine/port.ts';
+import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
+import type { BranchName, Location, Properties } from '../kernel/ids.ts';
+
+/** The first message: how the reader reaches the tables. */
+export interface Beginning {
+  readonly root: string;
+  /** May hold credentials: they are in no argument and in no variable of the process. */
+  readonly rootOptions: Properties;
+  readonly scratchFolder: string;
+  readonly indexCacheBytes: number;
+  readonly metadataCacheBytes: number;
+  /** Resident memory beyond which the reader ends itself; of an order with rows, `bytesPerRowByte` more for each of theirs. */
+  readonly memoryBytes: number;
+}
+
+/** What a byte of rows takes while the engine merges them; the memory plan has set as much aside with each body. */
+export const bytesPerRowByte = 4;
+
+/** Which dataset, and what the service knows of it. */
+export interface ReadAt {
+  /** Under the storage root, or in the folder for intermediate results. */
+  readonly store: 'root' | 'scratch';
+  readonly location: Location;
+  readonly branch?: BranchName | undefined;
+  /** The reader reads this version or a newer one (P11); where `isExact`, this one. */
+  readonly version: number;
+  readonly isExact: boolean;
+  /** What a reader keeps open holds for this lineage only (`Dataset.lineage`). */
+  readonly lineage: string;
+}
+
+export type Work =
+  | { readonly kind: 'count'; readonly predicate: string }
+  /** The rows are the bytes of the message. */
+  | { readonly kind: 'merge'; readonly spec: MergeSpec; readonly timeoutMs: number | undefined };
+
+export interface Order {
+  readonly at: ReadAt;
+  readonly work: Work;
+}
+
+export type Outcome =
+  | { readonly kind: 'counted'; readonly rows: number }
+  | { readonly kind: 'merged'; readonly counts: MergeCounts }
+  | { readonly kind: 'refused'; readonly refusal: PlainError };
+
+/** What is left of outcomes once a refusal is thrown. */
+export type Answered = Exclude<Outcome, { readonly kind: 'refused' }>;
+
+export type Reply =
+  | { readonly kind: 'ready' }
+  /** `isSpent`: the reader has kept so much memory that the next order might find too little. */
+  | { readonly kind: 'done'; readonly outcome: Outcome; readonly isSpent: boolean }
+  /** The last thing that a reader says. */
+  | { readonly kind: 'beyond memory'; readonly residentBytes: number };
+
+/** A `LancegateError` as data. */
+export interface PlainError {
+  readonly kind: ErrorName;
+  readonly message: string;
+  readonly internal?: Readonly<Record<string, unknown>> | undefined;
+  readonly retryAfterSeconds?: number | undefined;
+  /** For the log. */
+  readonly cause?: string | undefined;
+}
+
+/** Of a cause: enough to know the defect by. */
+const causeLength = 4_000;
+
+export function plainError(error: unknown): PlainError {
+  const known =
+    error instanceof LancegateError ? error : new LancegateError('Internal', 'a reader failed', { cause: error });
+  const { kind, message, internal, retryAfterSeconds, cause } = known;
+  const text = cause instanceof Error ? (cause.stack ?? cause.message) : cause;
+  return {
+    kind,
+    message,
+    internal,
+    retryAfterSeconds,
+    cause: text === undefined ? undefined : String(text).slice(0, causeLength),
+  };
+}
+
+export function errorOf({ kind, message, internal, retryAfterSeconds, cause }: PlainError): LancegateError {
+  const known: ErrorName = Object.hasOwn(errorCatalogue, kind) ? kind : 'Internal';
+  return new LancegateError(known, message, {
+    ...(cause === undefined ? {} : { cause: new Error(cause) }),
+    ...(internal === undefined ? {} : { internal }),
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+  });
+}

@@ -1,0 +1,179 @@
+/**
+ * One reader process, as the service sees it: begun with a channel and an environment of few variables, asked one order at a
+ * time, and gone in one way: however it ends, `ended` says why, and the order under way is refused with it.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import type { Duplex, Readable } from 'node:stream';
+import { LancegateError } from '../kernel/errors.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { ReaderDeath } from '../telemetry/metrics.ts';
+import { readFrames, writeFrame } from './frames.ts';
+import { type Answered, type Beginning, errorOf, type Order, type Outcome, type Reply } from './protocol.ts';
+
+export interface ReaderProcessParts {
+  readonly beginning: Beginning;
+  /** All that the process gets of the service's own environment. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly logger: Logger;
+}
+
+const program = join(import.meta.dirname, '../reader.ts');
+/** Its heap of JavaScript is small, and needs no helpers. */
+const nodeOptions = ['--max-semi-space-size=2', '--v8-pool-size=1'];
+/** The last that it wrote: a panic of the engine with some of its trace. */
+const lastWordsLength = 2_000;
+
+export class ReaderProcess {
+  /** Resolves once it is gone, to why. */
+  readonly ended: Promise<ReaderDeath>;
+  readonly #child: ChildProcess;
+  readonly #channel: Duplex;
+  readonly #memoryBytes: number;
+  readonly #ready = Promise.withResolvers<void>();
+  #answer: PromiseWithResolvers<Outcome> | undefined;
+  /** Why it is about to end, where that is known before. */
+  #reason: ReaderDeath | undefined;
+  #wasReady = false;
+  #isSpent = false;
+  #isGone = false;
+  #lastWords = '';
+
+  constructor({ beginning, environment, logger }: ReaderProcessParts) {
+    this.#memoryBytes = beginning.memoryBytes;
+    // Detached: Ctrl-C on the terminal is for the service alone, which ends its readers. Nothing of it reaches stdout.
+    this.#child = spawn(process.execPath, [...nodeOptions, program], {
+      env: environment,
+      stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
+    this.#channel = this.#child.stdio[3] as Duplex;
+    this.#ready.promise.catch(() => undefined); // whoever waits hears it
+    this.#keepLastWords(this.#child.stderr);
+    this.ended = this.#watchEnd(logger);
+    // Writing to a process that is gone fails; that it is gone is known by its end.
+    this.#channel.on('error', () => undefined);
+    void this.#listen();
+    writeFrame(this.#channel, beginning);
+  }
+
+  /** Has kept so much memory that the next order might find too little. */
+  get isSpent(): boolean {
+    return this.#isSpent;
+  }
+
+  /** It is gone, or about to be. */
+  get isOver(): boolean {
+    return this.#isGone || this.#reason !== undefined;
+  }
+
+  /** Has taken orders, or could have. */
+  get wasReady(): boolean {
+    return this.#wasReady;
+  }
+
+  /** Resolves once it takes orders; `ReaderDied` where it ends before. */
+  get ready(): Promise<void> {
+    return this.#ready.promise;
+  }
+
+  /** The reader's own refusal, or `ReaderDied`. */
+  async ask(order: Order, rows?: Uint8Array): Promise<Answered> {
+    await this.ready;
+    if (this.#isGone) throw this.#died(this.#reason ?? 'exit');
+    this.#answer = Promise.withResolvers();
+    writeFrame(this.#channel, order, rows);
+    const outcome = await this.#answer.promise;
+    if (outcome.kind === 'refused') throw errorOf(outcome.refusal);
+    return outcome;
+  }
+
+  /** It has nothing to do, or is not wanted any more. */
+  end(reason: ReaderDeath): void {
+    this.#reason ??= reason;
+    this.#child.kill('SIGKILL');
+  }
+
+  async #listen(): Promise<void> {
+    try {
+      for await (const { header } of readFrames(this.#channel, 0)) this.#hear(header as Reply);
+    } catch (error) {
+      // One that died with a message half read breaks the channel; why it died is for its end to say.
+      if (!isOfSystem(error)) this.end('protocol');
+    }
+  }
+
+  #hear(reply: Reply): void {
+    switch (reply.kind) {
+      case 'ready':
+        this.#wasReady = true;
+        this.#ready.resolve();
+        return;
+      case 'beyond memory':
+        this.#reason ??= 'memory';
+        return;
+      case 'done':
+        this.#isSpent = reply.isSpent;
+        this.#answer?.resolve(reply.outcome);
+        this.#answer = undefined;
+        return;
+      default:
+        reply satisfies never;
+        throw new Error('a reply of an unknown kind');
+    }
+  }
+
+  async #watchEnd(logger: Logger): Promise<ReaderDeath> {
+    const { promise, resolve } = Promise.withResolvers<readonly [number | null, string | null]>();
+    this.#child.once('error', () => resolve([null, null]));
+    this.#child.once('close', (code, signal) => resolve([code, signal]));
+    const [code, signal] = await promise;
+    this.#isGone = true;
+    const reason = this.#reason ?? (signal === null ? 'exit' : 'signal');
+    const { pid } = this.#child;
+    const fields = { pid, reason, code, signal, wasBusy: this.#answer !== undefined, stderr: this.#lastWords };
+    if (isOurs(reason)) logger.debug(fields, 'a reader ended');
+    else logger.warn(fields, 'a reader died');
+    const error = this.#died(reason, signal ?? undefined);
+    this.#ready.reject(error);
+    this.#answer?.reject(error);
+    this.#answer = undefined;
+    return reason;
+  }
+
+  #keepLastWords(stderr: Readable | null): void {
+    stderr?.on('data', (text: Buffer) => {
+      this.#lastWords = (this.#lastWords + text.toString()).slice(-lastWordsLength);
+    });
+  }
+
+  #died(reason: ReaderDeath, signal?: string): LancegateError {
+    return new LancegateError('ReaderDied', `${this.#whatHappened(reason, signal)}; nothing was written`, {
+      internal: { reason, signal },
+      retryAfterSeconds: 1,
+    });
+  }
+
+  #whatHappened(reason: ReaderDeath, signal: string | undefined): string {
+    switch (reason) {
+      case 'memory':
+        return `the query needed more than the ${Math.floor(this.#memoryBytes / 2 ** 20)} MiB that a reader may have`;
+      case 'deadline':
+        return 'the query was ended at its deadline';
+      case 'stop':
+        return 'the service is stopping';
+      case 'signal':
+        return `the process that ran the query died (${signal})`;
+      case 'idle':
+      case 'spent':
+      case 'exit':
+      case 'protocol':
+        return 'the process that ran the query ended unexpectedly';
+    }
+  }
+}
+
+const isOfSystem = (error: unknown): boolean => error instanceof Error && 'code' in error;
+
+/** Ended by the service, for reasons that are in order. */
+const isOurs = (reason: ReaderDeath): boolean => reason === 'idle' || reason === 'spent' || reason === 'stop';

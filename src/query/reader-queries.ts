@@ -1,0 +1,77 @@
+import type { FilteredMerge, FilteredMerges, MergeCounts } from '../engine/port.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { principalKey } from '../kernel/principal.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import { firstOf } from './abort.ts';
+import type { Queries, Reading } from './port.ts';
+import type { ReadAt } from './protocol.ts';
+import type { ReaderPool } from './reader-pool.ts';
+
+/** What runs in the readers, and on whose behalf. */
+export class ReaderQueries implements Queries, FilteredMerges {
+  readonly #pool: ReaderPool;
+  readonly #clock: Clock;
+  readonly #lineages = new WeakMap<symbol, string>();
+  #lastLineage = 0;
+
+  constructor(pool: ReaderPool, clock: Clock) {
+    this.#pool = pool;
+    this.#clock = clock;
+  }
+
+  async count(reading: Reading, predicate: string, scope: RequestScope): Promise<number> {
+    const order = { at: this.#readAt(reading), work: { kind: 'count', predicate } } as const;
+    const asker = { principal: principalKey(scope.principal), signal: scope.signal };
+    // The client hears of the deadline at once; the reader is seen to after it.
+    const outcome = await firstOf(this.#pool.ask(order, asker), scope.signal);
+    if (outcome.kind !== 'counted') throw mixedUp();
+    return outcome.rows;
+  }
+
+  /** Settles only when the reader has answered or is gone: then nothing is left that could still commit. */
+  async merge(merge: FilteredMerge): Promise<MergeCounts> {
+    const { store, location, branch, lineage, version, spec, file, timeoutMs, principal } = merge;
+    const at: ReadAt = { store, location, branch, version, isExact: false, lineage: this.#nameOf(lineage) };
+    const deadline = new AbortController();
+    const takeBack = this.#abortAfter(timeoutMs, deadline);
+    try {
+      const asker = { principal: principal ?? '', signal: deadline.signal };
+      const outcome = await this.#pool.ask({ at, work: { kind: 'merge', spec, timeoutMs } }, asker, file);
+      if (outcome.kind !== 'merged') throw mixedUp();
+      return outcome.counts;
+    } catch (error) {
+      throw deadline.signal.aborted ? timedOut(error) : error;
+    } finally {
+      takeBack();
+    }
+  }
+
+  #abortAfter(timeoutMs: number | undefined, controller: AbortController): () => void {
+    if (timeoutMs === undefined) return () => undefined;
+    return this.#clock.schedule(timeoutMs, () => controller.abort(timedOut()));
+  }
+
+  #readAt(reading: Reading): ReadAt {
+    const { location, branch } = reading;
+    const place = { store: 'root', location, branch } as const;
+    return 'lineage' in reading
+      ? { ...place, version: reading.atLeastVersion, isExact: false, lineage: this.#nameOf(reading.lineage) }
+      : { ...place, version: reading.version, isExact: true, lineage: '' };
+  }
+
+  /** A symbol cannot be sent. */
+  #nameOf(lineage: symbol): string {
+    const known = this.#lineages.get(lineage);
+    if (known !== undefined) return known;
+    this.#lastLineage += 1;
+    const name = String(this.#lastLineage);
+    this.#lineages.set(lineage, name);
+    return name;
+  }
+}
+
+const timedOut = (cause?: unknown): LancegateError =>
+  new LancegateError('TimedOut', 'the time allowed for the merge ran out; nothing was written', { cause });
+
+const mixedUp = (): LancegateError => new LancegateError('Internal', 'a reader answered another question');
