@@ -54,6 +54,8 @@ export const bytesAround = 4 << 10;
  * its value starts and ends 8, whether it is NULL 1. A key column of bits would otherwise cost a hundred times its size.
  */
 const keyBytesPerRow = 32;
+/** Of those that hold rows. To read so many takes some 0.1 s. */
+const mostBatchesOfMerge = 1 << 14;
 /** A declared length is believed this far: more is taken when bytes have come. */
 const mostExpectedBytes = 16 << 20;
 
@@ -190,8 +192,7 @@ export class StreamSource implements ArrowSource {
       const maxDecodedBytes = this.#limits.maxDecodedBytes - fixedBytes;
       this.#named(message, () => {
         const rows = this.#add(message, piece, preamble, book, maxDecodedBytes);
-        if (enough === undefined) piece.arena.charge(rows * keyBytesPerRow);
-        if (enough === undefined && piece.decodedBytes > this.#limits.maxDecodedBytes) throw this.#tooManyNulls(piece);
+        if (enough === undefined) this.#requireModest(piece, rows);
       });
     }
     return false;
@@ -272,6 +273,14 @@ export class StreamSource implements ArrowSource {
 
   async #require(arena: Arena, end: number, part: string): Promise<void> {
     if (!(await this.#intake.fill(arena, end))) throw this.#cutOff(part);
+  }
+
+  /** What holds for a merge alone; `rows` have just been added. */
+  #requireModest(piece: PieceBuilder, rows: number): void {
+    piece.arena.charge(rows * keyBytesPerRow);
+    if (piece.decodedBytes > this.#limits.maxDecodedBytes) throw this.#tooManyNulls(piece);
+    if (piece.batches <= mostBatchesOfMerge) return;
+    throw invalidInput(`a merge can have ${mostBatchesOfMerge} record batches with rows: put more rows into each`);
   }
 
   #tooManyNulls({ decodedBytes }: PieceBuilder): LancegateError {

@@ -1,3 +1,4 @@
+import { joinBatches } from '../arrow/concat-rows.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/field-path.ts';
 import { type Keys, readKeys } from '../arrow/key-columns.ts';
 import { nullBytesPerRow } from '../arrow/null-bytes.ts';
@@ -91,7 +92,7 @@ export class MergeRows {
     const piece = await this.#metrics.mergeStage('receive', async () => {
       const schema = await source.schema();
       for (const path of on) requireField(path, schema, 'source');
-      return source.whole(await check(schema));
+      return joinBatches(await source.whole(await check(schema)));
     });
     return this.#metrics.mergeStage('check', async () => {
       const keys = readKeys(piece, on);
