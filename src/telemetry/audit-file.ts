@@ -30,6 +30,8 @@ const defaultMaxWaitingChars = 16 * 2 ** 20;
 const flushAfterMs = 100;
 /** A batch of so much does not wait. */
 const batchChars = 2 ** 18;
+/** What is made into one buffer takes the event loop a millisecond. */
+const recordsPerBatch = 2_048;
 const retryAfterMs = 1_000;
 const lookAfterMs = 1_000;
 const logLossEveryMs = 10_000;
@@ -43,6 +45,7 @@ const fileMode = 0o600;
 /** Lines that are being written. */
 interface Batch {
   readonly bytes: Buffer;
+  readonly chars: number;
   readonly records: number;
   writtenBytes: number;
 }
@@ -142,8 +145,9 @@ export class AuditFile implements Audit {
     this.#cancelTimer = undefined;
     this.#writing ??= this.#write().finally(() => {
       this.#writing = undefined;
-      if (this.#isClosed || !this.#hasRecords()) return;
-      this.#startAfter(this.#fault === undefined ? flushAfterMs : retryAfterMs);
+      if (this.#isClosed) return;
+      if (this.#nextLookMs === 0) this.#startAfter(0);
+      else if (this.#hasRecords()) this.#startAfter(this.#fault === undefined ? flushAfterMs : retryAfterMs);
     });
   }
 
@@ -153,7 +157,7 @@ export class AuditFile implements Audit {
       await this.#followFile();
       for (let batch = this.#nextBatch(); batch !== undefined; batch = this.#nextBatch()) {
         await this.#writeBatch(batch);
-        this.#waitingChars -= batch.bytes.length;
+        this.#waitingChars -= batch.chars;
         this.#batch = undefined;
         this.#parts.metrics.auditWritten(batch.records);
       }
@@ -169,12 +173,9 @@ export class AuditFile implements Audit {
 
   #nextBatch(): Batch | undefined {
     if (this.#batch !== undefined || this.#lines.length === 0) return this.#batch;
-    const lines = this.#lines;
-    const bytes = Buffer.from(lines.join(''));
-    this.#lines = [];
-    // What waits is counted in characters until here, and in bytes from here on.
-    this.#waitingChars = bytes.length;
-    this.#batch = { bytes, records: lines.length, writtenBytes: 0 };
+    const lines = this.#lines.splice(0, recordsPerBatch);
+    const text = lines.join('');
+    this.#batch = { bytes: Buffer.from(text), chars: text.length, records: lines.length, writtenBytes: 0 };
     return this.#batch;
   }
 
@@ -185,19 +186,33 @@ export class AuditFile implements Audit {
     }
   }
 
-  /** A line that was begun in the old file is written whole into the new one. */
+  /** Where no new file can be made, the old one is as good as any. */
   async #followFile(): Promise<void> {
     const nowMs = this.#parts.clock.nowMs();
     if (nowMs < this.#nextLookMs) return;
     this.#nextLookMs = nowMs + lookAfterMs;
-    const [open_, named] = await Promise.all([this.#file.stat(), stat(this.#parts.path).catch(() => undefined)]);
-    if (named?.ino === open_.ino && named.dev === open_.dev) return;
-    const file = await openFile(this.#parts.path);
+    const { path, logger } = this.#parts;
+    if (await this.#isInPlace()) return;
+    try {
+      await this.#changeTo(await openFile(path));
+    } catch (error) {
+      logger.warn({ path, fault: faultOf(error) }, 'the audit log was moved, and no new one can be made');
+    }
+  }
+
+  async #isInPlace(): Promise<boolean> {
+    const [ours, named] = await Promise.all([this.#file.stat(), stat(this.#parts.path).catch(() => undefined)]);
+    return named?.ino === ours.ino && named.dev === ours.dev;
+  }
+
+  /** A line that was begun in the old file is written whole into the new one. */
+  async #changeTo(file: FileHandle): Promise<void> {
     const old = this.#file;
     this.#file = file;
+    if (this.#batch !== undefined && this.#batch.writtenBytes > 0) {
+      this.#batch.writtenBytes = this.#batch.bytes.lastIndexOf('\n', this.#batch.writtenBytes - 1) + 1;
+    }
     await old.close();
-    if (this.#batch === undefined || this.#batch.writtenBytes === 0) return;
-    this.#batch.writtenBytes = this.#batch.bytes.lastIndexOf('\n', this.#batch.writtenBytes - 1) + 1;
   }
 
   #setFault(fault: string | undefined): void {

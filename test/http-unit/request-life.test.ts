@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import type { TransactionId } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
+import type { Operations } from '#src/operations/commands.ts';
 import { ask, upload, usersStream } from './client.ts';
 import { RawClient } from './raw-client.ts';
 import { startTestService } from './service.ts';
@@ -213,3 +215,34 @@ async function until(holds: () => boolean): Promise<void> {
     await new Promise<void>((resolve) => setImmediate(resolve));
   }
 }
+
+test('the audit record of a client that left waits for what its merge did', async () => {
+  const started = Promise.withResolvers<void>();
+  const commit = Promise.withResolvers<void>();
+  const mergeRows: Operations['mergeRows'] = async ({ source }) => {
+    await source.whole();
+    started.resolve();
+    await commit.promise;
+    const counts = { numUpdatedRows: 2, numInsertedRows: 3, numDeletedRows: 0, numAttempts: 1 };
+    return { transactionId: 'tx' as TransactionId, version: 8, ...counts, isReplay: false };
+  };
+  await using service = await startTestService({ script: { mergeRows } });
+  using client = await RawClient.connect(service);
+  await client.head('POST /v1/table/users/merge_insert?on=id', [`content-length: ${usersStream.length}`]);
+  await client.write(usersStream);
+  await started.promise;
+  client.leave();
+  await ask(service, '/v1/table/users/exists');
+  const records = () => service.log.filter(({ message }) => message === 'request');
+  await until(() => records().length === 1);
+  commit.resolve();
+  await until(() => records().length === 2);
+  const { route, clientLeft, version, insertedRows, updatedRows, decision } = records()[1]!;
+  assert.deepEqual(
+    { route, clientLeft, version, insertedRows, updatedRows, decision },
+    {
+      ...{ route: '/v1/table/:id/merge_insert', clientLeft: true, decision: 'allowed' },
+      ...{ version: 8, insertedRows: 3, updatedRows: 2 },
+    },
+  );
+});
