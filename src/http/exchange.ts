@@ -1,7 +1,7 @@
 /** One request and its answer, from the first header to the end of the connection's part in it. */
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { LancegateError } from '../kernel/errors.ts';
+import type { ErrorName, LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
@@ -182,11 +182,14 @@ export class Exchange {
       error: kind === 'Internal' ? (cause ?? refusal) : cause,
     };
     if (kind === 'Internal') this.#parts.logger.error(fields, 'a request failed unexpectedly');
-    else if (kind === 'StorageFull' || kind === 'StorageUnavailable') this.#parts.logger.error(fields, message);
+    else if (isForOperator.has(kind)) this.#parts.logger.error(fields, message);
     else if (kind === 'IssuerUnavailable') this.#parts.logger.warn(fields, message);
     else this.#parts.logger.debug(fields, message);
   }
 }
+
+/** Somebody has to do something about the storage. */
+const isForOperator: ReadonlySet<ErrorName> = new Set(['StorageFull', 'StorageUnavailable', 'TableDamaged']);
 
 async function* thenDiscard(text: string, body: RequestBody): AsyncGenerator<string, void, void> {
   yield text;

@@ -79,6 +79,12 @@ export const errorCatalogue = {
     'never',
     'The table is only declared and the operation needs it on storage, or what is stored there forbids it.',
   ),
+  TableDamaged: entry(
+    19,
+    500,
+    'never',
+    'Files of the table are missing or torn; the log names them under this request id. Nothing was written.',
+  ),
   TableSchemaValidationError: entry(20, 400, 'never', 'The schema cannot be stored, or does not fit the table.'),
   TableBranchNotFound: entry(22, 404, 'never', 'The table has no such branch.'),
   TableBranchAlreadyExists: entry(23, 409, 'never', 'A branch of this name exists.'),

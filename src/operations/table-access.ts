@@ -74,11 +74,11 @@ export class TableAccess {
       return await work();
     } catch (error) {
       const kind = error instanceof LancegateError ? error.kind : undefined;
-      if (kind !== 'TableNotFound' && kind !== 'Internal') throw error;
+      if (kind !== 'TableNotFound' && kind !== 'TableDamaged' && kind !== 'Internal') throw error;
       const now = await this.find(record.ref);
       if (now.location !== record.location) throw replaced(record, error);
-      if (kind === 'Internal') throw error;
-      throw new LancegateError('Internal', 'the files of the table are missing', {
+      if (kind !== 'TableNotFound') throw error;
+      throw new LancegateError('TableDamaged', 'the table is damaged on storage: its folder is missing', {
         cause: error,
         internal: { location: record.location },
       });

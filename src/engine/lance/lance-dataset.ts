@@ -1,6 +1,7 @@
 import { readSchemaOfIpcFile } from '../../arrow/read-schema.ts';
 import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
+import type { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import {
   type PreparedMove,
@@ -25,6 +26,7 @@ import type {
   RowChange,
   VersionFacts,
 } from '../port.ts';
+import { type BranchState, inspectBranch, nothingLeft } from './branch-state.ts';
 import { branchesOf } from './branches-of.ts';
 import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
@@ -55,6 +57,8 @@ interface Surroundings {
   readonly caches?: DatasetCaches;
   /** Of such a one on a file system. */
   readonly versions?: VersionsFolder;
+  /** As it was found when it was opened; undefined for one that was just made. */
+  readonly state?: BranchState | undefined;
   readonly durability?: Durability;
   readonly replacement?: RowReplacement;
 }
@@ -69,11 +73,13 @@ export class LanceDataset implements Dataset {
   readonly #durability: Durability | undefined;
   readonly #replacement: RowReplacement | undefined;
   readonly #indexChoice: IndexChoice | undefined;
+  #writeRefusal: LancegateError | undefined;
   #seen: { readonly version: number; readonly schema: Schema } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
-    const { lineage, filters, caches, versions, durability, replacement } = surroundings;
+    const { lineage, filters, caches, versions, state, durability, replacement } = surroundings;
+    this.#writeRefusal = state?.writeRefusal;
     this.lineage = lineage ?? Symbol('dataset');
     this.#table = new StandingTable(table);
     this.#filters = filters;
@@ -95,10 +101,22 @@ export class LanceDataset implements Dataset {
   refresh(): Promise<void> {
     return engineCall('open', async () => {
       const known = this.#versions;
-      if (known !== undefined && !known.mayHaveMoreThan(await this.#table.version())) return;
-      known?.remember();
+      const change = known?.changeFrom(await this.#table.version());
+      if (change === 'none') return;
+      if (known !== undefined) await this.#inspect(known, change === 'files');
       await this.#table.latest();
+      known?.standsAt(await this.#table.version());
     });
+  }
+
+  /** What was found wrong is looked at again the next time. */
+  async #inspect(known: VersionsFolder, allFiles: boolean): Promise<void> {
+    known.distrust();
+    known.remember();
+    const state = await inspectBranch(known, allFiles);
+    if (state === undefined) throw nothingLeft(known.datasetPath);
+    this.#writeRefusal = state.writeRefusal;
+    known.trust();
   }
 
   async catchUp(): Promise<void> {
@@ -141,6 +159,7 @@ export class LanceDataset implements Dataset {
     principal: string | undefined,
   ): Promise<MergeCounts> {
     const run = async (): Promise<MergeCounts> => {
+      this.#requireWritable();
       if (this.#filters !== undefined && hasFilter(spec)) {
         const version = await this.#table.version();
         const counts = await this.#filters({ lineage: this.lineage, version, spec, file, timeoutMs, principal });
@@ -169,6 +188,7 @@ export class LanceDataset implements Dataset {
     { file, rows }: { file: IpcFile; rows: number },
   ): Promise<Replacing> {
     return engineCall('replace', async () => {
+      this.#requireWritable();
       if (!(tracked instanceof FragmentRows)) return 'refused';
       if (tracked.version !== (await this.#table.version())) return 'overtaken';
       const replaced = (await this.#replacement?.commit(tracked, places, file, rows)) ?? 'refused';
@@ -194,6 +214,7 @@ export class LanceDataset implements Dataset {
 
   deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }> {
     return engineCall('maintain', async () => {
+      this.#requireWritable();
       const { version, numDeletedRows } = await (await this.#table.current()).delete(
         `${rowAddress} IN (${addresses.join(', ')})`,
       );
@@ -251,6 +272,7 @@ export class LanceDataset implements Dataset {
 
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
     return engineCall('maintain', async () => {
+      this.#requireWritable();
       const place = this.#versions;
       if (place === undefined) return undefined;
       const kept = await keptVersions(await this.#table.current(), place.branch);
@@ -260,6 +282,7 @@ export class LanceDataset implements Dataset {
 
   prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined> {
     return engineCall('maintain', async () => {
+      this.#requireWritable();
       const move = await this.#replacement?.prepareMove(await this.#table.version(), ids);
       return move && { commit: () => this.#commitMove(move), discard: () => move.discard() };
     });
@@ -279,6 +302,7 @@ export class LanceDataset implements Dataset {
     from: { branch: BranchName | undefined; version: number | undefined },
   ): Promise<void> {
     await engineCall('branch', async () => {
+      this.#requireWritable();
       const branches = await (await this.#table.current()).branches();
       const made = await branches.create(name, from.branch ?? null, from.version ?? null);
       await this.#durability?.branchMade(name, await made.version());
@@ -305,6 +329,10 @@ export class LanceDataset implements Dataset {
     this.#table.close();
   }
 
+  #requireWritable(): void {
+    if (this.#writeRefusal !== undefined) throw this.#writeRefusal;
+  }
+
   #committed(version: number): void {
     this.#table.committed(version);
     this.#carryTo(version);
@@ -318,11 +346,15 @@ export class LanceDataset implements Dataset {
   /** A merge changes no columns, and asking for them while the next one is under way waits for that. */
   #carryTo(version: number): void {
     this.#versions?.remember();
+    this.#versions?.standsAt(version);
     if (this.#seen?.version === version - 1) this.#seen = { version, schema: this.#seen.schema };
   }
 
   /** A commit whose version nobody has to know at once. */
   #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
-    return engineCall(call, () => this.#table.commit(run));
+    return engineCall(call, () => {
+      this.#requireWritable();
+      return this.#table.commit(run);
+    });
   }
 }

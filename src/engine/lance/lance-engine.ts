@@ -14,6 +14,7 @@ import type {
   Space,
 } from '../port.ts';
 import { branchFolder } from './branch-folder.ts';
+import { inspectBranch } from './branch-state.ts';
 import { Durability, type DurableBranch } from './durability.ts';
 import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { DiskSync, type FileSync } from './file-sync.ts';
@@ -82,11 +83,12 @@ export class LanceEngine implements Engine {
     const { location, branch, version, lineage } = request;
     return engineCall('open', async () => {
       const caches = this.#cachesFor(request);
+      const state = this.#root.isLocal ? await inspectBranch(this.#placeOf(location, branch), true) : undefined;
       const table = await this.#openNewest(request);
       if (version === undefined) {
         const filters = this.#filtersOf('root', location, branch);
         const files = this.#filesOf(location, branch, await table.version());
-        return new LanceDataset(table, { lineage, caches, filters, ...files });
+        return new LanceDataset(table, { lineage, caches, state, filters, ...files });
       }
       await table.checkout(version);
       return new LanceDataset(table);
@@ -187,6 +189,8 @@ export class LanceEngine implements Engine {
   #filesOf(location: Location, branch: BranchName | undefined, openedAt: number) {
     if (!this.#root.isLocal) return undefined;
     const place = this.#placeOf(location, branch);
+    const versions = new VersionsFolder(place.datasetPath, branch);
+    versions.standsAt(openedAt);
     const durability = new Durability(this.#fileSync, place, openedAt);
     const folder = branchFolder(place.datasetPath, branch);
     const replacement = new RowReplacement({
@@ -196,7 +200,7 @@ export class LanceEngine implements Engine {
       beginSync: (paths) => durability.beginSync(paths),
       fresh: { uuid: randomUUID, nowMs: Date.now },
     });
-    return { versions: new VersionsFolder(place.datasetPath, branch), durability, replacement };
+    return { versions, durability, replacement };
   }
 
   #filtersOf(

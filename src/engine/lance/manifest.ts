@@ -48,6 +48,7 @@ export interface StoredIndex {
 export interface Manifest {
   readonly version: number;
   readonly committedAtMs: number;
+  readonly featureFlags: bigint;
   /** The ids of top-level columns by name. */
   readonly fieldIds: ReadonlyMap<string, number>;
   readonly fragments: readonly StoredFragment[];
@@ -84,6 +85,7 @@ function readMessage(reader: WireReader): Message {
   const fieldIds = new Map<string, number>();
   let version = 0;
   let committedAtMs = 0;
+  let featureFlags = 0n;
   let indexSection: number | undefined;
   let transactionSection: number | undefined;
   for (let field = reader.next(); field !== undefined; field = reader.next()) {
@@ -92,12 +94,13 @@ function readMessage(reader: WireReader): Message {
     else if (field === 3) version = reader.number();
     else if (field === 6) indexSection = reader.number();
     else if (field === 7) committedAtMs = readTimestampMs(reader.message());
+    else if (field === 9 || field === 10) featureFlags |= reader.uint64();
     else if (field === 12) addTransaction(reader.text(), files);
     else if (field === 18) addBase(reader.message(), bases);
     else if (field === 21) transactionSection = reader.number();
     else reader.skip();
   }
-  return { version, committedAtMs, fieldIds, fragments, files, bases, indexSection, transactionSection };
+  return { version, committedAtMs, featureFlags, fieldIds, fragments, files, bases, indexSection, transactionSection };
 }
 
 const noParent = 2n ** 64n - 1n;

@@ -22,7 +22,8 @@ import {
   without,
   writeUnlessZero,
 } from './manifest-draft.ts';
-import { MalformedFile, WireReader } from './wire-reader.ts';
+import { namesOfIndexes } from './manifest-outline.ts';
+import { MalformedFile } from './wire-reader.ts';
 import { WireWriter } from './wire-writer.ts';
 
 /** A fragment's new list of deleted rows. */
@@ -109,23 +110,8 @@ function expectSameShape(target: Draft, staged: Draft): void {
 }
 
 /** Such as the log of rows not yet merged: indexes that say how the rows of the table are to be read or changed. */
-function hasIndexOfTheEngine(section: Uint8Array): boolean {
-  const reader = new WireReader(section);
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field !== 1) reader.skip();
-    else if (nameOfIndex(reader.message()).startsWith('__')) return true;
-  }
-  return false;
-}
-
-function nameOfIndex(reader: WireReader): string {
-  let name = '';
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 3) name = reader.text();
-    else reader.skip();
-  }
-  return name;
-}
+const hasIndexOfTheEngine = (section: Uint8Array): boolean =>
+  namesOfIndexes(section).some((name) => name.startsWith('__'));
 
 /** A staged fragment under the id that it gets here; `bytes` are without it. */
 interface StagedFragment extends DraftFragment {

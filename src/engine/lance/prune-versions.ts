@@ -9,7 +9,7 @@
  * The files of a version go before its manifest, oldest version first. So what a crash leaves is a version that the next
  * call removes, and never a file that nobody names. Such a version cannot be read, but nobody was promised it any more.
  * Where a manifest cannot be read, or has feature flags that are not known here, nobody knows what it names: then nothing
- * goes (`MalformedFile`, `UnknownFlags`).
+ * goes (`MalformedFile`).
  *
  * Manifests are read one by one with a turn of the event loop in between: some 0.1 ms each.
  */
@@ -19,9 +19,11 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { PruneResult } from '../port.ts';
 import { branchFolder } from './branch-folder.ts';
+import { areKnownToEngine, showFlags } from './feature-flags.ts';
 import { foldersUnder } from './leftovers.ts';
 import { type FileKind, type Manifest, parseManifest } from './manifest.ts';
 import { namesIn, versionOfManifestName } from './manifest-files.ts';
+import { MalformedFile } from './wire-reader.ts';
 
 export interface VersionPruning {
   readonly datasetPath: string;
@@ -65,7 +67,7 @@ async function oldVersions(
     const version = versionOfManifestName(name);
     if (version === undefined || version >= keptFromVersion || kept.has(version)) continue;
     const manifestPath = join(versionsFolder, name);
-    const { committedAtMs } = parseManifest(readFileSync(manifestPath));
+    const { committedAtMs } = knownManifest(manifestPath);
     if (committedAtMs < beforeMs) old.push({ manifestPath, version });
     await nextTurn();
   }
@@ -79,12 +81,18 @@ async function namesKept(datasetPath: string, removed: ReadonlySet<string>): Pro
     for (const name of namesIn(versionsFolder)) {
       const path = join(versionsFolder, name);
       if (!name.endsWith('.manifest') || removed.has(path)) continue;
-      const manifest = parseManifest(readFileSync(path));
+      const manifest = knownManifest(path);
       for (const { kind, path: file } of filesOf(manifest)) named.add(keyOf(kind, file));
       await nextTurn();
     }
   }
   return named;
+}
+
+function knownManifest(path: string): Manifest {
+  const manifest = parseManifest(readFileSync(path));
+  if (areKnownToEngine(manifest.featureFlags)) return manifest;
+  throw new MalformedFile(`feature flags ${showFlags(manifest.featureFlags)} are not known`);
 }
 
 const filesOf = ({ files, indexFolders }: Manifest) => [...files, ...indexFolders];

@@ -196,6 +196,16 @@ const openRules: readonly Rule[] = [
   [/was not found|Not found()/, 'TableNotFound', () => 'nothing is stored where the table should be'],
 ];
 
+/** Of a table on an object store; on a file system `branch-state.ts` comes before the engine. */
+const anyRules: readonly Rule[] = [
+  [
+    /This dataset cannot be (?:read|written) by this version of Lance\..*Flags: (\d+)/s,
+    'InvalidTableState',
+    (flags) =>
+      `the table was written by a newer version of Lance, with feature flags ${flags} that this engine does not know`,
+  ],
+];
+
 /** Before the manifest is there, which comes last, nothing of these can be seen. Of upkeep's steps one may be done already. */
 const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge', 'replace']);
 
@@ -233,7 +243,7 @@ export function translateEngineError(call: EngineCall, error: unknown, filter: s
   const text = error instanceof Error ? error.message : String(error);
   const ofStorage = unseenUntilDone.has(call) ? storageRefusal(text, error, { engineCall: call }) : undefined;
   if (ofStorage !== undefined) return ofStorage;
-  for (const [shape, kind, say, refusal] of rulesFor[call]) {
+  for (const [shape, kind, say, refusal] of [...anyRules, ...rulesFor[call]]) {
     const match = shape.exec(text);
     if (match === null) continue;
     return new LancegateError(kind, say(match[1] ?? '', filter), {

@@ -3,19 +3,29 @@ import { join } from 'node:path';
 import { branchFolder } from './branch-folder.ts';
 import { manifestNames } from './manifest-files.ts';
 
+/** `files`: also the folders that hold the rows, or the manifest in use, are not what they were. */
+export type FolderChange = 'none' | 'versions' | 'files';
+
+/** Below the branch's folder; those that rows are in. */
+const rowFolders = ['data', '_deletions'] as const;
+
 /**
- * Says whether a dataset on a file system may have versions that we have not seen, for the price of three `stat` calls:
- * some microseconds, and synchronous, since a turn of the thread pool costs more than the calls themselves. The engine's own
- * look takes 0.4 ms when idle and up to 10 ms beside large merges, and every merge needs one.
+ * Says whether a dataset on a file system may have versions that we have not seen, or has lost what we have seen, for the
+ * price of six `stat` calls: some microseconds, and synchronous, since a turn of the thread pool costs more than the calls
+ * themselves. The engine's own look takes 0.4 ms when idle and up to 10 ms beside large merges, and every merge needs one.
  *
- * Two signs are needed. The folder's modification time alone misses a commit within one tick of the clock; the absence of
- * the next manifest alone misses commits whose manifests were pruned again. Either sign alone counts as a change.
+ * Two signs are needed of a new version. The folder's modification time alone misses a commit within one tick of the clock;
+ * the absence of the next manifest alone misses commits whose manifests were pruned again. Either sign alone counts as a
+ * change. A loss shows in a folder that is not the one it was, or in a manifest of another size.
  */
 export class VersionsFolder {
   readonly datasetPath: string;
   readonly branch: string | undefined;
   readonly path: string;
   #modifiedNs: bigint | undefined;
+  #isTrusted = true;
+  #manifest: { readonly version: number; readonly bytes: number | undefined } | undefined;
+  readonly #rowFolders = new Map<string, number>();
 
   constructor(datasetPath: string, branch: string | undefined) {
     this.datasetPath = datasetPath;
@@ -23,15 +33,33 @@ export class VersionsFolder {
     this.path = join(branchFolder(datasetPath, branch), '_versions');
   }
 
-  mayHaveMoreThan(version: number): boolean {
+  /** Since `remember`. */
+  changeFrom(version: number): FolderChange {
+    if (!this.#isTrusted || this.#haveRowFoldersChanged() || this.#hasManifestChanged(version)) return 'files';
     const modifiedNs = this.#modified();
-    if (modifiedNs === undefined || modifiedNs !== this.#modifiedNs) return true;
-    return this.#hasManifest(version + 1);
+    const isSame = modifiedNs !== undefined && modifiedNs === this.#modifiedNs && !this.#hasManifest(version + 1);
+    return isSame ? 'none' : 'versions';
   }
 
   /** To be called before the engine looks, or after it committed: what changes later is noticed. */
   remember(): void {
     this.#modifiedNs = this.#modified();
+  }
+
+  /** To be called when the dataset stands at another version: that its manifest changes is noticed. */
+  standsAt(version: number): void {
+    this.#manifest = { version, bytes: this.#manifestBytes(version) };
+  }
+
+  /** Until `trust`, everything counts as changed. */
+  distrust(): void {
+    this.#isTrusted = false;
+  }
+
+  /** The files of rows are all there: what is there now is what they are in. */
+  trust(): void {
+    this.#isTrusted = true;
+    this.#rowFolders.clear();
   }
 
   #modified(): bigint | undefined {
@@ -40,5 +68,27 @@ export class VersionsFolder {
 
   #hasManifest(version: number): boolean {
     return manifestNames(version).some((name) => existsSync(join(this.path, name)));
+  }
+
+  #hasManifestChanged(version: number): boolean {
+    return this.#manifest?.version === version && this.#manifest.bytes !== this.#manifestBytes(version);
+  }
+
+  #manifestBytes(version: number): number | undefined {
+    for (const name of manifestNames(version)) {
+      const found = statSync(join(this.path, name), { throwIfNoEntry: false });
+      if (found !== undefined) return found.size;
+    }
+    return undefined;
+  }
+
+  /** One that is there for the first time, as the first deletion makes it, is no change. */
+  #haveRowFoldersChanged(): boolean {
+    return rowFolders.some((name) => {
+      const inode = statSync(join(this.path, '..', name), { throwIfNoEntry: false })?.ino;
+      const known = this.#rowFolders.get(name);
+      if (known === undefined && inode !== undefined) this.#rowFolders.set(name, inode);
+      return known !== undefined && known !== inode;
+    });
   }
 }
