@@ -248,7 +248,7 @@ async function verifiers(
   parts: AsyncDisposableStack,
 ): Promise<readonly Verifier[]> {
   const apiKeys = parts.use(ApiKeyStore.open(folder.apiKeysFile, clock));
-  const own = config.ownIssuer ? [(await OwnIssuer.open(folder.issuerKeyFile, clock)).verifier] : [];
+  const own = config.ownIssuer ? [(await OwnIssuer.open(folder.issuerKeyFile, clock, logger)).verifier] : [];
   return [
     apiKeys.verifier,
     ...own,

@@ -1,20 +1,24 @@
 /**
  * The service's own issuer, for use without an authorization server: `lancegate token` mints, the service verifies.
  *
- * Both read one key file in the data folder; whoever comes first creates it. Whoever can read it can be anybody, so it
- * has mode 0600 and a file that others may read is refused. Its tokens cannot be revoked singly: they should be short,
- * and API keys be used for what lives long. Removing the file and starting anew ends all of them.
+ * Both read one key file in the data folder; whoever comes first creates it (`issuer-key.ts`). Its tokens cannot be revoked
+ * singly: they should be short, and API keys be used for what lives long. A rotation ends all of an old key.
+ *
+ * A service that runs takes up a rotated key within a second, and at once where a token names a key that it does not know. A
+ * file that is damaged or gone changes nothing, and is said in the log.
  */
-import { randomBytes, randomUUID } from 'node:crypto';
-import { type CryptoKey, exportJWK, generateKeyPair, importJWK, type JWK, SignJWT } from 'jose';
+import { randomUUID } from 'node:crypto';
+import { stat } from 'node:fs/promises';
+import { decodeProtectedHeader, errors, SignJWT } from 'jose';
 import type { Clock } from '../kernel/clock.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
-import { AccessSetupError } from './access-setup-error.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import { ExpiringCache } from './bounded-cache.ts';
+import { invalidToken } from './challenge.ts';
 import { defaultClaimNames, principalFrom } from './claims.ts';
+import { type AcceptedKey, type IssuerKeys, openIssuerKeys, readIssuerKeys, signatureAlgorithm } from './issuer-key.ts';
 import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf } from './jwt.ts';
-import { createPrivateFile, readPrivateFile } from './private-file.ts';
 import { hashToken } from './token-hash.ts';
 import type { Credential, Verifier } from './verifier.ts';
 
@@ -25,36 +29,45 @@ export interface TokenRequest {
   readonly expiresAfterMs: number;
 }
 
-interface Identity {
-  readonly issuer: string;
-  readonly privateKey: CryptoKey;
-  readonly publicKey: CryptoKey;
+/** What a look at the file found; who is remembered goes with the keys that vouch for them. */
+interface Held {
+  readonly keys: IssuerKeys;
+  readonly principals: ExpiringCache<Principal>;
 }
 
-const algorithm = 'ES256';
 const audience = 'lancegate';
 const tokenType = 'at+jwt';
 const principalIssuer = 'lancegate';
 const maxPrincipals = 1_000;
+const lookEveryMs = 1_000;
 /** RFC 6749 section 3.3: a scope has no space, `"` or `\`. */
 const scopeForm = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
 export class OwnIssuer {
   readonly verifier: Verifier = { verify: (credential) => this.#verify(credential) };
-  readonly #identity: Identity;
+  readonly #path: string;
   readonly #clock: Clock;
-  readonly #principals: ExpiringCache<Principal>;
+  readonly #logger: Pick<Logger, 'info' | 'warn'> | undefined;
+  #held: Held;
+  /** Of the file as it was last seen, whatever came of it. */
+  #signature: string;
+  #lookedAtMs: number;
+  #looking: Promise<void> | undefined;
 
-  private constructor(identity: Identity, clock: Clock) {
-    this.#identity = identity;
+  private constructor({ path, clock, logger, keys, signature }: OwnIssuerParts) {
+    this.#path = path;
     this.#clock = clock;
-    this.#principals = new ExpiringCache(maxPrincipals, clock);
+    this.#logger = logger;
+    this.#held = this.#hold(keys);
+    this.#signature = signature;
+    this.#lookedAtMs = clock.nowMs();
   }
 
   /** Reads the key file, or creates it together with its folder. `AccessSetupError` if it cannot be trusted or read. */
-  static async open(path: string, clock: Clock): Promise<OwnIssuer> {
-    const text = (await readPrivateFile(path)) ?? (await createIdentity(path));
-    return new OwnIssuer(await readIdentity(path, text), clock);
+  static async open(path: string, clock: Clock, logger?: Pick<Logger, 'info' | 'warn'>): Promise<OwnIssuer> {
+    const signature = await signatureOf(path); // before it is read: a later file is found by the next look
+    const keys = await openIssuerKeys(path);
+    return new OwnIssuer({ path, clock, logger, keys, signature });
   }
 
   /** A signed access token. `InvalidInput` for a request that no token could carry. */
@@ -64,73 +77,115 @@ export class OwnIssuer {
     if (misfit !== undefined) throw invalidInput(`'${misfit}' cannot be a scope.`);
     if (!(expiresAfterMs >= 1_000)) throw invalidInput('A token must live for at least one second.');
 
+    const { issuer, signingId, privateKey } = this.#held.keys;
     const nowSeconds = Math.floor(this.#clock.nowMs() / 1_000);
     return new SignJWT({ scope: scopes.join(' '), groups: [...groups] })
-      .setProtectedHeader({ alg: algorithm, typ: tokenType })
-      .setIssuer(this.#identity.issuer)
+      .setProtectedHeader({ alg: signatureAlgorithm, typ: tokenType, kid: signingId })
+      .setIssuer(issuer)
       .setAudience(audience)
       .setSubject(subject)
       .setIssuedAt(nowSeconds)
       .setExpirationTime(nowSeconds + Math.floor(expiresAfterMs / 1_000))
       .setJti(randomUUID())
-      .sign(this.#identity.privateKey);
+      .sign(privateKey);
   }
 
   async #verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
     if (kind !== 'bearer') return undefined;
-    const key = hashToken(token);
-    const known = this.#principals.get(key);
+    if (this.#clock.nowMs() >= this.#lookedAtMs + lookEveryMs) await this.#look();
+    const known = this.#held.principals.get(hashToken(token));
     if (known !== undefined) return known;
-    if (claimedIssuer(token) !== this.#identity.issuer) return undefined;
+    if (claimedIssuer(token) !== this.#held.keys.issuer) return undefined;
+    if (this.#acceptedFor(token).length === 0) await this.#look();
+    return this.#verifyAnew(token, this.#held);
+  }
 
-    const { claims, endsAtMs } = await this.#checked(token);
-    const principal = principalFrom(claims, principalIssuer, defaultClaimNames);
-    this.#principals.set(key, principal, endsAtMs);
+  async #verifyAnew(token: string, { principals }: Held): Promise<Principal> {
+    const { checked, key } = await this.#checked(token);
+    const principal = principalFrom(checked.claims, principalIssuer, defaultClaimNames);
+    principals.set(hashToken(token), principal, Math.min(checked.endsAtMs, key.acceptedUntilMs));
     return principal;
   }
 
+  /** Tokens of earlier releases name no key: any may have signed them. */
+  #acceptedFor(token: string): readonly AcceptedKey[] {
+    const id = keyIdOf(token);
+    const nowMs = this.#clock.nowMs();
+    return this.#held.keys.accepted.filter((key) => key.acceptedUntilMs > nowMs && (id === undefined || key.id === id));
+  }
+
+  async #checked(token: string): Promise<{ readonly checked: CheckedToken; readonly key: AcceptedKey }> {
+    let failure: unknown;
+    for (const key of this.#acceptedFor(token)) {
+      try {
+        return { checked: await this.#checkedBy(key, token), key };
+      } catch (error) {
+        failure = error;
+        if (!(error instanceof errors.JWSSignatureVerificationFailed)) break;
+      }
+    }
+    throw failure === undefined ? replacedKey() : refusalOf(failure);
+  }
+
   /** Minting and verifying share the machine's clock, so no difference is forgiven. */
-  async #checked(token: string): Promise<CheckedToken> {
-    const { issuer, publicKey } = this.#identity;
+  #checkedBy({ publicKey }: AcceptedKey, token: string): Promise<CheckedToken> {
     const expected: ExpectedToken = {
-      issuer,
+      issuer: this.#held.keys.issuer,
       audiences: [audience],
-      algorithms: [algorithm],
+      algorithms: [signatureAlgorithm],
       tokenTypes: [tokenType],
       clockSkewMs: 0,
     };
+    return checkToken(token, () => publicKey, expected, this.#clock.nowMs());
+  }
+
+  /** One look at a time, however many requests want one. Never rejects. */
+  #look(): Promise<void> {
+    this.#looking ??= this.#lookOnce().finally(() => {
+      this.#looking = undefined;
+    });
+    return this.#looking;
+  }
+
+  async #lookOnce(): Promise<void> {
+    const signature = await signatureOf(this.#path);
+    this.#lookedAtMs = this.#clock.nowMs();
+    if (signature === this.#signature) return;
+    this.#signature = signature;
     try {
-      return await checkToken(token, () => publicKey, expected, this.#clock.nowMs());
+      this.#held = this.#hold(await readIssuerKeys(this.#path));
+      this.#logger?.info({ keyId: this.#held.keys.signingId }, 'the key of the own issuer was replaced');
     } catch (error) {
-      throw refusalOf(error);
+      this.#logger?.warn({ error }, 'the key file of the own issuer cannot be used: the keys stay as they are');
     }
   }
-}
 
-/** Another process may be doing the same: what the file holds afterwards is the identity of both. */
-async function createIdentity(path: string): Promise<string> {
-  const { privateKey } = await generateKeyPair(algorithm, { extractable: true });
-  const issuer = `urn:lancegate:${randomBytes(16).toString('hex')}`;
-  await createPrivateFile(path, `${JSON.stringify({ issuer, key: await exportJWK(privateKey) })}\n`);
-  const text = await readPrivateFile(path);
-  if (text === undefined) throw new AccessSetupError(`${path} was removed while it was being created.`);
-  return text;
-}
-
-/** Says nothing of what the file holds: a parser's own message would quote the key. */
-async function readIdentity(path: string, text: string): Promise<Identity> {
-  try {
-    const { issuer, key } = JSON.parse(text) as { issuer: unknown; key: JWK };
-    if (typeof issuer !== 'string' || !issuer.startsWith('urn:lancegate:')) throw new TypeError('no issuer');
-    const { d: _private, ...publicPart } = key;
-    return { issuer, privateKey: await signingKey(key), publicKey: await signingKey(publicPart) };
-  } catch {
-    throw new AccessSetupError(`${path} is not a key file of this service, or is damaged. Remove it to get a new key.`);
+  #hold(keys: IssuerKeys): Held {
+    return { keys, principals: new ExpiringCache(maxPrincipals, this.#clock) };
   }
 }
 
-async function signingKey(jwk: JWK): Promise<CryptoKey> {
-  const key = await importJWK(jwk, algorithm);
-  if (key instanceof Uint8Array) throw new TypeError('a symmetric key');
-  return key;
+interface OwnIssuerParts {
+  readonly path: string;
+  readonly clock: Clock;
+  readonly logger: Pick<Logger, 'info' | 'warn'> | undefined;
+  readonly keys: IssuerKeys;
+  readonly signature: string;
+}
+
+const replacedKey = (): Error =>
+  invalidToken('The token is signed with a key that was replaced, or with none of this service.');
+
+/** Changes with every replacement, and with whatever else is done to the file. */
+async function signatureOf(path: string): Promise<string> {
+  const found = await stat(path, { bigint: true }).catch(() => undefined);
+  return found === undefined ? 'missing' : [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join(':');
+}
+
+function keyIdOf(token: string): string | undefined {
+  try {
+    return decodeProtectedHeader(token).kid;
+  } catch {
+    return undefined; // translated: the check of the token says what is wrong with it
+  }
 }

@@ -1,6 +1,6 @@
 /** Files that only the service's own user may read: keys and what lets people in. */
 import { randomUUID } from 'node:crypto';
-import { type FileHandle, link, mkdir, open, rm } from 'node:fs/promises';
+import { type FileHandle, link, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { AccessSetupError } from './access-setup-error.ts';
 
@@ -37,6 +37,18 @@ export async function createPrivateFile(path: string, text: string): Promise<voi
     await link(draft, path);
   } catch (error) {
     if (!hasCode(error, 'EEXIST')) throw error;
+  } finally {
+    await rm(draft, { force: true });
+  }
+  await syncFolder(dirname(path));
+}
+
+/** Replaces the file whole and durably: who opens it finds the old text or the new one, also after a crash. */
+export async function replacePrivateFile(path: string, text: string): Promise<void> {
+  const draft = `${path}.${randomUUID()}`;
+  try {
+    await writeDurably(draft, text);
+    await rename(draft, path);
   } finally {
     await rm(draft, { force: true });
   }

@@ -7,6 +7,7 @@ import type { Command } from './command.ts';
 import { configCommand } from './config.ts';
 import { type CliContext, write } from './context.ts';
 import { commandHelp, helpText, versionText } from './help.ts';
+import { issuerKeyCommand } from './issuer-key.ts';
 import { maintainCommand } from './maintain.ts';
 import { serveCommand } from './serve.ts';
 import type { StartService } from './service-port.ts';
@@ -24,6 +25,7 @@ export async function runCli(
     serveCommand(startService),
     tokenCommand,
     apiKeyCommand,
+    issuerKeyCommand,
     configCommand,
     arrowCommand,
     maintainCommand,

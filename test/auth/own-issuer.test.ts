@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { promisify } from 'node:util';
+import { importJWK, type JWK, SignJWT } from 'jose';
+import { rotateIssuerKey } from '#src/auth/issuer-key.ts';
 import { OwnIssuer } from '#src/auth/own-issuer.ts';
 import { bearer, refusal } from './refusals.ts';
 import { StoppedClock } from './stopped-clock.ts';
@@ -95,10 +97,15 @@ describe("the service's own issuer (P9)", () => {
     const other = await OwnIssuer.open(join(folder, 'other', 'issuer-key.json'), clock);
     const foreign = await other.mint(request);
     assert.equal(await issuer.verifier.verify(bearer(foreign)), undefined);
-    const [, ownPayload] = (await issuer.mint(request)).split('.');
+    const [ownHeader, ownPayload] = (await issuer.mint(request)).split('.');
     const [header, , signature] = foreign.split('.');
-    const forged = `${header}.${ownPayload}.${signature}`;
-    assert.match(await refusal(issuer.verifier.verify(bearer(forged)), 'Unauthenticated', forged), /signature/);
+    for (const [head, says] of [
+      [ownHeader, /signature/],
+      [header, /a key that was replaced, or with none/],
+    ] as const) {
+      const forged = `${head}.${ownPayload}.${signature}`;
+      assert.match(await refusal(issuer.verifier.verify(bearer(forged)), 'Unauthenticated', forged), says);
+    }
   });
 
   it('refuses to mint what no token can carry', async () => {
@@ -107,5 +114,99 @@ describe("the service's own issuer (P9)", () => {
     for (const misfit of [...misfits, { expiresAfterMs: Number.NaN }]) {
       await refusal((async () => issuer.mint({ ...request, ...misfit }))(), 'InvalidInput');
     }
+  });
+
+  const accepted = async (issuer: OwnIssuer, token: string): Promise<boolean> => {
+    const principal = await issuer.verifier.verify(bearer(token)).catch((error: { kind?: string }) => {
+      assert.equal(error.kind, 'Unauthenticated');
+    });
+    return principal !== undefined;
+  };
+  const lookEveryMs = 1_000;
+
+  it('takes up a rotated key while it runs; tokens of the old one live on for the time that was said', async () => {
+    const issuer = await OwnIssuer.open(path, clock);
+    const hour = 60 * minute;
+    const long = { ...request, expiresAfterMs: 10 * hour };
+    const old = await issuer.mint(long);
+    assert.ok(await accepted(issuer, old));
+    await rotateIssuerKey(path, { clock, acceptOldForMs: hour });
+    const fresh = await (await OwnIssuer.open(path, clock)).mint(long);
+    assert.notEqual(fresh.split('.')[0], old.split('.')[0], 'each names its key');
+    assert.ok(await accepted(issuer, fresh), 'at once, though it looks once a second');
+    assert.ok(await accepted(issuer, old));
+    clock.advance(hour - 1);
+    assert.ok(await accepted(issuer, old));
+    clock.advance(1);
+    assert.deepEqual([await accepted(issuer, old), await accepted(issuer, fresh)], [false, true]);
+    await rotateIssuerKey(path, { clock, acceptOldForMs: hour });
+    assert.equal((JSON.parse(await readFile(path, 'utf8')) as { retired: object[] }).retired.length, 1);
+  });
+
+  it('ends all earlier tokens where nothing is said to live on, also those it has seen', async () => {
+    const issuer = await OwnIssuer.open(path, clock);
+    const tokens = [await issuer.mint(request)];
+    await rotateIssuerKey(path, { clock, acceptOldForMs: minute });
+    tokens.push(await (await OwnIssuer.open(path, clock)).mint(request));
+    for (const token of tokens) assert.ok(await accepted(issuer, token));
+    await rotateIssuerKey(path, { clock, acceptOldForMs: 0 });
+    clock.advance(lookEveryMs);
+    for (const token of tokens) assert.equal(await accepted(issuer, token), false);
+    assert.ok(await accepted(issuer, await issuer.mint(request)), 'who looked also signs with the new one');
+    const text = await readFile(path, 'utf8');
+    assert.equal(text.split('"d":').length, 2, 'one private key is in the file');
+  });
+
+  it('accepts the tokens of earlier releases, which name no key, until their key is gone', async () => {
+    const issuer = await OwnIssuer.open(path, clock);
+    const file = JSON.parse(await readFile(path, 'utf8')) as { issuer: string; key: JWK };
+    assert.deepEqual(Object.keys(file), ['issuer', 'key'], 'the file is that of earlier releases until a rotation');
+    const nowSeconds = Math.floor(clock.nowMs() / 1_000);
+    const unnamed = await new SignJWT({ scope: 'x' })
+      .setProtectedHeader({ alg: 'ES256', typ: 'at+jwt' })
+      .setIssuer(file.issuer)
+      .setAudience('lancegate')
+      .setSubject('ann')
+      .setExpirationTime(nowSeconds + 3_600)
+      .sign(await importJWK(file.key, 'ES256'));
+    assert.ok(await accepted(issuer, unnamed));
+    await rotateIssuerKey(path, { clock, acceptOldForMs: minute });
+    clock.advance(lookEveryMs);
+    assert.ok(await accepted(issuer, unnamed));
+    clock.advance(minute);
+    assert.equal(await accepted(issuer, unnamed), false);
+  });
+
+  it('keeps its keys where the file is damaged, open to others or gone, and says so once', async () => {
+    const warnings: string[] = [];
+    const logger = { info: () => undefined, warn: (_: unknown, message: string) => void warnings.push(message) };
+    const issuer = await OwnIssuer.open(path, clock, logger);
+    const token = await issuer.mint(request);
+    const spoil = [() => writeFile(path, '{'), () => chmod(path, 0o644), () => rm(path)];
+    for (const [index, step] of spoil.entries()) {
+      await step();
+      for (let look = 0; look < 3; look++) {
+        clock.advance(lookEveryMs);
+        assert.ok(await accepted(issuer, token));
+      }
+      assert.equal(warnings.length, index + 1);
+    }
+  });
+
+  it('is rotated by one command at a time, whole, private and durable; none loses the key of another', async () => {
+    await OwnIssuer.open(path, clock);
+    const rotations = Array.from({ length: 8 }, () => rotateIssuerKey(path, { clock, acceptOldForMs: minute }));
+    const outcomes = await Promise.allSettled(rotations);
+    const done = outcomes.filter(({ status }) => status === 'fulfilled');
+    for (const outcome of outcomes) {
+      if (outcome.status === 'rejected') assert.match(String(outcome.reason), /Another rotation is under way/);
+    }
+    assert.ok(done.length > 0);
+    const { retired } = JSON.parse(await readFile(path, 'utf8')) as { retired: unknown[] };
+    assert.equal(retired.length, done.length);
+    assert.deepEqual(await readdir(join(folder, 'data')), ['issuer-key.json'], 'no draft and no lock is left');
+    assert.equal((await stat(path)).mode & 0o777, 0o600);
+    await writeFile(`${path}.lock`, '');
+    await assert.rejects(rotateIssuerKey(path, { clock, acceptOldForMs: 0 }), /remove .*issuer-key\.json\.lock/);
   });
 });

@@ -6,6 +6,7 @@ import { ApiKeyStore } from '#src/auth/api-keys.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { runInProcess } from '#test/cli/in-process.ts';
 import { startTestService } from '#test/fixtures/service.ts';
+import { AdvancingClock } from '#test/maintenance/advancing-clock.ts';
 
 const otherIssuer = { OIDC_ISSUER: 'https://issuer.example', OIDC_AUDIENCE: 'lancegate' };
 const tokenArgs = ['token', '--subject', 'ann', '--scope', 'lancegate:read'];
@@ -54,4 +55,31 @@ describe('beside another issuer', () => {
     const { stderr } = await runInProcess([...args, '--credential-file', file]);
     assert.match(stderr, /table 't' does not exist|not found/i);
   });
+});
+
+test('a rotation by the command holds for the running service: old tokens live on, or end, as it was told (P9)', async (t) => {
+  const clock = new AdvancingClock();
+  const service = await startTestService((clean) => t.after(clean), {}, clock);
+  const rotate = async (...args: string[]) => {
+    const { code, stdout, stderr } = await runInProcess(
+      ['issuer-key', 'rotate', '--data', service.dataFolder, ...args],
+      { clock },
+    );
+    assert.equal(code, 0, stderr);
+    return stdout.toString();
+  };
+  const minted = async () => {
+    const { stdout } = await runInProcess([...tokenArgs, '--data', service.dataFolder], { clock: systemClock });
+    return { authorization: `Bearer ${stdout.toString().trim()}` };
+  };
+  const status = async (headers: { authorization: string }) =>
+    (await service.get('/v1/namespace/%24/list', headers)).status;
+  const first = await minted();
+  assert.equal(await status(first), 200);
+  assert.match(await rotate('--accept-old-for', '1h'), /^[\w-]{43}\tsigns\n[\w-]{43}\taccepted until .*Z\n$/);
+  const second = await minted();
+  assert.deepEqual([await status(second), await status(first)], [200, 200]);
+  assert.match(await rotate('--accept-old-for', '0s'), /^[\w-]{43}\tsigns\n$/);
+  clock.advance(1_000);
+  assert.deepEqual([await status(second), await status(first), await status(await minted())], [401, 401, 200]);
 });

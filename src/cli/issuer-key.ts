@@ -1,0 +1,66 @@
+import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../auth/issuer-key.ts';
+import { makeDataFolder } from '../config/data-folder.ts';
+import { defaultedOption, type OptionTable } from '../config/options.ts';
+import { settings } from '../config/settings.ts';
+import { durationMs } from '../config/value-types.ts';
+import { UsageError } from './cli-error.ts';
+import type { Command } from './command.ts';
+import { type CommandLine, readCommandLine } from './command-line.ts';
+import { type CliContext, write } from './context.ts';
+
+const dayMs = 86_400_000;
+
+const rotateOptions = {
+  acceptOldFor: defaultedOption(durationMs(0, 3_660 * dayMs), {
+    flag: 'accept-old-for',
+    default: '12h',
+    doc: 'How long tokens of the old key are accepted. `0s`, for a key that others may have, ends all tokens of all old keys.',
+  }),
+};
+
+type Action = (args: readonly string[], context: CliContext) => Promise<void>;
+
+const actions: Readonly<Record<string, Action>> = { rotate, list };
+
+export const issuerKeyCommand: Command = {
+  name: 'issuer-key',
+  usage: 'issuer-key rotate [--accept-old-for 12h] [--data DIR] | list',
+  summary:
+    'Replaces the key that signs tokens of the own issuer, and lists those accepted. The running service takes it up.',
+  options: [...Object.values(rotateOptions), settings.dataFolder],
+
+  async run([action = '', ...args], context) {
+    if (!Object.hasOwn(actions, action)) throw new UsageError(['issuer-key needs one of: rotate, list']);
+    await actions[action]!(args, context);
+  },
+};
+
+async function rotate(args: readonly string[], context: CliContext): Promise<void> {
+  const line = readLine(rotateOptions, args, context);
+  const rotation = { clock: context.clock, acceptOldForMs: line.options.acceptOldFor };
+  await show(await rotateIssuerKey(keyFileOf(line), rotation), context);
+}
+
+async function list(args: readonly string[], context: CliContext): Promise<void> {
+  await show(await openIssuerKeys(keyFileOf(readLine({}, args, context))), context);
+}
+
+const readLine = <Options extends OptionTable>(
+  options: Options,
+  args: readonly string[],
+  context: CliContext,
+): CommandLine<Options> => readCommandLine({ options, settingNames: ['dataFolder'], positionals: [] }, args, context);
+
+const keyFileOf = ({ reading }: CommandLine<OptionTable>): string =>
+  makeDataFolder(reading.values.dataFolder).issuerKeyFile;
+
+/** One line for each key, separated by a tab: its id, as tokens have it in `kid`, and what it is good for. */
+async function show({ accepted }: IssuerKeys, { stdout, clock }: CliContext): Promise<void> {
+  const nowMs = clock.nowMs();
+  await write(stdout, accepted.map((key) => `${key.id}\t${stateOf(key, nowMs)}\n`).join(''));
+}
+
+function stateOf({ acceptedUntilMs }: AcceptedKey, nowMs: number): string {
+  if (acceptedUntilMs === Number.POSITIVE_INFINITY) return 'signs';
+  return `${acceptedUntilMs > nowMs ? 'accepted until' : 'ended'} ${new Date(acceptedUntilMs).toISOString()}`;
+}
