@@ -108,6 +108,7 @@ export class MergeRows {
     ready: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
+    requireFewNested(ready.piece, command.on);
     const changesNothing = ready.piece.rows === 0 && command.flags.whenNotMatchedBySourceDelete === false;
     if (changesNothing) return this.#nothingToDo(record, command, ready, scope);
     return this.#commit(record, command, ready, scope);
@@ -266,6 +267,21 @@ const checkNewTable: SchemaCheck = async (source) => {
   checkStorable(source);
   return 0;
 };
+
+/**
+ * Nested keys are looked for by an SQL list of all of them, which takes the event loop 2 s and the process 2 GB for a million
+ * (docs/adr/0004).
+ */
+const mostNestedRows = 250_000;
+
+function requireFewNested({ rows }: IpcPiece, on: readonly FieldPath[]): void {
+  const nested = on.find(({ segments }) => segments.length > 1);
+  if (nested === undefined || rows <= mostNestedRows) return;
+  throw new LancegateError(
+    'BodyTooLarge',
+    `a merge on a nested key such as ${formatFieldPath(nested)} can have ${mostNestedRows} rows, and this one has ${rows}: send fewer at a time`,
+  );
+}
 
 /** Keys are hashed and compared on the thread that serves everybody, some of it while writers wait (P10). */
 const mostBytesOfOneKey = 64 * 2 ** 10;

@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { Dictionary, Int8, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { stream } from './rows.ts';
 
+const id = field('id', { kind: 'int', bitWidth: 32, signed: true });
 const longestKeyBytes = 64 * 2 ** 10;
 
-describe('keys that are long', () => {
+describe('keys that are long, or many and nested', () => {
   const after = afterSuite();
   let service: TestService;
   before(async () => {
@@ -39,5 +41,16 @@ describe('keys that are long', () => {
     assert.equal(refused.status, 413, JSON.stringify(refused.body));
     assert.match(String(refused.body.error), /the keys id, name have \d+ bytes, and those of one merge can have/);
     assert.equal((await service.post('/v1/table/shared/merge_insert?on=id', body)).body.num_updated_rows, rows);
+  });
+
+  test('inside structs are merged 250,000 at a time, since each is a literal of SQL (P10, P12)', async () => {
+    const schema = schemaOf([field('meta', { kind: 'struct' }, { children: [id] })]);
+    const body = (rows: number) =>
+      encodeStream(schema, [{ meta: Array.from({ length: rows }, (_, key) => ({ id: BigInt(key) })) }]);
+    assert.equal((await service.post('/v1/table/nested/create', body(1))).status, 200);
+    const refused = await service.post('/v1/table/nested/merge_insert?on=meta.id', body(250_001));
+    assert.equal(refused.status, 413, JSON.stringify(refused.body));
+    assert.match(String(refused.body.error), /a nested key such as meta\.id can have 250000 rows/);
+    assert.equal((await service.post('/v1/table/nested/merge_insert?on=meta.id', body(2))).body.num_inserted_rows, 1);
   });
 });
