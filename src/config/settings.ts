@@ -137,7 +137,13 @@ export const settings = {
     flag: 'max-connections',
     group: 'limits',
     default: '4096',
-    doc: 'Connections at the same time; further ones are closed. Each is an open file, and the tables need some, too: where this is not set and the process may open few (`ulimit -n`), it is less.',
+    doc: 'Connections at the same time. Beyond it, the one that has waited longest for a request is closed for the next, or that one where none waits. Each is an open file, and the tables need some, too: where this is not set and the process may open few (`ulimit -n`), it is less.',
+  }),
+  addressShare: setting(percent, {
+    flag: 'address-share',
+    group: 'limits',
+    default: '50%',
+    doc: 'Part of `--max-connections` that one address can have, or one IPv6 network of 64 bits; further ones are closed. Not for `--trusted-proxies`: for each address that they report, it is the part of so many requests under way at the same time, and further ones get 503. Where all clients come from one address, such as a proxy that is not trusted or a load generator, more is better.',
   }),
   maxConcurrentWrites: setting(integer(1, 65_536), {
     flag: 'max-concurrent-writes',
@@ -212,7 +218,7 @@ export const settings = {
     flag: 'upload-idle-timeout',
     group: 'times',
     default: '30s',
-    doc: 'A body from which nothing arrives for this long is given up.',
+    doc: 'A body from which nothing arrives for this long is given up, and so is an answer that its client has not taken, one of more than a few kilobytes after a second more for each of them.',
   }),
   requestHeaderTimeoutMs: setting(durationMs(100, longestTimerMs), {
     flag: 'request-header-timeout',

@@ -3,6 +3,9 @@ import type { IncomingMessage } from 'node:http';
 /** What may lie here unread. More would be memory for nothing, less would stop and start the socket for every chunk. */
 const maxQueuedBytes = 256 * 1024;
 
+/** A chunk is memory of its own, however short: a body in chunks of a byte would else take three hundred times its size. */
+const bytesAroundChunk = 512;
+
 /**
  * The chunks of a request's body, each as the parser made it, a little ahead of their reader. Node's own async iterator
  * joins chunks that wait, which copies them once more, and costs several promises for each; this reader is half the work
@@ -39,7 +42,7 @@ export class ChunkQueue {
     while (this.isWaiting) await this.#arrival();
     if (this.#failure !== undefined) throw this.#failure;
     const chunk = this.#chunks.shift();
-    this.#queuedBytes -= chunk?.length ?? 0;
+    if (chunk !== undefined) this.#queuedBytes -= chunk.length + bytesAroundChunk;
     if (this.#queuedBytes < maxQueuedBytes / 2) this.#raw.resume();
     return chunk;
   }
@@ -85,7 +88,7 @@ export class ChunkQueue {
     this.#arrivedBytes += chunk.length;
     if (this.#isForgetting) return;
     this.#chunks.push(chunk);
-    this.#queuedBytes += chunk.length;
+    this.#queuedBytes += chunk.length + bytesAroundChunk;
     if (this.#queuedBytes >= maxQueuedBytes) this.#raw.pause();
     this.#wake();
   }

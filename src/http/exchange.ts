@@ -94,9 +94,10 @@ export class Exchange {
     this.#principal = principal;
   }
 
-  /** Closed as soon as the answer is decided. */
+  /** Closed as soon as the answer is decided, or the client has left: the work has heard of that by then. */
   hold(scope: ClientScope): void {
     this.#scope = scope;
+    if (this.#isEnded) scope.close();
   }
 
   answer({ contentType, text, audit }: Answer): FastifyReply {
@@ -129,6 +130,7 @@ export class Exchange {
   #send(text: string): FastifyReply {
     this.#isAnswered = true;
     this.#scope?.close();
+    this.body.close();
     if (this.#isEnded) this.#record(true);
     const isUnfinished = this.body.isUnfinished;
     const isForgotten = isUnfinished && this.#refusal?.entry.status === 503 && this.body.canBeForgotten;
@@ -142,6 +144,7 @@ export class Exchange {
 
   #finish(): void {
     this.#scope?.close();
+    this.body.close();
     this.#isEnded = true;
     for (const run of this.#atEnd) run();
     this.#durationMs = this.#parts.clock.nowMs() - this.#startMs;

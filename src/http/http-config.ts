@@ -9,6 +9,8 @@ export interface HttpConfig {
   readonly maxMergeBytes: number;
   readonly maxJsonBytes: number;
   readonly maxConnections: number;
+  /** Above 0, at most 1. */
+  readonly addressShare: number;
   readonly maxConcurrentWrites: number;
   /** Above 0, at most 1. */
   readonly principalShare: number;

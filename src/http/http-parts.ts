@@ -27,7 +27,16 @@ export interface HttpParts {
   readonly config: HttpConfig;
   readonly logger: Logger;
   readonly audit: Audit;
-  readonly metrics: Pick<Metrics, 'requestFinished' | 'requestRejected' | 'bytesReceived' | 'uploadStarted' | 'render'>;
+  readonly metrics: Pick<
+    Metrics,
+    | 'requestFinished'
+    | 'requestRejected'
+    | 'bytesReceived'
+    | 'uploadStarted'
+    | 'connectionEnded'
+    | 'watchConnections'
+    | 'render'
+  >;
   readonly clock: Clock;
   readonly newId: NewId;
 }

@@ -9,7 +9,7 @@
  */
 import { once } from 'node:events';
 import type { Server } from 'node:http';
-import { type AddressInfo, createServer, type Server as Listener, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server as Listener } from 'node:net';
 
 /** What to listen on. */
 export interface Entrance {
@@ -49,18 +49,6 @@ export async function listenMore(server: Server, backlog: number): Promise<() =>
   return async () => {
     await Promise.all(more.map(close));
   };
-}
-
-/** Whoever comes when there are so many hears nothing, as from Node's own limit, which counts those of one listener. */
-export function limitConnections(server: Server, maxConnections: number): void {
-  let open = 0;
-  server.on('connection', (socket: Socket) => {
-    open += 1;
-    socket.once('close', () => {
-      open -= 1;
-    });
-    if (open > maxConnections) socket.destroy();
-  });
 }
 
 const close = (listener: Listener): Promise<void> =>

@@ -43,6 +43,7 @@ export class RequestBody {
   #waitedMs = 0;
   #waitingSinceMs: number | undefined;
   #onEnd: () => void = () => {};
+  #stopWatching: () => void = () => {};
 
   constructor(parts: BodyParts) {
     this.#parts = parts;
@@ -75,7 +76,7 @@ export class RequestBody {
    */
   async *read(signal: AbortSignal, isUsedAtOnce: boolean): AsyncGenerator<Uint8Array, void, void> {
     this.#parts.onFirstRead();
-    const stopWatching = this.#watch(signal);
+    this.#stopWatching = this.#watch(signal);
     try {
       for (;;) {
         const chunk = await this.#next();
@@ -86,12 +87,20 @@ export class RequestBody {
         if (isUsedAtOnce) free(chunk);
       }
     } finally {
-      stopWatching();
-      this.#onEnd();
+      this.close();
     }
   }
 
-  /** `run` is called when the body has been read, or given up in between. */
+  /**
+   * Nobody reads on. Who refuses a body leaves `read` in the middle of its loop, where nothing ends it: its timer would go
+   * on for ever, and keep whatever the reader holds. Harmless when repeated.
+   */
+  close(): void {
+    this.#stopWatching();
+    this.#onEnd();
+  }
+
+  /** `run` is called when the body has been read, or given up in between; perhaps more than once. */
   onEnd(run: () => void): void {
     this.#onEnd = run;
   }

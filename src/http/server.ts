@@ -3,19 +3,19 @@
  * error. HTTP/2 is left to a proxy: in Node a cancelled HTTP/2 upload looks like one that ended well.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import { Admission } from './admission.ts';
 import { ClientAddresses } from './client-address.ts';
+import { Connections } from './connections.ts';
 import { Doorkeeper } from './doorkeeper.ts';
 import { renderError } from './error-renderer.ts';
 import { Exchange, type ExchangeParts } from './exchange.ts';
-import type { HttpConfig } from './http-config.ts';
 import type { HttpParts } from './http-parts.ts';
-import { canShare, limitConnections, listenMore, requireFree } from './listeners.ts';
+import { canShare, listenMore, requireFree } from './listeners.ts';
 import { methodFinder, type RouteMethods } from './path-pattern.ts';
 import { type Proceed, Reception } from './reception.ts';
 import { requestIdFrom } from './request-id.ts';
@@ -34,7 +34,7 @@ export interface HttpServer {
 const maxParamLength = 16 * 1024;
 
 /** Node looks for late headers from time to time only, by default every 30 s. */
-const checksPerHeaderTimeout = 4;
+const lookForLateHeadersEveryMs = 500;
 
 /** The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up. */
 const hangUpAfterDeadlineMs = 60_000;
@@ -74,6 +74,8 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
   const clientAddresses = new ClientAddresses(parts.config.trustedProxies ?? []);
   const doorkeeper = new Doorkeeper({ ...parts, clientAddresses }, admission, writePaths);
   const reception = new Reception(parts, admission, doorkeeper);
+  const connections = new Connections({ ...parts, clientAddresses });
+  parts.metrics.watchConnections(() => connections.count);
   const waiting = new WeakSet<IncomingMessage>();
   const exchangeParts: ExchangeParts = {
     ...parts,
@@ -88,12 +90,19 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
     reception.isStopping ? letIn() : doorkeeper.receive(raw, response, letIn);
   const app = fastify({
     ...routerOptions(parts, exchangeParts),
-    serverFactory: (letIn) => nodeServer(parts.config, { receive, letIn, waiting }),
+    serverFactory: (letIn) => nodeServer(parts, { connections, receive, letIn, waiting }),
   });
   leaveBodiesAlone(app);
   openExchanges(app, exchangeParts);
-  refuseHostless(app);
-  app.addHook('preClose', async () => reception.stop());
+  requireHost(app);
+  app.addHook('onRequest', async (request) => {
+    const exchange = exchangeOf(request);
+    exchange.atEnd(connections.enter(exchange.clientAddress));
+  });
+  app.addHook('preClose', async () => {
+    reception.stop();
+    connections.stop();
+  });
   app.setErrorHandler((error, request) => exchangeOf(request).refuse(error));
   addHealthRoutes(app, reception);
   const outermost = metricsRoute(parts.metrics);
@@ -118,6 +127,7 @@ function routerOptions({ newId }: HttpParts, exchangeParts: ExchangeParts) {
 }
 
 interface Entrance {
+  readonly connections: Connections;
   readonly receive: Doorkeeper['receive'];
   readonly letIn: (raw: IncomingMessage, response: ServerResponse) => void;
   /** Whose clients wait for `100 Continue`. */
@@ -125,23 +135,32 @@ interface Entrance {
 }
 
 /** `localhost` has two addresses, and each gets a server: so all that a server needs is done here. */
-function nodeServer(config: HttpConfig, { receive, letIn, waiting }: Entrance): Server {
+function nodeServer({ config }: HttpParts, { connections, receive, letIn, waiting }: Entrance): Server {
   const server = createServer({
-    requireHostHeader: false, // Node would answer with nothing at all; `refuseHostless` says why
+    requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
     headersTimeout: config.requestHeaderTimeoutMs,
-    connectionsCheckingInterval: Math.ceil(config.requestHeaderTimeoutMs / checksPerHeaderTimeout),
+    connectionsCheckingInterval: Math.min(lookForLateHeadersEveryMs, config.requestHeaderTimeoutMs),
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
     keepAliveTimeout: config.keepAliveTimeoutMs,
   });
-  limitConnections(server, config.maxConnections);
-  server.on('request', (raw, response) => receive(raw, response, () => letIn(raw, response)));
+  server.maxHeadersCount = 0; // all that fit into the size; Node would leave out those behind the 2000th and say nothing
+  server.on('connection', (socket: Socket) => connections.open(socket));
+  server.on('request', (raw, response) =>
+    connections.receive(raw, response, () => receive(raw, response, () => letIn(raw, response))),
+  );
+  const letInUnlined = (raw: IncomingMessage, response: ServerResponse): void =>
+    connections.receive(raw, response, () => letIn(raw, response));
   // Node would answer `100 Continue` by itself, before anybody is known to be welcome. Other expectations are ignored.
   server.on('checkContinue', (raw: IncomingMessage, response: ServerResponse) => {
     waiting.add(raw);
-    letIn(raw, response);
+    letInUnlined(raw, response);
   });
-  server.on('checkExpectation', letIn);
-  server.on('clientError', refuseBrokenHttp);
+  server.on('checkExpectation', letInUnlined);
+  server.on('clientError', (error: ParserError, socket) => refuseBrokenHttp(connections, error, socket));
+  server.on('connect', (_, socket) => {
+    socket.on('error', () => undefined); // the server has let go of the socket
+    connections.dismiss(socket, lastAnswer(invalidInput('CONNECT: this service is no proxy')));
+  });
   return server;
 }
 
@@ -158,10 +177,16 @@ function openExchanges(app: FastifyInstance, parts: ExchangeParts): void {
   });
 }
 
-/** RFC 9112, 3.2; the earlier protocol has no such rule. */
-function refuseHostless(app: FastifyInstance): void {
-  app.addHook('onRequest', async ({ raw: { httpVersion, headers } }) => {
-    if (httpVersion === '1.1' && headers.host === undefined) throw invalidInput('the Host header is missing');
+/** A name or an address, and a port (RFC 9110, 7.2, without the percent-encoding that no host has). */
+const hostForm = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=-]*)(?::\d*)?$/i;
+
+/** RFC 9112, 3.2: exactly one, and a valid one. The earlier protocol may leave it out. */
+function requireHost(app: FastifyInstance): void {
+  app.addHook('onRequest', async ({ raw: { httpVersion, headers, rawHeaders } }) => {
+    const hosts = rawHeaders.filter((name, index) => index % 2 === 0 && /^host$/i.test(name)).length;
+    if (hosts === 0 && httpVersion === '1.1') throw invalidInput('the Host header is missing');
+    if (hosts > 1) throw invalidInput('there is more than one Host header');
+    if (!hostForm.test(headers.host ?? '')) throw invalidInput('the Host header is not a host and a port');
   });
 }
 
@@ -211,21 +236,31 @@ function addHealthRoutes(app: FastifyInstance, reception: Reception): void {
   });
 }
 
-/** What Node's parser refuses, by its code; the rest is not HTTP/1.1 at all. */
+/** `reason` is a text of Node's parser, one of a few dozen; nothing of the request is in it. */
+interface ParserError extends NodeJS.ErrnoException {
+  readonly reason?: string;
+}
+
+/** What Node's parser refuses, by its code. */
 const brokenHttpTexts: Readonly<Record<string, string>> = {
   HPE_HEADER_OVERFLOW: 'the request line and headers are too large',
   ERR_HTTP_REQUEST_TIMEOUT: 'the request did not arrive in time',
 };
 
 /** There is no request to answer; whoever still listens gets the same body as ever. */
-function refuseBrokenHttp(error: NodeJS.ErrnoException, socket: Duplex): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
+function refuseBrokenHttp(connections: Connections, error: ParserError, socket: Duplex): void {
+  if (error.code === 'ECONNRESET' || !connections.canBeTold(socket)) {
     socket.destroy();
     return;
   }
-  const refusal = invalidInput(brokenHttpTexts[error.code ?? ''] ?? 'the request is not valid HTTP/1.1', error);
+  const notHttp = ['the request is not valid HTTP/1.1', error.reason].filter((text) => text).join(': ');
+  connections.dismiss(socket, lastAnswer(invalidInput(brokenHttpTexts[error.code ?? ''] ?? notHttp, error)));
+}
+
+/** On a connection that ends with it. */
+function lastAnswer(refusal: LancegateError): string {
   const { body } = renderError(refusal, { requestId: '', instance: '', isLanceDbCreate: false });
   const text = JSON.stringify(body);
   const head = ['HTTP/1.1 400 Bad Request', 'content-type: application/json', 'connection: close'];
-  socket.end([...head, `content-length: ${Buffer.byteLength(text)}`, '', text].join('\r\n'));
+  return [...head, `content-length: ${Buffer.byteLength(text)}`, '', text].join('\r\n');
 }

@@ -9,6 +9,12 @@ export interface RenderedMetrics {
 /** What a merge spends its time on: its network, our checks, other writers, Lance, the disk, the catalog. */
 export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
+/**
+ * Why the service closed a connection: refused since its address has its share or all are taken, given up for another one that
+ * came, silent too long, an answer that its client does not take, or too many requests before an answer.
+ */
+export type ConnectionEnd = 'address_share' | 'all_taken' | 'gave_way' | 'silent' | 'unread' | 'pipelined';
+
 /** What told whose rows of a shared commit were new (docs/adr/0011); a search takes longest, the more rows the longer. */
 export type CountsToldBy = 'places' | 'totals' | 'memory' | 'commit' | 'search';
 
@@ -46,6 +52,12 @@ export class Metrics {
     ...this.#on,
     name: 'lancegate_rejected_requests_total',
     help: 'Requests turned away, by the name of the error.',
+    labelNames: ['reason'],
+  });
+  readonly #endedConnections = new Counter({
+    ...this.#on,
+    name: 'lancegate_closed_connections_total',
+    help: 'Connections that the service closed, or did not take, for the sake of the others, by reason.',
     labelNames: ['reason'],
   });
   readonly #uploads = new Gauge({
@@ -144,6 +156,22 @@ export class Metrics {
 
   requestRejected(reason: string): void {
     this.#rejected.inc({ reason });
+  }
+
+  connectionEnded(reason: ConnectionEnd): void {
+    this.#endedConnections.inc({ reason });
+  }
+
+  /** `read` is asked whenever the metrics are rendered. */
+  watchConnections(read: () => number): void {
+    new Gauge({
+      ...this.#on,
+      name: 'lancegate_connections',
+      help: 'Open connections.',
+      collect() {
+        this.set(read());
+      },
+    });
   }
 
   /** Returns what ends the upload; calling it again does nothing. */

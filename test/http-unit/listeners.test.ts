@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { describe, type TestContext, test } from 'node:test';
-import { canShare, limitConnections, listenMore, requireFree } from '#src/http/listeners.ts';
+import { canShare, listenMore, requireFree } from '#src/http/listeners.ts';
 import { startTestService } from './service.ts';
 
 const host = '127.0.0.1';
@@ -82,20 +82,19 @@ describe('listeners that share a port', { skip }, () => {
   });
 
   test('are one server: each connection is served, and none beyond the limit of all', async (t) => {
-    const { server, port } = await listenTogether(t);
-    limitConnections(server, 20);
-    const sockets = connectMany(t, port, 30);
+    await using service = await startTestService({ config: { maxConnections: 20 } });
+    const sockets = connectMany(t, service.port, 30);
     let closed = 0;
     for (const socket of sockets) socket.on('close', () => (closed += 1));
     await turnsUntil(() => closed === 10);
     const open = sockets.filter((socket) => !socket.destroyed);
-    for (const socket of open) socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+    for (const socket of open) socket.write('GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n');
     const answers = await Promise.all(open.map(async (socket) => String((await once(socket, 'data'))[0])));
     assert.deepEqual([...new Set(answers.map((answer) => answer.slice(0, 15)))], ['HTTP/1.1 200 OK']);
     open[0]?.destroy();
     await turnsUntil(() => closed === 11);
-    const [late] = connectMany(t, port, 1) as [Socket];
-    late.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+    const [late] = connectMany(t, service.port, 1) as [Socket];
+    late.write('GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n');
     assert.match(String((await once(late, 'data'))[0]), /^HTTP\/1\.1 200/);
   });
 

@@ -1,46 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Clock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { TransactionId } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import type { Operations } from '#src/operations/commands.ts';
 import { ask, upload, usersStream } from './client.ts';
+import { ManualClock } from './manual-clock.ts';
 import { RawClient } from './raw-client.ts';
 import { startTestService } from './service.ts';
 
 const chunked = ['content-type: application/vnd.apache.arrow.stream', 'transfer-encoding: chunked'];
 const aborted = (signal: AbortSignal): Promise<LancegateError> =>
   new Promise((resolve) => signal.addEventListener('abort', () => resolve(signal.reason as LancegateError)));
-
-/** Time that moves when the test says so. */
-class ManualClock implements Clock {
-  #nowMs = 0;
-  readonly #timers = new Set<{ atMs: number; run: () => void }>();
-
-  nowMs(): number {
-    return this.#nowMs;
-  }
-
-  schedule(afterMs: number, run: () => void): () => void {
-    const timer = { atMs: this.#nowMs + afterMs, run };
-    this.#timers.add(timer);
-    return () => this.#timers.delete(timer);
-  }
-
-  get waiting(): readonly number[] {
-    return [...this.#timers].map(({ atMs }) => atMs - this.#nowMs).sort((a, b) => a - b);
-  }
-
-  advance(byMs: number): void {
-    this.#nowMs += byMs;
-    for (const timer of [...this.#timers]) {
-      if (timer.atMs > this.#nowMs) continue;
-      this.#timers.delete(timer);
-      timer.run();
-    }
-  }
-}
 
 /** A merge that waits until its scope aborts, as one in a queue does. */
 function waitingMerge() {
@@ -92,7 +63,7 @@ test('no timer outlives its request', async () => {
   await using service = await startTestService({ clock });
   await upload(service, '/v1/table/users/merge_insert?on=id');
   await ask(service, '/v1/table/users/describe');
-  assert.deepEqual(clock.waiting, []);
+  assert.deepEqual(clock.waiting, [500], 'the next look at the connections');
 });
 
 test('no request can ask for more time than the service allows', async () => {

@@ -22,6 +22,7 @@ const config: HttpConfig = {
   maxMergeBytes: 1 << 20,
   maxJsonBytes: 4096,
   maxConnections: 1000,
+  addressShare: 1,
   maxConcurrentWrites: 2,
   principalShare: 1,
   tableShare: 1,

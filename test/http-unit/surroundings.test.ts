@@ -63,7 +63,10 @@ test('broken HTTP has the same body too', async () => {
   using client = await RawClient.connect(service);
   await client.write('NONSENSE\r\n\r\n');
   assert.equal(await client.closed, 'end');
-  assert.match(client.received, /^HTTP\/1.1 400 .*"error":"the request is not valid HTTP\/1.1","code":13}$/s);
+  assert.match(
+    client.received,
+    /^HTTP\/1.1 400 .*"error":"the request is not valid HTTP\/1.1: Invalid method encountered","code":13}$/s,
+  );
   using hostless = await RawClient.connect(service);
   await hostless.write('GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n');
   assert.equal(await hostless.closed, 'end');
