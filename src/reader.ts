@@ -38,6 +38,11 @@ function stepBack(): void {
   }
 }
 
+// In whatever way it fails: an orderly exit may wait, see above. The service has the end of this in its log.
+process.on('uncaughtException', (error) => {
+  console.error(error);
+  endAtOnce(Buffer.alloc(0));
+});
 // The terminal sends it to every process; the service says when readers end.
 process.on('SIGINT', () => undefined);
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/node'));
@@ -48,17 +53,13 @@ const { answerOrders } = await import('./query/answer-orders.ts');
 // Only now: a query waits for the start.
 stepBack();
 
-try {
-  await answerOrders({
-    channel: new Socket({ fd: channelFd }),
-    openEngines: ({ root, scratchFolder, ...options }) => {
-      const engineAt = (place: string) => new LanceEngine({ ...options, root: place, scratchFolder });
-      return { root: engineAt(root), scratch: engineAt(scratchFolder) };
-    },
-    residentBytes: () => process.memoryUsage.rss(),
-    endAtOnce,
-  });
-} catch (error) {
-  console.error(error); // the service has the end of what was written here in its log
-}
+await answerOrders({
+  channel: new Socket({ fd: channelFd }),
+  openEngines: ({ root, scratchFolder, ...options }) => {
+    const engineAt = (place: string) => new LanceEngine({ ...options, root: place, scratchFolder });
+    return { root: engineAt(root), scratch: engineAt(scratchFolder) };
+  },
+  residentBytes: () => process.memoryUsage.rss(),
+  endAtOnce,
+});
 endAtOnce(Buffer.alloc(0));

@@ -18,7 +18,7 @@ import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
 import type { Environment } from './config/environment.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
-import { keyBytesUnder } from './config/memory-plan.ts';
+import { keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/lance-engine.ts';
 import type { FilteredMerges } from './engine/port.ts';
@@ -74,7 +74,7 @@ export async function startService(config: Config, { logger, clock, environment 
   const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
   const metrics = new Metrics();
   const audit = await openAudit(config, { logger, clock, metrics }, starting);
-  const queries = openReaders(config, folder, { logger, clock, environment, metrics }, starting);
+  const { pool, queries } = openReaders(config, folder, { logger, clock, environment, metrics }, starting);
   const { operations, close: closeOperations } = await startOperations({
     catalog,
     engine: await openEngine(config, folder, queries, starting),
@@ -100,7 +100,7 @@ export async function startService(config: Config, { logger, clock, environment 
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const limits = ipcLimits(config);
   const schemas = new KnownSchemas();
-  const memory = bodyMemory(config, { logger, clock, metrics }, starting);
+  const memory = bodyMemory(config, { logger, clock, metrics, pool }, starting);
   const server = await startHttpServer({
     operations,
     authenticator,
@@ -136,13 +136,14 @@ function running(server: HttpServer, reload: Service['reload'], parts: AsyncDisp
 
 function bodyMemory(
   config: Config,
-  { logger, clock, metrics }: ServiceParts & { metrics: Metrics },
+  { logger, clock, metrics, pool }: ServiceParts & { metrics: Metrics; pool: ReaderPool },
   starting: AsyncDisposableStack,
 ): BodyMemory {
   const { memoryLimitBytes, bodyMemoryBytes } = config;
+  const own = starting.use(processMemory());
   const resident = new ResidentLimit({
     limitBytes: memoryLimitBytes,
-    memory: starting.use(processMemory()),
+    memory: { ...own, residentBytes: () => own.residentBytes() + pool.extraResidentBytes },
     clock,
     onChange: (isFull, residentBytes) => {
       const fields = { residentBytes, memoryLimitBytes };
@@ -183,7 +184,7 @@ function openReaders(
   { scratchFolder }: DataFolder,
   parts: StartParts & { metrics: Metrics },
   starting: AsyncDisposableStack,
-): ReaderQueries {
+): { readonly pool: ReaderPool; readonly queries: ReaderQueries } {
   const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
   const pool = new ReaderPool({
     ...parts,
@@ -202,7 +203,8 @@ function openReaders(
     idleMs: config.readerIdleMs,
   });
   starting.defer(() => pool.close());
-  return new ReaderQueries(pool, parts.clock);
+  const mergeBytes = mergeBytesUnder(config);
+  return { pool, queries: new ReaderQueries(pool, parts.clock, mergeBytes) };
 }
 
 async function openEngine(

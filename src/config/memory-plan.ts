@@ -28,6 +28,14 @@ const piecesPerPart = 8;
 
 export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(memoryLimitBytes * partForKeys);
 
+/**
+ * What one merge with a filter may take in its reader, beyond the reader's memory and what was set aside with its body: one
+ * that deletes holds the columns of the whole table, two to three times their size. It counts as the service's own, and a
+ * principal has one at a time where readers are few.
+ */
+export const mergeBytesUnder = ({ memoryLimitBytes, principalShare }: Config): number =>
+  Math.floor(memoryLimitBytes * principalShare);
+
 /** The bytes of bodies that fit under the limit beside everything else. */
 export const bodyBytesUnder = (config: Config): number => {
   const { memoryLimitBytes, engineIndexCacheBytes, engineMetadataCacheBytes } = config;

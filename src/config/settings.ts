@@ -180,7 +180,7 @@ export const settings = {
     flag: 'reader-memory',
     group: 'limits',
     default: '512MiB',
-    doc: 'Resident memory of one reader process; one that needs more is ended, and its query gets 503. `--readers` times this comes on top of `--memory-limit`. Where it is not set, and the container or machine is small, less.',
+    doc: 'Resident memory of one reader process; one that needs more is ended, and its query gets 503. A merge with a filter may have four times its body more, and `--principal-share` of `--memory-limit`, which it counts for. `--readers` times this comes on top of `--memory-limit`. Where it is not set, and the container or machine is small, less.',
   }),
   maxQueuedQueries: setting(integer(1, 65_536), {
     flag: 'max-queued-queries',

@@ -9,7 +9,7 @@ import type { IpcFile } from '../arrow/source.ts';
 import type { Engine } from '../engine/port.ts';
 import { type Frame, frameHead, readFrames, writeFrame } from './frames.ts';
 import { KeptDatasets } from './kept-datasets.ts';
-import { type Beginning, bytesPerRowByte, type Order, type Outcome, plainError, type Reply } from './protocol.ts';
+import { type Beginning, type Order, type Outcome, plainError, type Reply } from './protocol.ts';
 
 export interface ReaderParts {
   readonly channel: Duplex;
@@ -62,9 +62,10 @@ class Reader {
   /** Never rejects. */
   async carryOut({ header, bytes }: Frame): Promise<Reply> {
     const { memoryBytes } = this.#beginning;
-    const stopWatching = this.#watchMemory(memoryBytes + bytesPerRowByte * bytes.length);
+    const order = header as Order;
+    const stopWatching = this.#watchMemory(memoryBytes + order.extraBytes);
     try {
-      const outcome = await this.#outcomeOf(header as Order, bytes);
+      const outcome = await this.#outcomeOf(order, bytes);
       return { kind: 'done', outcome, isSpent: this.#process.residentBytes() > spentFrom * memoryBytes };
     } finally {
       stopWatching();

@@ -54,19 +54,23 @@ class Incoming {
     this.#chunks = channel[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   }
 
-  /** A buffer of its own where it came in several chunks; undefined where the stream ends before. */
+  /** A buffer of its own where it came in several chunks, made once; undefined where the stream ends before. */
   async take(count: number): Promise<Buffer | undefined> {
-    const parts: Buffer[] = [];
-    let missing = count;
-    while (missing > this.#rest.length) {
-      parts.push(this.#rest);
-      missing -= this.#rest.length;
+    if (count <= this.#rest.length) return this.#cut(count);
+    const whole = Buffer.allocUnsafe(count);
+    let filled = this.#cut(this.#rest.length).copy(whole);
+    while (filled < count) {
       const next = await this.#chunks.next();
       if (next.done === true) return undefined;
       this.#rest = next.value;
+      filled += this.#cut(Math.min(count - filled, this.#rest.length)).copy(whole, filled);
     }
-    const last = this.#rest.subarray(0, missing);
-    this.#rest = this.#rest.subarray(missing);
-    return parts.length === 0 ? last : Buffer.concat([...parts, last], count);
+    return whole;
+  }
+
+  #cut(count: number): Buffer {
+    const cut = this.#rest.subarray(0, count);
+    this.#rest = this.#rest.subarray(count);
+    return cut;
   }
 }

@@ -11,12 +11,9 @@ export interface Beginning {
   readonly scratchFolder: string;
   readonly indexCacheBytes: number;
   readonly metadataCacheBytes: number;
-  /** Resident memory beyond which the reader ends itself; of an order with rows, `bytesPerRowByte` more for each of theirs. */
+  /** Resident memory beyond which the reader ends itself, save where an order may have more. */
   readonly memoryBytes: number;
 }
-
-/** What a byte of rows takes while the engine merges them; the memory plan has set as much aside with each body. */
-export const bytesPerRowByte = 4;
 
 /** Which dataset, and what the service knows of it. */
 export interface ReadAt {
@@ -39,6 +36,8 @@ export type Work =
 export interface Order {
   readonly at: ReadAt;
   readonly work: Work;
+  /** Resident memory that it may have beyond the reader's own. */
+  readonly extraBytes: number;
 }
 
 export type Outcome =

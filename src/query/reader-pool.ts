@@ -29,7 +29,7 @@ export interface Asker {
  * An order that nobody waits for any more may end by itself for so long: most do within milliseconds, and to begin a process
  * takes longer than that.
  */
-const graceMs = 200;
+const graceMs = 100;
 /** Between two readers that died with no answer between them; twice as long each time. */
 const firstPauseMs = 100;
 const longestPauseMs = 5_000;
@@ -75,6 +75,11 @@ export class ReaderPool {
     }
   }
 
+  /** What merges have beyond the memory of their readers, which is of what the service itself may have. */
+  get extraResidentBytes(): number {
+    return [...this.#all].reduce((sum, reader) => sum + reader.extraResidentBytes, 0);
+  }
+
   /** Ends all of them, and what they do. */
   async close(): Promise<void> {
     this.#isClosed = true;
@@ -110,7 +115,7 @@ export class ReaderPool {
   }
 
   async #reader(signal: AbortSignal): Promise<ReaderProcess> {
-    const free = [...this.#free.keys()].at(-1);
+    const free = [...this.#free.keys()].findLast((reader) => !reader.isOver);
     if (free !== undefined) {
       this.#free.get(free)?.();
       this.#free.delete(free);

@@ -3,6 +3,7 @@
  * time, and gone in one way: however it ends, `ended` says why, and the order under way is refused with it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Duplex, Readable } from 'node:stream';
 import { LancegateError } from '../kernel/errors.ts';
@@ -30,6 +31,8 @@ export class ReaderProcess {
   readonly #child: ChildProcess;
   readonly #channel: Duplex;
   readonly #memoryBytes: number;
+  /** Of the order under way. */
+  #extraBytes = 0;
   readonly #ready = Promise.withResolvers<void>();
   #answer: PromiseWithResolvers<Outcome> | undefined;
   /** Why it is about to end, where that is known before. */
@@ -82,10 +85,16 @@ export class ReaderProcess {
     await this.ready;
     if (this.#isGone) throw this.#died(this.#reason ?? 'exit');
     this.#answer = Promise.withResolvers();
+    this.#extraBytes = order.extraBytes;
     writeFrame(this.#channel, order, rows);
     const outcome = await this.#answer.promise;
     if (outcome.kind === 'refused') throw errorOf(outcome.refusal);
     return outcome;
+  }
+
+  /** Of its resident memory what an order has beyond the reader's own, now. Not known but on Linux. */
+  get extraResidentBytes(): number {
+    return this.#extraBytes === 0 ? 0 : Math.max(0, residentBytesOf(this.#child.pid) - this.#memoryBytes);
   }
 
   /** It has nothing to do, or is not wanted any more. */
@@ -114,6 +123,7 @@ export class ReaderProcess {
         return;
       case 'done':
         this.#isSpent = reply.isSpent;
+        this.#extraBytes = 0;
         this.#answer?.resolve(reply.outcome);
         this.#answer = undefined;
         return;
@@ -132,7 +142,9 @@ export class ReaderProcess {
     const reason = this.#reason ?? (signal === null ? 'exit' : 'signal');
     const { pid } = this.#child;
     const fields = { pid, reason, code, signal, wasBusy: this.#answer !== undefined, stderr: this.#lastWords };
-    if (isOurs(reason)) logger.debug(fields, 'a reader ended');
+    if (isInOrder(reason)) logger.debug(fields, 'a reader ended');
+    else if (reason === 'deadline' || reason === 'memory')
+      logger.warn(fields, 'a reader was ended for what it was asked');
     else logger.warn(fields, 'a reader died');
     const error = this.#died(reason, signal ?? undefined);
     this.#ready.reject(error);
@@ -157,7 +169,7 @@ export class ReaderProcess {
   #whatHappened(reason: ReaderDeath, signal: string | undefined): string {
     switch (reason) {
       case 'memory':
-        return `the query needed more than the ${Math.floor(this.#memoryBytes / 2 ** 20)} MiB that a reader may have`;
+        return `the query needed more than the ${Math.floor((this.#memoryBytes + this.#extraBytes) / 2 ** 20)} MiB that it may have`;
       case 'deadline':
         return 'the query was ended at its deadline';
       case 'stop':
@@ -173,7 +185,16 @@ export class ReaderProcess {
   }
 }
 
+/** proc_pid_status(5). */
+function residentBytesOf(pid: number | undefined): number {
+  try {
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0) * 1024;
+  } catch {
+    return 0; // it has ended, or this is not Linux
+  }
+}
+
 const isOfSystem = (error: unknown): boolean => error instanceof Error && 'code' in error;
 
 /** Ended by the service, for reasons that are in order. */
-const isOurs = (reason: ReaderDeath): boolean => reason === 'idle' || reason === 'spent' || reason === 'stop';
+const isInOrder = (reason: ReaderDeath): boolean => reason === 'idle' || reason === 'spent' || reason === 'stop';

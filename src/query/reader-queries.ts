@@ -8,20 +8,26 @@ import type { Queries, Reading } from './port.ts';
 import type { ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 
+/** What a byte of rows takes while the engine merges them; the memory plan has set as much aside with each body. */
+const bytesPerRowByte = 4;
+
 /** What runs in the readers, and on whose behalf. */
 export class ReaderQueries implements Queries, FilteredMerges {
   readonly #pool: ReaderPool;
   readonly #clock: Clock;
+  readonly #mergeBytes: number;
   readonly #lineages = new WeakMap<symbol, string>();
   #lastLineage = 0;
 
-  constructor(pool: ReaderPool, clock: Clock) {
+  /** `mergeBytes`: what a merge may have beyond its reader's memory, and the `bytesPerRowByte` of its rows. */
+  constructor(pool: ReaderPool, clock: Clock, mergeBytes: number) {
     this.#pool = pool;
     this.#clock = clock;
+    this.#mergeBytes = mergeBytes;
   }
 
   async count(reading: Reading, predicate: string, scope: RequestScope): Promise<number> {
-    const order = { at: this.#readAt(reading), work: { kind: 'count', predicate } } as const;
+    const order = { at: this.#readAt(reading), work: { kind: 'count', predicate }, extraBytes: 0 } as const;
     const asker = { principal: principalKey(scope.principal), signal: scope.signal };
     // The client hears of the deadline at once; the reader is seen to after it.
     const outcome = await firstOf(this.#pool.ask(order, asker), scope.signal);
@@ -37,7 +43,9 @@ export class ReaderQueries implements Queries, FilteredMerges {
     const takeBack = this.#abortAfter(timeoutMs, deadline);
     try {
       const asker = { principal: principal ?? '', signal: deadline.signal };
-      const outcome = await this.#pool.ask({ at, work: { kind: 'merge', spec, timeoutMs } }, asker, file);
+      const extraBytes = this.#mergeBytes + bytesPerRowByte * file.length;
+      const order = { at, work: { kind: 'merge', spec, timeoutMs }, extraBytes } as const;
+      const outcome = await this.#pool.ask(order, asker, file);
       if (outcome.kind !== 'merged') throw mixedUp();
       return outcome.counts;
     } catch (error) {

@@ -14,7 +14,11 @@ export interface StalledReads {
   release(): void;
 }
 
-export function stallReads(service: TestService, table: string, after: (clean: () => void) => void): StalledReads {
+export function stallReads(
+  service: Pick<TestService, 'tablesFolder'>,
+  table: string,
+  after: (clean: () => void) => void,
+): StalledReads {
   const folder = join(service.tablesFolder, `${table}.lance`, 'data');
   const [name, ...others] = readdirSync(folder);
   if (name === undefined || others.length > 0) throw new Error(`${table} must have one data file`);

@@ -57,7 +57,7 @@ describe('the readers', () => {
     t.after(() => pool.close());
     const count = async (predicate = 'id > 1', signal = never) => {
       const at = { store: 'root', location, version: 1, isExact: false, lineage: 'l' } as const;
-      const order: Order = { at, work: { kind: 'count', predicate } };
+      const order: Order = { at, work: { kind: 'count', predicate }, extraBytes: 0 };
       const answered = await pool.ask(order, { principal: 'p', signal });
       return answered.kind === 'counted' ? answered.rows : answered.kind;
     };
@@ -104,7 +104,7 @@ describe('the readers', () => {
         (error: unknown) => error,
       );
     }
-    assert.ok(died(/^the query needed more than the 16 MiB that a reader may have; nothing was written$/)(refusal));
+    assert.ok(died(/^the query needed more than the 16 MiB that it may have; nothing was written$/)(refusal));
     assert.equal(await ends('memory'), 1);
   });
 
