@@ -17,6 +17,7 @@ import type {
   TableRef,
   TransactionId,
 } from '../kernel/ids.ts';
+import type { Spelling } from '../kernel/places.ts';
 
 export interface NamespaceRecord {
   readonly path: NamespacePath;
@@ -73,6 +74,27 @@ export interface KeyedRequest {
 /** The outcome of a keyed request, as whoever recorded it wants to read it again. */
 export interface KeyedAnswer extends KeyedRequest {
   readonly answer: string;
+}
+
+/** A place on storage that was given out once, and what became of it. */
+export interface KnownPlace {
+  readonly location: Location;
+  /** `held`: by a table or a create. `discarded`: its files are being removed. `left`: nobody has it. */
+  readonly state: 'held' | 'discarded' | 'left';
+  /** The table that has it or had it last; undefined where nobody remembers. */
+  readonly owner: TableRef | undefined;
+}
+
+/** A dataset that is there already becomes a table. */
+export interface Adoption {
+  readonly ref: TableRef;
+  readonly location: Location;
+  readonly properties: Properties;
+  readonly spelling: Spelling;
+  /** What `placesAt` answered when it was decided. */
+  readonly seen: readonly KnownPlace[];
+  /** The table that loses the name in the same step, as by `deregisterTable`. */
+  readonly replaces: TableId | undefined;
 }
 
 /** What is known of a keyed request whose commit is about to start: on top of which version. */
@@ -146,10 +168,12 @@ export interface Catalog {
    */
   declareTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord>;
   /**
-   * Adopts files that are there already, as a `created` table. As `declareTable`, but the location may be one that was
-   * deregistered before; `InvalidInput` if another table or a creation has it, or its files wait to be removed.
+   * Adopts files that are there already, as a `created` table. As `declareTable`, but nobody may hold the location, nor one
+   * inside or around it: `InvalidInput`. `ConcurrentCreate` where `seen` or `replaces` is not so any more.
    */
-  registerTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord>;
+  registerTable(adoption: Adoption): Promise<TableRecord>;
+  /** The known places that are this one, lie inside it or around it, in the order of their locations. */
+  placesAt(location: Location, spelling: Spelling): Promise<readonly KnownPlace[]>;
 
   /**
    * Reserves the name until `publishCreation` or `abandonCreation`. `existing` says what the caller saw there

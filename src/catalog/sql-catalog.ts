@@ -15,12 +15,15 @@ import type {
   TableRef,
   TransactionId,
 } from '../kernel/ids.ts';
+import type { Spelling } from '../kernel/places.ts';
 import type {
+  Adoption,
   Catalog,
   Creation,
   KeyedAnswer,
   KeyedCommit,
   KeyedRequest,
+  KnownPlace,
   NamespaceRecord,
   OpenBranch,
   OpenBranchRecord,
@@ -92,9 +95,13 @@ export class SqlCatalog implements Catalog {
     return this.#session.transact((db) => tables.declareTable(db, { id, ref, location, properties }));
   }
 
-  registerTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord> {
+  registerTable(adoption: Adoption): Promise<TableRecord> {
     const id = this.#newTableId();
-    return this.#session.transact((db) => tables.registerTable(db, { id, ref, location, properties }));
+    return this.#session.transact((db) => tables.registerTable(db, id, adoption));
+  }
+
+  placesAt(location: Location, spelling: Spelling): Promise<readonly KnownPlace[]> {
+    return this.#session.read((db) => locations.placesAt(db, location, spelling));
   }
 
   reserveCreation(ref: TableRef, existing: TableId | undefined, location: Location): Promise<Creation> {

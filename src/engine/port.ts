@@ -11,6 +11,7 @@ import type { Schema } from '../arrow/schema.ts';
 import type { IpcFile } from '../arrow/source.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
+import type { Spelling } from '../kernel/places.ts';
 import type { PreparedMove, Replacing, RowAddress, RowPlace, TrackedRows } from './places.ts';
 
 export interface MergeSpec {
@@ -263,6 +264,12 @@ export interface Recovery {
   readonly damage: string | undefined;
 }
 
+export interface ResolvedLocation {
+  readonly location: Location;
+  /** How the file system compares the names in it. */
+  readonly spelling: Spelling;
+}
+
 export interface Engine {
   /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
   readonly storageSession: string;
@@ -282,8 +289,13 @@ export interface Engine {
   isVacant(location: Location): Promise<boolean>;
   /** What a reader with access to the storage opens. */
   uriOf(location: Location): string;
-  /** The location of a path or URI under the root, or `InvalidInput`: nothing outside is ever reached (P9). */
-  locationOf(pathOrUri: string): Promise<Location>;
+  /** The location of a path or URI under the root, or `InvalidInput`: by its words alone, whatever is stored (P9). */
+  locationOf(pathOrUri: string): Location;
+  /**
+   * Where the files of a location really are, links followed. Undefined where nothing is, or where that is outside the
+   * root or in the midst of a dataset.
+   */
+  resolve(location: Location): Promise<ResolvedLocation | undefined>;
 }
 
 /** A merge with a filter that a client wrote, for a dataset of this engine at the version it stands at. */

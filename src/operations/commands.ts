@@ -113,6 +113,9 @@ export type MaintenanceJob = JobReport;
 /** Decides whether one listed object may be seen by who asked; made by `http/` from the policy. */
 export type Visible<Item> = (item: Item) => boolean;
 
+/** Whose a place on storage is: a table's that has it or had it, or a namespace's in whose folder it lies. */
+export type PlaceOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
+
 /** Every use case, as `http/` calls it. Each throws `LancegateError` only; anything else is a defect. */
 export interface Operations {
   createTable(command: CreateTableCommand, scope: RequestScope): Promise<Replayable<CreateTableResult>>;
@@ -132,12 +135,17 @@ export interface Operations {
   tableExists(command: { table: TableRef; version: number | undefined }): Promise<void>;
   dropTable(command: { table: TableRef }): Promise<TableDescription>;
   deregisterTable(command: { table: TableRef }): Promise<TableDescription>;
-  /** `location` is a path relative to the storage root or a URI inside it; `mode` overwrite re-points an existing table. */
+  /**
+   * `location` is a path relative to the storage root or a URI inside it; `mode` overwrite re-points an existing table.
+   * `mayAdopt` is asked for those whose place it is: `PermissionDenied` where the location itself names them, `InvalidInput`
+   * as for a place where nothing is where it does not.
+   */
   registerTable(command: {
     table: TableRef;
     location: string;
     mode: 'create' | 'overwrite';
     properties: Properties;
+    mayAdopt: Visible<PlaceOwner>;
   }): Promise<TableDescription>;
   countRows(
     command: {

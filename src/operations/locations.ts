@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
 import type { NewId } from '../kernel/clock.ts';
-import type { Location, ObjectName, TableRef } from '../kernel/ids.ts';
+import type { Location, NamespacePath, ObjectName, TableRef } from '../kernel/ids.ts';
+import { type Spelling, speltAs } from '../kernel/places.ts';
 
 /** Names that are safe as they are: in a path, in a URL of any object store, and as a table name for LanceDB. */
 const plainName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$/;
@@ -29,4 +30,40 @@ export async function newLocation(table: TableRef, catalog: Catalog, engine: Eng
   const first = `${folder}.lance` as Location;
   if ((await catalog.isLocationFresh(first)) && (await engine.isVacant(first))) return first;
   return `${folder}-${newId().replaceAll('-', '').slice(0, 12)}.lance` as Location;
+}
+
+/** What `folderName` makes of other names than plain ones, and nearly no plain name looks like. */
+const encodedName = new RegExp(`^x.*-[0-9a-f]{${hexDigitsOfHash}}$`);
+
+/**
+ * The namespace in whose folder a location lies, by its words alone: whether there is one does not matter. Undefined where
+ * a folder may stand for a name that it does not show; then `namespacesAround` knows. `near` is taken at its folder.
+ */
+export function folderNamespace(location: Location, near: NamespacePath): NamespacePath | undefined {
+  const folders = foldersOf(location);
+  const isNear = near.every((name, index) => folderName(name) === folders[index]);
+  const known = isNear ? near : [];
+  const rest = folders.slice(known.length);
+  if (rest.some((folder) => encodedName.test(folder))) return undefined;
+  const firstOther = rest.findIndex((folder) => folderName(folder) !== folder);
+  return [...known, ...(firstOther < 0 ? rest : rest.slice(0, firstOther))];
+}
+
+const foldersOf = (location: Location): readonly ObjectName[] => location.split('/').slice(0, -1) as ObjectName[];
+
+/**
+ * The namespaces that are there and in whose folder a location lies, innermost only: the root if there is no other. More
+ * than one where names share a folder. Costs a look at every namespace.
+ */
+export async function namespacesAround(
+  catalog: Catalog,
+  location: Location,
+  spelling: Spelling,
+): Promise<readonly NamespacePath[]> {
+  const place = speltAs(location, spelling);
+  const around = (await catalog.namespacesUnder([])).filter((path) =>
+    place.startsWith(path.map((name) => `${speltAs(folderName(name), spelling)}/`).join('')),
+  );
+  const innermost = Math.max(...around.map((path) => path.length));
+  return around.filter((path) => path.length === innermost);
 }

@@ -86,7 +86,6 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   const create = new CreateTable(parts);
   const merge = new MergeRows(parts);
   const drop = dropTable(parts);
-  const deregister = deregisterTable(parts);
   const operations: Operations = {
     createTable: (command, scope) =>
       idempotency.once('create_table', command, scope, (keyed) => create.run(command, scope, keyed)),
@@ -96,8 +95,8 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
     describeTable: describeTable(access),
     tableExists: tableExists(access),
     dropTable: drop,
-    deregisterTable: deregister,
-    registerTable: registerTable(catalog, engine, access, deregister),
+    deregisterTable: deregisterTable(parts),
+    registerTable: registerTable(parts),
     countRows: countRows(access, given.queries),
     listTables: listTables(catalog),
     listAllTables: listAllTables(catalog),

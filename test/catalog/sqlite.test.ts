@@ -144,6 +144,27 @@ describe('the SQLite catalog', () => {
     await catalog.close();
   });
 
+  test('learns of places that an earlier lancegate gave out whose they are', async () => {
+    const file = freshFile();
+    const first = await open(file);
+    await first.createNamespace(path('a'), {});
+    await first.declareTable(table('a', 't'), place('a/t.lance'), {});
+    await first.reserveCreation(table('u'), undefined, place('u.lance'));
+    await first.declareTable(table('gone'), place('gone.lance'), {});
+    await first.deregisterTable(table('gone'));
+    await first.close();
+    const database = new DatabaseSync(file);
+    database.exec(`delete from catalog_migrations where name = '0004-owners-of-places';
+      alter table locations drop column owner`);
+    database.close();
+    const catalog = await open(file);
+    const ownerOf = async (location: string) => (await catalog.placesAt(place(location), 'exact'))[0]?.owner;
+    assert.deepEqual(await ownerOf('a/t.lance'), table('a', 't'));
+    assert.deepEqual(await ownerOf('u.lance'), table('u'));
+    assert.equal(await ownerOf('gone.lance'), undefined);
+    await catalog.close();
+  });
+
   test('undoes a migration that fails half-way', async () => {
     const database = new DatabaseSync(':memory:');
     const db = new Kysely<object>({ dialect: new NodeSqliteDialect(database) });

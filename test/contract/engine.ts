@@ -300,15 +300,24 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       await scratch.discard();
     });
 
+    test('a location is resolved to itself where no link leads elsewhere', async (t) => {
+      const { engine } = open(t);
+      const location = engine.locationOf('folder/x.lance');
+      (await engine.create(location, ipcFile(table(1)), {})).close();
+      assert.deepEqual(await engine.resolve(location), { location, spelling: 'exact' });
+    });
+
     test('no path or URI leads outside the root (P9)', async (t) => {
       const { engine } = open(t);
-      const inside = await engine.locationOf('folder/x.lance');
+      const inside = engine.locationOf('folder/x.lance');
       assert.equal(inside, 'folder/x.lance');
-      assert.equal(await engine.locationOf(engine.uriOf(inside)), inside);
+      assert.equal(engine.locationOf(engine.uriOf(inside)), inside);
       const outside = ['../x.lance', 'a/../../x.lance', '/etc/x.lance', 'file:///etc/x.lance', 's3://other/x.lance'];
       const misshapen = ['', 'x', 'x.txt', 'a//x.lance', './x.lance', 'a/.lance', 'x\0.lance', 'file://host/x.lance'];
-      for (const path of [...outside, ...misshapen]) {
-        await assert.rejects(engine.locationOf(path), { kind: 'InvalidInput' }, path);
+      const ambiguous = ['a%2fb.lance/x.lance', '%2e%2e/x.lance', 'a?b/x.lance', 'a#b/x.lance', 'a\\b/x.lance'];
+      const inDatasets = ['t.lance/tree/x.lance', 'a/T.LANCE/x.lance', 't.lance/../t.lance/x.lance'];
+      for (const path of [...outside, ...misshapen, ...ambiguous, ...inDatasets]) {
+        assert.throws(() => engine.locationOf(path), { kind: 'InvalidInput' }, path);
       }
     });
   });

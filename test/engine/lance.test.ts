@@ -23,5 +23,33 @@ test('a link inside the root that points outside is not followed (P9)', async (t
   mkdirSync(join(folder, 'tables'));
   mkdirSync(join(folder, 'elsewhere.lance'));
   symlinkSync(join(folder, 'elsewhere.lance'), join(folder, 'tables', 'x.lance'));
-  await assert.rejects(engineAt(folder).locationOf('x.lance'), { kind: 'InvalidInput' });
+  const engine = engineAt(folder);
+  assert.equal(await engine.resolve(engine.locationOf('x.lance')), undefined);
+});
+
+test('a link inside the root leads to where the files are; into a dataset, or in a circle, it leads nowhere (P9)', async (t) => {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const tables = join(folder, 'tables');
+  mkdirSync(join(tables, 'b', 't.lance', 'tree', 'x.lance'), { recursive: true });
+  symlinkSync('b/t.lance', join(tables, 'link.lance'));
+  symlinkSync('b/t.lance/tree', join(tables, 'tree'));
+  symlinkSync('loop.lance', join(tables, 'loop.lance'));
+  const engine = engineAt(folder);
+  const resolved = (path: string) => engine.resolve(engine.locationOf(path));
+  assert.deepEqual(await resolved('link.lance'), { location: 'b/t.lance', spelling: 'exact' });
+  for (const nowhere of ['tree/x.lance', 'loop.lance', 'absent.lance', 'b/none.lance']) {
+    assert.equal(await resolved(nowhere), undefined, nowhere);
+  }
+});
+
+test('a file system on which another spelling finds the same folder is known to spell loosely (P9)', async (t) => {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const tables = join(folder, 'tables');
+  mkdirSync(join(tables, 'exact', 't.lance'), { recursive: true });
+  mkdirSync(join(tables, 'loose', 't.lance'), { recursive: true });
+  symlinkSync('loose', join(tables, 'LOOSE')); // what such a file system shows, on one that tells them apart
+  const engine = engineAt(folder);
+  const spelling = async (path: string) => (await engine.resolve(engine.locationOf(path)))?.spelling;
+  assert.equal(await spelling('exact/t.lance'), 'exact');
+  assert.equal(await spelling('loose/t.lance'), 'loose');
 });

@@ -6,6 +6,7 @@ import type { Migration } from 'kysely/migration';
 import { namespacesAndTables } from './0001-namespaces-and-tables.ts';
 import { openBranches } from './0002-open-branches.ts';
 import { idempotencyKeys } from './0003-idempotency-keys.ts';
+import { ownersOfPlaces } from './0004-owners-of-places.ts';
 import type { ColumnTypes } from './column-types.ts';
 
 /** Names sort in the order the migrations run. */
@@ -13,4 +14,5 @@ export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, M
   '0001-namespaces-and-tables': namespacesAndTables(types),
   '0002-open-branches': openBranches,
   '0003-idempotency-keys': idempotencyKeys(types),
+  '0004-owners-of-places': ownersOfPlaces(types),
 });

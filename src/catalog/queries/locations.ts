@@ -5,6 +5,9 @@
  */
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Location, TableRef } from '../../kernel/ids.ts';
+import { overlap, type Spelling } from '../../kernel/places.ts';
+import type { KnownPlace } from '../port.ts';
+import { tablePathOf, tableRefOf } from './full-path.ts';
 import { concurrentCreate } from './refusals.ts';
 import type { CatalogDb, LocationRow } from './schema.ts';
 
@@ -20,25 +23,75 @@ export async function isLocationFresh(db: CatalogDb, location: Location): Promis
 /** A place that was fresh when the caller chose it and is used now went to a concurrent create. */
 export async function claimFresh(db: CatalogDb, location: Location, ref: TableRef): Promise<void> {
   if (!(await isLocationFresh(db, location))) throw concurrentCreate(ref);
-  await db.insertInto('locations').values({ location, state: 'live' }).execute();
+  await db
+    .insertInto('locations')
+    .values({ location, state: 'live', owner: tablePathOf(ref) })
+    .execute();
 }
 
-/** Also takes a retired place. A discarded one is refused: its files are about to be removed. */
-export async function claimForAdoption(db: CatalogDb, location: Location): Promise<void> {
-  const state = await stateOf(db, location);
-  switch (state) {
-    case undefined:
-      await db.insertInto('locations').values({ location, state: 'live' }).execute();
-      return;
-    case 'retired':
-      await setState(db, location, 'live');
-      return;
-    case 'live':
-      throw invalidInput('The location belongs to another table.');
-    case 'discarded':
-      throw invalidInput('The location belonged to a table that was dropped, and its files are being removed.');
+/**
+ * Also takes a retired place. A place that somebody holds, or that has such a one inside or around it, is refused: a drop
+ * of either would destroy the other. So is a discarded one: its files are about to be removed.
+ */
+export async function claimForAdoption(
+  db: CatalogDb,
+  location: Location,
+  spelling: Spelling,
+  ref: TableRef,
+): Promise<void> {
+  const known = await placesAt(db, location, spelling);
+  for (const { state } of known) requireLeft(state);
+  const owner = tablePathOf(ref);
+  if (known.some((place) => place.location === location)) {
+    await db.updateTable('locations').set({ state: 'live', owner }).where('location', '=', location).execute();
+  } else {
+    await db.insertInto('locations').values({ location, state: 'live', owner }).execute();
   }
 }
+
+function requireLeft(state: KnownPlace['state']): void {
+  switch (state) {
+    case 'left':
+      return;
+    case 'held':
+      throw invalidInput('location: it belongs to another table, or lies inside or around one that does');
+    case 'discarded':
+      throw invalidInput('location: it belonged to a table that was dropped, and its files are being removed');
+  }
+}
+
+/** Reads three ranges of one index; every place there is, on a file system that does not tell names apart by case. */
+export async function placesAt(db: CatalogDb, location: Location, spelling: Spelling): Promise<readonly KnownPlace[]> {
+  const rows = await db
+    .selectFrom('locations')
+    .selectAll()
+    .$if(spelling === 'exact', (query) =>
+      query.where((row) =>
+        row.or([
+          row('location', 'in', [location, ...around(location)]),
+          row.and([row('location', '>', `${location}/` as Location), row('location', '<', pastInside(location))]),
+        ]),
+      ),
+    )
+    .orderBy('location')
+    .execute();
+  return rows.filter((row) => overlap(row.location, location, spelling)).map(placeOf);
+}
+
+/** Every folder above it. */
+const around = (location: Location): readonly Location[] =>
+  [...location.matchAll(/\//g)].map(({ index }) => location.slice(0, index) as Location);
+
+/** The character after the slash: locations compare by their bytes. */
+const pastInside = (location: Location): Location => `${location}0` as Location;
+
+const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
+
+const placeOf = ({ location, state, owner }: LocationRow): KnownPlace => ({
+  location,
+  state: stateNames[state],
+  owner: owner === null ? undefined : tableRefOf(owner),
+});
 
 async function setState(db: CatalogDb, location: Location, state: LocationRow['state']): Promise<void> {
   await db.updateTable('locations').set({ state }).where('location', '=', location).execute();

@@ -47,6 +47,8 @@ export interface CreationRow {
 export interface LocationRow {
   readonly location: Location;
   readonly state: 'live' | 'discarded' | 'retired';
+  /** The table that has it or had it last; null where that was not remembered yet. */
+  readonly owner: FullPath | null;
 }
 
 /** Stands on its own: a transaction stays known after its table is gone. */

@@ -1,8 +1,9 @@
 /** What changes which tables there are, creates apart: those are in `creations.ts`. */
+import { isDeepStrictEqual } from 'node:util';
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
-import type { TableRecord, TableState } from '../port.ts';
+import type { Adoption, TableRecord, TableState } from '../port.ts';
 import { findCreationId } from './creations.ts';
-import { claimForAdoption, claimFresh, releaseLocation } from './locations.ts';
+import { claimForAdoption, claimFresh, placesAt, releaseLocation } from './locations.ts';
 import { requireNamespace } from './namespaces.ts';
 import { concurrentCreate, tableAlreadyExists, tableNotFound } from './refusals.ts';
 import type { CatalogDb } from './schema.ts';
@@ -21,10 +22,20 @@ export async function declareTable(db: CatalogDb, table: NewTable): Promise<Tabl
   return insertNew(db, table, 'declared');
 }
 
-export async function registerTable(db: CatalogDb, table: NewTable): Promise<TableRecord> {
-  await requireFreeName(db, table.ref);
-  await claimForAdoption(db, table.location);
-  return insertNew(db, table, 'created');
+export async function registerTable(db: CatalogDb, id: TableId, adoption: Adoption): Promise<TableRecord> {
+  const { ref, location, properties, spelling, replaces } = adoption;
+  await requireUnchanged(db, adoption);
+  if (replaces !== undefined) await removeTable(db, ref, 'retired');
+  await requireFreeName(db, ref);
+  await claimForAdoption(db, location, spelling, ref);
+  return insertNew(db, { id, ref, location, properties }, 'created');
+}
+
+/** Who adopts has asked whether it may, of the owners it saw, and whether the name may change hands. */
+async function requireUnchanged(db: CatalogDb, { ref, location, spelling, seen, replaces }: Adoption): Promise<void> {
+  const now = await placesAt(db, location, spelling);
+  if (!isDeepStrictEqual(now, seen)) throw concurrentCreate(ref);
+  if (replaces !== undefined && (await findTable(db, ref))?.id !== replaces) throw concurrentCreate(ref);
 }
 
 async function requireFreeName(db: CatalogDb, ref: TableRef): Promise<void> {

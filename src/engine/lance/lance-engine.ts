@@ -10,6 +10,7 @@ import type {
   OpenRequest,
   RecoverRequest,
   Recovery,
+  ResolvedLocation,
   Scratch,
   Space,
 } from '../port.ts';
@@ -160,8 +161,12 @@ export class LanceEngine implements Engine {
     return this.#root.uriOf(location);
   }
 
-  locationOf(pathOrUri: string): Promise<Location> {
+  locationOf(pathOrUri: string): Location {
     return this.#root.locationOf(pathOrUri);
+  }
+
+  resolve(location: Location): Promise<ResolvedLocation | undefined> {
+    return this.#root.resolve(location);
   }
 
   /** Once nothing is under way. Datasets that are open can be read. */

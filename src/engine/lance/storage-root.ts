@@ -1,8 +1,10 @@
-import { lstat, realpath, rm } from 'node:fs/promises';
+import { lstat, realpath, rm, stat } from 'node:fs/promises';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Location } from '../../kernel/ids.ts';
+import type { Spelling } from '../../kernel/places.ts';
+import type { ResolvedLocation } from '../port.ts';
 
 const suffix = '.lance';
 /** What LanceDB accepts as a table's name; every location ends in such a name and `.lance`. */
@@ -17,7 +19,8 @@ export interface Place {
 
 /**
  * The folder or object-store prefix under which every dataset lies, and the only way from a location to a place on it.
- * Nothing a client sends reaches outside (P9): segments are checked one by one, and on a file system links are resolved.
+ * Nothing a client sends reaches outside (P9), nor into the midst of a dataset: segments are checked one by one, and on a
+ * file system once more when links are resolved.
  */
 export class StorageRoot {
   readonly #root: string;
@@ -66,17 +69,21 @@ export class StorageRoot {
     await rm(this.pathOf(location), { recursive: true, force: true });
   }
 
-  async locationOf(pathOrUri: string): Promise<Location> {
+  locationOf(pathOrUri: string): Location {
     const inside = this.isLocal ? this.#localPart(pathOrUri) : this.#remotePart(pathOrUri);
     const segments = inside.replace(/\/+$/, '').split('/');
-    if (segments.some((segment) => segment === '' || segment === '.' || segment === '..')) throw outside();
-    const name = segments.at(-1) ?? '';
-    if (!name.endsWith(suffix) || !openableName.test(name.slice(0, -suffix.length))) {
-      throw invalidInput('a location must end in a table folder: letters, digits, "_", "-", "." and then ".lance"');
-    }
-    const location = segments.join('/') as Location;
-    if (this.isLocal) await this.#refuseLinksOutside(location);
-    return location;
+    const fault = faultOf(segments);
+    if (fault !== undefined) throw invalidInput(`location: ${fault}`);
+    return segments.join('/') as Location;
+  }
+
+  async resolve(location: Location): Promise<ResolvedLocation | undefined> {
+    if (!this.isLocal) return { location, spelling: 'exact' };
+    const [root, target] = await Promise.all([realPath(this.#root), realPath(this.pathOf(location))]);
+    if (root === undefined || target?.startsWith(root + sep) !== true) return undefined;
+    const segments = relative(root, target).split(sep);
+    if (faultOf(segments) !== undefined) return undefined;
+    return { location: segments.join('/') as Location, spelling: await spellingBelow(root, segments) };
   }
 
   #localPart(pathOrUri: string): string {
@@ -99,12 +106,61 @@ export class StorageRoot {
     if (!pathOrUri.startsWith(`${this.#root}/`)) throw outside();
     return pathOrUri.slice(this.#root.length + 1);
   }
-
-  async #refuseLinksOutside(location: Location): Promise<void> {
-    if (!(await this.exists(location))) return;
-    const [root, target] = await Promise.all([realpath(this.#root), realpath(this.pathOf(location))]);
-    if (!target.startsWith(root + sep)) throw outside();
-  }
 }
 
-const outside = () => invalidInput('location must lie inside the storage root of this service');
+/** As many namespaces as an identifier can have, and the table. */
+const maxSegments = 33;
+const maxSegmentBytes = 255;
+/** Control characters, and what URIs give a meaning to: such a name could be read as another one. */
+const ambiguous = /[\p{Cc}%?#\\]/u;
+
+/** In words that hold nothing but what the caller said. */
+function faultOf(segments: readonly string[]): string | undefined {
+  const name = segments.at(-1) ?? '';
+  if (segments.some((segment) => segment === '' || segment === '.' || segment === '..')) return outsideText;
+  if (segments.length > maxSegments) return `it has more than ${maxSegments} parts`;
+  if (segments.some((segment) => Buffer.byteLength(segment) > maxSegmentBytes)) {
+    return `a part of it is longer than ${maxSegmentBytes} bytes`;
+  }
+  if (segments.some((segment) => ambiguous.test(segment))) {
+    return 'it must not hold control characters, "%", "?", "#" or a backslash';
+  }
+  if (!name.endsWith(suffix) || !openableName.test(name.slice(0, -suffix.length))) {
+    return 'it must end in a table folder: letters, digits, "_", "-", "." and then ".lance"';
+  }
+  const isInDataset = segments.slice(0, -1).some((segment) => segment.toLowerCase().endsWith(suffix));
+  return isInDataset ? 'it must not lie inside the folder of a table' : undefined;
+}
+
+/** Undefined where it leads nowhere. */
+async function realPath(path: string): Promise<string | undefined> {
+  return realpath(path).catch((error: NodeJS.ErrnoException) => {
+    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'ENAMETOOLONG'].includes(error.code ?? '')) return undefined;
+    throw error;
+  });
+}
+
+/** Asked of the file system itself, since each folder may have its own rule: another spelling finds the same, or does not. */
+async function spellingBelow(root: string, segments: readonly string[]): Promise<Spelling> {
+  for (const [index, segment] of segments.entries()) {
+    const folder = join(root, ...segments.slice(0, index));
+    for (const other of otherSpellings(segment)) {
+      if (await isSameFile(join(folder, segment), join(folder, other))) return 'loose';
+    }
+  }
+  return 'exact';
+}
+
+const otherSpellings = (name: string): readonly string[] =>
+  [swapCase(name), name.normalize('NFC'), name.normalize('NFD')].filter((other) => other !== name);
+
+const swapCase = (name: string): string =>
+  [...name].map((letter) => (letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase())).join('');
+
+async function isSameFile(one: string, other: string): Promise<boolean> {
+  const [a, b] = await Promise.all([one, other].map((path) => stat(path).catch(() => undefined)));
+  return a !== undefined && b !== undefined && a.ino === b.ino && a.dev === b.dev;
+}
+
+const outsideText = 'it must lie inside the storage root of this service';
+const outside = () => invalidInput(`location: ${outsideText}`);

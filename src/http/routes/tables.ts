@@ -94,13 +94,17 @@ const registerTable = (operations: Operations): Route =>
     body: RegisterBody,
     audit: ({ mode, location }) => ({ mode: parseChoice(mode, 'mode', registerModes), location }),
     furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
-    answer: async ({ target: table, body }) => {
+    answer: async ({ target: table, body, allows }) => {
       const mode = parseChoice(body.mode, 'mode', registerModes);
       const { location, properties } = await operations.registerTable({
         table,
         location: body.location,
         mode,
         properties: body.properties ?? {},
+        mayAdopt: (owner) =>
+          'table' in owner
+            ? allows('RegisterTable', { kind: 'table', table: owner.table })
+            : allows('RegisterTable', { kind: 'namespace', path: owner.namespace }),
       });
       return { location, properties };
     },

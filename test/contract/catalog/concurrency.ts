@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Catalog } from '#src/catalog/port.ts';
-import { all, path, place, table } from './fixtures.ts';
+import { all, path, place, register, table } from './fixtures.ts';
 
 export function concurrencyContract(open: () => Promise<Catalog>): void {
   describe('under concurrency', () => {
@@ -19,7 +19,7 @@ export function concurrencyContract(open: () => Promise<Catalog>): void {
       assert.equal(await winnersOf(() => catalog.createNamespace(path('n'), {})), 1);
       assert.equal(await winnersOf((number) => catalog.declareTable(table('n', 't'), place(`${number}`), {})), 1);
       assert.equal(await winnersOf(() => catalog.dropTable(table('n', 't'))), 1);
-      assert.equal(await winnersOf((number) => catalog.registerTable(table(`t${number}`), place('one'), {})), 1);
+      assert.equal(await winnersOf((number) => register(catalog, table(`t${number}`), place('one'))), 1);
     });
 
     test('a namespace is not dropped under a table that is being made', async () => {

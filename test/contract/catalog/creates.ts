@@ -2,7 +2,18 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Catalog, Creation, Publication } from '#src/catalog/port.ts';
 import type { TableId, TransactionId } from '#src/kernel/ids.ts';
-import { all, createTable, path, place, publicationOf, refusal, rejects, table, transactionOf } from './fixtures.ts';
+import {
+  all,
+  createTable,
+  path,
+  place,
+  publicationOf,
+  refusal,
+  register,
+  rejects,
+  table,
+  transactionOf,
+} from './fixtures.ts';
 
 export function createsContract(open: () => Promise<Catalog>): void {
   describe('creates', () => {
@@ -127,7 +138,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
         const creation = await catalog.reserveCreation(table('t'), declared.id, place('1'));
         await catalog[end](table('t'));
         assert.deepEqual((await catalog.unfinished()).discarded, []);
-        await rejects(catalog.registerTable(table('u'), place('1'), {}), 'InvalidInput');
+        await rejects(register(catalog, table('u'), place('1')), 'InvalidInput');
         await catalog.abandonCreation(creation);
         assert.deepEqual((await catalog.unfinished()).discarded, ['1']);
       });

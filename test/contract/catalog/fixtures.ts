@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { Catalog, PageRequest, Publication, TableRecord, TransactionRecord } from '#src/catalog/port.ts';
+import type { Adoption, Catalog, PageRequest, Publication, TableRecord, TransactionRecord } from '#src/catalog/port.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import type { Location, NamespacePath, ObjectName, TableId, TableRef, TransactionId } from '#src/kernel/ids.ts';
 
@@ -80,4 +80,16 @@ export const oddNames = [
 export async function createTable(catalog: Catalog, ref: TableRef, location: Location): Promise<TableRecord> {
   const creation = await catalog.reserveCreation(ref, undefined, location);
   return catalog.publishCreation(creation, publicationOf(`of-${location}`));
+}
+
+/** Adopts a place as it is found. */
+export async function register(
+  catalog: Catalog,
+  ref: TableRef,
+  location: Location,
+  more: Partial<Adoption> = {},
+): Promise<TableRecord> {
+  const { spelling = 'exact' } = more;
+  const seen = await catalog.placesAt(location, spelling);
+  return catalog.registerTable({ ref, location, properties: {}, spelling, seen, replaces: undefined, ...more });
 }

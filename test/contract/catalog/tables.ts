@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Catalog } from '#src/catalog/port.ts';
-import { all, createTable, oddNames, paged, path, place, rejects, table } from './fixtures.ts';
+import { all, createTable, oddNames, paged, path, place, register, rejects, table } from './fixtures.ts';
 
 export function tablesContract(open: () => Promise<Catalog>): void {
   describe('tables', () => {
@@ -50,20 +50,22 @@ export function tablesContract(open: () => Promise<Catalog>): void {
     test('a name is declared or registered once, and only in a namespace that exists', async () => {
       await catalog.declareTable(table('sales', 't'), place('1'), {});
       await rejects(catalog.declareTable(table('sales', 't'), place('2'), {}), 'TableAlreadyExists');
-      await rejects(catalog.registerTable(table('sales', 't'), place('2'), {}), 'TableAlreadyExists');
+      await rejects(register(catalog, table('sales', 't'), place('2')), 'TableAlreadyExists');
       await rejects(catalog.declareTable(table('other', 't'), place('2'), {}), 'NamespaceNotFound');
-      await rejects(catalog.registerTable(table('other', 't'), place('2'), {}), 'NamespaceNotFound');
+      await rejects(register(catalog, table('other', 't'), place('2')), 'NamespaceNotFound');
       assert.equal(await catalog.isLocationFresh(place('2')), true, 'a refusal uses no place up');
     });
 
     test('a name that a create holds can be neither declared nor registered', async () => {
       await catalog.reserveCreation(table('sales', 't'), undefined, place('1'));
       await rejects(catalog.declareTable(table('sales', 't'), place('2'), {}), 'ConcurrentCreate');
-      await rejects(catalog.registerTable(table('sales', 't'), place('2'), {}), 'ConcurrentCreate');
+      await rejects(register(catalog, table('sales', 't'), place('2')), 'ConcurrentCreate');
     });
 
     test('a registered table has data', async () => {
-      const made = await catalog.registerTable(table('sales', 't'), place('old.lance'), { from: 'elsewhere' });
+      const made = await register(catalog, table('sales', 't'), place('old.lance'), {
+        properties: { from: 'elsewhere' },
+      });
       assert.equal(made.state, 'created');
       assert.deepEqual(await catalog.findTable(table('sales', 't')), made);
     });
@@ -98,7 +100,7 @@ export function tablesContract(open: () => Promise<Catalog>): void {
 
     test('listings leave declared tables out when asked to, without shortening the page', async () => {
       for (const name of ['a', 'b', 'c']) await catalog.declareTable(table('sales', name), place(name), {});
-      for (const name of ['d', 'e']) await catalog.registerTable(table('sales', name), place(name), {});
+      for (const name of ['d', 'e']) await register(catalog, table('sales', name), place(name));
       const page = { after: undefined, limit: 2, includeDeclared: false };
       const names = (await catalog.listTables(path('sales'), page)).map((record) => record.ref.name);
       assert.deepEqual(names, ['d', 'e']);

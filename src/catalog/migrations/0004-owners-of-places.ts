@@ -1,0 +1,16 @@
+import { type Kysely, sql } from 'kysely';
+import type { Migration } from 'kysely/migration';
+import type { ColumnTypes } from './column-types.ts';
+
+/**
+ * The table that has a place, or had it last: adopting the place needs rights there. Null for places that were left before
+ * this was remembered; those belong to the namespace in whose folder they lie.
+ */
+export const ownersOfPlaces = ({ sortedText }: ColumnTypes): Migration => ({
+  async up(db: Kysely<unknown>) {
+    await db.schema.alterTable('locations').addColumn('owner', sortedText).execute();
+    await sql`update locations set owner = coalesce(
+      (select path from tables where tables.location = locations.location),
+      (select path from creations where creations.location = locations.location))`.execute(db);
+  },
+});
