@@ -15,7 +15,7 @@ import { OwnIssuer } from './auth/own-issuer.ts';
 import { PolicyFile } from './auth/policy-file.ts';
 import type { Verifier } from './auth/verifier.ts';
 import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
-import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
+import { type DataFolder, makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import type { Environment } from './config/environment.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
 import { keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
@@ -68,6 +68,7 @@ const maxIdleBodyPart = 1 / 8;
 export async function startService(config: Config, { logger, clock, environment }: StartParts): Promise<Service> {
   await using starting = new AsyncDisposableStack();
   const folder = makeDataFolder(config.dataFolder);
+  sayIfClosed(folder, logger);
   const { policy, reload } = await openPolicy(config, { logger, clock }, starting);
   const catalog = await openSqliteCatalog(folder.catalogFile, { holder: { command: 'lancegate serve' }, clock });
   starting.defer(() => catalog.close());
@@ -158,6 +159,15 @@ function bodyMemory(
   return memory;
 }
 
+function sayIfClosed({ root, wasOpenAs }: PrivateFolder, logger: Logger): void {
+  if (wasOpenAs === undefined) return;
+  const fields = { folder: root, wasOpenAs };
+  logger.warn(
+    fields,
+    'other users could get at the data folder: it is closed now. Who reads tables as another user needs a --storage-root outside of it',
+  );
+}
+
 /** Opened before what makes requests, so that it is closed after the last of them. */
 async function openAudit(
   { auditLog: path, logLevel }: Config,
@@ -214,6 +224,8 @@ async function openEngine(
   starting: AsyncDisposableStack,
 ): Promise<LanceEngine> {
   await rm(folder.scratchFolder, { recursive: true, force: true });
+  makePrivateFolder(folder.scratchFolder);
+  if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
   const memoryFolder = makeMemoryFolder(folder.root);
   if (memoryFolder !== undefined) starting.defer(() => removeMemoryFolder(memoryFolder));
   const engine = new LanceEngine({

@@ -1,5 +1,5 @@
 /** What lies where in the data folder. Nothing else knows these names. */
-import { mkdirSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface DataFolder {
@@ -25,11 +25,88 @@ export const dataFolderAt = (root: string): DataFolder => ({
   scratchFolder: join(root, 'scratch'),
 });
 
-/**
- * Makes the folder if it is missing, for its owner only: it holds the key that signs tokens. A folder that is there
- * already keeps the rights its operator gave it. Throws the `node:fs` error if it cannot be made.
- */
-export function makeDataFolder(root: string): DataFolder {
-  mkdirSync(root, { recursive: true, mode: 0o700 });
-  return dataFolderAt(root);
+/** The data folder cannot be kept from other users. The message says why, and what to do. */
+export class DataFolderUnsafe extends Error {
+  override readonly name = 'DataFolderUnsafe';
 }
+
+export interface PrivateFolder extends DataFolder {
+  /** What other users could do before it was closed just now: its mode as `0755`. undefined where it was closed. */
+  readonly wasOpenAs: string | undefined;
+}
+
+/** Of POSIX; undefined where there are none, and 0 may do everything. */
+export type UserId = number | undefined;
+
+const privateFolder = 0o700;
+const privateFile = 0o600;
+const othersBits = 0o077;
+
+/**
+ * Makes the folder if it is missing, for its owner only: it holds the key that signs tokens, and the catalog. One that others
+ * can get at is closed, with what is in it but the tables: they keep their modes, which only matter to whom the operator lets
+ * in another way. `DataFolderUnsafe` where another user owns it or a file of it, since that user could open it again or has
+ * written what we would trust; the `node:fs` error if it cannot be made.
+ */
+export function makeDataFolder(root: string, user: UserId = process.getuid?.()): PrivateFolder {
+  requireOwn(root, user);
+  mkdirSync(root, { recursive: true, mode: privateFolder });
+  requireOwn(root, user);
+  const folder = dataFolderAt(root);
+  const wasOpenAs = closeFolder(root);
+  for (const path of filesOf(folder)) closeFile(path, user);
+  return { ...folder, wasOpenAs };
+}
+
+/** Makes a folder that is missing, for its owner only; one that is there keeps its mode. */
+export function makePrivateFolder(path: string): void {
+  mkdirSync(path, { recursive: true, mode: privateFolder });
+}
+
+/** Of the key files, those who read them refuse what others can read: who closes them cannot say who has read them. */
+const filesOf = ({ catalogFile, holderFile }: DataFolder): readonly string[] => [
+  ...['', '-wal', '-shm', '-journal'].map((ending) => `${catalogFile}${ending}`),
+  holderFile,
+];
+
+/** A symbolic link belongs to whom it is made by, and where it points to somebody, too. */
+function requireOwn(path: string, user: UserId): void {
+  if (user === undefined || user === 0) return;
+  for (const look of [lstatSync, statSync]) {
+    const uid = look(path, { throwIfNoEntry: false })?.uid;
+    if (uid === undefined || uid === user || (uid === 0 && look === lstatSync && isLink(path))) continue;
+    throw new DataFolderUnsafe(
+      `${path} belongs to another user (${uid}), who can read and change what is in it. ` +
+        `Name a folder of this user's (${user}), or one that is missing yet, such as ${join(path, 'lancegate')}.`,
+    );
+  }
+}
+
+const isLink = (path: string): boolean => lstatSync(path).isSymbolicLink();
+
+function closeFolder(path: string): string | undefined {
+  const { mode } = statSync(path);
+  if (!isOpen(mode)) return undefined;
+  chmodSync(path, privateFolder);
+  requireClosed(path);
+  return showMode(mode);
+}
+
+function closeFile(path: string, user: UserId): void {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined) return;
+  requireOwn(path, user);
+  if (isOpen(found.mode)) chmodSync(path, privateFile);
+}
+
+/** Some mounted file systems take every mode and keep none. */
+function requireClosed(path: string): void {
+  const { mode } = statSync(path);
+  if (!isOpen(mode) || process.platform === 'win32') return;
+  throw new DataFolderUnsafe(
+    `${path} has mode ${showMode(mode)}: other users can get at it, and its file system does not let it be closed.`,
+  );
+}
+
+const isOpen = (mode: number): boolean => (mode & othersBits) !== 0;
+const showMode = (mode: number): string => (mode & 0o7777).toString(8).padStart(4, '0');

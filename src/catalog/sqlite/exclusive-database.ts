@@ -1,3 +1,4 @@
+import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 
 /**
@@ -15,6 +16,7 @@ const takeLock = `
 
 /** Opens the database, making it if it is missing, and locks it until it is closed. Throws SQLite's own errors. */
 export function openExclusiveDatabase(path: string): DatabaseSync {
+  createPrivately(path);
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
     database.exec(takeLock);
@@ -22,5 +24,17 @@ export function openExclusiveDatabase(path: string): DatabaseSync {
   } catch (error) {
     database.close();
     throw error;
+  }
+}
+
+/**
+ * For its owner only, whatever the umask; SQLite gives the mode of the database to the files beside it. One that is there is not
+ * touched: to close a descriptor of it lets go of the locks that the process has on it (POSIX).
+ */
+function createPrivately(path: string): void {
+  try {
+    closeSync(openSync(path, 'ax', 0o600));
+  } catch {
+    // It is there, or SQLite says in its own words what is wrong.
   }
 }

@@ -24,7 +24,7 @@ const holderFileOf = (catalogFile: string): string => join(dirname(catalogFile),
 export function writeHolder(catalogFile: string, holder: Holder): void {
   const file = holderFileOf(catalogFile);
   try {
-    writeFileSync(`${file}.new`, JSON.stringify(holder));
+    writeFileSync(`${file}.new`, JSON.stringify(holder), { mode: 0o600 });
     renameSync(`${file}.new`, file);
   } catch {
     removeHolder(catalogFile); // what is there tells of another process
