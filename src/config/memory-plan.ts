@@ -20,8 +20,8 @@ const partForIndexes = 1 / 4;
 const bytesPerBodyByte = 4;
 /** What is below the service (its page cache, its sockets) and beside it needs some, too. */
 const partOfMachine = 3 / 4;
-/** Of that: with three readers of it, writers have five eighths. */
-const partForReader = 1 / 8;
+/** Of that: with four readers of it, writers have six tenths. */
+const partForReader = 1 / 10;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several pieces under way. */
 const mergesPerPart = 2;
 const piecesPerPart = 8;

@@ -173,7 +173,7 @@ export const settings = {
   readers: setting(integer(1, 256), {
     flag: 'readers',
     group: 'limits',
-    default: '3',
+    default: '4',
     doc: 'Processes that run what clients write in SQL, at most: counts with a predicate and merges with filters, one at a time in each. Neither of the two kinds has more than three quarters of them, and a principal has its `--principal-share`, at least one.',
   }),
   readerMemoryBytes: setting(bytes(leastReaderMemoryBytes, TiB), {
@@ -185,7 +185,7 @@ export const settings = {
   maxQueuedQueries: setting(integer(1, 65_536), {
     flag: 'max-queued-queries',
     group: 'limits',
-    default: '64',
+    default: '512',
     doc: 'Queries that wait for a reader process; beyond it the answer is 503. A principal can have its `--principal-share` of them.',
   }),
 

@@ -30,6 +30,8 @@ export interface Asker {
  * takes longer than that.
  */
 const graceMs = 100;
+/** A start takes up to a second; on a machine that is overwhelmed, several. */
+const longestStartMs = 30_000;
 /** Between two readers that died with no answer between them; twice as long each time. */
 const firstPauseMs = 100;
 const longestPauseMs = 5_000;
@@ -129,6 +131,8 @@ export class ReaderPool {
   #begin(): ReaderProcess {
     const reader = new ReaderProcess(this.#parts);
     this.#all.add(reader);
+    const takeBack = this.#parts.clock.schedule(longestStartMs, () => reader.end('start'));
+    reader.ready.then(takeBack, takeBack);
     void reader.ended.then((reason) => this.#gone(reader, reason));
     return reader;
   }
@@ -149,7 +153,7 @@ export class ReaderPool {
     this.#free.delete(reader);
     this.#parts.metrics.readerEnded(reason);
     if (reason === 'idle' || reason === 'stop' || this.#isClosed) return;
-    if (reason === 'signal' || reason === 'exit' || reason === 'protocol') this.#backOff();
+    if (reason !== 'spent' && reason !== 'deadline' && reason !== 'memory') this.#backOff();
     // The next order is not to wait for a start. One that never got ready is begun again by who needs one.
     if (reader.wasReady) void (this.#pause ?? Promise.resolve()).then(() => this.#replace());
   }

@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Duplex, Readable } from 'node:stream';
+import { type Duplex, PassThrough, type Readable } from 'node:stream';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { ReaderDeath } from '../telemetry/metrics.ts';
@@ -50,7 +50,7 @@ export class ReaderProcess {
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
       detached: true,
     });
-    this.#channel = this.#child.stdio[3] as Duplex;
+    this.#channel = channelOf(this.#child);
     this.#ready.promise.catch(() => undefined); // whoever waits hears it
     this.#keepLastWords(this.#child.stderr);
     this.ended = this.#watchEnd(logger);
@@ -134,14 +134,17 @@ export class ReaderProcess {
   }
 
   async #watchEnd(logger: Logger): Promise<ReaderDeath> {
-    const { promise, resolve } = Promise.withResolvers<readonly [number | null, string | null]>();
-    this.#child.once('error', () => resolve([null, null]));
-    this.#child.once('close', (code, signal) => resolve([code, signal]));
-    const [code, signal] = await promise;
+    const { promise, resolve } = Promise.withResolvers<End>();
+    this.#child.on('error', (error) => {
+      if (this.#child.pid === undefined) resolve({ code: null, signal: null, error });
+    });
+    this.#child.once('close', (code, signal) => resolve({ code, signal, error: undefined }));
+    const { code, signal, error: notBegun } = await promise;
     this.#isGone = true;
-    const reason = this.#reason ?? (signal === null ? 'exit' : 'signal');
+    const reason = this.#reason ?? reasonOf({ code, signal, error: notBegun });
     const { pid } = this.#child;
-    const fields = { pid, reason, code, signal, wasBusy: this.#answer !== undefined, stderr: this.#lastWords };
+    const wasBusy = this.#answer !== undefined;
+    const fields = { pid, reason, code, signal, wasBusy, stderr: this.#lastWords, error: notBegun };
     if (isInOrder(reason)) logger.debug(fields, 'a reader ended');
     else if (reason === 'deadline' || reason === 'memory')
       logger.warn(fields, 'a reader was ended for what it was asked');
@@ -174,6 +177,8 @@ export class ReaderProcess {
         return 'the query was ended at its deadline';
       case 'stop':
         return 'the service is stopping';
+      case 'start':
+        return 'no process could be begun for the query';
       case 'signal':
         return `the process that ran the query died (${signal})`;
       case 'idle':
@@ -184,6 +189,22 @@ export class ReaderProcess {
     }
   }
 }
+
+interface End {
+  readonly code: number | null;
+  readonly signal: string | null;
+  /** It was not begun at all, as where no process or no file is left. */
+  readonly error: Error | undefined;
+}
+
+function reasonOf({ signal, error }: End): ReaderDeath {
+  if (error !== undefined) return 'start';
+  return signal === null ? 'exit' : 'signal';
+}
+
+/** Where no file is left there is none (the types do not know it); then one that nobody hears, until the error is told. */
+const channelOf = ({ stdio }: { readonly stdio: ChildProcess['stdio'] | undefined }): Duplex =>
+  (stdio?.[3] as Duplex | null | undefined) ?? new PassThrough();
 
 /** proc_pid_status(5). */
 function residentBytesOf(pid: number | undefined): number {

@@ -19,7 +19,7 @@ export type ConnectionEnd = 'address_share' | 'all_taken' | 'gave_way' | 'silent
 export type CountsToldBy = 'places' | 'totals' | 'memory' | 'commit' | 'search';
 
 /** Why a reader process ended: the first three are in order. */
-export type ReaderDeath = 'idle' | 'spent' | 'stop' | 'deadline' | 'memory' | 'signal' | 'exit' | 'protocol';
+export type ReaderDeath = 'idle' | 'spent' | 'stop' | 'deadline' | 'memory' | 'signal' | 'exit' | 'protocol' | 'start';
 
 export interface MergedRows {
   readonly inserted: number;
@@ -138,7 +138,7 @@ export class Metrics {
   readonly #readerEnds = new Counter({
     ...this.#on,
     name: 'lancegate_reader_ends_total',
-    help: 'Reader processes that ended, by why: idle, spent (kept much memory) and stop are in order; deadline, memory, signal, exit and protocol cost a query.',
+    help: 'Reader processes that ended, by why: idle, spent (kept much memory) and stop are in order; deadline, memory, signal, exit, protocol and start (it could not be begun) cost a query.',
     labelNames: ['reason'],
   });
   constructor() {

@@ -118,7 +118,7 @@ const sizesOf = (values: ConfigReading['values']) =>
 
 test('where memory is plenty the limit is fixed, and where it is not, a part of what is there (P7)', () => {
   assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 64 * GiB })), [5120, 256, 1024, 256, 16]);
-  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [960, 96, 119, 29, 7]);
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [768, 48, 86, 21, 5]);
   assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 256 * MiB })), [640, 16, 64, 16, 4]);
 });
 
@@ -127,9 +127,9 @@ test('the service and its readers have three quarters of a machine together, and
     const { memoryLimitBytes, readers, readerMemoryBytes } = valuesOf({ machineMemoryBytes, args });
     return [memoryLimitBytes / MiB, readers, readerMemoryBytes / MiB];
   };
-  assert.deepEqual(readersOf(64 * GiB), [5120, 3, 512]);
-  assert.deepEqual(readersOf(4 * GiB), [1920, 3, 384]);
-  assert.deepEqual(readersOf(256 * MiB), [640, 3, 192]);
+  assert.deepEqual(readersOf(64 * GiB), [5120, 4, 512]);
+  assert.deepEqual(readersOf(4 * GiB), [1844, 4, 307]);
+  assert.deepEqual(readersOf(256 * MiB), [640, 4, 192]);
   assert.deepEqual(readersOf(4 * GiB, ['--readers=2', '--reader-memory=256MiB']), [2560, 2, 256]);
 });
 
