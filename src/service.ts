@@ -247,6 +247,7 @@ async function openPolicy(
   starting: AsyncDisposableStack,
 ): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
   if (policyFile === undefined) {
+    logger.info({}, 'the default policies are in force: scopes decide');
     const reload = async () => logger.info({}, 'nothing to read again: the service has no policy file');
     return { policy: CedarPolicy.load({ logger }), reload };
   }

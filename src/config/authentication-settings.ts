@@ -89,6 +89,6 @@ export const authenticationSettings = {
   policyFile: optional(path, {
     flag: 'policy-file',
     group: 'authentication',
-    doc: 'Cedar policies that decide who may do what. Without it, the scopes `lancegate:read`, `lancegate:write` and `lancegate:admin` decide.',
+    doc: 'Cedar policies that decide who may do what; read again when the file changes, and on SIGHUP. Without it, the scopes `lancegate:read`, `lancegate:write` and `lancegate:admin` decide.',
   }),
 } as const satisfies Readonly<Record<string, Setting<unknown>>>;

@@ -21,6 +21,8 @@ export interface JsonCall<Target, Body> {
   readonly delimiter: string;
   readonly hasTrailingSlash: boolean;
   readonly allows: Allows;
+  /** As `allows`, for what the request needs as a whole: the audit record tells of it. */
+  readonly needs: Allows;
   readonly scope: RequestScope;
 }
 
@@ -88,14 +90,13 @@ async function readCall<Target, Body extends TObject>(
     authorizeTarget(route, arrival, target, action, [undefined]);
   }
   const { query, hasTrailingSlash, scope } = arrival;
-  const isAskedInside = route.target.resource(target) === undefined;
-  const allows: Allows = (action, resource, onBranch) => {
-    const question = { action, resource, branch: onBranch };
-    const isAllowed = arrival.allows(question);
-    if (isAskedInside) arrival.trail.asked(question, isAllowed);
+  const allows: Allows = (action, resource, onBranch) => arrival.allows({ action, resource, branch: onBranch });
+  const needs: Allows = (action, resource, onBranch) => {
+    const isAllowed = allows(action, resource, onBranch);
+    arrival.trail.asked({ action, resource, branch: onBranch }, isAllowed);
     return isAllowed;
   };
-  return { target, body, branch, query, delimiter, hasTrailingSlash, allows, scope };
+  return { target, body, branch, query, delimiter, hasTrailingSlash, allows, needs, scope };
 }
 
 /** All of the branches must be allowed. */

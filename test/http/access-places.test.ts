@@ -8,6 +8,7 @@ import { connect } from '@lancedb/lancedb';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { Random } from '#test/model/random.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
 import { people } from './rows.ts';
 
@@ -89,6 +90,24 @@ describe('a place is registered by who has rights there (P9)', () => {
     succeeded(await register('tester', 'mine', 'loaded/old.lance'));
     await deregister('mine');
     succeeded(await register('eve', 'mine', 'loaded/old.lance'));
+  });
+
+  test('the log tells the operator who was refused a place, and whose it is', async () => {
+    await create('b$wanted');
+    await denied('ann', 'a$mine', 'b/wanted.lance', 403);
+    await denied('eve', 'a$mine', 'loaded/none.lance', 400);
+    await create('a$toms_not');
+    await denied('tom', 'a$toms', 'a/toms_not.lance', 400);
+    const records = service.log
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+      .filter(({ message, route }) => message === 'request' && String(route).endsWith('/register'))
+      .slice(-3)
+      .map(({ subject, status, decision, table, namespace }) => [subject, status, decision, table ?? namespace]);
+    assert.deepEqual(records, [
+      ['ann', 403, 'denied', 'b'],
+      ['eve', 400, 'allowed', 'a$mine'],
+      ['tom', 400, 'denied', 'a$toms_not'],
+    ]);
   });
 
   test('a right on one table adopts nothing that was another table’s in the same namespace', async () => {
@@ -175,6 +194,39 @@ describe('a place is registered by who has rights there (P9)', () => {
       if (answer.status === 400) assert.match(String(answer.body.error), /no table is stored there/);
     }
     refused(await service.post('/v1/table/a$thief/exists'), 404, 4);
+    assert.equal(await count('b$held'), 2);
+  });
+
+  test('no spelling of a held place, made at random, is adopted or fails', async () => {
+    const random = new Random(17);
+    const letters = [...'./\\%~:*?#@!$&()[]{}|<>"`^ +;,=\0\n\u0301\u00e9\u202e\uff0f'];
+    const roots = ['', service.tablesFolder, pathToFileURL(service.tablesFolder).href, '..', '.', '/', 'a/linked/..'];
+    const twist = (text: string): string => {
+      const at = random.int(text.length + 1);
+      const [before, after] = [text.slice(0, at), text.slice(at)];
+      switch (random.int(6)) {
+        case 0:
+          return before + random.pick(letters) + after;
+        case 1:
+          return before + random.pick(['../', './', '//', '..%2f', '%2e%2e/', 'b/../', 'held.lance/../']) + after;
+        case 2:
+          return before + [...after].map((letter, index) => (index === 0 ? letter.toUpperCase() : letter)).join('');
+        case 3:
+          return before + after.replace(/^./, (letter) => `%${letter.charCodeAt(0).toString(16)}`);
+        case 4:
+          return `${text}/`;
+        default:
+          return `${random.pick(roots)}/${text}`;
+      }
+    };
+    for (let round = 0; round < 300; round += 1) {
+      let location = random.pick(['b/held.lance', 'a/linked/held.lance', 'b/held.lance/tree/y.lance', 'a/link.lance']);
+      for (let twists = random.int(4); twists > 0; twists -= 1) location = twist(location);
+      for (const subject of ['tester', 'ann']) {
+        const { status, body } = await register(subject, 'a$thief', location);
+        assert.ok([400, 403].includes(status), `${JSON.stringify(location)}: ${status} ${JSON.stringify(body)}`);
+      }
+    }
     assert.equal(await count('b$held'), 2);
   });
 

@@ -94,7 +94,7 @@ const registerTable = (operations: Operations): Route =>
     body: RegisterBody,
     audit: ({ mode, location }) => ({ mode: parseChoice(mode, 'mode', registerModes), location }),
     furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
-    answer: async ({ target: table, body, allows }) => {
+    answer: async ({ target: table, body, needs }) => {
       const mode = parseChoice(body.mode, 'mode', registerModes);
       const { location, properties } = await operations.registerTable({
         table,
@@ -103,8 +103,8 @@ const registerTable = (operations: Operations): Route =>
         properties: body.properties ?? {},
         mayAdopt: (owner) =>
           'table' in owner
-            ? allows('RegisterTable', { kind: 'table', table: owner.table })
-            : allows('RegisterTable', { kind: 'namespace', path: owner.namespace }),
+            ? needs('RegisterTable', { kind: 'table', table: owner.table })
+            : needs('RegisterTable', { kind: 'namespace', path: owner.namespace }),
       });
       return { location, properties };
     },

@@ -12,10 +12,10 @@ export const describeTransactionRoute = (operations: Operations): Route =>
     target: transactionTarget,
     action: 'DescribeTransaction',
     body: Type.Object({}),
-    answer: async ({ target: id, allows }) => {
+    answer: async ({ target: id, needs }) => {
       const { status, properties } = await operations.describeTransaction({
         id,
-        visible: ({ table, branch }) => allows('DescribeTransaction', { kind: 'table', table }, branch),
+        visible: ({ table, branch }) => needs('DescribeTransaction', { kind: 'table', table }, branch),
       });
       return { status, properties };
     },
