@@ -3,10 +3,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Admission } from '#src/http/admission.ts';
+import { ClientAddresses } from '#src/http/client-address.ts';
 import { Doorkeeper } from '#src/http/doorkeeper.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Operations } from '#src/operations/commands.ts';
+import type { AuditRecord } from '#src/telemetry/audit.ts';
 import { ask, upload } from './client.ts';
 import { RawClient } from './raw-client.ts';
 import { startTestService, type TestOptions, type TestService } from './service.ts';
@@ -238,6 +240,37 @@ test('what goes wrong past the door is not taken for a refusal of the door', () 
   };
   assert.throws(() => door.receive(raw as IncomingMessage, {} as ServerResponse, fail), { message: 'from within' });
   assert.equal(letIn, 1);
+});
+
+test('who leaves while it waits at the door is let in no more, and has an audit record', async () => {
+  const records: AuditRecord[] = [];
+  const parts = {
+    clock: systemClock,
+    newId: () => 'made',
+    audit: { requestEnded: (record: AuditRecord) => void records.push(record) },
+    clientAddresses: new ClientAddresses([]),
+  } as unknown as ConstructorParameters<typeof Doorkeeper>[0];
+  const admission = { requireRoomForAnybody: () => undefined } as unknown as Admission;
+  const door = new Doorkeeper(parts, admission, ['/v1/table/:id/merge_insert']);
+  const headers = { 'content-length': '0', 'x-request-id': 'left' };
+  const raw = { method: 'POST', url: '/v1/table/t/merge_insert', headers, socket: { remoteAddress: '192.0.2.7' } };
+  let letIn = 0;
+  const receive = (destroyed: boolean): void =>
+    door.receive({ ...raw, destroyed } as unknown as IncomingMessage, {} as ServerResponse, () => {
+      letIn += 1;
+    });
+  for (let count = 0; count < 16; count++) receive(false);
+  receive(true);
+  await until(() => records.length === 1);
+  assert.equal(letIn, 16);
+  const { requestId, address, decision, status, clientLeft, route } = records[0]!;
+  assert.deepEqual(
+    { requestId, address, decision, status, clientLeft, route },
+    {
+      ...{ requestId: 'left', address: '192.0.2.7', decision: 'not asked', status: undefined, clientLeft: true },
+      route: '/v1/table/:id/merge_insert',
+    },
+  );
 });
 
 /** Yields to the event loop until it holds; gives up after what only a failure can take. */

@@ -217,3 +217,29 @@ test('the audit record of a client that left waits for what its merge did', asyn
     },
   );
 });
+
+test('a client that leaves has one audit record, wherever it was', async () => {
+  await using service = await startTestService();
+  const length = `content-length: ${usersStream.length}`;
+  const merge = 'POST /v1/table/users/merge_insert?on=id';
+  const leaving: readonly [line: string, headers: readonly string[], body: Uint8Array][] = [
+    [merge, [length], Buffer.alloc(0)],
+    [merge, [length], usersStream.subarray(0, 100)],
+    [merge, [length, 'expect: 100-continue'], Buffer.alloc(0)],
+    ['POST /v1/table/users/create', chunked, Buffer.from('5\r\nabcde\r\n')],
+    ['POST /v1/table/users/describe', ['content-length: 100'], Buffer.from('{')],
+  ];
+  const records = () => service.log.filter(({ message }) => message === 'request');
+  for (const [index, [line, headers, body]] of leaving.entries()) {
+    using client = await RawClient.connect(service);
+    const asked = service.asked.length;
+    await client.head(line, [...headers, `x-request-id: r${index}`]);
+    await client.write(body);
+    if (!line.includes('describe')) await until(() => service.asked.length > asked);
+    client.leave();
+    if (line.includes('describe')) continue;
+    await until(() => records().some(({ requestId }) => requestId === `r${index}`));
+  }
+  await until(() => records().length === leaving.length);
+  for (const { clientLeft, status } of records()) assert.deepEqual([clientLeft, status], [true, 400]);
+});
