@@ -276,7 +276,9 @@ describe('the audit record', () => {
     assert.doesNotMatch(text, /[\u007f-\u009f\u2028\u202e]/);
     for (const line of lines) {
       assert.ok(Buffer.byteLength(line) < 16_384);
-      assert.notEqual((JSON.parse(line) as Fields).subject, 'mallory');
+      const { subject, table } = JSON.parse(line) as { subject: string; table: string };
+      assert.notEqual(subject, 'mallory');
+      for (const text of [subject, table]) assert.ok(text.length <= 1_024, `${text.length} characters`);
     }
     const seen = new Set(lines.map((line) => (JSON.parse(line) as Fields).subject));
     assert.equal(seen.size, subjects.length, 'a subject is cut, and two are never made one');
