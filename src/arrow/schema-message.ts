@@ -11,7 +11,7 @@ export function schemaMessageStart(file: IpcFile): number {
 }
 
 /** The whole message with its prefix: a view of the file. */
-export function schemaMessage({ file }: IpcPiece): Buffer {
+export function schemaMessage({ file }: Pick<IpcPiece, 'file'>): Buffer {
   const start = schemaMessageStart(file);
   return file.subarray(start, start + prefixBytes + file.readInt32LE(start + 4));
 }

@@ -4,6 +4,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import { formatFieldPath } from './field-path.ts';
 import type { DataType, Field, Schema } from './schema.ts';
 import { typeName } from './type-name.ts';
+import { withTypedNulls } from './typed-nulls.ts';
 
 export { typeName };
 
@@ -142,6 +143,16 @@ export function checkStorable(schema: Schema): void {
     throw refuse(`column ${show([unreachable.name])}: a top-level name cannot hold a dot or a backtick`);
   }
   checkStorableFields(schema.fields, []);
+  requireValues(schema);
+}
+
+/** Such a column stays NULL for ever, beside others as well; a table of nothing else is a mistake. */
+function requireValues({ fields }: Schema): void {
+  if (!fields.every(({ type }) => type.kind === 'null')) return;
+  const names = fields.map(({ name }) => show([name])).join(', ');
+  throw refuse(
+    `every column is of type null (${names}), which can hold no value: give each the type its values will have`,
+  );
 }
 
 /**
@@ -166,7 +177,10 @@ function sameIndex(a: Field, b: Field): boolean {
   return left?.bitWidth === right?.bitWidth && left?.signed === right?.signed;
 }
 
-/** The source's columns must be among the table's, of equal type, and hold all that the table requires. */
+/**
+ * The source's columns must be among the table's, of equal type, and hold all that the table requires. Where the source has
+ * the type Null, the table may have any that allows NULL.
+ */
 export function checkSourceFits(source: Schema, table: Schema): void {
   const blob = table.fields.find(isBlob);
   if (blob !== undefined) throw refuse(`column ${show([blob.name])} holds blobs, and such a table can only be read`);
@@ -174,7 +188,7 @@ export function checkSourceFits(source: Schema, table: Schema): void {
   for (const field of source.fields) {
     const target = byName.get(field.name);
     if (target === undefined) throw refuse(`column ${show([field.name])} does not exist in the table`);
-    if (!sameType(field, target)) {
+    if (!sameType(withTypedNulls(field, target), target)) {
       throw refuse(
         `column ${show([field.name])} is ${typeName(target)} in the table and ${typeName(field)} in the source`,
       );

@@ -139,6 +139,8 @@ export interface Dataset {
   /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
   catchUp(): Promise<void>;
   schema(): Promise<Schema>;
+  /** The same as a file of no rows. */
+  schemaFile(): Promise<IpcFile>;
   countRows(filter?: string): Promise<number>;
   /**
    * Result batches, each a complete IPC file of its own, as large as the engine makes them. At least one, so that the

@@ -5,6 +5,7 @@ import { nullBytesPerRow } from '../arrow/null-bytes.ts';
 import type { Schema } from '../arrow/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema-rules.ts';
 import type { IpcPiece } from '../arrow/source.ts';
+import { typedSchema, typeNulls } from '../arrow/typed-nulls.ts';
 import type { Catalog, KeyedRequest, TableRecord, TransactionRecord } from '../catalog/port.ts';
 import type { MergeCounts } from '../engine/port.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
@@ -79,7 +80,8 @@ export class MergeRows {
     const check: SchemaCheck = async (source) => {
       const table = await visibleSchema(dataset);
       requireFit(source, table, command.on);
-      return nullBytesPerRow(source, table);
+      const file = await dataset.schemaFile();
+      return { nullBytesPerRow: nullBytesPerRow(source, table), typed: (piece) => typeNulls(piece, table, file) };
     };
     return (source) =>
       check(source).catch(async () => {
@@ -92,7 +94,8 @@ export class MergeRows {
     const piece = await this.#metrics.mergeStage('receive', async () => {
       const schema = await source.schema();
       for (const path of on) requireField(path, schema, 'source');
-      return joinBatches(await source.whole(await check(schema)));
+      const { nullBytesPerRow, typed } = await check(schema);
+      return joinBatches(typed(await source.whole(nullBytesPerRow)));
     });
     return this.#metrics.mergeStage('check', async () => {
       const keys = readKeys(piece, on);
@@ -260,12 +263,18 @@ const keyedMerge = (
   answer: (counts) => keyedAnswer(request, { transactionId, ...counts }),
 });
 
-/** Answers what each row takes beside what it brings, see `ArrowSource.whole`. */
-type SchemaCheck = (source: Schema) => Promise<number>;
+interface Fit {
+  /** See `ArrowSource.whole`. */
+  readonly nullBytesPerRow: number;
+  /** The piece with the table's types in place of Null. */
+  readonly typed: (piece: IpcPiece) => IpcPiece;
+}
+
+type SchemaCheck = (source: Schema) => Promise<Fit>;
 
 const checkNewTable: SchemaCheck = async (source) => {
   checkStorable(source);
-  return 0;
+  return { nullBytesPerRow: 0, typed: (piece) => piece };
 };
 
 /**
@@ -314,7 +323,7 @@ async function requireDistinct(keys: Keys, on: readonly FieldPath[]): Promise<vo
 function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
   for (const path of on) requireField(path, target, 'table');
   checkSourceFits(source, target);
-  checkPartialSource(source, target);
+  checkPartialSource(typedSchema(source, target), target);
 }
 
 function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {

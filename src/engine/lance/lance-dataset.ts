@@ -74,7 +74,7 @@ export class LanceDataset implements Dataset {
   readonly #replacement: RowReplacement | undefined;
   readonly #indexChoice: IndexChoice | undefined;
   #writeRefusal: LancegateError | undefined;
-  #seen: { readonly version: number; readonly schema: Schema } | undefined;
+  #seen: { readonly version: number; readonly schema: Schema; readonly file: IpcFile } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
@@ -124,13 +124,21 @@ export class LanceDataset implements Dataset {
   }
 
   /** Read once per version: every merge asks for it, and it rarely changes. */
-  schema(): Promise<Schema> {
+  async schema(): Promise<Schema> {
+    return (await this.#see()).schema;
+  }
+
+  async schemaFile(): Promise<IpcFile> {
+    return (await this.#see()).file;
+  }
+
+  #see(): Promise<{ readonly schema: Schema; readonly file: IpcFile }> {
     return engineCall('open', async () => {
       const version = await this.#table.version();
-      if (this.#seen?.version === version) return this.#seen.schema;
-      const schema = readSchemaOfIpcFile(await (await this.#table.current()).schema());
-      this.#seen = { version, schema };
-      return schema;
+      if (this.#seen?.version === version) return this.#seen;
+      const file = (await (await this.#table.current()).schema()) as IpcFile;
+      this.#seen = { version, schema: readSchemaOfIpcFile(file), file };
+      return this.#seen;
     });
   }
 
@@ -347,7 +355,7 @@ export class LanceDataset implements Dataset {
   #carryTo(version: number): void {
     this.#versions?.remember();
     this.#versions?.standsAt(version);
-    if (this.#seen?.version === version - 1) this.#seen = { version, schema: this.#seen.schema };
+    if (this.#seen?.version === version - 1) this.#seen = { ...this.#seen, version };
   }
 
   /** A commit whose version nobody has to know at once. */
