@@ -3,6 +3,7 @@ import * as oauth from 'oauth4webapi';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { AccessSetupError } from './access-setup-error.ts';
+import { boundedFetch } from './bounded-fetch.ts';
 import { type DocumentLifetime, RemoteDocument } from './remote-document.ts';
 
 export interface IssuerLocation {
@@ -44,6 +45,7 @@ const isLoopback = (hostname: string): boolean =>
 /** Options of a request to a URL that `requireSecure` let pass; the library would refuse http by itself. */
 export const requestOptions = (timeoutMs: number) => ({
   [oauth.allowInsecureRequests]: true,
+  [oauth.customFetch]: boundedFetch,
   signal: () => AbortSignal.timeout(timeoutMs),
 });
 

@@ -8,12 +8,13 @@
  * Fails closed. Keys are fetched at first use and held, so an issuer's outage is not felt by holders of tokens signed
  * with a key seen before; a token with a new key is then answered `IssuerUnavailable`, since it may well be good.
  */
-import { createRemoteJWKSet, errors, type RemoteJWKSet } from 'jose';
+import { createRemoteJWKSet, customFetch, errors, type RemoteJWKSet } from 'jose';
 import type { Clock } from '../kernel/clock.ts';
 import type { Principal } from '../kernel/principal.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { AccessSetupError } from './access-setup-error.ts';
 import { ExpiringCache } from './bounded-cache.ts';
+import { boundedFetch } from './bounded-fetch.ts';
 import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
 import { type IssuerLocation, type IssuerMetadata, issuerMetadata, requireSecure } from './issuer-metadata.ts';
 import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf, unknownKey } from './jwt.ts';
@@ -116,6 +117,7 @@ export class JwtVerifier implements Verifier {
     const { jwks_uri: uri = '' } = await this.#metadata.current();
     const url = requireSecure(uri, this.#settings.allowHttp, `jwks_uri of ${this.#settings.issuer}`);
     const keys = createRemoteJWKSet(url, {
+      [customFetch]: boundedFetch,
       timeoutDuration: this.#settings.timeoutMs,
       cooldownDuration: Number.POSITIVE_INFINITY,
       cacheMaxAge: Number.POSITIVE_INFINITY,
