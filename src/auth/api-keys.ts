@@ -136,9 +136,9 @@ export class ApiKeyStore implements Disposable {
     if (row === undefined || !matches) throw invalidToken('The API key is unknown.');
 
     const key = apiKeyOf(row);
-    if (key.revokedAtMs !== undefined) throw invalidToken('The API key was revoked.');
+    if (key.revokedAtMs !== undefined) throw invalidToken('The API key was revoked.', { keyId: key.id });
     if (key.expiresAtMs !== undefined && key.expiresAtMs <= this.#clock.nowMs()) {
-      throw invalidToken('The API key has expired.');
+      throw invalidToken('The API key has expired.', { keyId: key.id });
     }
     return this.#principalOf(key);
   }

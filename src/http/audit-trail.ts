@@ -48,8 +48,14 @@ function objectOf(question: Question | undefined): Pick<AuditRecord, 'namespace'
   return { namespace: undefined, table: id, branch };
 }
 
-export function principalFacts(principal: Principal | undefined): Pick<AuditRecord, 'subject' | 'issuer' | 'keyId'> {
-  return { subject: principal?.subject, issuer: principal?.issuer, keyId: principal?.keyId };
+/** Of an API key that was revoked or has expired, the id is told, too: its secret was right. */
+export function principalFacts(
+  principal: Principal | undefined,
+  refusal?: LancegateError,
+): Pick<AuditRecord, 'subject' | 'issuer' | 'keyId'> {
+  const refusedId = refusal?.internal?.keyId;
+  const keyId = principal?.keyId ?? (typeof refusedId === 'string' ? refusedId : undefined);
+  return { subject: principal?.subject, issuer: principal?.issuer, keyId };
 }
 
 /** To be asked while the connection stands. */

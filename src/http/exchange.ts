@@ -166,7 +166,7 @@ export class Exchange {
       status: this.#reply.statusCode,
       durationMs: this.#durationMs,
       receivedBytes: this.body.received,
-      ...principalFacts(this.#principal),
+      ...principalFacts(this.#principal, this.#refusal),
       ...this.#sentFrom,
       ...this.trail.facts(this.#refusal),
       refusal: this.#refusal?.kind,

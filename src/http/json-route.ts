@@ -23,6 +23,8 @@ export interface JsonCall<Target, Body> {
   readonly allows: Allows;
   /** As `allows`, for what the request needs as a whole: the audit record tells of it. */
   readonly needs: Allows;
+  /** For the audit record: what only the operation can tell. */
+  readonly note: (facts: AuditFacts) => void;
   readonly scope: RequestScope;
 }
 
@@ -96,7 +98,8 @@ async function readCall<Target, Body extends TObject>(
     arrival.trail.asked({ action, resource, branch: onBranch }, isAllowed);
     return isAllowed;
   };
-  return { target, body, branch, query, delimiter, hasTrailingSlash, allows, needs, scope };
+  const note = (facts: AuditFacts): void => arrival.trail.note(facts);
+  return { target, body, branch, query, delimiter, hasTrailingSlash, allows, needs, note, scope };
 }
 
 /** All of the branches must be allowed. */

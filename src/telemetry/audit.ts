@@ -23,6 +23,8 @@ export interface AuditFacts {
   readonly updatedRows?: number | undefined;
   readonly deletedRows?: number | undefined;
   readonly transactionId?: string | undefined;
+  /** With the namespace that held them. */
+  readonly droppedTables?: number | undefined;
   /** The facts are those of an earlier request with the same Idempotency-Key; this one did nothing. */
   readonly isReplay?: true | undefined;
 }

@@ -174,6 +174,17 @@ describe('the audit record', () => {
         ...{ ...nobody, route: create, status: 401, decision: 'unauthenticated', refusal: 'Unauthenticated' },
       },
     );
+    const ended = keys.create({ subject: 'gone', scopes: ['lancegate:read'] });
+    keys.revoke(ended.record.id);
+    await post(
+      '/v1/table/ns$t/count_rows',
+      {},
+      { 'x-api-key': ended.key },
+      {
+        ...{ ...nobody, keyId: ended.record.id, route: '/v1/table/:id/count_rows', status: 401 },
+        ...{ decision: 'unauthenticated', refusal: 'Unauthenticated' },
+      },
+    );
     const throughProxy = { 'x-api-key': key, 'x-forwarded-for': '203.0.113.7' };
     await post('/v1/table/ns$t/count_rows', {}, throughProxy, {
       ...{ issuer: 'api-key', subject: 'loader', keyId: record.id, address: '203.0.113.7', proxy: '127.0.0.1' },
@@ -194,7 +205,7 @@ describe('the audit record', () => {
       {},
       {
         ...{ route: '/v1/namespace/:id/drop', status: 200, decision: 'allowed' },
-        ...{ actions: ['DropNamespace'], namespace: 'ns', mode: 'cascade' },
+        ...{ actions: ['DropNamespace'], namespace: 'ns', mode: 'cascade', droppedTables: 1 },
       },
     );
     assert.equal((await service.get('/healthz')).status, 200);

@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { showTable } from '../../kernel/ids.ts';
 import type { Operations } from '../../operations/commands.ts';
 import { StringMap } from '../../wire/json-body.ts';
 import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/mode.ts';
@@ -74,16 +75,19 @@ const dropNamespace: Make = (operations) =>
     action: 'DropNamespace',
     body: DropBody,
     audit: ({ behavior }) => ({ mode: parseChoice(behavior, 'behavior', dropBehaviors) }),
-    answer: async ({ target: namespace, body, allows }) => {
+    answer: async ({ target: namespace, body, allows, note }) => {
+      const tables = new Set<string>();
       await operations.dropNamespace({
         namespace,
         mode: parseChoice(body.mode, 'mode', dropModes),
         behavior: parseChoice(body.behavior, 'behavior', dropBehaviors),
-        mayDrop: (item) =>
-          'table' in item
-            ? allows('DropTable', { kind: 'table', table: item.table })
-            : allows('DropNamespace', { kind: 'namespace', path: item.namespace }),
+        mayDrop: (item) => {
+          if ('namespace' in item) return allows('DropNamespace', { kind: 'namespace', path: item.namespace });
+          tables.add(showTable(item.table));
+          return allows('DropTable', { kind: 'table', table: item.table });
+        },
       });
+      if (tables.size > 0) note({ droppedTables: tables.size });
       return {};
     },
   });
