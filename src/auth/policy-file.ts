@@ -15,6 +15,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { AccessSetupError } from './access-setup-error.ts';
 import { CedarPolicy } from './cedar-policy.ts';
+import { tryPolicies } from './policy-trial.ts';
 
 const lookEveryMs = 2_000;
 
@@ -55,6 +56,7 @@ export class PolicyFile {
   static async open(parts: Parts): Promise<PolicyFile> {
     const text = await readFile(parts.path, 'utf8');
     const name = basename(parts.path);
+    await tryPolicies({ name, text });
     const policy = CedarPolicy.load({ source: { name, text }, logger: parts.logger });
     const file = new PolicyFile(parts, policy, digestOf(text));
     file.#sayInForce();
@@ -67,7 +69,7 @@ export class PolicyFile {
     return this.#inTurn(async () => {
       const found = await this.#read();
       this.#lastSeen = found.digest;
-      this.#judge(found);
+      await this.#judge(found);
     });
   }
 
@@ -93,7 +95,7 @@ export class PolicyFile {
     const found = await this.#read();
     const isSettled = found.digest === this.#lastSeen;
     this.#lastSeen = found.digest;
-    if (isSettled && found.digest !== this.#judged) this.#judge(found);
+    if (isSettled && found.digest !== this.#judged) await this.#judge(found);
   }
 
   async #read(): Promise<Found> {
@@ -105,18 +107,18 @@ export class PolicyFile {
     }
   }
 
-  #judge({ digest, text, error }: Found): void {
+  async #judge({ digest, text, error }: Found): Promise<void> {
     this.#judged = digest;
     if (text === undefined) {
       this.#sayRefused({ error }, 'the policy file cannot be read; the policies stay as they are');
       return;
     }
     try {
+      await tryPolicies({ name: this.#name, text });
       this.policy.replace({ name: this.#name, text });
     } catch (broken) {
-      if (!(broken instanceof AccessSetupError)) throw broken;
-      const refused = { sha256: digest, problems: broken.message.split('\n') };
-      this.#sayRefused(refused, 'the policy file is broken; the policies stay as they are');
+      const what = broken instanceof AccessSetupError ? { problems: broken.message.split('\n') } : { error: broken };
+      this.#sayRefused({ sha256: digest, ...what }, 'the policy file is broken; the policies stay as they are');
       return;
     }
     this.#digestInForce = digest;

@@ -170,6 +170,20 @@ describe('a policy file that is read again on demand', () => {
     );
   });
 
+  it('and is nested so deeply that Cedar dies of it changes nothing, now and afterwards', async (t) => {
+    const { file, path, isOpen, lines } = await opened(t, plainFile(closed));
+    const nested = (times: number) => `${'('.repeat(times)}true${')'.repeat(times)}`;
+    for (const condition of [nested(400), nested(3_000), `${'['.repeat(3_000)}1${']'.repeat(3_000)} == 1`]) {
+      writeFileSync(path, `permit (principal, action, resource) when { ${condition} };`);
+      await file.reload();
+      assert.match(String(lines.at(-1)?.fields.problems), /^policies\.cedar:1:1: .* nested too deeply/);
+      assert.equal(isOpen(), false);
+    }
+    writeFileSync(path, open);
+    await file.reload();
+    assert.equal(isOpen(), true);
+  });
+
   it('is judged again each time, so that whoever asks gets an answer in the log', async (t) => {
     const { file, path, isOpen, lines } = await opened(t, plainFile(open));
     await file.reload();

@@ -34,7 +34,8 @@ describe('policies that change while the service runs (P9)', () => {
     writeFileSync(file, `${forEverybody}\npermit (principal, action resource);`);
     await service.reload();
     refused(await count(), 403, 15);
-    assert.match(service.log.at(-2) ?? '', /policies\.cedar:2:27: unexpected token.*the policies stay as they are/);
+    const refusal = /policies\.cedar:2:27: unexpected token.*the policies stay as they are/;
+    assert.ok(service.log.some((line) => refusal.test(line)));
     writeFileSync(file, forEverybody);
     await service.reload();
     assert.equal((await count()).status, 200);
@@ -59,6 +60,6 @@ describe('policies that change while the service runs (P9)', () => {
 test('a service without a policy file is not harmed by a reload', async (t) => {
   const service = await startCheckedService((clean) => t.after(clean));
   await service.reload();
-  assert.match(service.log.at(-1) ?? '', /no policy file/);
+  assert.ok(service.log.some((line) => line.includes('no policy file')));
   succeeded(await service.get('/v1/table'));
 });

@@ -1,0 +1,20 @@
+/** The thread of `policy-trial.ts`: says what is wrong with the policies, or dies of them. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { AccessSetupError } from './access-setup-error.ts';
+import { CedarPolicy } from './cedar-policy.ts';
+import type { PolicySource } from './policy-source.ts';
+import type { Trial } from './policy-trial.ts';
+
+const silent = { warn: () => undefined, error: () => undefined };
+
+function tryHere(source: PolicySource): Trial {
+  try {
+    CedarPolicy.load({ source, logger: silent });
+    return { problem: undefined };
+  } catch (error) {
+    if (error instanceof AccessSetupError) return { problem: error.message };
+    throw error;
+  }
+}
+
+parentPort?.postMessage(tryHere(workerData as PolicySource));

@@ -1,0 +1,32 @@
+/**
+ * Policies are read by a Cedar of their own first, on a thread that may die of it. Cedar's parser has a stack of fixed size;
+ * a file that is nested too deeply (300 parentheses, measured) overflows it, and after that this instance answers no
+ * question any more: no request would be decided until a restart.
+ */
+import { Worker } from 'node:worker_threads';
+import { AccessSetupError } from './access-setup-error.ts';
+import type { PolicySource } from './policy-source.ts';
+
+export interface Trial {
+  readonly problem: string | undefined;
+}
+
+/** Less than the service's own thread has, so that what passes here passes there. */
+const stackSizeMb = 0.5;
+
+/** `AccessSetupError` naming every mistake as `name:line:column: what`. */
+export async function tryPolicies(source: PolicySource): Promise<void> {
+  const thread = new Worker(new URL('./policy-trial-thread.ts', import.meta.url), {
+    workerData: source,
+    resourceLimits: { stackSizeMb },
+  });
+  const { problem } = await new Promise<Trial>((resolve) => {
+    thread.once('message', resolve);
+    thread.once('error', () => resolve({ problem: tooDeep(source) }));
+    thread.once('exit', () => resolve({ problem: tooDeep(source) }));
+  });
+  if (problem !== undefined) throw new AccessSetupError(problem);
+}
+
+const tooDeep = ({ name }: PolicySource): string =>
+  `${name}:1:1: the policies cannot be read: a condition is nested too deeply`;
