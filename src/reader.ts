@@ -4,7 +4,7 @@
  * channel it ends, also when the service was killed.
  */
 
-import { writeFileSync, writeSync } from 'node:fs';
+import { readdirSync, writeFileSync, writeSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { Socket } from 'node:net';
 import { setPriority } from 'node:os';
@@ -28,11 +28,17 @@ function endAtOnce(lastWords: Buffer): never {
   throw new Error('killed');
 }
 
-/** Neither is needed for anything but to be first to go, and last to be served. */
+/**
+ * Neither is needed for anything but to be first to go, and last to be served. A priority is a thread's own (setpriority(2)), and
+ * the threads of the engine, which are there by now, give theirs to those they make. This thread, which looks at the memory and
+ * answers, keeps its own.
+ */
 function stepBack(): void {
   try {
-    setPriority(niceness);
     writeFileSync('/proc/self/oom_score_adj', outOfMemoryScore);
+    for (const thread of readdirSync('/proc/self/task').map(Number)) {
+      if (thread !== process.pid) setPriority(thread, niceness);
+    }
   } catch {
     // Not Linux, or not allowed here.
   }

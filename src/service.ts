@@ -75,7 +75,7 @@ export async function startService(config: Config, { logger, clock, environment 
   const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
   const metrics = new Metrics();
   const audit = await openAudit(config, { logger, clock, metrics }, starting);
-  const { pool, queries } = openReaders(config, folder, { logger, clock, environment, metrics }, starting);
+  const { pool, queries } = openReaders(config, folder, { logger, clock, environment, metrics });
   const { operations, close: closeOperations } = await startOperations({
     catalog,
     engine: await openEngine(config, folder, queries, starting),
@@ -98,6 +98,8 @@ export async function startService(config: Config, { logger, clock, environment 
     },
   });
   starting.defer(closeOperations);
+  // Before it: a merge that a reader still works on, once the time to drain is over, is not waited for.
+  starting.defer(() => pool.close());
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const limits = ipcLimits(config);
   const schemas = new KnownSchemas();
@@ -193,7 +195,6 @@ function openReaders(
   config: Config,
   { scratchFolder }: DataFolder,
   parts: StartParts & { metrics: Metrics },
-  starting: AsyncDisposableStack,
 ): { readonly pool: ReaderPool; readonly queries: ReaderQueries } {
   const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
   const pool = new ReaderPool({
@@ -212,7 +213,6 @@ function openReaders(
     principalShare: config.principalShare,
     idleMs: config.readerIdleMs,
   });
-  starting.defer(() => pool.close());
   const mergeBytes = mergeBytesUnder(config);
   return { pool, queries: new ReaderQueries(pool, parts.clock, mergeBytes) };
 }

@@ -5,7 +5,14 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
-import { argumentsOf, environmentOf, isRunning, readersOf } from '#test/fixtures/reader-processes.ts';
+import {
+  argumentsOf,
+  enginePriorities,
+  environmentOf,
+  isRunning,
+  outOfMemoryScore,
+  readersOf,
+} from '#test/fixtures/reader-processes.ts';
 import { listeningUrl, mintToken, serveArguments, textOf } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { eventually } from '#test/http/eventually.ts';
@@ -61,6 +68,8 @@ test('a reader gets no secret that it does not need, dies without the service, a
   const reader = onlyReader(service);
   assert.ok(!environmentOf(reader).includes(secret));
   assert.ok(!argumentsOf(reader).includes(secret));
+  assert.deepEqual(enginePriorities(reader), [5], 'writers go first (P10)');
+  assert.equal(outOfMemoryScore(reader), 500, 'the kernel ends readers first');
   process.kill(reader, 'SIGSEGV');
   await eventually('another one was begun', () => readersOf(service.pid).some((pid) => pid !== reader));
   assert.deepEqual(await count(), [200, '2']);
