@@ -57,19 +57,16 @@ const mostInnerBytes = 64 * 2 ** 20;
 /**
  * The piece with the types of the table, which its schema fits (`checkSourceFits`): the same piece if it has no column to be
  * written again, else a new one, uncompressed. The memory that was set aside for the old one is that of both. Throws `InvalidInput` where values lie, and
- * `TableSchemaValidationError` beside columns that are dictionary-encoded, which are not written again.
+ * `TableSchemaValidationError` where the table's column is dictionary-encoded: its dictionary is not in the source.
  */
 export function typeNulls(piece: IpcPiece, table: Schema, tableFile: IpcFile): IpcPiece {
   const { fields } = piece.schema;
-  const typed = fields.find((field) => targetOf(field, table) !== undefined);
-  if (typed === undefined) return piece;
+  const typed = fields.flatMap((field) => targetOf(field, table) ?? []);
+  if (typed.length === 0) return piece;
+  const encoded = typed.find(isEncoded);
+  if (encoded !== undefined)
+    throw refuse([encoded.name], 'is of type null, and dictionary-encoded in the table: send it typed');
   const schema = typedSchema(piece.schema, table);
-  if ([...fields, ...schema.fields].some(isEncoded)) {
-    throw refuse(
-      [typed.name],
-      'is of type null, which does not go with dictionary-encoded columns: send it typed, or leave it out',
-    );
-  }
   const inner = { bytes: 0 };
   const plans = readColumns(piece).map(({ rows, columns }) => {
     const plan = new BatchPlan();
@@ -79,7 +76,7 @@ export function typeNulls(piece: IpcPiece, table: Schema, tableFile: IpcFile): I
     }
     return { rows, plan };
   });
-  const made = assemble(schema, typedSchemaMessage(piece, table, tableFile), plans);
+  const made = assemble(piece, schema, typedSchemaMessage(piece, table, tableFile), plans);
   const decodedBytes = Math.max(piece.decodedBytes, made.decodedBytes);
   return { ...made, rows: piece.rows, decodedBytes, release: piece.release };
 }
@@ -142,30 +139,38 @@ interface PlannedBatch {
   readonly plan: BatchPlan;
 }
 
+/** The dictionaries are those of `piece`, as they are. */
 function assemble(
+  piece: IpcPiece,
   schema: Schema,
   message: Buffer,
-  batches: readonly PlannedBatch[],
+  planned: readonly PlannedBatch[],
 ): Omit<IpcPiece, 'rows' | 'release'> {
-  const blocks: Block[] = [];
   let end = magic.length + message.length;
-  for (const { plan } of batches) {
-    const metaLength = recordBatchMessageBytes(plan.nodes.length, plan.buffers.length);
-    blocks.push({ offset: end, metaLength, bodyLength: plan.bodyLength });
-    end += metaLength + plan.bodyLength;
-  }
-  const tail = fileTail({ schemaMessage: message.subarray(prefixBytes), dictionaries: [], batches: blocks });
+  const place = (metaLength: number, bodyLength: number): Block => {
+    const block = { offset: end, metaLength, bodyLength };
+    end += metaLength + bodyLength;
+    return block;
+  };
+  const dictionaries = piece.dictionaries.map(({ metaLength, bodyLength }) => place(metaLength, bodyLength));
+  const batches = planned.map(({ plan }) =>
+    place(recordBatchMessageBytes(plan.nodes.length, plan.buffers.length), plan.bodyLength),
+  );
+  const tail = fileTail({ schemaMessage: message.subarray(prefixBytes), dictionaries, batches });
   const file = Buffer.alloc(end + tail.length);
   file.set(magic);
   file.set(message, magic.length);
-  for (const [i, { rows, plan }] of batches.entries()) {
-    const { offset, metaLength, bodyLength } = blocks[i]!;
+  for (const [i, { offset, metaLength, bodyLength }] of piece.dictionaries.entries()) {
+    file.set(piece.file.subarray(offset, offset + metaLength + bodyLength), dictionaries[i]!.offset);
+  }
+  for (const [i, { rows, plan }] of planned.entries()) {
+    const { offset, metaLength, bodyLength } = batches[i]!;
     writeRecordBatchMessage(file.subarray(offset, offset + metaLength), rows, plan);
     plan.fill(file.subarray(offset + metaLength, offset + metaLength + bodyLength));
   }
   file.set(tail, end);
-  const decodedBytes = blocks.reduce((sum, { bodyLength }) => sum + bodyLength, 0);
-  return { file: file as IpcFile, schema, dictionaries: [], batches: blocks, decodedBytes };
+  const decodedBytes = end - magic.length - message.length;
+  return { file: file as IpcFile, schema, dictionaries, batches, decodedBytes };
 }
 
 /** Field numbers of `Message` and `Schema`. */

@@ -162,15 +162,29 @@ describe('a column of type Null', () => {
     refused(await merge('inner', inner), 400, 20, /^column s\.in is of type null in the source/);
   });
 
-  test('is refused beside dictionary-encoded columns, with a way out', async () => {
-    const dictionary = { id: 1n, index: { bitWidth: 8, signed: true }, ordered: false } as const;
+  test('goes beside a dictionary-encoded column, and is refused for one', async () => {
+    const dictionary = { id: 7n, index: { bitWidth: 8, signed: true }, ordered: false } as const;
     const encoded = field('d', text, { dictionary });
-    await create(
-      'encoded',
-      encodeStream(schemaOf([key, encoded, field('a', text)]), [{ id: [1n], d: ['x'], a: ['y'] }]),
-    );
-    const source = encodeStream(schemaOf([key, encoded, field('a', nothing)]), [{ id: [1n], d: ['x'], a: [null] }]);
-    refused(await merge('encoded', source), 400, 20, /^column a is of type null, .* send it typed, or leave it out/);
+    const rows = { id: [1n, 2n], d: ['x', 'y'], a: ['p', 'q'] };
+    await create('encoded', encodeStream(schemaOf([key, encoded, field('a', text)]), [rows]));
+    const beside = schemaOf([field('a', nothing), key, encoded]);
+    const batches = [
+      { a: [null], id: [2n], d: ['z'] },
+      { a: [null, null], id: [3n, 4n], d: ['x', null] },
+    ];
+    for (const codec of ['none', 'zstd'] satisfies Codec[]) {
+      succeeded(await merge('encoded', encodeStream(beside, batches, codec)));
+      assert.deepEqual(await storedRows(service, 'encoded'), [
+        { id: 1, d: 'x', a: 'p' },
+        { id: 2, d: 'z', a: null },
+        { id: 3, d: 'x', a: null },
+        { id: 4, d: null, a: null },
+      ]);
+    }
+    const instead = encodeStream(schemaOf([key, field('d', nothing), field('a', text)]), [
+      { id: [1n], d: [null], a: ['y'] },
+    ]);
+    refused(await merge('encoded', instead), 400, 20, /^column d is of type null, and dictionary-encoded in the table/);
   });
 
   test('takes no more memory in a list than a client could have sent, whatever it stands for', async () => {
