@@ -57,9 +57,9 @@ describe('the readers', () => {
       ...changed,
     });
     t.after(() => pool.close());
-    const count = async (predicate = 'id > 1', signal = never) => {
+    const count = async (predicate = 'id > 1', signal = never, extraBytes = 0) => {
       const at = { store: 'root', location, version: 1, isExact: false, lineage: 'l' } as const;
-      const order: Order = { at, work: { kind: 'count', predicate }, extraBytes: 0 };
+      const order: Order = { at, work: { kind: 'count', predicate }, extraBytes };
       const answered = await pool.ask(order, { principal: 'p', signal });
       return answered.kind === 'counted' ? answered.rows : answered.kind;
     };
@@ -107,6 +107,8 @@ describe('the readers', () => {
       );
     }
     assert.ok(died(/^the query needed more than the 16 MiB that it may have; nothing was written$/)(refusal));
+    assert.equal(await ends('memory'), 1);
+    assert.equal(await count(slow, never, 1_024 * MiB), 0, 'an order that may have more is carried out');
     assert.equal(await ends('memory'), 1);
   });
 
