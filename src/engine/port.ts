@@ -14,12 +14,19 @@ import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 import type { Spelling } from '../kernel/places.ts';
 import type { PreparedMove, Replacing, RowAddress, RowPlace, TrackedRows } from './places.ts';
 
+/** SQL over the rows. */
+export interface Filter {
+  readonly filter: string;
+  /** No word of it is a client's but literals of keys: it costs no more than the merge itself, and is run where that is. */
+  readonly isOurs?: boolean;
+}
+
 export interface MergeSpec {
   /** Top-level columns of the table, exactly as the schema spells them. */
   readonly on: readonly string[];
-  readonly whenMatchedUpdateAll: boolean | { readonly filter: string };
+  readonly whenMatchedUpdateAll: boolean | Filter;
   readonly whenNotMatchedInsertAll: boolean;
-  readonly whenNotMatchedBySourceDelete: boolean | { readonly filter: string };
+  readonly whenNotMatchedBySourceDelete: boolean | Filter;
   readonly useIndex: boolean;
 }
 

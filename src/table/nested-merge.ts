@@ -21,6 +21,7 @@ import type { IpcFile, IpcPiece } from '../arrow/source.ts';
 import {
   type Dataset,
   type Engine,
+  type Filter,
   isRefusal,
   type MergeCounts,
   type MergeSpec,
@@ -56,7 +57,7 @@ interface Replacement {
   readonly from: Dataset;
   readonly rowsWhere: string;
   /** The target rows to take out, as SQL; undefined for none. */
-  readonly deleteWhere: string | undefined;
+  readonly deleteWhere: Filter | undefined;
 }
 
 export async function mergeNested(engine: Engine, target: Dataset, merge: NestedMerge): Promise<Merged> {
@@ -132,10 +133,10 @@ function replacementOf(from: Dataset, { spec }: NestedMerge, where: string): Rep
   if (spec.whenMatchedUpdateAll === false && deletes === false) {
     return { from, rowsWhere: `${originColumn} = 'source'`, deleteWhere: undefined };
   }
-  if (deletes === false) return { from, rowsWhere: 'true', deleteWhere: where };
+  if (deletes === false) return { from, rowsWhere: 'true', deleteWhere: { filter: where, isOurs: true } };
   const unmatched = deletes === true ? 'true' : `(${deletes.filter})`;
-  const deleteWhere = `(${where}) OR ((${where}) IS NOT TRUE AND ${unmatched})`;
-  return { from, rowsWhere: 'true', deleteWhere };
+  const filter = `(${where}) OR ((${where}) IS NOT TRUE AND ${unmatched})`;
+  return { from, rowsWhere: 'true', deleteWhere: { filter, isOurs: deletes === true } };
 }
 
 async function commit(
@@ -161,7 +162,7 @@ const commitSpec = (on: readonly string[], { deleteWhere }: Replacement): MergeS
   on,
   whenMatchedUpdateAll: true,
   whenNotMatchedInsertAll: true,
-  whenNotMatchedBySourceDelete: deleteWhere === undefined ? false : { filter: deleteWhere },
+  whenNotMatchedBySourceDelete: deleteWhere ?? false,
   useIndex: false,
 });
 

@@ -107,6 +107,15 @@ describe('the filter of a merge has the time of its request (P12)', () => {
     refused(await service.post(mergePath('flat', 'id', 'nope = 1'), people([1], 'new')), 400, 12, /nope/);
   });
 
+  test('a merge without a filter needs no reader, also where its keys are in structs', async (t) => {
+    await holdReader();
+    t.after(() => {
+      for (const pid of readersOf(process.pid)) process.kill(pid, 'SIGCONT');
+    });
+    const merged = await service.post('/v1/table/nested/merge_insert?on=meta.k', nestedPeople([3, 4], 'newest'));
+    assert.equal(succeeded(merged).num_inserted_rows, 1);
+  });
+
   test('a count of all rows reads no row, so it needs no reader (P12)', async (t) => {
     succeeded(await service.post('/v1/table/manifest/create', people([1, 2, 3], 'old')));
     stallReads(service, 'manifest', (clean) => t.after(clean));

@@ -32,7 +32,7 @@ import { changedRows } from './changed-rows.ts';
 import type { Durability } from './durability.ts';
 import type { FragmentMove } from './fragment-move.ts';
 import { IndexChoice } from './index-choice.ts';
-import { configured, filterName, hasFilter } from './merge-builder.ts';
+import { configured, filterName, hasClientFilter } from './merge-builder.ts';
 import { type NativeTable, nativeBtree } from './native.ts';
 import { schemaOfNullColumn } from './null-column.ts';
 import { pruneVersions } from './prune-versions.ts';
@@ -168,7 +168,7 @@ export class LanceDataset implements Dataset {
   ): Promise<MergeCounts> {
     const run = async (): Promise<MergeCounts> => {
       this.#requireWritable();
-      if (this.#filters !== undefined && hasFilter(spec)) {
+      if (this.#filters !== undefined && hasClientFilter(spec)) {
         const version = await this.#table.version();
         const counts = await this.#filters({ lineage: this.lineage, version, spec, file, timeoutMs, principal });
         this.#committedBeside(counts.version);

@@ -12,8 +12,9 @@ export function configured(builder: NativeMergeBuilder, spec: MergeSpec): Native
   return spec.useIndex ? next : next.useIndex(false);
 }
 
-export const hasFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
-  typeof whenMatchedUpdateAll === 'object' || typeof whenNotMatchedBySourceDelete === 'object';
+/** Whether a client wrote any of its SQL. */
+export const hasClientFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
+  [whenMatchedUpdateAll, whenNotMatchedBySourceDelete].some((when) => typeof when === 'object' && when.isOurs !== true);
 
 /** The engine does not say which of two filters it means. */
 export function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {
