@@ -133,8 +133,7 @@ export class Connections {
    * A request that a trusted proxy reports for a client. What it returns ends it. `SlowDown` where the client has its
    * share of requests under way.
    */
-  enter({ sharer, isReported }: ClientAddress): () => void {
-    if (!isReported) return () => undefined;
+  enter({ sharer }: ClientAddress): () => void {
     const underWay = this.#reportedRequests.get(sharer) ?? 0;
     if (underWay >= this.#maxPerAddress) {
       throw new LancegateError('SlowDown', 'the address of the client has its share of requests under way');

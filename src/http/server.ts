@@ -93,12 +93,7 @@ export function createHttpServer(parts: HttpParts): FastifyInstance {
     serverFactory: (letIn) => nodeServer(parts, { connections, receive, letIn, waiting }),
   });
   leaveBodiesAlone(app);
-  openExchanges(app, exchangeParts);
-  requireHost(app);
-  app.addHook('onRequest', async (request) => {
-    const exchange = exchangeOf(request);
-    exchange.atEnd(connections.enter(exchange.clientAddress));
-  });
+  openExchanges(app, exchangeParts, connections);
   app.addHook('preClose', async () => {
     reception.stop();
     connections.stop();
@@ -170,10 +165,15 @@ function leaveBodiesAlone(app: FastifyInstance): void {
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
 }
 
-function openExchanges(app: FastifyInstance, parts: ExchangeParts): void {
+/** One hook for all that each request needs: each hook costs it a turn of promises. */
+function openExchanges(app: FastifyInstance, parts: ExchangeParts, connections: Connections): void {
   app.decorateRequest('exchange');
   app.addHook('onRequest', async (request, reply) => {
-    request.setDecorator('exchange', new Exchange(parts, request, reply));
+    const exchange = new Exchange(parts, request, reply);
+    request.setDecorator('exchange', exchange);
+    requireHost(request.raw);
+    const { clientAddress } = exchange;
+    if (clientAddress.isReported) exchange.atEnd(connections.enter(clientAddress));
   });
 }
 
@@ -181,13 +181,12 @@ function openExchanges(app: FastifyInstance, parts: ExchangeParts): void {
 const hostForm = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=-]*)(?::\d*)?$/i;
 
 /** RFC 9112, 3.2: exactly one, and a valid one. The earlier protocol may leave it out. */
-function requireHost(app: FastifyInstance): void {
-  app.addHook('onRequest', async ({ raw: { httpVersion, headers, rawHeaders } }) => {
-    const hosts = rawHeaders.filter((name, index) => index % 2 === 0 && /^host$/i.test(name)).length;
-    if (hosts === 0 && httpVersion === '1.1') throw invalidInput('the Host header is missing');
-    if (hosts > 1) throw invalidInput('there is more than one Host header');
-    if (!hostForm.test(headers.host ?? '')) throw invalidInput('the Host header is not a host and a port');
-  });
+function requireHost({ httpVersion, headers, rawHeaders }: IncomingMessage): void {
+  let hosts = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === 'host') hosts += 1;
+  if (hosts === 0 && httpVersion === '1.1') throw invalidInput('the Host header is missing');
+  if (hosts > 1) throw invalidInput('there is more than one Host header');
+  if (!hostForm.test(headers.host ?? '')) throw invalidInput('the Host header is not a host and a port');
 }
 
 const exchangeOf = (request: FastifyRequest): Exchange => request.getDecorator<Exchange>('exchange');
