@@ -26,7 +26,7 @@ const spentFrom = 3 / 4;
 /** The engine takes a source as one buffer, which cannot be longer. */
 const mostBytes = 2 ** 31;
 
-/** Resolves when the service has ended the channel, or has itself ended. Orders that come while one is under way are refused. */
+/** Resolves when the service has ended the channel, or has itself ended. Rejects where what comes is no order, or one too many. */
 export async function answerOrders({ channel, openEngines, residentBytes, endAtOnce }: ReaderParts): Promise<void> {
   const say = (reply: Reply): void => writeFrame(channel, reply);
   let reader: Reader | undefined;
