@@ -7,6 +7,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { TableRef } from '#src/kernel/ids.ts';
 import type { Operations } from '#src/operations/commands.ts';
+import { eventually } from '#test/http/eventually.ts';
 import { ManualClock } from './manual-clock.ts';
 import { describedTable } from './scripted-operations.ts';
 import { startTestService, type TestOptions, type TestService, token } from './service.ts';
@@ -73,14 +74,6 @@ class Peer {
   }
 }
 
-async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  const giveUpAtMs = performance.now() + 12_000;
-  while (!(await holds())) {
-    assert.ok(performance.now() < giveUpAtMs, `never came true: ${what}`);
-    await turn();
-  }
-}
-
 async function metric(service: TestService, name: string): Promise<number> {
   const headers = { authorization: `Bearer ${token}`, connection: 'close' };
   const text = await (await fetch(`${service.url}/metrics`, { headers })).text();
@@ -88,12 +81,11 @@ async function metric(service: TestService, name: string): Promise<number> {
   return Number(line?.slice(name.length + 1) ?? 0);
 }
 
-/** But that which asks. */
-const open = async (service: TestService): Promise<number> => (await metric(service, 'lancegate_connections')) - 1;
 const closed = (service: TestService, reason: string): Promise<number> =>
   metric(service, `lancegate_closed_connections_total{reason="${reason}"}`);
 
 const short = { requestHeaderTimeoutMs: 300, keepAliveTimeoutMs: 300, uploadIdleTimeoutMs: 300 };
+const long = { requestHeaderTimeoutMs: 600_000, keepAliveTimeoutMs: 600_000, uploadIdleTimeoutMs: 600_000 };
 
 describe('a connection ends within two seconds of its time', { concurrency: true }, () => {
   const lingering: Readonly<Record<string, (peer: Peer) => void>> = {
@@ -116,8 +108,8 @@ describe('a connection ends within two seconds of its time', { concurrency: true
       test(`one ${which}, whose client ${reads ? 'reads, but' : 'neither reads nor'} closes`, async () => {
         const isForgotten = which.includes('forgotten');
         const script = isForgotten ? endlessCreate : {};
-        const isTold = /HTTP|TLS|tunnel/.test(which); // its other times are not short
-        const times = isTold ? {} : isForgotten ? { ...short, keepAliveTimeoutMs: 72_000 } : short;
+        const isTold = /HTTP|TLS|tunnel/.test(which); // no other time may be what ends it
+        const times = isTold ? long : isForgotten ? { ...short, keepAliveTimeoutMs: long.keepAliveTimeoutMs } : short;
         await using service = await start({ script, config: { ...times, maxConcurrentWrites: 1 } });
         if (isForgotten) await fill(service);
         const peer = await Peer.connect(service);
@@ -125,8 +117,8 @@ describe('a connection ends within two seconds of its time', { concurrency: true
         else peer.socket.pause();
         begin(peer);
         const left = isForgotten ? 1 : 0;
-        await until('it is open', async () => (await open(service)) === left + 1);
-        await until('it is gone', async () => (await open(service)) === left);
+        await eventually('it is open', () => service.connections() === left + 1);
+        await eventually('it is gone', () => service.connections() === left);
       });
     }
   }
@@ -136,8 +128,8 @@ describe('a connection ends within two seconds of its time', { concurrency: true
     const peer = (await Peer.connect(service)).read().write(healthz);
     const drip = setInterval(() => peer.write('\r\n'), 50);
     using _drip = { [Symbol.dispose]: () => clearInterval(drip) };
-    await until('it is answered', () => peer.answers.length === 1);
-    await until('it is gone', () => peer.isClosed || peer.socket.readableEnded);
+    await eventually('it is answered', () => peer.answers.length === 1);
+    await eventually('it is gone', () => peer.isClosed || peer.socket.readableEnded);
     assert.equal(await closed(service, 'silent'), 1);
   });
 });
@@ -150,7 +142,7 @@ const endlessCreate = {
 
 async function fill(service: TestService): Promise<void> {
   (await Peer.connect(service)).read().write(request('POST /v1/table/t/create', 'transfer-encoding: chunked'));
-  await until('the create is under way', () => service.asked.length === 1);
+  await eventually('the create is under way', () => service.asked.length === 1);
 }
 
 describe('an answer that its client does not take', () => {
@@ -167,16 +159,17 @@ describe('an answer that its client does not take', () => {
     const peer = await Peer.connect(service);
     peer.socket.pause();
     peer.write(`${dropTable}{}`);
-    await until('it is under way', () => service.asked.length === 1);
+    await eventually('it is under way', () => service.asked.length === 1);
     const look = () => clock.advance(500);
     for (let i = 0; i < 10; i++) {
       await turn();
       look();
     }
-    await until('it is still there, since it may be slow', async () => (await open(service)) === 1);
-    clock.advance(large.length);
-    look();
-    await until('it is gone', async () => (await open(service)) === 0);
+    await eventually('it is still there, since it may be slow', () => service.connections() === 1);
+    await eventually('it is gone', () => {
+      clock.advance(large.length);
+      return service.connections() === 0;
+    });
     assert.equal(await closed(service, 'unread'), 1);
   });
 
@@ -187,14 +180,14 @@ describe('an answer that its client does not take', () => {
       const peer = await Peer.connect(service);
       peer.socket.pause();
       peer.write(`${dropTable}{}`);
-      await until('it is under way', () => service.asked.length === i + 1);
+      await eventually('it is under way', () => service.asked.length === i + 1);
     }
     for (let i = 0; i < 4; i++) {
       await turn();
       clock.advance(500);
     }
-    await until('enough of them are gone', async () => (await closed(service, 'unread')) >= 2);
-    assert.ok((await open(service)) >= 1, 'and no more than that');
+    await eventually('enough of them are gone', async () => (await closed(service, 'unread')) >= 2);
+    assert.ok(service.connections() >= 1, 'and no more than that');
   });
 });
 
@@ -213,13 +206,13 @@ describe('requests that come before the last is answered', () => {
     const { waiting, script } = slowDrops();
     await using service = await start({ script });
     const peer = (await Peer.connect(service)).read().write(`${asking}${healthz}${asking}${healthz}`);
-    await until('the first is under way', () => waiting.length === 1);
-    await open(service);
+    await eventually('the first is under way', () => waiting.length === 1);
+    await metric(service, 'lancegate_connections');
     assert.equal(waiting.length, 1);
     waiting[0]?.();
-    await until('the third is under way', () => waiting.length === 2);
+    await eventually('the third is under way', () => waiting.length === 2);
     waiting[1]?.();
-    await until('all are answered', () => peer.answers.length === 4);
+    await eventually('all are answered', () => peer.answers.length === 4);
     assert.deepEqual(peer.answers, ['404', '200', '404', '200']);
   });
 
@@ -227,11 +220,11 @@ describe('requests that come before the last is answered', () => {
     const { waiting, script } = slowDrops();
     await using service = await start({ script });
     const peer = (await Peer.connect(service)).read().write(asking + healthz.repeat(16));
-    await until('the first is under way', () => waiting.length === 1);
-    await open(service);
+    await eventually('the first is under way', () => waiting.length === 1);
+    await metric(service, 'lancegate_connections');
     assert.equal(peer.isClosed, false);
     peer.write(healthz);
-    await until('it is closed', () => peer.isClosed || peer.socket.readableEnded);
+    await eventually('it is closed', () => peer.isClosed || peer.socket.readableEnded);
     assert.deepEqual(peer.answers, []);
     assert.equal(await closed(service, 'pipelined'), 1);
   });
@@ -240,7 +233,7 @@ describe('requests that come before the last is answered', () => {
     const { waiting, script } = slowDrops();
     await using service = await start({ script });
     const peer = (await Peer.connect(service)).read().write(`${asking}NONSENSE\r\n\r\n`);
-    await until('it is closed', () => peer.isClosed || peer.socket.readableEnded);
+    await eventually('it is closed', () => peer.isClosed || peer.socket.readableEnded);
     assert.equal(peer.received, '');
     waiting[0]?.();
   });
@@ -253,14 +246,14 @@ describe('one address', () => {
     await using service = await start({ config });
     const crowd = await Promise.all(Array.from({ length: 30 }, () => Peer.connect(service, '127.0.0.2')));
     for (const peer of crowd) peer.read();
-    await until('the others are closed', () => crowd.filter(({ socket }) => socket.readableEnded).length === 20);
+    await eventually('the others are closed', () => crowd.filter(({ socket }) => socket.readableEnded).length === 20);
     assert.equal(await closed(service, 'address_share'), 20);
     const other = (await Peer.connect(service, '127.0.0.3')).read().write(healthz);
-    await until('the other is served', () => other.answers[0] === '200');
+    await eventually('the other is served', () => other.answers[0] === '200');
     crowd.find(({ socket }) => !socket.readableEnded)?.socket.destroy();
-    await until('one has gone', async () => (await open(service)) === 10);
+    await eventually('one has gone', () => service.connections() === 10);
     const next = (await Peer.connect(service, '127.0.0.2')).read().write(healthz);
-    await until('the next of the same is served', () => next.answers[0] === '200');
+    await eventually('the next of the same is served', () => next.answers[0] === '200');
   });
 
   test('is named in one line of the log, not in one for each connection', async () => {
@@ -273,7 +266,7 @@ describe('one address', () => {
       return crowd;
     };
     const crowd = await connectMany(30);
-    await until('the others are closed', () => crowd.filter(({ socket }) => socket.readableEnded).length === 20);
+    await eventually('the others are closed', () => crowd.filter(({ socket }) => socket.readableEnded).length === 20);
     const lines = () =>
       service.log
         .filter(({ message }) => /^connections were closed/.test(String(message)))
@@ -298,15 +291,15 @@ describe('one address', () => {
       `${request('POST /v1/table/t/drop', 'content-length: 2', `x-forwarded-for: ${client}`)}{}`;
     const peers = await Promise.all(Array.from({ length: 14 }, () => Peer.connect(service, '127.0.0.2')));
     for (const peer of peers) peer.read().write(asking('198.51.100.7'));
-    await until('ten are under way', () => waiting.length === 10);
-    await until('four are refused', () => peers.filter(({ answers }) => answers[0] === '503').length === 4);
+    await eventually('ten are under way', () => waiting.length === 10);
+    await eventually('four are refused', () => peers.filter(({ answers }) => answers[0] === '503').length === 4);
     const refused = peers.filter(({ answers }) => answers[0] === '503');
     refused[0]?.write(asking('198.51.100.8'));
-    await until('another client is served', () => waiting.length === 11);
+    await eventually('another client is served', () => waiting.length === 11);
     for (const answer of waiting) answer();
-    await until('all are answered', () => peers.every(({ answers }) => answers.length > 0));
+    await eventually('all are answered', () => peers.every(({ answers }) => answers.length > 0));
     refused[1]?.write(asking('198.51.100.7'));
-    await until('there is room for the first client again', () => waiting.length === 12);
+    await eventually('there is room for the first client again', () => waiting.length === 12);
     waiting[11]?.();
   });
 });
@@ -316,22 +309,22 @@ describe('where all connections are taken', () => {
     const clock = new ManualClock();
     await using service = await start({ clock, config: { maxConnections: 3 } });
     const idle = (await Peer.connect(service)).read().write(healthz);
-    await until('it is idle', () => idle.answers.length === 1);
+    await eventually('it is idle', () => idle.answers.length === 1);
     const silent = (await Peer.connect(service)).read();
     const fresh = (await Peer.connect(service)).read();
     const early = (await Peer.connect(service)).read();
-    await until('nobody gives way at once', () => early.socket.readableEnded);
+    await eventually('nobody gives way at once', () => early.socket.readableEnded);
     clock.advance(1_000);
     const next = (await Peer.connect(service)).read().write(healthz);
-    await until('the next is served', () => next.answers[0] === '200');
+    await eventually('the next is served', () => next.answers[0] === '200');
     assert.deepEqual(
       [silent, fresh, idle].map(({ socket }) => socket.readableEnded),
       [true, false, false],
     );
     const after = (await Peer.connect(service)).read().write(healthz);
-    await until('the one after is served', () => after.answers[0] === '200');
+    await eventually('the one after is served', () => after.answers[0] === '200');
     const last = (await Peer.connect(service)).read().write(healthz);
-    await until('the last is served', () => last.answers[0] === '200');
+    await eventually('the last is served', () => last.answers[0] === '200');
     assert.deepEqual(
       [fresh, idle].map(({ socket }) => socket.readableEnded),
       [true, true],
@@ -350,11 +343,11 @@ describe('where all connections are taken', () => {
     for (const count of [1, 2]) {
       const peer = (await Peer.connect(service)).read();
       peer.write(`${request('POST /v1/table/t/drop', 'content-length: 2')}{}`);
-      await until('it is under way', () => asked === count);
+      await eventually('it is under way', () => asked === count);
     }
     clock.advance(5_000);
     const late = (await Peer.connect(service)).read().write(healthz);
-    await until('it is closed', () => late.isClosed || late.socket.readableEnded);
+    await eventually('it is closed', () => late.isClosed || late.socket.readableEnded);
     assert.deepEqual(late.answers, []);
   });
 });
@@ -376,18 +369,18 @@ describe('a stop', () => {
     for (const text of others) (await Peer.connect(service)).write(text).socket.pause();
     const peer = (await Peer.connect(service)).read();
     peer.write(`${request('POST /v1/table/t/drop', 'content-length: 2')}{}`);
-    await until('it is under way', () => service.asked.length === 1);
+    await eventually('it is under way', () => service.asked.length === 1);
     let isStopped = false;
     const stopping = service.close(60_000).then(() => {
       isStopped = true;
     });
     const startMs = performance.now();
-    await until('some time has passed', () => performance.now() - startMs > 200);
+    await eventually('some time has passed', () => performance.now() - startMs > 200);
     assert.equal(isStopped, false);
     finish();
     await stopping;
     assert.deepEqual(peer.answers, ['200']);
-    assert.ok(performance.now() - startMs < 4_000, 'far from the minute that it has');
+    assert.ok(performance.now() - startMs < 30_000, 'far from the minute that it has');
   });
 });
 
@@ -410,7 +403,7 @@ describe('the Host of a request (RFC 9112, 3.2)', () => {
       await using service = await start();
       const peer = (await Peer.connect(service)).read();
       peer.write(`GET /healthz HTTP/1.1\r\n${lines}\r\nconnection: close\r\n\r\n`);
-      await until('it is answered', () => peer.socket.readableEnded);
+      await eventually('it is answered', () => peer.socket.readableEnded);
       assert.deepEqual(peer.answers, [error === undefined ? '200' : '400']);
       if (error !== undefined) assert.ok(peer.received.includes(`"error":"${error}"`), peer.received);
     });
@@ -442,7 +435,7 @@ describe('a request whose end is in doubt is 400 and the end of its connection: 
       await using service = await start();
       const peer = (await Peer.connect(service)).read();
       peer.write(`POST /healthz HTTP/1.1\r\nhost: x\r\n${headers}\r\n\r\n${rest}`);
-      await until('it is over', () => peer.socket.readableEnded || peer.isClosed);
+      await eventually('it is over', () => peer.socket.readableEnded || peer.isClosed);
       assert.deepEqual(peer.answers, ['400'], peer.received);
       assert.match(peer.received, /"error":"the request is not valid HTTP\/1\.1: [^"]+"/);
       assert.doesNotMatch(peer.received, /ready/);
@@ -453,7 +446,7 @@ describe('a request whose end is in doubt is 400 and the end of its connection: 
     await using service = await start();
     const peer = (await Peer.connect(service)).read();
     peer.write('GET http://elsewhere.example/healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
-    await until('it is answered', () => peer.socket.readableEnded);
+    await eventually('it is answered', () => peer.socket.readableEnded);
     assert.deepEqual(peer.answers, ['200']);
   });
 });

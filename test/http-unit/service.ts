@@ -42,6 +42,8 @@ export interface TestService extends AsyncDisposable {
   readonly log: readonly Record<string, unknown>[];
   /** Of all bodies, as the metrics say. */
   receivedBytes(): number;
+  /** Open ones, as the metrics say, without a connection that asks. */
+  connections(): number;
   close(drainMs: number): Promise<void>;
 }
 
@@ -57,10 +59,16 @@ export interface TestOptions {
 
 class CountingMetrics extends Metrics {
   received = 0;
+  connections: () => number = () => 0;
 
   override bytesReceived(bytes: number): void {
     this.received += bytes;
     super.bytesReceived(bytes);
+  }
+
+  override watchConnections(read: () => number): void {
+    this.connections = read;
+    super.watchConnections(read);
   }
 }
 
@@ -109,6 +117,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     decisions,
     log,
     receivedBytes: () => metrics.received,
+    connections: () => metrics.connections(),
     close: (drainMs) => server.close(drainMs),
     [Symbol.asyncDispose]: () => server.close(0),
   };

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
 
-const patienceMs = 10_000;
+/** Longer than any slow machine takes: only a failure waits for so long. */
+const patienceMs = 60_000;
 const pauseMs = 5;
 
 /** For what the service does after its answer, or without one: asks again until it is so. `state`: what there is instead. */

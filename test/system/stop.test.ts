@@ -53,5 +53,5 @@ test('a stop does not wait for connections that never sent a byte, or half of a 
   await service.metric('lancegate_connections');
   const startMs = performance.now();
   assert.equal(await service.stop(), 0);
-  assert.ok(performance.now() - startMs < 10_000, 'nowhere near the minute that it has');
+  assert.ok(performance.now() - startMs < 30_000, 'nowhere near the minute that it has');
 });
