@@ -6,11 +6,11 @@
  */
 import { randomUUID } from 'node:crypto';
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
+import { BoundedCache } from '../kernel/bounded-cache.ts';
 import type { Principal } from '../kernel/principal.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { AccessSetupError } from './access-setup-error.ts';
 import { type AccessRequest, type Action, actionScopes, type Policy } from './actions.ts';
-import { BoundedCache } from './bounded-cache.ts';
 import {
   cedarSchema,
   defaultPolicies,

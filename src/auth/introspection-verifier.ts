@@ -7,12 +7,12 @@
  * `SlowDown` beyond the bound.
  */
 import * as oauth from 'oauth4webapi';
+import { ExpiringCache } from '../kernel/bounded-cache.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { looksLikeApiKey } from './api-key.ts';
-import { ExpiringCache } from './bounded-cache.ts';
 import { invalidToken } from './challenge.ts';
 import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
 import {

@@ -10,11 +10,11 @@
 import { randomUUID } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { decodeProtectedHeader, errors, SignJWT } from 'jose';
+import { ExpiringCache } from '../kernel/bounded-cache.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { ExpiringCache } from './bounded-cache.ts';
 import { invalidToken } from './challenge.ts';
 import { defaultClaimNames, principalFrom } from './claims.ts';
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, readIssuerKeys, signatureAlgorithm } from './issuer-key.ts';

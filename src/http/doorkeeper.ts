@@ -21,8 +21,8 @@
  * 400 while there is no room. The time at the door, a fraction of a second at most, is not in a request's own time.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { ExpiringCache } from '../auth/bounded-cache.ts';
 import { hashToken } from '../auth/token-hash.ts';
+import { ExpiringCache } from '../kernel/bounded-cache.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import type { AuditRecord } from '../telemetry/audit.ts';

@@ -1,4 +1,4 @@
-import { ExpiringCache } from '../auth/bounded-cache.ts';
+import { ExpiringCache } from '../kernel/bounded-cache.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { type Principal, principalKey } from '../kernel/principal.ts';
 

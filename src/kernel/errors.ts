@@ -148,7 +148,10 @@ export function notTheFirstStep(error: unknown): never {
 }
 
 const isOfStorage = (error: unknown): boolean =>
-  error instanceof LancegateError && (error.kind === 'StorageFull' || error.kind === 'StorageUnavailable');
+  isStorageFull(error) || (error instanceof LancegateError && error.kind === 'StorageUnavailable');
+
+export const isStorageFull = (error: unknown): boolean =>
+  error instanceof LancegateError && error.kind === 'StorageFull';
 
 export const invalidInput = (message: string, cause?: unknown): LancegateError =>
   new LancegateError('InvalidInput', message, cause === undefined ? {} : { cause });

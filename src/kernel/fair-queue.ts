@@ -1,3 +1,4 @@
+import { onAbort } from './abort.ts';
 import { LancegateError } from './errors.ts';
 
 export interface FairQueueLimits {
@@ -59,18 +60,17 @@ export class FairQueue {
 
   #wait(seeker: Seeker, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
-      const leave = (): void => {
+      const stopListening = onAbort(signal, () => {
         this.#remove(waiter);
         reject(signal.reason as Error);
-      };
+      });
       const waiter: Waiter = {
         ...seeker,
         grant: () => {
-          signal.removeEventListener('abort', leave);
+          stopListening();
           resolve(this.#enter(seeker));
         },
       };
-      signal.addEventListener('abort', leave, { once: true });
       const lane = this.#lanes.get(seeker.principal);
       if (lane === undefined) this.#lanes.set(seeker.principal, [waiter]);
       else lane.push(waiter);

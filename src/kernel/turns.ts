@@ -1,5 +1,8 @@
 import { LancegateError } from './errors.ts';
 
+/** For a wait that ends by itself: the requests ahead all have deadlines. */
+export const untilItsTurn = new AbortController().signal;
+
 type Mode = 'shared' | 'alone';
 interface Waiter {
   readonly mode: Mode;

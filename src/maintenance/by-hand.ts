@@ -1,5 +1,5 @@
 import type { Clock } from '../kernel/clock.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { isStorageFull } from '../kernel/errors.ts';
 import type { BranchHistory } from './branch-history.ts';
 import { columnsToIndexNow, inspection } from './inspection.ts';
 import type { BranchRef, JobReport } from './job.ts';
@@ -65,5 +65,3 @@ export class ByHand {
     return reports.filter((report) => report !== undefined);
   }
 }
-
-const isStorageFull = (error: unknown): boolean => error instanceof LancegateError && error.kind === 'StorageFull';

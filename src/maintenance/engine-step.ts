@@ -1,4 +1,5 @@
 import type { Dataset, Layout } from '../engine/port.ts';
+import { untilItsTurn } from '../kernel/turns.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import { isAnythingToPutTogether } from './fragments.ts';
 import type { BranchRef } from './job.ts';
@@ -24,9 +25,6 @@ export interface StepRequest {
 }
 
 export const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 0 } as const;
-/** Writers ahead have deadlines, so a turn comes by itself. */
-const untilItsTurn = new AbortController().signal;
-
 /**
  * The engine's one call: it puts fragments together, for which writers wait, then removes old versions and brings indexes up
  * to date beside them.

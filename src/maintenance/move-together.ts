@@ -1,4 +1,5 @@
 import type { Dataset } from '../engine/port.ts';
+import { untilItsTurn } from '../kernel/turns.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import type { BranchRef } from './job.ts';
@@ -19,9 +20,6 @@ export interface Moved {
   readonly heldMs: number;
   readonly removedFragments: number;
 }
-
-/** Writers ahead have deadlines, so a turn comes by itself. */
-const untilItsTurn = new AbortController().signal;
 
 /**
  * Puts fragments together beside the writers, who are kept out for the commit of it alone. They are let in once it is made;

@@ -14,7 +14,8 @@
  */
 import type { Catalog } from '../catalog/port.ts';
 import type { Dataset, Engine, Layout, VersionFacts } from '../engine/port.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { isStorageFull, LancegateError } from '../kernel/errors.ts';
+import { untilItsTurn } from '../kernel/turns.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import { engineStep, nothingRemoved, type Step } from './engine-step.ts';
@@ -38,8 +39,6 @@ interface Tidied {
   readonly isIndexTooLarge: boolean;
 }
 
-/** Writers ahead have deadlines, so a turn comes by itself. */
-const untilItsTurn = new AbortController().signal;
 const nothing = async (): Promise<void> => {};
 
 export class Upkeep {
@@ -272,7 +271,7 @@ export const newestAt = (versions: readonly VersionFacts[], atMs: number): numbe
   versions.findLast(({ committedAtMs }) => committedAtMs <= atMs)?.committedAtMs ?? 0;
 
 function unlessStorageIsFull(error: unknown): void {
-  if (!(error instanceof LancegateError && error.kind === 'StorageFull')) throw error;
+  if (!isStorageFull(error)) throw error;
 }
 
 /**

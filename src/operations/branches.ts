@@ -2,6 +2,7 @@ import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
+import { untilItsTurn } from '../kernel/turns.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenBranches } from '../table/open-branches.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
@@ -17,9 +18,6 @@ interface Parts {
   readonly datasets: OpenDatasets;
   readonly openBranches: OpenBranches;
 }
-
-/** The wait ends by itself: every writer ahead has a deadline. */
-const untilItsTurn = new AbortController().signal;
 
 export const createBranch =
   ({ access, gates, catalog, engine }: Parts): Operations['createBranch'] =>

@@ -1,5 +1,6 @@
 import type { Catalog, TableRecord } from '../catalog/port.ts';
 import type { TableRef } from '../kernel/ids.ts';
+import { untilItsTurn } from '../kernel/turns.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { Operations } from './commands.ts';
@@ -13,9 +14,6 @@ interface Parts {
   readonly gates: TableGates;
   readonly datasets: OpenDatasets;
 }
-
-/** The wait ends by itself: every writer ahead has a deadline. */
-const untilItsTurn = new AbortController().signal;
 
 /** Waits for the writers ahead, then the table is gone for everyone at once; its files go afterwards. */
 export const dropTable =

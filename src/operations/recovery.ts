@@ -1,6 +1,6 @@
 import type { Catalog, OpenBranchRecord } from '../catalog/port.ts';
 import type { Engine, Recovery } from '../engine/port.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { isStorageFull } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
@@ -25,7 +25,7 @@ export async function recoverTables({ catalog, engine, logger }: Parts): Promise
 
 /** The next start looks at the branch again. On a full disk this one is needed, since it makes room. */
 function staysListed(error: unknown, log: Logger): void {
-  if (!(error instanceof LancegateError && error.kind === 'StorageFull')) throw error;
+  if (!isStorageFull(error)) throw error;
   log.warn({ error }, 'a branch that is in order could not be marked so; the next start looks at it again');
 }
 

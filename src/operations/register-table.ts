@@ -13,6 +13,7 @@ import type { Adoption, Catalog, KnownPlace, TableRecord } from '../catalog/port
 import type { Engine, ResolvedLocation } from '../engine/port.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type Location, type NamespacePath, showTable, type TableRef } from '../kernel/ids.ts';
+import { untilItsTurn } from '../kernel/turns.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { Operations, PlaceOwner, Visible } from './commands.ts';
@@ -26,9 +27,6 @@ interface Parts {
   readonly gates: TableGates;
   readonly datasets: OpenDatasets;
 }
-
-/** The wait ends by itself: every writer ahead has a deadline. */
-const untilItsTurn = new AbortController().signal;
 
 export const registerTable =
   (parts: Parts): Operations['registerTable'] =>

@@ -1,4 +1,5 @@
 import type { Dataset, Engine } from '../engine/port.ts';
+import { BoundedCache } from '../kernel/bounded-cache.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { ReadAt } from './protocol.ts';
 
@@ -8,7 +9,8 @@ const mostKept = 32;
 /** The datasets that a reader keeps open from one order to the next, the least recently used let go first. */
 export class KeptDatasets {
   readonly #engines: Readonly<Record<ReadAt['store'], Engine>>;
-  readonly #kept = new Map<string, Dataset>();
+  /** By lineage. One order at a time: no query reads from a dataset while it is closed. */
+  readonly #kept = new BoundedCache<Dataset>(mostKept, (dataset) => dataset.close());
 
   constructor(engines: Readonly<Record<ReadAt['store'], Engine>>) {
     this.#engines = engines;
@@ -31,29 +33,13 @@ export class KeptDatasets {
    */
   async #latest(at: ReadAt): Promise<Dataset> {
     const kept = this.#kept.get(at.lineage);
-    if (kept !== undefined && (await reaches(kept, at.version))) {
-      this.#keep(at.lineage, kept);
-      return kept;
-    }
-    this.#drop(at.lineage);
+    if (kept !== undefined && (await reaches(kept, at.version))) return kept;
+    this.#kept.delete(at.lineage);
     const { location, branch } = at;
     const opened = await this.#engines[at.store].open({ location, branch });
     if ((await opened.version()) < at.version) throw tooOld(at);
-    this.#keep(at.lineage, opened);
+    this.#kept.set(at.lineage, opened);
     return opened;
-  }
-
-  #keep(lineage: string, dataset: Dataset): void {
-    this.#kept.delete(lineage);
-    this.#kept.set(lineage, dataset);
-    const [oldest] = this.#kept.keys();
-    if (this.#kept.size > mostKept && oldest !== undefined) this.#drop(oldest);
-  }
-
-  /** One order at a time: nobody reads from it now. */
-  #drop(lineage: string): void {
-    this.#kept.get(lineage)?.close();
-    this.#kept.delete(lineage);
   }
 }
 

@@ -2,11 +2,11 @@
  * The reader processes: a few, begun when they are needed, ended when they have been idle for a while, and begun again when
  * one dies. Each has one order at a time, so what is ended or dies takes nobody else with it. In front is a fair queue.
  */
+import { firstOf, onAbort } from '../kernel/abort.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { FairQueue } from '../kernel/fair-queue.ts';
 import type { Metrics, ReaderDeath } from '../telemetry/metrics.ts';
-import { firstOf, onAbort } from './abort.ts';
 import type { Answered, Order } from './protocol.ts';
 import { ReaderProcess, type ReaderProcessParts } from './reader-process.ts';
 

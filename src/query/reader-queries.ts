@@ -1,9 +1,9 @@
 import type { FilteredMerge, FilteredMerges, MergeCounts } from '../engine/port.ts';
+import { firstOf } from '../kernel/abort.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { principalKey } from '../kernel/principal.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { firstOf } from './abort.ts';
 import type { Queries, Reading } from './port.ts';
 import type { ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';

@@ -6,6 +6,7 @@
  */
 import type { MergeCounts } from '../engine/port.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { untilItsTurn } from '../kernel/turns.ts';
 import type { CommitTarget } from './engine-commit.ts';
 import type { TableGates } from './gates.ts';
 import { Gathering } from './gathering.ts';
@@ -21,9 +22,6 @@ export interface WriterParts extends CommitterParts {
   readonly maxWaiting: number;
   readonly clock: Clock;
 }
-
-/** A turn ends by itself: every commit ahead has a deadline. */
-const untilItsTurn = new AbortController().signal;
 
 export class BranchWriter {
   readonly #parts: WriterParts;

@@ -162,16 +162,8 @@ export class Metrics {
     this.#endedConnections.inc({ reason });
   }
 
-  /** `read` is asked whenever the metrics are rendered. */
   watchConnections(read: () => number): void {
-    new Gauge({
-      ...this.#on,
-      name: 'lancegate_connections',
-      help: 'Open connections.',
-      collect() {
-        this.set(read());
-      },
-    });
+    this.#watch('lancegate_connections', 'Open connections.', read);
   }
 
   /** Returns what ends the upload; calling it again does nothing. */
@@ -184,28 +176,16 @@ export class Metrics {
     return hold(this.#queuedMerges);
   }
 
-  /** `read` is asked whenever the metrics are rendered. */
   watchBodyMemory(read: () => number): void {
-    new Gauge({
-      ...this.#on,
-      name: 'lancegate_body_memory_bytes',
-      help: 'Memory that bodies under way hold.',
-      collect() {
-        this.set(read());
-      },
-    });
+    this.#watch('lancegate_body_memory_bytes', 'Memory that bodies under way hold.', read);
   }
 
-  /** `read` is asked whenever the metrics are rendered. */
   watchWaitingForTables(read: () => number): void {
-    new Gauge({
-      ...this.#on,
-      name: 'lancegate_waiting_for_tables',
-      help: 'Drops, replacements and other changes of whole tables that wait for the writers before them.',
-      collect() {
-        this.set(read());
-      },
-    });
+    this.#watch(
+      'lancegate_waiting_for_tables',
+      'Drops, replacements and other changes of whole tables that wait for the writers before them.',
+      read,
+    );
   }
 
   /** `read` is asked whenever the metrics are rendered: whether writes are refused for want of resident memory. */
@@ -225,27 +205,34 @@ export class Metrics {
     });
   }
 
-  /** Each is asked whenever the metrics are rendered. */
   watchReaders(read: { processes: () => number; running: () => number; waiting: () => number }): void {
-    const gauges = [
-      ['lancegate_readers', 'Reader processes.', read.processes],
-      ['lancegate_reader_queries_running', 'Queries and merges with filters that a reader works on.', read.running],
-      ['lancegate_reader_queries_waiting', 'Queries and merges with filters that wait for a reader.', read.waiting],
-    ] as const;
-    for (const [name, help, value] of gauges) {
-      new Gauge({
-        ...this.#on,
-        name,
-        help,
-        collect() {
-          this.set(value());
-        },
-      });
-    }
+    this.#watch('lancegate_readers', 'Reader processes.', read.processes);
+    this.#watch(
+      'lancegate_reader_queries_running',
+      'Queries and merges with filters that a reader works on.',
+      read.running,
+    );
+    this.#watch(
+      'lancegate_reader_queries_waiting',
+      'Queries and merges with filters that wait for a reader.',
+      read.waiting,
+    );
   }
 
   readerEnded(reason: ReaderDeath): void {
     this.#readerEnds.inc({ reason });
+  }
+
+  /** A gauge: `read` is called whenever the metrics are rendered. */
+  #watch(name: string, help: string, read: () => number): void {
+    new Gauge({
+      ...this.#on,
+      name,
+      help,
+      collect() {
+        this.set(read());
+      },
+    });
   }
 
   mergeFinished(rows: MergedRows): void {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { BoundedCache, ExpiringCache } from '#src/auth/bounded-cache.ts';
-import { StoppedClock } from './stopped-clock.ts';
+import { BoundedCache, ExpiringCache } from '#src/kernel/bounded-cache.ts';
+import { StoppedClock } from '#test/auth/stopped-clock.ts';
 
 describe('a bounded cache (P7)', () => {
   it('drops what was unused for longest, and keeps what is in use', () => {
@@ -17,6 +17,15 @@ describe('a bounded cache (P7)', () => {
     const cache = new BoundedCache<boolean>(2);
     for (const key of ['a', 'b', 'b', 'b']) cache.set(key, false);
     assert.deepEqual([cache.get('a'), cache.get('b')], [false, false]);
+  });
+
+  it('hands over what it evicts and what is deleted, so that it can be closed', () => {
+    const removed: string[] = [];
+    const cache = new BoundedCache<string>(2, (value) => removed.push(value));
+    for (const key of ['a', 'b', 'c']) cache.set(key, key.toUpperCase());
+    cache.delete('c');
+    cache.delete('c');
+    assert.deepEqual([removed, cache.get('b'), cache.get('c')], [['A', 'C'], 'B', undefined]);
   });
 
   it('ends each entry at its own time', () => {

@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.ts';
+import type { Clock } from './clock.ts';
 
 /**
  * Holds at most `maxEntries`; beyond, the one unused for longest goes. So callers who make up tokens or table names
@@ -7,9 +7,12 @@ import type { Clock } from '../kernel/clock.ts';
 export class BoundedCache<Value> {
   readonly #entries = new Map<string, Value>();
   readonly #maxEntries: number;
+  readonly #onRemoved: (value: Value) => void;
 
-  constructor(maxEntries: number) {
+  /** `onRemoved` is called for each value that the cache evicts, and for each that `delete` removes. */
+  constructor(maxEntries: number, onRemoved: (value: Value) => void = () => undefined) {
     this.#maxEntries = maxEntries;
+    this.#onRemoved = onRemoved;
   }
 
   get(key: string): Value | undefined {
@@ -26,12 +29,17 @@ export class BoundedCache<Value> {
     if (this.#entries.size > this.#maxEntries) this.#evictLongestUnused();
   }
 
+  delete(key: string): void {
+    const value = this.#entries.get(key);
+    if (value === undefined) return;
+    this.#entries.delete(key);
+    this.#onRemoved(value);
+  }
+
   /** A Map iterates in insertion order, and `get` inserts anew. */
   #evictLongestUnused(): void {
-    for (const key of this.#entries.keys()) {
-      this.#entries.delete(key);
-      return;
-    }
+    const [longestUnused] = this.#entries.keys();
+    if (longestUnused !== undefined) this.delete(longestUnused);
   }
 }
 
