@@ -92,9 +92,7 @@ export class MergeRows {
 
   async #receive({ source, on }: MergeRowsCommand, check: SchemaCheck, keyed: Keyed | undefined): Promise<ReadySource> {
     const piece = await this.#metrics.mergeStage('receive', async () => {
-      const schema = await source.schema();
-      for (const path of on) requireField(path, schema, 'source');
-      const { nullBytesPerRow, typed } = await check(schema);
+      const { nullBytesPerRow, typed } = await check(await source.schema());
       return joinBatches(typed(await source.whole(nullBytesPerRow)));
     });
     return this.#metrics.mergeStage('check', async () => {
@@ -177,7 +175,10 @@ export class MergeRows {
     return result;
   }
 
-  /** If the table comes into being while this request receives its body, its rows are merged like any others. */
+  /**
+   * If the table comes into being while this request receives its body, its rows are merged like any others. Only where NULLs
+   * have to be added to them the request is to be sent again: the body was received without memory for those.
+   */
   async #mergeIntoDeclared(
     declared: TableRecord,
     command: MergeRowsCommand,
@@ -185,7 +186,7 @@ export class MergeRows {
     keyed: Keyed | undefined,
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
-    const ready = await this.#receive(command, checkNewTable, keyed);
+    const ready = await this.#receive(command, newTableCheck(command.on), keyed);
     const leave = await this.#gates.enterAlone(command.table, scope.signal);
     try {
       const record = await this.#access.find(command.table);
@@ -195,7 +196,8 @@ export class MergeRows {
     }
     const created = await this.#access.findCreated(command.table);
     const check = await this.#fitCheck(created, command);
-    await check(ready.piece.schema);
+    const { nullBytesPerRow, typed } = await check(ready.piece.schema);
+    if (nullBytesPerRow > 0 || typed(ready.piece) !== ready.piece) throw createdMeanwhile(declared);
     return this.#mergeIntoCreated(created, command, ready, scope);
   }
 
@@ -272,10 +274,13 @@ interface Fit {
 
 type SchemaCheck = (source: Schema) => Promise<Fit>;
 
-const checkNewTable: SchemaCheck = async (source) => {
-  checkStorable(source);
-  return { nullBytesPerRow: 0, typed: (piece) => piece };
-};
+const newTableCheck =
+  (on: readonly FieldPath[]): SchemaCheck =>
+  async (source) => {
+    for (const path of on) requireField(path, source, 'source');
+    checkStorable(source);
+    return { nullBytesPerRow: 0, typed: (piece) => piece };
+  };
 
 /**
  * Nested keys are looked for by an SQL list of all of them, which takes the event loop 2 s and the process 2 GB for a million
@@ -321,9 +326,11 @@ async function requireDistinct(keys: Keys, on: readonly FieldPath[]): Promise<vo
 }
 
 function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
+  const typed = typedSchema(source, target);
+  for (const path of on) requireField(path, typed, 'source');
   for (const path of on) requireField(path, target, 'table');
   checkSourceFits(source, target);
-  checkPartialSource(typedSchema(source, target), target);
+  checkPartialSource(typed, target);
 }
 
 function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {
@@ -340,6 +347,13 @@ const outcomeOf = (counts: {
   num_updated_rows: String(counts.numUpdatedRows),
   num_deleted_rows: String(counts.numDeletedRows),
 });
+
+const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
+  new LancegateError(
+    'ConcurrentModification',
+    `table '${showTable(ref)}' was created while the body arrived, with columns that it lacks; nothing was written`,
+    { retryAfterSeconds: 1 },
+  );
 
 const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
   new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);

@@ -4,9 +4,12 @@ import { before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Field, Int32, Struct, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
 import { people, storedRows, stream } from './rows.ts';
+import { receivedBytes, untilReceived } from './stalled-reads.ts';
+import { Upload } from './upload-client.ts';
 
 const inner = new Struct([new Field('id', new Int32()), new Field('name', new Utf8())]);
 
@@ -108,6 +111,30 @@ describe('a table that is only declared', () => {
     succeeded(won);
     refused(lost, 400, 20);
     assert.equal((await storedRows(service, 'schemas')).length, 1);
+  });
+
+  test('is merged into anew where it came into being with columns for which no memory was taken (P7)', async () => {
+    const schema = schemaOf([
+      field('id', { kind: 'int', bitWidth: 32, signed: true }),
+      field('name', { kind: 'null' }),
+    ]);
+    const nullNames = encodeStream(schema, [{ id: [2n], name: [null] }]);
+    const whole = stream({ id: [1, 2], name: ['a', 'b'] });
+    const late = { partial: stream({ id: [2] }), null: nullNames };
+    for (const [table, source] of Object.entries(late)) {
+      await declare(table);
+      const received = await receivedBytes(service);
+      const path = `${service.url}/v1/table/${table}/merge_insert?on=id`;
+      const upload = new Upload(path, { authorization: `Bearer ${await service.mint('lancegate:write')}` });
+      await upload.write(source.subarray(0, -8));
+      await untilReceived(service, received + source.length - 8);
+      succeeded(await service.post(`/v1/table/${table}/create`, whole));
+      await upload.write(source.subarray(-8));
+      const { status, body } = await upload.end();
+      assert.deepEqual([status, body.code], [503, 14], JSON.stringify(body));
+      assert.match(String(body.error), /was created while the body arrived.*; nothing was written/);
+      assert.equal(succeeded(await service.post(`/v1/table/${table}/merge_insert?on=id`, source)).num_updated_rows, 1);
+    }
   });
 
   test('is filled by a create in any mode, and is there before', async () => {

@@ -37,11 +37,13 @@ const text = { kind: 'utf8' } as const;
 const key = field('id', int32);
 const list = (item: Field): Field => field('tags', { kind: 'list' }, { children: [item] });
 
+const nested = field('m', { kind: 'struct' }, { children: [field('a', { ...int32, bitWidth: 64 }), field('b', text)] });
+
 const peopleSchema = schemaOf([
   field('id', { kind: 'int', bitWidth: 64, signed: true }),
   field('name', text),
   list(field('item', text)),
-  field('m', { kind: 'struct' }, { children: [field('a', { ...int32, bitWidth: 64 }), field('b', text)] }),
+  nested,
 ]);
 const people = encodeStream(peopleSchema, [
   {
@@ -141,6 +143,16 @@ describe('a column of type Null', () => {
     ]);
     assert.equal((await merge('keyed', source)).body.num_inserted_rows, 2);
     assert.equal((await storedRows(service, 'keyed')).length, 4);
+  });
+
+  test('may hold a nested key, which is then NULL in every row', async () => {
+    const source = encodeStream(schemaOf([field('m', nothing), field('id', int32)]), [
+      { m: [null, null], id: [8n, 9n] },
+    ]);
+    await create('nested_key', encodeStream(schemaOf([nested, key]), [{ m: [{ a: 1n, b: 'x' }], id: [1n] }]));
+    assert.equal((await merge('nested_key', source, 'on=m.a')).body.num_inserted_rows, 2);
+    assert.equal((await storedRows(service, 'nested_key')).length, 3);
+    refused(await merge('nested_key', source, 'on=m.c'), 400, 12, /m\.c/);
   });
 
   test('is refused where the table does not allow NULL, with the column', async () => {
