@@ -40,7 +40,7 @@ import { Metrics } from './telemetry/metrics.ts';
 
 export interface Service {
   readonly url: string;
-  /** Reads again what may change while it runs: the policy file. Never rejects; the log says what came of it. */
+  /** Reloads the policy file and reopens the audit file. Never rejects: errors go to the log. */
   reload(): Promise<void>;
   /** Takes no new requests, lets those under way finish for `drainMs`, then lets go of everything. */
   close(drainMs: number): Promise<void>;
@@ -52,7 +52,7 @@ export interface ServiceParts {
 }
 
 export interface StartParts extends ServiceParts {
-  /** Of the process; readers get some of it. */
+  /** Of the process; readers get a part of it. */
   readonly environment: Environment;
 }
 
@@ -98,7 +98,7 @@ export async function startService(config: Config, { logger, clock, environment 
     },
   });
   starting.defer(closeOperations);
-  // Before it: a merge that a reader still works on, once the time to drain is over, is not waited for.
+  // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
   starting.defer(() => pool.close());
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const limits = ipcLimits(config);
@@ -118,7 +118,7 @@ export async function startService(config: Config, { logger, clock, environment 
     newId: randomUUID,
   });
   catalog.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
-  logger.info({ accepted: acceptedCredentials(config) }, 'who is let in');
+  logger.info({ accepted: acceptedCredentials(config) }, 'the service accepts these credentials');
   const reloadAll = async (): Promise<void> => {
     audit.reopen?.();
     await reload();
@@ -166,11 +166,11 @@ function sayIfClosed({ root, wasOpenAs }: PrivateFolder, logger: Logger): void {
   const fields = { folder: root, wasOpenAs };
   logger.warn(
     fields,
-    'other users could get at the data folder: it is closed now. Who reads tables as another user needs a --storage-root outside of it',
+    'other users could access the data folder; the service has closed it. To read tables as another user, put them into a --storage-root outside of it',
   );
 }
 
-/** Opened before what makes requests, so that it is closed after the last of them. */
+/** Opened before the server, so that it is closed after the last request. */
 async function openAudit(
   { auditLog: path, logLevel }: Config,
   { logger, clock, metrics }: ServiceParts & { metrics: Metrics },
@@ -187,7 +187,7 @@ async function openAudit(
   return file;
 }
 
-/** What the engine of a reader keeps; a count reads most of what it needs once. */
+/** A reader's engine caches are small: a count reads most of its data once. */
 const readerIndexCachePart = 1 / 8;
 const readerMetadataCacheBytes = 8 * 2 ** 20;
 
@@ -248,7 +248,7 @@ async function openPolicy(
 ): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
   if (policyFile === undefined) {
     logger.info({}, 'the default policies are in force: scopes decide');
-    const reload = async () => logger.info({}, 'nothing to read again: the service has no policy file');
+    const reload = async () => logger.info({}, 'nothing to reload: the service has no policy file');
     return { policy: CedarPolicy.load({ logger }), reload };
   }
   const file = await PolicyFile.open({ path: policyFile, clock, logger });
@@ -272,7 +272,7 @@ async function verifiers(
   ];
 }
 
-/** For the log: every sort of credential that lets somebody in. */
+/** For the log. */
 const acceptedCredentials = ({ ownIssuer, oidcIssuers = [], introspectionIssuer }: Config): readonly string[] => [
   'API keys',
   ...(ownIssuer ? ['tokens of the own issuer (lancegate token)'] : []),

@@ -1,13 +1,13 @@
 /**
- * `fetch` for what an authorization server publishes or answers. All that it says is held in memory and parsed at once, so
- * there is a limit to it: decoded, since 100 KB of gzip can unfold to 100 MB. Reading ends at the limit. Time is
- * the caller's: its signal also ends an answer that never does.
+ * `fetch` for the documents and answers of an authorization server. They are held in memory and parsed at once, so their size
+ * is limited, after decoding: 100 KB of gzip can decompress to 100 MB. Reading stops at the limit. The caller's signal limits
+ * the time.
  */
 
-/** Fifty times what an issuer with a dozen keys and their certificates publishes. */
+/** Far more than an issuer with a dozen keys and their certificates publishes. */
 export const maxDocumentBytes = 2 ** 20;
 
-/** As both libraries ask. */
+/** What both libraries pass. */
 interface BoundedRequest {
   readonly method: string;
   readonly headers?: NonNullable<RequestInit['headers']>;
@@ -16,7 +16,7 @@ interface BoundedRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Rejects where the answer is too large, as it does where there is none. */
+/** Rejects if there is no answer, or one that is too large. */
 export async function boundedFetch(url: string | URL, request: BoundedRequest): Promise<Response> {
   const { method, headers = {}, body = null, redirect = 'manual', signal = null } = request;
   const response = await fetch(url, { method, headers, body, redirect, signal });
@@ -26,7 +26,7 @@ export async function boundedFetch(url: string | URL, request: BoundedRequest): 
   return new Response(bytes, { status: response.status, headers: plain });
 }
 
-/** null where there is none: some statuses must not have one. */
+/** null for an answer without a body: some statuses must not have one. */
 async function boundedBytes({ body }: Response): Promise<Uint8Array<ArrayBuffer> | null> {
   if (body === null) return null;
   const chunks: Uint8Array[] = [];

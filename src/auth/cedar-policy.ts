@@ -59,7 +59,7 @@ export class CedarPolicy implements Policy {
     this.#scopes = undefined;
   }
 
-  /** Nothing is asked in between: Cedar answers at once, and forgets the policies it held under this id. */
+  /** Synchronous, so no decision falls in between. Cedar replaces the policies that it held under this id. */
   #putInForce(source: PolicySource): void {
     const remarks = checkPolicies(source, cedarSchema);
     for (const remark of remarks) this.#logger.warn({ remark }, 'a remark on the policies');

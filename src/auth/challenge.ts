@@ -16,7 +16,7 @@ export class UnauthenticatedError extends LancegateError {
   }
 }
 
-/** `scope` is the one that would have been enough, where one is known to be. */
+/** `scope` would have sufficed; undefined if an operator's policies decide. */
 export class PermissionDeniedError extends LancegateError {
   readonly scope: string | undefined;
 

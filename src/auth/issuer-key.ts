@@ -1,9 +1,9 @@
 /**
  * The key file of the own issuer: the key that signs, and the public parts of those before it that are still accepted.
  *
- * Whoever can read it can be anybody, so it has mode 0600, and a file that others may read is refused. It is replaced as a
- * whole, so a reader sees the one or the other, also after a crash. Two rotations at once would lose the key of one, so a
- * rotation holds a lock file beside it; a first key needs none (see `createPrivateFile`).
+ * With it one can mint a token for any principal, so it has mode 0600, and a file that others may read is refused. Each write
+ * replaces the file atomically, also across a crash. Two rotations at once would lose the key of one, so a rotation holds a
+ * lock file; the first key needs none (see `createPrivateFile`).
  */
 import { randomBytes } from 'node:crypto';
 import { open, rm } from 'node:fs/promises';
@@ -23,11 +23,11 @@ export interface AcceptedKey {
 }
 
 export interface IssuerKeys {
-  /** What tokens say in `iss`; it outlives the keys. */
+  /** The `iss` of the tokens; it stays when keys are rotated. */
   readonly issuer: string;
   readonly signingId: string;
   readonly privateKey: CryptoKey;
-  /** The signing key first, then its predecessors, the latest first. Some may have ended since the file was written. */
+  /** The signing key, then its predecessors, the latest first. Some may have ended since the file was written. */
   readonly accepted: readonly AcceptedKey[];
 }
 
@@ -91,7 +91,7 @@ async function whileLocked<Result>(lockFile: string, run: () => Promise<Result>)
   }
 }
 
-/** Another process may be doing the same: what the file holds afterwards is the identity of both. */
+/** Two processes may do this at once: both then use what the file holds. */
 async function readOrCreate(path: string): Promise<KeyFile> {
   const there = await readPrivateFile(path);
   if (there !== undefined) return parse(path, there);
@@ -109,7 +109,7 @@ async function newKey(): Promise<JWK> {
 
 const show = (file: KeyFile): string => `${JSON.stringify(file)}\n`;
 
-/** Says nothing of what the file holds: a parser's own message would quote the key. */
+/** The error quotes nothing: a parser's own message could hold a part of the key. */
 function parse(path: string, text: string): KeyFile {
   try {
     const file = JSON.parse(text) as KeyFile;

@@ -1,11 +1,11 @@
 /**
  * The service's own issuer, for use without an authorization server: `lancegate token` mints, the service verifies.
  *
- * Both read one key file in the data folder; whoever comes first creates it (`issuer-key.ts`). Its tokens cannot be revoked
- * singly: they should be short, and API keys be used for what lives long. A rotation ends all of an old key.
+ * Both read one key file in the data folder; the first of them creates it (`issuer-key.ts`). Its tokens cannot be revoked one
+ * by one: they should be short-lived; use API keys for long-lived access. A rotation ends all tokens of an old key.
  *
- * A service that runs takes up a rotated key within a second, and at once where a token names a key that it does not know. A
- * file that is damaged or gone changes nothing, and is said in the log.
+ * A running service accepts a rotated key within a second, and at once for a token that names an unknown key. A damaged or
+ * missing file changes nothing and is logged.
  */
 import { randomUUID } from 'node:crypto';
 import { stat } from 'node:fs/promises';
@@ -29,7 +29,7 @@ export interface TokenRequest {
   readonly expiresAfterMs: number;
 }
 
-/** What a look at the file found; who is remembered goes with the keys that vouch for them. */
+/** The keys of one read of the file, and the principals that were verified with them. */
 interface Held {
   readonly keys: IssuerKeys;
   readonly principals: ExpiringCache<Principal>;
@@ -49,7 +49,7 @@ export class OwnIssuer {
   readonly #clock: Clock;
   readonly #logger: Pick<Logger, 'info' | 'warn'> | undefined;
   #held: Held;
-  /** Of the file as it was last seen, whatever came of it. */
+  /** Of the file when it was last checked, whether it was usable or not. */
   #signature: string;
   #lookedAtMs: number;
   #looking: Promise<void> | undefined;
@@ -65,7 +65,7 @@ export class OwnIssuer {
 
   /** Reads the key file, or creates it together with its folder. `AccessSetupError` if it cannot be trusted or read. */
   static async open(path: string, clock: Clock, logger?: Pick<Logger, 'info' | 'warn'>): Promise<OwnIssuer> {
-    const signature = await signatureOf(path); // before it is read: a later file is found by the next look
+    const signature = await signatureOf(path); // taken before the read, so that the next check finds a later file
     const keys = await openIssuerKeys(path);
     return new OwnIssuer({ path, clock, logger, keys, signature });
   }
@@ -107,7 +107,7 @@ export class OwnIssuer {
     return principal;
   }
 
-  /** Tokens of earlier releases name no key: any may have signed them. */
+  /** Tokens of earlier releases name no key: every accepted key is tried. */
   #acceptedFor(token: string): readonly AcceptedKey[] {
     const id = keyIdOf(token);
     const nowMs = this.#clock.nowMs();
@@ -139,7 +139,7 @@ export class OwnIssuer {
     return checkToken(token, () => publicKey, expected, this.#clock.nowMs());
   }
 
-  /** One look at a time, however many requests want one. Never rejects. */
+  /** One check of the file at a time, however many requests need one. Never rejects. */
   #look(): Promise<void> {
     this.#looking ??= this.#lookOnce().finally(() => {
       this.#looking = undefined;
@@ -176,7 +176,7 @@ interface OwnIssuerParts {
 const replacedKey = (): Error =>
   invalidToken('The token is signed with a key that was replaced, or with none of this service.');
 
-/** Changes with every replacement, and with whatever else is done to the file. */
+/** Changes whenever the file does. */
 async function signatureOf(path: string): Promise<string> {
   const found = await stat(path, { bigint: true }).catch(() => undefined);
   return found === undefined ? 'missing' : [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join(':');

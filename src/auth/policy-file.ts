@@ -1,10 +1,10 @@
 /**
- * The operator's policy file, read again while the service runs: on demand (SIGHUP), and when it changes.
+ * The operator's policy file, reloaded while the service runs: on demand (SIGHUP), and when it changes.
  *
- * The file is looked at every two seconds by its content. So it does not matter how it changes: in place, by rename, or as
- * a symbolic link that comes to point elsewhere (a mounted Kubernetes ConfigMap). A change counts once two looks have
- * found the same, because an editor may be in the middle of writing, and the first half of a file can permit what its
- * second half forbids.
+ * The service compares the content every two seconds. So it does not matter how the file changes: in place, by rename, or as
+ * a symbolic link that now points elsewhere (a mounted Kubernetes ConfigMap). A change counts once two reads have found the
+ * same, because an editor may be in the middle of writing, and the first half of a file can permit what its second half
+ * forbids.
  *
  * A file that is broken or cannot be read changes nothing.
  */
@@ -25,7 +25,7 @@ interface Parts {
   readonly logger: Logger;
 }
 
-/** What a look at the file found; equal digests are equal files. */
+/** What one read of the file found; equal digests are equal files. */
 interface Found {
   readonly digest: string;
   readonly text?: string;
@@ -36,10 +36,10 @@ export class PolicyFile {
   readonly policy: CedarPolicy;
   readonly #parts: Parts;
   #digestInForce: string;
-  /** What was last judged, taken over or not. */
+  /** Digest of the content last judged, whether it was accepted or refused. */
   #judged: string;
   #lastSeen: string;
-  /** Looks are taken one after the other, so that an older one never overrules a newer. */
+  /** Reads run one after the other, so that an older one never overrules a newer. */
   #lastLook: Promise<void> = Promise.resolve();
   #cancelNext: () => void = () => undefined;
   #isClosed = false;
@@ -52,7 +52,7 @@ export class PolicyFile {
     this.#lastSeen = digest;
   }
 
-  /** `AccessSetupError` for a broken file; what reading it throws. Looks at the file until `close`. */
+  /** `AccessSetupError` for a broken file; the error of `node:fs` for one that cannot be read. Watches the file until `close`. */
   static async open(parts: Parts): Promise<PolicyFile> {
     const text = await readFile(parts.path, 'utf8');
     const name = basename(parts.path);
@@ -64,7 +64,7 @@ export class PolicyFile {
     return file;
   }
 
-  /** Reads the file now and takes it as it is; says in the log what came of it. Never rejects. */
+  /** Reads the file and applies it at once; the log has the result. Never rejects. */
   reload(): Promise<void> {
     return this.#inTurn(async () => {
       const found = await this.#read();

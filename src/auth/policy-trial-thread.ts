@@ -1,4 +1,4 @@
-/** The thread of `policy-trial.ts`: says what is wrong with the policies, or dies of them. */
+/** The thread of `policy-trial.ts`: reports what is wrong with the policies, or dies while it reads them. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { AccessSetupError } from './access-setup-error.ts';
 import { CedarPolicy } from './cedar-policy.ts';

@@ -1,7 +1,7 @@
 /**
- * Policies are read by a Cedar of their own first, on a thread that may die of it. Cedar's parser has a stack of fixed size;
- * a file that is nested too deeply (300 parentheses, measured) overflows it, and after that this instance answers no
- * question any more: no request would be decided until a restart.
+ * A second Cedar instance reads policies first, on a thread that may die. Cedar's parser has a stack of fixed size; a file
+ * that is nested too deeply overflows it, and that instance then answers no question: the service could decide no request
+ * until a restart (docs/adr/0020).
  */
 import { Worker } from 'node:worker_threads';
 import { AccessSetupError } from './access-setup-error.ts';
@@ -11,7 +11,7 @@ export interface Trial {
   readonly problem: string | undefined;
 }
 
-/** Less than the service's own thread has, so that what passes here passes there. */
+/** Less than the service's own thread has, so that a file which passes here passes there. */
 const stackSizeMb = 0.5;
 
 /** `AccessSetupError` naming every mistake as `name:line:column: what`. */

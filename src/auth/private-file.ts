@@ -43,7 +43,7 @@ export async function createPrivateFile(path: string, text: string): Promise<voi
   await syncFolder(dirname(path));
 }
 
-/** Replaces the file whole and durably: who opens it finds the old text or the new one, also after a crash. */
+/** Replaces the file atomically and durably: a reader finds the old text or the new one, also after a crash. */
 export async function replacePrivateFile(path: string, text: string): Promise<void> {
   const draft = `${path}.${randomUUID()}`;
   try {

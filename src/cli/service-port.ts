@@ -7,7 +7,7 @@ import type { Logger } from '../telemetry/logger.ts';
 export interface Service {
   /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
   readonly url: string;
-  /** Reads the policy file again, if there is one. Never rejects; the log says what came of it. */
+  /** Reloads the policy file, if there is one, and reopens the audit file. Never rejects: errors go to the log. */
   reload(): Promise<void>;
   /** Takes no new requests, gives those under way `drainMs` to finish, then closes everything. */
   close(drainMs: number): Promise<void>;

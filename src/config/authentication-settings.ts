@@ -13,7 +13,7 @@ export const authenticationSettings = {
     flag: 'own-issuer',
     group: 'authentication',
     default: 'true',
-    doc: 'Accept the tokens that `lancegate token` makes, signed with the key in the data folder. Where this is not set, it is false as soon as `--oidc-issuer` or `--introspection-issuer` is set.',
+    doc: 'Accept the tokens that `lancegate token` makes, signed with the key in the data folder. If this is not set, setting `--oidc-issuer` or `--introspection-issuer` turns it off.',
   }),
   oidcIssuers: optional(listOf(httpUrl), {
     flag: 'oidc-issuer',
@@ -89,6 +89,6 @@ export const authenticationSettings = {
   policyFile: optional(path, {
     flag: 'policy-file',
     group: 'authentication',
-    doc: 'Cedar policies that decide who may do what; read again when the file changes, and on SIGHUP. Without it, the scopes `lancegate:read`, `lancegate:write` and `lancegate:admin` decide.',
+    doc: 'Cedar policies that decide who may do what. The service reads the file again when it changes and on SIGHUP. Without it, the scopes `lancegate:read`, `lancegate:write` and `lancegate:admin` decide.',
   }),
 } as const satisfies Readonly<Record<string, Setting<unknown>>>;

@@ -61,14 +61,14 @@ export const settings = {
   trustedProxies: optional(listOf(addressRange), {
     flag: 'trusted-proxies',
     group: 'service',
-    doc: 'Proxies whose word is taken for who the client is: the rightmost address in `X-Forwarded-For` that is not one of these, or in `Forwarded` where there is no `X-Forwarded-For`. Each must add the address it was called from to that header, or replace it, and a proxy that writes `Forwarded` must remove `X-Forwarded-For`: else clients say themselves who they are. Without this, the client is who opened the connection.',
+    doc: "Proxies that the service trusts to report the client's address. The client is then the rightmost address in `X-Forwarded-For` that is not one of these, or in `Forwarded` if there is no `X-Forwarded-For`. Each proxy must append its caller's address to that header or replace the header, and a proxy that writes `Forwarded` must remove `X-Forwarded-For`; otherwise clients can forge their address. Without this setting, the client is the other end of the connection.",
   }),
 
   storageRoot: setting(storageRoot, {
     flag: 'storage-root',
     group: 'storage',
     default: '<data>/tables',
-    doc: 'Where the tables are: a folder, or a place in an object store such as `s3://bucket/prefix`. Object stores are not first-class yet: the engine makes every commit there, with some twenty requests for an upsert, and the store must honour conditional writes (`If-None-Match`). Tested on an S3 gateway; other stores have never been tried.',
+    doc: 'Where the tables are: a folder, or a place in an object store such as `s3://bucket/prefix`. Object stores are not first-class yet: the engine makes every commit there, an upsert takes some twenty requests, and the store must honour conditional writes (`If-None-Match`). Tested with an S3 gateway; other stores have never been tried.',
   }),
   storageOptions: setting(secretMap, {
     flag: 'storage-options',
@@ -125,7 +125,7 @@ export const settings = {
     flag: 'memory-limit',
     group: 'limits',
     default: '5GiB',
-    doc: 'Resident memory that the process of the service stays under; writes that would go beyond it get 503. Its reader processes come on top: in all the service takes this and `--readers` times `--reader-memory`. Where it is not set, and three quarters of the memory of the container or machine are less than both together, what they leave. The defaults of `--body-memory` and of the sizes of bodies shrink with it.',
+    doc: "Resident memory that the service's own process stays under; writes that would go beyond it get 503. Reader processes come on top: together they take this plus `--readers` times `--reader-memory`. If it is not set and that sum exceeds three quarters of the memory of the container or machine, it is what the readers leave of those. The defaults of `--body-memory` and of the sizes of bodies shrink with it.",
   }),
   bodyMemoryBytes: setting(bytes(leastBodyMemoryBytes, 64 * TiB), {
     flag: 'body-memory',
@@ -137,13 +137,13 @@ export const settings = {
     flag: 'max-connections',
     group: 'limits',
     default: '4096',
-    doc: 'Connections at the same time. Beyond it, the one that has waited longest for a request is closed for the next, or that one where none waits. Each is an open file, and the tables need some, too: where this is not set and the process may open few (`ulimit -n`), it is less.',
+    doc: 'Connections at the same time. Beyond it, the service closes the one that has waited longest for a request and accepts the new one; if none waits, it closes the new one. Each is an open file, and the tables need some too: if this is not set and the process may open few (`ulimit -n`), it is less.',
   }),
   addressShare: setting(percent, {
     flag: 'address-share',
     group: 'limits',
     default: '50%',
-    doc: 'Part of `--max-connections` that one address can have, or one IPv6 network of 64 bits; further ones are closed. Not for `--trusted-proxies`: for each address that they report, it is the part of so many requests under way at the same time, and further ones get 503. Where all clients come from one address, such as a proxy that is not trusted or a load generator, more is better.',
+    doc: 'Part of `--max-connections` that one address, or one IPv6 network of 64 bits, can have; the service closes further ones. The connections of `--trusted-proxies` are not limited: for each address that they report, the same number limits the requests under way, and further ones get 503. Raise it if all clients come from one address, such as an untrusted proxy or a load generator; 100% means no limit.',
   }),
   maxConcurrentWrites: setting(integer(1, 65_536), {
     flag: 'max-concurrent-writes',
@@ -174,19 +174,19 @@ export const settings = {
     flag: 'readers',
     group: 'limits',
     default: '4',
-    doc: 'Processes that run what clients write in SQL, at most: counts with a predicate and merges with filters, one at a time in each. Neither of the two kinds has more than three quarters of them, and a principal has its `--principal-share`, at least one.',
+    doc: "The most processes that run clients' SQL: counts with a predicate and merges with filters, one at a time in each. Neither kind gets more than three quarters of them, and a principal gets its `--principal-share`, at least one.",
   }),
   readerMemoryBytes: setting(bytes(leastReaderMemoryBytes, TiB), {
     flag: 'reader-memory',
     group: 'limits',
     default: '512MiB',
-    doc: 'Resident memory of one reader process; one that needs more is ended, and its query gets 503. A merge with a filter may have four times its body more, and `--principal-share` of `--memory-limit`, which it counts for. `--readers` times this comes on top of `--memory-limit`. Where it is not set, and the container or machine is small, less.',
+    doc: 'Resident memory of one reader process. The service kills one that needs more, and its query gets 503. A merge with a filter may take more: four times its body, and `--principal-share` of `--memory-limit`, against which it counts. `--readers` times this comes on top of `--memory-limit`. If it is not set and the container or machine is small, it is less.',
   }),
   maxQueuedQueries: setting(integer(1, 65_536), {
     flag: 'max-queued-queries',
     group: 'limits',
     default: '512',
-    doc: 'Queries that wait for a reader process; beyond it the answer is 503. A principal can have its `--principal-share` of them.',
+    doc: 'Queries that may wait for a reader process; further ones get 503. A principal can have its `--principal-share` of them.',
   }),
 
   autoMaintenance: setting(boolean, {
@@ -218,7 +218,7 @@ export const settings = {
     flag: 'upload-idle-timeout',
     group: 'times',
     default: '30s',
-    doc: 'A body from which nothing arrives for this long is given up, and so is an answer that its client has not taken, one of more than a few kilobytes after a second more for each of them.',
+    doc: 'The service gives up a body from which nothing arrives for this long, and an answer that its client has not read within this and a second for each kilobyte.',
   }),
   requestHeaderTimeoutMs: setting(durationMs(100, longestTimerMs), {
     flag: 'request-header-timeout',
@@ -242,7 +242,7 @@ export const settings = {
     flag: 'reader-idle',
     group: 'times',
     default: '1m',
-    doc: 'A reader process that has had nothing to do for so long is ended; the next query begins one, which takes half a second.',
+    doc: 'The service ends a reader process after this long without work; the next query starts one, which takes half a second.',
   }),
   maxTimeoutMs: setting(durationMs(1, longestTimerMs), {
     flag: 'max-timeout',
@@ -285,7 +285,7 @@ export const settings = {
     flag: 'audit-log',
     group: 'logs',
     default: 'log',
-    doc: 'Where the audit record of each request goes (docs/audit.md): into its line in the log, which needs `--log-level` info or debug; into a file of its own, such as `/var/log/lancegate/audit.jsonl`, in which a new one is begun when it was moved; or nowhere.',
+    doc: "Where the audit record of each request goes (docs/audit.md): `log` puts it into the request's line in the log, which needs `--log-level` info or debug; a path, such as `/var/log/lancegate/audit.jsonl`, appends it to that file, and creates a new file after the old one was moved; `off` writes none.",
   }),
 } as const satisfies Readonly<Record<string, Setting<unknown>>>;
 

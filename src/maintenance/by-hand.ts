@@ -17,8 +17,8 @@ export interface ByHandParts {
 }
 
 /**
- * Tidies main and all branches, whatever the measurements say, and builds the indexes that merges seen so far ask for. Where
- * there is little room, old versions go first; that they went is told also if there is no room for the rest.
+ * Tidies main and all branches, whatever the measurements say, and builds the indexes that merges seen so far ask for. If
+ * space is short, it prunes old versions first and reports that also if the rest then fails on a full disk.
  */
 export class ByHand {
   readonly #parts: ByHandParts;

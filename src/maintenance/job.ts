@@ -63,7 +63,7 @@ export interface IndexReport {
   readonly durationMs: number;
 }
 
-/** The removal of old versions alone, where there is no room to put fragments together first. */
+/** The removal of old versions alone, where there is no space to compact first. */
 export interface PruneReport {
   readonly job: 'prune';
   readonly branch: BranchName | undefined;

@@ -105,8 +105,7 @@ export class Maintenance implements CommitObserver {
   }
 
   /**
-   * Removes old versions of main and of all branches if there is little room on the disk. Never rejects: what fails is
-   * logged.
+   * Removes old versions of main and of all branches if space on the disk is short. Never rejects: failures go to the log.
    */
   async pruneTable(main: BranchRef): Promise<void> {
     try {

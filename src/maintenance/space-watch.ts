@@ -1,10 +1,10 @@
 /**
- * Looks now and then whether the disk of the tables is nearly full, and then removes the old versions of all tables, by
- * `Upkeep.prune`, which needs no room. Nothing else would come to it: on a full disk no commit succeeds, so no branch is
- * watched for its commits, and a service that starts there has seen none.
+ * Checks the free space on the disk of the tables. When the disk is nearly full it removes old versions of all tables with
+ * `Upkeep.prune`, which needs no space. Maintenance would not do that: it watches branches by their commits, and on a full
+ * disk no commit succeeds; a service that has just started has seen none.
  *
- * It costs one `statfs` while there is room. While there is none, all tables are gone through again and again, since versions
- * grow old; each time it rests for at least ten times as long as that took.
+ * A check costs one `statfs` while there is space. While there is none, each check visits all tables, because more versions
+ * pass their retention; afterwards the watch pauses for ten times as long as the visit took.
  */
 import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port.ts';
@@ -18,11 +18,10 @@ export interface SpaceWatchParts {
   readonly catalog: Pick<Catalog, 'listAllTables'>;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Removes what may go of main and all branches. Never rejects. */
+  /** Removes old versions of main and all branches. Never rejects. */
   readonly pruneTable: (main: BranchRef) => Promise<void>;
 }
 
-/** So that a start comes to it before long. */
 const firstLookAfterMs = 1_000;
 const lookEveryMs = 10_000;
 const restPerWork = 10;
@@ -43,7 +42,7 @@ export class SpaceWatch {
     this.#lookAfter(firstLookAfterMs);
   }
 
-  /** Resolves when the table that it is at has ended. */
+  /** Resolves when the prune of the current table has ended. */
   async close(): Promise<void> {
     this.#isStopped = true;
     this.#cancel?.();
@@ -63,7 +62,7 @@ export class SpaceWatch {
     try {
       if (await this.#isNearlyFull()) await this.#pruneAll();
     } catch (error) {
-      this.#parts.logger.warn({ error }, 'the room on the disk of the tables could not be looked at');
+      this.#parts.logger.warn({ error }, 'the free space on the disk of the tables could not be read');
     }
     this.#lookAfter(Math.max(lookEveryMs, restPerWork * (performance.now() - startMs)));
   }
@@ -74,10 +73,10 @@ export class SpaceWatch {
     if (isFull && !this.#wasNearlyFull) {
       this.#parts.logger.warn(
         { ...space },
-        'the disk of the tables is nearly full: old versions of all tables are removed',
+        'the disk of the tables is nearly full; removing old versions of all tables',
       );
     } else if (!isFull && this.#wasNearlyFull) {
-      this.#parts.logger.info({ ...space }, 'the disk of the tables has room again');
+      this.#parts.logger.info({ ...space }, 'the disk of the tables has free space again');
     }
     this.#wasNearlyFull = isFull;
     return isFull;

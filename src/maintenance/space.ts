@@ -1,13 +1,13 @@
 import type { Layout, Space } from '../engine/port.ts';
 
-/** On a large disk a twentieth is a lot. */
+/** On a large disk a twentieth is much, so there is a limit in bytes too. */
 const nearlyFullPart = 1 / 20;
 const nearlyFullBytes = 8 * 2 ** 30;
 
-/** From then on old versions of all tables are removed as soon as they may be, before anything else is written for them. */
+/** Then maintenance removes old versions of all tables as soon as their retention ends, before it writes anything for them. */
 export const isNearlyFull = ({ freeBytes, totalBytes }: Space): boolean =>
   freeBytes < Math.min(nearlyFullBytes, totalBytes * nearlyFullPart);
 
-/** A tidying writes a table's rows and its indexes once more, beside those that are there. */
+/** A full compaction writes the table's rows and indexes once more while the old ones are still stored. */
 export const isTooTightFor = (space: Space, { bytes }: Layout): boolean =>
   isNearlyFull(space) || space.freeBytes < 2 * bytes;

@@ -66,7 +66,7 @@ export class Upkeep {
 
   /**
    * Removes versions that were superseded before that time, without writing anything to the table. Answers undefined where
-   * the table is not there any more, is on an object store, or has room enough to be tidied first.
+   * the table no longer exists, is on an object store, or the disk has enough space to compact first.
    */
   prune(target: BranchRef, supersededBeforeMs: number): Promise<PruneReport | undefined> {
     return this.#onTable(target, async (dataset) => {
@@ -218,8 +218,8 @@ export class Upkeep {
   }
 
   /**
-   * A power cut goes back to this version (P3), the newest one if the catalog has room to say so. Under the turn, so that no
-   * commit comes between.
+   * Recovery after a power cut goes back to this version (P3): the newest one, if the catalog has space to record it. Holds
+   * the branch's lock, so that no commit comes between.
    */
   async #acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Dataset): Promise<number> {
     const { gates, catalog, openBranches } = this.#parts;

@@ -23,10 +23,10 @@ export async function recoverTables({ catalog, engine, logger }: Parts): Promise
   }
 }
 
-/** The next start looks at the branch again. On a full disk this one is needed, since it makes room. */
+/** The next start checks the branch again. This one must succeed on a full disk, because the service then frees space. */
 function staysListed(error: unknown, log: Logger): void {
   if (!isStorageFull(error)) throw error;
-  log.warn({ error }, 'a branch that is in order could not be marked so; the next start looks at it again');
+  log.warn({ error }, 'an intact branch could not be marked as closed; the next start checks it again');
 }
 
 async function recover(engine: Engine, open: OpenBranchRecord, log: Logger): Promise<boolean> {

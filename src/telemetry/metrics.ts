@@ -10,15 +10,15 @@ export interface RenderedMetrics {
 export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
 /**
- * Why the service closed a connection: refused since its address has its share or all are taken, given up for another one that
- * came, silent too long, an answer that its client does not take, or too many requests before an answer.
+ * Why the service refused or closed a connection: its address has its share; all are taken; it made way for a new one; it was
+ * silent for too long; its client does not read the answer; or it sent too many requests before an answer.
  */
 export type ConnectionEnd = 'address_share' | 'all_taken' | 'gave_way' | 'silent' | 'unread' | 'pipelined';
 
 /** What told whose rows of a shared commit were new (docs/adr/0011); a search takes longest, the more rows the longer. */
 export type CountsToldBy = 'places' | 'totals' | 'memory' | 'commit' | 'search';
 
-/** Why a reader process ended: the first three are in order. */
+/** Why a reader process ended: the first three are normal. */
 export type ReaderDeath = 'idle' | 'spent' | 'stop' | 'deadline' | 'memory' | 'signal' | 'exit' | 'protocol' | 'start';
 
 export interface MergedRows {
@@ -57,7 +57,7 @@ export class Metrics {
   readonly #endedConnections = new Counter({
     ...this.#on,
     name: 'lancegate_closed_connections_total',
-    help: 'Connections that the service closed, or did not take, for the sake of the others, by reason.',
+    help: 'Connections that the service refused or closed to protect the others, by reason.',
     labelNames: ['reason'],
   });
   readonly #uploads = new Gauge({
@@ -132,13 +132,13 @@ export class Metrics {
   readonly #auditRecords = new Counter({
     ...this.#on,
     name: 'lancegate_audit_records_total',
-    help: 'Audit records of a file, by whether they were written or lost because it could not be written.',
+    help: 'Audit records for the audit file, written or lost because the file could not be written.',
     labelNames: ['outcome'],
   });
   readonly #readerEnds = new Counter({
     ...this.#on,
     name: 'lancegate_reader_ends_total',
-    help: 'Reader processes that ended, by why: idle, spent (kept much memory) and stop are in order; deadline, memory, signal, exit, protocol and start (it could not be begun) cost a query.',
+    help: 'Reader processes that ended, by reason: idle, spent (held much memory) and stop are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
     labelNames: ['reason'],
   });
   constructor() {

@@ -52,7 +52,7 @@ describe('the data folder (P9)', () => {
     const service = await startTestService((clean) => t.after(clean), { DATA: data, STORAGE_ROOT: tables });
     assert.equal(modeOf(data), '700');
     assert.equal(modeOf(join(data, 'catalog.sqlite')), '600');
-    assert.match(service.log.join(''), /other users could get at the data folder: it is closed now/);
+    assert.match(service.log.join(''), /other users could access the data folder; the service has closed it/);
     assert.match(service.log.join(''), /"wasOpenAs":"0777"/);
     assert.equal(modeOf(tables), '755');
     await service.close();

@@ -17,7 +17,7 @@ describe('beside another issuer', () => {
     const answer = await service.get('/v1/namespace/%24/list');
     assert.equal(answer.status, 401);
     assert.match(String(answer.body.error), /No issuer this service trusts/);
-    const line = service.log.find((text) => text.includes('who is let in'))!;
+    const line = service.log.find((text) => text.includes('accepts these credentials'))!;
     assert.deepEqual((JSON.parse(line) as { accepted: unknown }).accepted, [
       'API keys',
       'JWTs of https://issuer.example',
