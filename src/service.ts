@@ -200,7 +200,7 @@ function openReaders(
   const pool = new ReaderPool({
     ...parts,
     environment: readerEnvironment(parts.environment, root),
-    beginning: {
+    setup: {
       root,
       rootOptions,
       scratchFolder,

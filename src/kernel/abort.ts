@@ -1,4 +1,4 @@
-/** Calls `run` when the signal aborts, also if it has already. The returned function takes that back. */
+/** Calls `run` when the signal aborts, at once if it has aborted already. The returned function removes the listener. */
 export function onAbort(signal: AbortSignal, run: () => void): () => void {
   if (signal.aborted) {
     run();
@@ -8,13 +8,13 @@ export function onAbort(signal: AbortSignal, run: () => void): () => void {
   return () => signal.removeEventListener('abort', run);
 }
 
-/** Settles as `work` does, or rejects with the signal's reason where that aborts first. */
+/** Settles as `work` does, or rejects with the signal's reason if that aborts first. */
 export async function firstOf<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const takeBack = onAbort(signal, () => reject(signal.reason as Error));
+  const stopListening = onAbort(signal, () => reject(signal.reason as Error));
   try {
     return await Promise.race([work, aborted]);
   } finally {
-    takeBack();
+    stopListening();
   }
 }

@@ -10,7 +10,7 @@ export interface FairQueueLimits {
   readonly principalShare: number;
 }
 
-/** Who asks for a slot. No kind of work has more than three quarters of the slots, so each finds one. */
+/** A request for a slot. No kind of work has more than three quarters of the slots, so each kind gets some. */
 export interface Seeker {
   readonly principal: string;
   readonly work: string;
@@ -23,14 +23,14 @@ interface Waiter extends Seeker {
 const shareOfOneWork = 3 / 4;
 
 /**
- * A bounded queue for a few slots, in which principals take turns (P7, P10). A principal has a fixed part of the slots, as
- * in `SharedBudget`: who fills theirs with work that takes long keeps nobody else out. Each principal's own requests keep
- * their order, save that one whose kind of work has its part taken lets the other kind pass.
+ * A bounded queue for a few slots that serves principals in rotation (P7, P10). A principal has a fixed part of the slots, as
+ * in `SharedBudget`, so one whose work takes long does not keep others out. The requests of one principal keep their order,
+ * except that a request whose kind of work has its part taken lets the other kind pass.
  */
 export class FairQueue {
   readonly #limits: FairQueueLimits;
   readonly #held = new Map<string, number>();
-  /** By principal, in the order of their turns. None is empty. */
+  /** By principal, the next one first. None is empty. */
   readonly #lanes = new Map<string, Waiter[]>();
   #running = 0;
   #waiting = 0;
@@ -48,8 +48,8 @@ export class FairQueue {
   }
 
   /**
-   * Resolves to the release function, which may be called more than once. Throws `SlowDown` where too many wait, and the
-   * signal's reason where that aborts first.
+   * Resolves to the release function, which may be called more than once. Throws `SlowDown` if too many wait, and the
+   * signal's reason if that aborts first.
    */
   take(seeker: Seeker, signal: AbortSignal): Promise<() => void> {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
@@ -120,7 +120,7 @@ export class FairQueue {
     }
   }
 
-  /** Of the first principal in turn that may have a slot now. */
+  /** The first request, principals in rotation, that may have a slot now. */
   #next(): Waiter | undefined {
     for (const lane of this.#lanes.values()) {
       const found = lane.find((waiter) => this.#hasRoom(waiter));

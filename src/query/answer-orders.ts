@@ -1,72 +1,72 @@
 /**
- * The reader's side: carries out one order after the other, over handles of the engine of its own, until the channel ends.
+ * The reader's side: carries out one order after the other, with its own engine handles, until the channel ends.
  *
- * While it works it looks at its own memory every few milliseconds: the engine computes on threads of its own, so the event
- * loop here is free, which that of a busy service is not. Beyond the limit it says so and ends itself.
+ * During an order it checks its own memory every few milliseconds. It can, because the engine computes on its own threads and
+ * this event loop is idle; that of a busy service is not. Beyond the limit the reader reports that and kills itself.
  */
 import type { Duplex } from 'node:stream';
 import type { IpcFile } from '../arrow/source.ts';
 import type { Engine } from '../engine/port.ts';
 import { type Frame, frameHead, readFrames, writeFrame } from './frames.ts';
 import { KeptDatasets } from './kept-datasets.ts';
-import { type Beginning, type Order, type Outcome, plainError, type Reply } from './protocol.ts';
+import { type Order, type Outcome, plainError, type ReaderSetup, type Reply } from './protocol.ts';
 
 export interface ReaderParts {
   readonly channel: Duplex;
-  readonly openEngines: (beginning: Beginning) => Readonly<Record<Order['at']['store'], Engine>>;
+  readonly openEngines: (setup: ReaderSetup) => Readonly<Record<Order['at']['store'], Engine>>;
   readonly residentBytes: () => number;
-  /** Ends the process after these last words. Does not return. */
+  /** Writes the message to the channel and kills the process. */
   readonly endAtOnce: (lastWords: Buffer) => never;
 }
 
-/** The engine reads and computes 1 to 2 GB in a second: this far beyond the limit it comes before it is seen, 20 MB. */
+/** The engine fills 1 to 2 GB a second, so a reader can exceed its limit by some 20 MB before it sees that. */
 const lookEveryMs = 10;
-/** What a reader holds between two orders: above this part of its memory it is ended, and another one begun. */
-const spentFrom = 3 / 4;
+/** A reader that holds more than this part of its memory between two orders is replaced. */
+const spentPart = 3 / 4;
 /** The engine takes a source as one buffer, which cannot be longer. */
-const mostBytes = 2 ** 31;
+const maxRowBytes = 2 ** 31;
 
-/** Resolves when the service has ended the channel, or has itself ended. Rejects where what comes is no order, or one too many. */
+/** Resolves when the service has closed the channel or has ended. Rejects on a malformed order, or one that comes during another. */
 export async function answerOrders({ channel, openEngines, residentBytes, endAtOnce }: ReaderParts): Promise<void> {
-  const say = (reply: Reply): void => writeFrame(channel, reply);
+  const send = (reply: Reply): void => writeFrame(channel, reply);
   let reader: Reader | undefined;
   let isBusy = false;
-  for await (const frame of readFrames(channel, mostBytes)) {
+  for await (const frame of readFrames(channel, maxRowBytes)) {
     if (reader === undefined) {
-      const beginning = frame.header as Beginning;
-      reader = new Reader(beginning, new KeptDatasets(openEngines(beginning)), { residentBytes, endAtOnce });
-      say({ kind: 'ready' });
+      const setup = frame.header as ReaderSetup;
+      reader = new Reader(setup, new KeptDatasets(openEngines(setup)), { residentBytes, endAtOnce });
+      send({ kind: 'ready' });
       continue;
     }
     if (isBusy) throw new Error('an order came while another one was under way');
     isBusy = true;
-    // Not awaited here: the end of the channel is to be noticed at once.
+    // Not awaited, so that the end of the channel is noticed at once.
     void reader.carryOut(frame).then((reply) => {
       isBusy = false;
-      say(reply);
+      send(reply);
     });
   }
 }
 
 class Reader {
-  readonly #beginning: Beginning;
+  readonly #setup: ReaderSetup;
   readonly #datasets: KeptDatasets;
   readonly #process: Pick<ReaderParts, 'residentBytes' | 'endAtOnce'>;
 
-  constructor(beginning: Beginning, datasets: KeptDatasets, process: Pick<ReaderParts, 'residentBytes' | 'endAtOnce'>) {
-    this.#beginning = beginning;
+  constructor(setup: ReaderSetup, datasets: KeptDatasets, process: Pick<ReaderParts, 'residentBytes' | 'endAtOnce'>) {
+    this.#setup = setup;
     this.#datasets = datasets;
     this.#process = process;
   }
 
   /** Never rejects. */
   async carryOut({ header, bytes }: Frame): Promise<Reply> {
-    const { memoryBytes } = this.#beginning;
+    const { memoryBytes } = this.#setup;
     const order = header as Order;
     const stopWatching = this.#watchMemory(memoryBytes + order.extraBytes);
     try {
       const outcome = await this.#outcomeOf(order, bytes);
-      return { kind: 'done', outcome, isSpent: this.#process.residentBytes() > spentFrom * memoryBytes };
+      return { kind: 'done', outcome, isSpent: this.#process.residentBytes() > spentPart * memoryBytes };
     } finally {
       stopWatching();
     }
@@ -76,7 +76,7 @@ class Reader {
     try {
       return await this.#datasets.use(at, async (dataset): Promise<Outcome> => {
         if (work.kind === 'count') return { kind: 'counted', rows: await dataset.countRows(work.predicate) };
-        // The service has checked these bytes, every one.
+        // The service has checked every one of these bytes.
         return { kind: 'merged', counts: await dataset.merge(work.spec, bytes as Buffer as IpcFile, work.timeoutMs) };
       });
     } catch (error) {

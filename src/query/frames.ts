@@ -1,7 +1,7 @@
 /**
  * Messages over a byte stream: a header of JSON and, for rows, bytes. Each is eight bytes of lengths (header, bytes; little
- * endian), the header and the bytes. The stream's own back-pressure is that of the messages, so results of any length can
- * be sent as one message for each batch.
+ * endian), the header and the bytes. The stream's back-pressure applies to the messages, so a result of any length can be
+ * sent as one message for each batch.
  */
 import type { Duplex } from 'node:stream';
 
@@ -11,7 +11,7 @@ export interface Frame {
 }
 
 const lengthsBytes = 8;
-/** A predicate of the largest JSON body, escaped; an error with its cause. */
+/** Fits a predicate of the largest JSON body, escaped. */
 const mostHeaderBytes = 64 * 2 ** 20;
 const noBytes = Buffer.alloc(0);
 
@@ -20,7 +20,7 @@ export function writeFrame(channel: Duplex, header: unknown, bytes: Uint8Array =
   if (bytes.length > 0) channel.write(bytes);
 }
 
-/** A message up to its bytes. */
+/** The lengths and the header of a message. */
 export function frameHead(header: unknown, bytesLength = 0): Buffer {
   const text = Buffer.from(JSON.stringify(header));
   const lengths = Buffer.alloc(lengthsBytes);
@@ -29,7 +29,7 @@ export function frameHead(header: unknown, bytesLength = 0): Buffer {
   return Buffer.concat([lengths, text]);
 }
 
-/** Throws where what comes is no frame, or has more bytes than `mostBytes`; ends when the stream does. */
+/** Throws on a malformed frame, or one with more bytes than `mostBytes`; ends when the stream does. */
 export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGenerator<Frame, void, void> {
   const incoming = new Incoming(channel);
   for (;;) {
@@ -45,7 +45,7 @@ export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGene
   }
 }
 
-/** So many bytes at a time. */
+/** Reads a stream by numbers of bytes. */
 class Incoming {
   readonly #chunks: AsyncIterator<Buffer>;
   #rest: Buffer = noBytes;
@@ -54,7 +54,7 @@ class Incoming {
     this.#chunks = channel[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   }
 
-  /** A buffer of its own where it came in several chunks, made once; undefined where the stream ends before. */
+  /** A view of one chunk, or a new buffer for bytes from several; undefined if the stream ends before. */
   async take(count: number): Promise<Buffer | undefined> {
     if (count <= this.#rest.length) return this.#cut(count);
     const whole = Buffer.allocUnsafe(count);

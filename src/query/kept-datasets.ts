@@ -3,10 +3,10 @@ import { BoundedCache } from '../kernel/bounded-cache.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { ReadAt } from './protocol.ts';
 
-/** A few: each holds its manifest. A service that reads more tables in turn opens some of them again, in a millisecond. */
+/** Few, because each holds its manifest. To open a dataset again takes a millisecond. */
 const mostKept = 32;
 
-/** The datasets that a reader keeps open from one order to the next, the least recently used let go first. */
+/** The datasets that a reader keeps open from one order to the next; the least recently used is closed first. */
 export class KeptDatasets {
   readonly #engines: Readonly<Record<ReadAt['store'], Engine>>;
   /** By lineage. One order at a time: no query reads from a dataset while it is closed. */
@@ -28,8 +28,8 @@ export class KeptDatasets {
   }
 
   /**
-   * At the version that the service knows, or a newer one (P11). A place can be given to another table, and a branch be made
-   * again under its name: then the service has another lineage, and what was kept is not looked at.
+   * At the version that the service knows, or a newer one (P11). If another table got the location, or a branch was created
+   * again under its name, the service names another lineage, so the dataset that was kept does not match.
    */
   async #latest(at: ReadAt): Promise<Dataset> {
     const kept = this.#kept.get(at.lineage);

@@ -1,8 +1,8 @@
-/** Reads that run what a client wrote in SQL, outside the process of the writers (P12). */
+/** Queries with SQL that a client wrote, run outside the writers' process (P12). */
 import type { BranchName, Location } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 
-/** A dataset at its newest version, as an open one stands there, or at a version of the past. */
+/** A dataset at an earlier version, or at the newest one. */
 export type Reading =
   | { readonly location: Location; readonly branch: BranchName | undefined; readonly version: number }
   | {

@@ -1,17 +1,17 @@
-/** What the service and a reader process say to each other, one order at a time; see `frames.ts` for how. */
+/** The messages between the service and a reader process, one order at a time; `frames.ts` has their form. */
 import type { MergeCounts, MergeSpec } from '../engine/port.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 
 /** The first message: how the reader reaches the tables. */
-export interface Beginning {
+export interface ReaderSetup {
   readonly root: string;
-  /** May hold credentials: they are in no argument and in no variable of the process. */
+  /** May hold credentials, so they are sent here and not in an argument or environment variable. */
   readonly rootOptions: Properties;
   readonly scratchFolder: string;
   readonly indexCacheBytes: number;
   readonly metadataCacheBytes: number;
-  /** Resident memory beyond which the reader ends itself, save where an order may have more. */
+  /** Resident memory beyond which the reader kills itself, unless the order may have more. */
   readonly memoryBytes: number;
 }
 
@@ -24,7 +24,7 @@ export interface ReadAt {
   /** The reader reads this version or a newer one (P11); where `isExact`, this one. */
   readonly version: number;
   readonly isExact: boolean;
-  /** What a reader keeps open holds for this lineage only (`Dataset.lineage`). */
+  /** A reader reuses an open dataset for the same lineage only (`Dataset.lineage`). */
   readonly lineage: string;
 }
 
@@ -45,14 +45,14 @@ export type Outcome =
   | { readonly kind: 'merged'; readonly counts: MergeCounts }
   | { readonly kind: 'refused'; readonly refusal: PlainError };
 
-/** What is left of outcomes once a refusal is thrown. */
+/** An outcome that is no refusal. */
 export type Answered = Exclude<Outcome, { readonly kind: 'refused' }>;
 
 export type Reply =
   | { readonly kind: 'ready' }
-  /** `isSpent`: the reader has kept so much memory that the next order might find too little. */
+  /** `isSpent`: the reader holds so much memory that the next order might have too little. */
   | { readonly kind: 'done'; readonly outcome: Outcome; readonly isSpent: boolean }
-  /** The last thing that a reader says. */
+  /** The last message of a reader that kills itself. */
   | { readonly kind: 'beyond memory'; readonly residentBytes: number };
 
 /** A `LancegateError` as data. */
@@ -65,7 +65,7 @@ export interface PlainError {
   readonly cause?: string | undefined;
 }
 
-/** Of a cause: enough to know the defect by. */
+/** In characters. */
 const causeLength = 4_000;
 
 export function plainError(error: unknown): PlainError {

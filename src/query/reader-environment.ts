@@ -1,12 +1,12 @@
-/** What a process needs of any machine, and what an operator tells the engine with. */
+/** What any process needs, and the engine's own settings. */
 const always =
   /^(?:PATH|HOME|LANG|LC_ALL|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR|LANCE_\w+|RUST_LOG|TOKIO_WORKER_THREADS)$/;
-/** Where the credentials of an object store stand in the environment: the engine looks for them there. */
+/** The engine reads credentials of object stores from these. */
 const forObjectStores = /^(?:AWS_|GOOGLE_|AZURE_|OSS_)\w+$|^(?:https?|no|all)_proxy$/i;
-/** As for the service itself (docs/adr/0010), also where its operator chose otherwise. */
+/** As for the service itself (docs/adr/0010), also if its operator chose otherwise. */
 const fewArenas = { MALLOC_ARENA_MAX: '2' };
 
-/** The variables that a reader gets of the service's own: no secret that it does not need (P9). */
+/** The part of the service's environment that a reader gets: no secret that it does not need (P9). */
 export function readerEnvironment(
   environment: Readonly<Record<string, string | undefined>>,
   storageRoot: string,

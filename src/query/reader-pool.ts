@@ -1,6 +1,6 @@
 /**
- * The reader processes: a few, begun when they are needed, ended when they have been idle for a while, and begun again when
- * one dies. Each has one order at a time, so what is ended or dies takes nobody else with it. In front is a fair queue.
+ * The reader processes. The pool starts them when it needs them, ends idle ones, and replaces those that die. Each has one
+ * order at a time, so a reader that dies or is killed costs one query. A fair queue bounds the orders that wait.
  */
 import { firstOf, onAbort } from '../kernel/abort.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -19,20 +19,17 @@ export interface ReaderPoolParts extends ReaderProcessParts {
   readonly idleMs: number;
 }
 
-/** On whose behalf an order is carried out, and until when. */
-export interface Asker {
+/** For whom an order is carried out, and until when. */
+export interface Requester {
   readonly principal: string;
   readonly signal: AbortSignal;
 }
 
-/**
- * An order that nobody waits for any more may end by itself for so long: most do within milliseconds, and to begin a process
- * takes longer than that.
- */
+/** How long an order may run on after its abort: most end within milliseconds, and a new process takes longer to start. */
 const graceMs = 100;
-/** A start takes up to a second; on a machine that is overwhelmed, several. */
+/** A start takes up to a second, and several on an overloaded machine. */
 const longestStartMs = 30_000;
-/** Between two readers that died with no answer between them; twice as long each time. */
+/** The pause after two deaths without an answer between them; it doubles with each further death. */
 const firstPauseMs = 100;
 const longestPauseMs = 5_000;
 
@@ -40,7 +37,7 @@ export class ReaderPool {
   readonly #parts: ReaderPoolParts;
   readonly #queue: FairQueue;
   readonly #all = new Set<ReaderProcess>();
-  /** With what takes back that they end for being idle. The one used last comes first, so that the others are idle. */
+  /** Free readers, each with the function that cancels its idle timer. The last one is taken first, so that the others stay idle. */
   readonly #free = new Map<ReaderProcess, () => void>();
   #deathsInRow = 0;
   #pause: Promise<void> | undefined;
@@ -58,11 +55,11 @@ export class ReaderPool {
   }
 
   /**
-   * Settles when the reader has answered or is gone, which is at the latest a moment after the signal aborts. Rejects with
-   * the reader's refusal, with `ReaderDied`, with `SlowDown` where too many wait, and with the signal's reason where that
-   * aborts before the order is given.
+   * Settles when the reader has answered or ended, at the latest shortly after the signal aborts. Rejects with the reader's
+   * refusal; with `ReaderDied`; with `SlowDown` if too many wait; and with the signal's reason if that aborts before a reader
+   * has the order.
    */
-  async ask(order: Order, { principal, signal }: Asker, rows?: Uint8Array): Promise<Answered> {
+  async ask(order: Order, { principal, signal }: Requester, rows?: Uint8Array): Promise<Answered> {
     if (this.#isClosed) throw stopping();
     const leave = await this.#queue.take({ principal, work: order.work.kind }, signal);
     try {
@@ -77,12 +74,12 @@ export class ReaderPool {
     }
   }
 
-  /** What merges have beyond the memory of their readers, which is of what the service itself may have. */
+  /** Resident memory of merges beyond that of their readers. It counts against the service's own limit. */
   get extraResidentBytes(): number {
     return [...this.#all].reduce((sum, reader) => sum + reader.extraResidentBytes, 0);
   }
 
-  /** Ends all of them, and what they do. */
+  /** Kills all readers, also busy ones. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const ends = [...this.#all].map((reader) => {
@@ -100,17 +97,17 @@ export class ReaderPool {
   ): Promise<Answered> {
     await firstOf(reader.ready, signal);
     const done = new AbortController();
-    const stopWaiting = onAbort(signal, () => this.#endAfterGrace(reader, done.signal));
+    const stopListening = onAbort(signal, () => this.#endAfterGrace(reader, done.signal));
     try {
       return await reader.ask(order, rows);
     } finally {
-      stopWaiting();
+      stopListening();
       done.abort();
       if (!reader.isOver) this.#deathsInRow = 0;
     }
   }
 
-  /** Unless the reader is done before. */
+  /** Kills the reader unless it has answered within the grace. */
   #endAfterGrace(reader: ReaderProcess, done: AbortSignal): void {
     const takeBack = this.#parts.clock.schedule(graceMs, () => reader.end('deadline'));
     onAbort(done, takeBack);
@@ -125,10 +122,10 @@ export class ReaderPool {
     }
     if (this.#pause !== undefined) await firstOf(this.#pause, signal);
     if (this.#isClosed) throw stopping();
-    return this.#begin();
+    return this.#start();
   }
 
-  #begin(): ReaderProcess {
+  #start(): ReaderProcess {
     const reader = new ReaderProcess(this.#parts);
     this.#all.add(reader);
     const takeBack = this.#parts.clock.schedule(longestStartMs, () => reader.end('start'));
@@ -154,16 +151,16 @@ export class ReaderPool {
     this.#parts.metrics.readerEnded(reason);
     if (reason === 'idle' || reason === 'stop' || this.#isClosed) return;
     if (reason !== 'spent' && reason !== 'deadline' && reason !== 'memory') this.#backOff();
-    // The next order is not to wait for a start. One that never got ready is begun again by who needs one.
+    // So that the next order does not wait for a start. After a failed start, the next order tries again.
     if (reader.wasReady) void (this.#pause ?? Promise.resolve()).then(() => this.#replace());
   }
 
   #replace(): void {
     if (this.#isClosed || this.#free.size > 0 || this.#all.size >= this.#parts.mostReaders) return;
-    this.#putBack(this.#begin());
+    this.#putBack(this.#start());
   }
 
-  /** A program that always dies must not be begun over and over. */
+  /** A program that always dies must not be started over and over. */
   #backOff(): void {
     this.#deathsInRow += 1;
     if (this.#deathsInRow === 1) return;

@@ -1,6 +1,6 @@
 /**
- * One reader process, as the service sees it: begun with a channel and an environment of few variables, asked one order at a
- * time, and gone in one way: however it ends, `ended` says why, and the order under way is refused with it.
+ * One reader process, from the service's side. It starts with a channel and few environment variables and gets one order at a
+ * time. However it ends, `ended` has the reason, and the order under way is refused with it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -10,72 +10,72 @@ import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { ReaderDeath } from '../telemetry/metrics.ts';
 import { readFrames, writeFrame } from './frames.ts';
-import { type Answered, type Beginning, errorOf, type Order, type Outcome, type Reply } from './protocol.ts';
+import { type Answered, errorOf, type Order, type Outcome, type ReaderSetup, type Reply } from './protocol.ts';
 
 export interface ReaderProcessParts {
-  readonly beginning: Beginning;
-  /** All that the process gets of the service's own environment. */
+  readonly setup: ReaderSetup;
+  /** The whole environment of the process. */
   readonly environment: Readonly<Record<string, string>>;
   readonly logger: Logger;
 }
 
 const program = join(import.meta.dirname, '../reader.ts');
-/** Its heap of JavaScript is small, and needs no helpers. */
+/** Its JavaScript heap is small. */
 const nodeOptions = ['--max-semi-space-size=2', '--v8-pool-size=1'];
-/** The last that it wrote: a panic of the engine with some of its trace. */
+/** In characters: a panic of the engine with some of its trace. */
 const lastWordsLength = 2_000;
 
 export class ReaderProcess {
-  /** Resolves once it is gone, to why. */
+  /** Resolves to the reason once the process has ended. */
   readonly ended: Promise<ReaderDeath>;
   readonly #child: ChildProcess;
   readonly #channel: Duplex;
   readonly #memoryBytes: number;
-  /** Of the order under way. */
+  /** `Order.extraBytes` of the order under way. */
   #extraBytes = 0;
   readonly #ready = Promise.withResolvers<void>();
   #answer: PromiseWithResolvers<Outcome> | undefined;
-  /** Why it is about to end, where that is known before. */
+  /** Set if the reason is known before the process has ended. */
   #reason: ReaderDeath | undefined;
   #wasReady = false;
   #isSpent = false;
-  #isGone = false;
+  #hasEnded = false;
   #lastWords = '';
 
-  constructor({ beginning, environment, logger }: ReaderProcessParts) {
-    this.#memoryBytes = beginning.memoryBytes;
-    // Detached: Ctrl-C on the terminal is for the service alone, which ends its readers. Nothing of it reaches stdout.
+  constructor({ setup, environment, logger }: ReaderProcessParts) {
+    this.#memoryBytes = setup.memoryBytes;
+    // Detached: Ctrl-C on the terminal is for the service alone, which ends its readers.
     this.#child = spawn(process.execPath, [...nodeOptions, program], {
       env: environment,
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
       detached: true,
     });
     this.#channel = channelOf(this.#child);
-    this.#ready.promise.catch(() => undefined); // whoever waits hears it
+    this.#ready.promise.catch(() => undefined); // those who wait on `ready` handle it
     this.#keepLastWords(this.#child.stderr);
     this.ended = this.#watchEnd(logger);
-    // Writing to a process that is gone fails; that it is gone is known by its end.
+    // A write to a process that has ended fails; `ended` has the reason.
     this.#channel.on('error', () => undefined);
     void this.#listen();
-    writeFrame(this.#channel, beginning);
+    writeFrame(this.#channel, setup);
   }
 
-  /** Has kept so much memory that the next order might find too little. */
+  /** It holds so much memory that the next order might have too little. */
   get isSpent(): boolean {
     return this.#isSpent;
   }
 
-  /** It is gone, or about to be. */
+  /** It has ended, or is about to. */
   get isOver(): boolean {
-    return this.#isGone || this.#reason !== undefined;
+    return this.#hasEnded || this.#reason !== undefined;
   }
 
-  /** Has taken orders, or could have. */
+  /** Its start succeeded. */
   get wasReady(): boolean {
     return this.#wasReady;
   }
 
-  /** Resolves once it takes orders; `ReaderDied` where it ends before. */
+  /** Resolves once it takes orders; `ReaderDied` if it ends before. */
   get ready(): Promise<void> {
     return this.#ready.promise;
   }
@@ -83,7 +83,7 @@ export class ReaderProcess {
   /** The reader's own refusal, or `ReaderDied`. */
   async ask(order: Order, rows?: Uint8Array): Promise<Answered> {
     await this.ready;
-    if (this.#isGone) throw this.#died(this.#reason ?? 'exit');
+    if (this.#hasEnded) throw this.#died(this.#reason ?? 'exit');
     this.#answer = Promise.withResolvers();
     this.#extraBytes = order.extraBytes;
     writeFrame(this.#channel, order, rows);
@@ -92,12 +92,12 @@ export class ReaderProcess {
     return outcome;
   }
 
-  /** Of its resident memory what an order has beyond the reader's own, now. Not known but on Linux. */
+  /** What the order under way takes beyond the reader's own memory, now. 0 where it is not known: on Linux only. */
   get extraResidentBytes(): number {
     return this.#extraBytes === 0 ? 0 : Math.max(0, residentBytesOf(this.#child.pid) - this.#memoryBytes);
   }
 
-  /** It has nothing to do, or is not wanted any more. */
+  /** Kills the process. */
   end(reason: ReaderDeath): void {
     this.#reason ??= reason;
     this.#child.kill('SIGKILL');
@@ -105,14 +105,14 @@ export class ReaderProcess {
 
   async #listen(): Promise<void> {
     try {
-      for await (const { header } of readFrames(this.#channel, 0)) this.#hear(header as Reply);
+      for await (const { header } of readFrames(this.#channel, 0)) this.#receive(header as Reply);
     } catch (error) {
-      // One that died with a message half read breaks the channel; why it died is for its end to say.
+      // A reader that dies in the middle of a message breaks the channel; `ended` has the reason.
       if (!isOfSystem(error)) this.end('protocol');
     }
   }
 
-  #hear(reply: Reply): void {
+  #receive(reply: Reply): void {
     switch (reply.kind) {
       case 'ready':
         this.#wasReady = true;
@@ -139,15 +139,15 @@ export class ReaderProcess {
       if (this.#child.pid === undefined) resolve({ code: null, signal: null, error });
     });
     this.#child.once('close', (code, signal) => resolve({ code, signal, error: undefined }));
-    const { code, signal, error: notBegun } = await promise;
-    this.#isGone = true;
-    const reason = this.#reason ?? reasonOf({ code, signal, error: notBegun });
+    const { code, signal, error: startError } = await promise;
+    this.#hasEnded = true;
+    const reason = this.#reason ?? reasonOf({ code, signal, error: startError });
     const { pid } = this.#child;
     const wasBusy = this.#answer !== undefined;
-    const fields = { pid, reason, code, signal, wasBusy, stderr: this.#lastWords, error: notBegun };
-    if (isInOrder(reason)) logger.debug(fields, 'a reader ended');
+    const fields = { pid, reason, code, signal, wasBusy, stderr: this.#lastWords, error: startError };
+    if (isNormal(reason)) logger.debug(fields, 'a reader ended');
     else if (reason === 'deadline' || reason === 'memory')
-      logger.warn(fields, 'a reader was ended for what it was asked');
+      logger.warn(fields, 'a reader was killed: its query exceeded its time or memory');
     else logger.warn(fields, 'a reader died');
     const error = this.#died(reason, signal ?? undefined);
     this.#ready.reject(error);
@@ -178,7 +178,7 @@ export class ReaderProcess {
       case 'stop':
         return 'the service is stopping';
       case 'start':
-        return 'no process could be begun for the query';
+        return 'no process could be started for the query';
       case 'signal':
         return `the process that ran the query died (${signal})`;
       case 'idle':
@@ -193,7 +193,7 @@ export class ReaderProcess {
 interface End {
   readonly code: number | null;
   readonly signal: string | null;
-  /** It was not begun at all, as where no process or no file is left. */
+  /** The start failed, as when the machine has no process or file left. */
   readonly error: Error | undefined;
 }
 
@@ -202,7 +202,7 @@ function reasonOf({ signal, error }: End): ReaderDeath {
   return signal === null ? 'exit' : 'signal';
 }
 
-/** Where no file is left there is none (the types do not know it); then one that nobody hears, until the error is told. */
+/** If no file descriptor is left, `stdio` is missing (the types do not say so): then a stream without effect, until 'error'. */
 const channelOf = ({ stdio }: { readonly stdio: ChildProcess['stdio'] | undefined }): Duplex =>
   (stdio?.[3] as Duplex | null | undefined) ?? new PassThrough();
 
@@ -211,11 +211,11 @@ function residentBytesOf(pid: number | undefined): number {
   try {
     return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0) * 1024;
   } catch {
-    return 0; // it has ended, or this is not Linux
+    return 0; // the process has ended, or this is not Linux
   }
 }
 
 const isOfSystem = (error: unknown): boolean => error instanceof Error && 'code' in error;
 
-/** Ended by the service, for reasons that are in order. */
-const isInOrder = (reason: ReaderDeath): boolean => reason === 'idle' || reason === 'spent' || reason === 'stop';
+/** Ended by the service in normal operation. */
+const isNormal = (reason: ReaderDeath): boolean => reason === 'idle' || reason === 'spent' || reason === 'stop';

@@ -8,10 +8,10 @@ import type { Queries, Reading } from './port.ts';
 import type { ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 
-/** What a byte of rows takes while the engine merges them; the memory plan has set as much aside with each body. */
+/** What a byte of rows takes while the engine merges them; the memory plan reserves as much with each body. */
 const bytesPerRowByte = 4;
 
-/** What runs in the readers, and on whose behalf. */
+/** Counts and merges that run in readers. */
 export class ReaderQueries implements Queries, FilteredMerges {
   readonly #pool: ReaderPool;
   readonly #clock: Clock;
@@ -19,7 +19,7 @@ export class ReaderQueries implements Queries, FilteredMerges {
   readonly #lineages = new WeakMap<symbol, string>();
   #lastLineage = 0;
 
-  /** `mergeBytes`: what a merge may have beyond its reader's memory, and the `bytesPerRowByte` of its rows. */
+  /** `mergeBytes`: what a merge may take in addition to its reader's memory and `bytesPerRowByte` for each byte of its rows. */
   constructor(pool: ReaderPool, clock: Clock, mergeBytes: number) {
     this.#pool = pool;
     this.#clock = clock;
@@ -28,30 +28,30 @@ export class ReaderQueries implements Queries, FilteredMerges {
 
   async count(reading: Reading, predicate: string, scope: RequestScope): Promise<number> {
     const order = { at: this.#readAt(reading), work: { kind: 'count', predicate }, extraBytes: 0 } as const;
-    const asker = { principal: principalKey(scope.principal), signal: scope.signal };
-    // The client hears of the deadline at once; the reader is seen to after it.
-    const outcome = await firstOf(this.#pool.ask(order, asker), scope.signal);
-    if (outcome.kind !== 'counted') throw mixedUp();
+    const requester = { principal: principalKey(scope.principal), signal: scope.signal };
+    // Rejects at the deadline itself; the pool deals with the reader afterwards.
+    const outcome = await firstOf(this.#pool.ask(order, requester), scope.signal);
+    if (outcome.kind !== 'counted') throw mismatched();
     return outcome.rows;
   }
 
-  /** Settles only when the reader has answered or is gone: then nothing is left that could still commit. */
+  /** Settles only when the reader has answered or ended, so that nothing can still commit. */
   async merge(merge: FilteredMerge): Promise<MergeCounts> {
     const { store, location, branch, lineage, version, spec, file, timeoutMs, principal } = merge;
     const at: ReadAt = { store, location, branch, version, isExact: false, lineage: this.#nameOf(lineage) };
     const deadline = new AbortController();
-    const takeBack = this.#abortAfter(timeoutMs, deadline);
+    const cancel = this.#abortAfter(timeoutMs, deadline);
     try {
-      const asker = { principal: principal ?? '', signal: deadline.signal };
+      const requester = { principal: principal ?? '', signal: deadline.signal };
       const extraBytes = this.#mergeBytes + bytesPerRowByte * file.length;
       const order = { at, work: { kind: 'merge', spec, timeoutMs }, extraBytes } as const;
-      const outcome = await this.#pool.ask(order, asker, file);
-      if (outcome.kind !== 'merged') throw mixedUp();
+      const outcome = await this.#pool.ask(order, requester, file);
+      if (outcome.kind !== 'merged') throw mismatched();
       return outcome.counts;
     } catch (error) {
       throw deadline.signal.aborted ? timedOut(error) : error;
     } finally {
-      takeBack();
+      cancel();
     }
   }
 
@@ -62,10 +62,10 @@ export class ReaderQueries implements Queries, FilteredMerges {
 
   #readAt(reading: Reading): ReadAt {
     const { location, branch } = reading;
-    const place = { store: 'root', location, branch } as const;
+    const dataset = { store: 'root', location, branch } as const;
     return 'lineage' in reading
-      ? { ...place, version: reading.atLeastVersion, isExact: false, lineage: this.#nameOf(reading.lineage) }
-      : { ...place, version: reading.version, isExact: true, lineage: '' };
+      ? { ...dataset, version: reading.atLeastVersion, isExact: false, lineage: this.#nameOf(reading.lineage) }
+      : { ...dataset, version: reading.version, isExact: true, lineage: '' };
   }
 
   /** A symbol cannot be sent. */
@@ -82,4 +82,4 @@ export class ReaderQueries implements Queries, FilteredMerges {
 const timedOut = (cause?: unknown): LancegateError =>
   new LancegateError('TimedOut', 'the time allowed for the merge ran out; nothing was written', { cause });
 
-const mixedUp = (): LancegateError => new LancegateError('Internal', 'a reader answered another question');
+const mismatched = (): LancegateError => new LancegateError('Internal', 'a reader answered another question');

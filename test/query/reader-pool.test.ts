@@ -38,7 +38,7 @@ describe('the readers', () => {
     const logger = createLogger({ level: 'debug', format: 'json', destination: { write: (line) => log.push(line) } });
     const metrics = new Metrics();
     const pool = new ReaderPool({
-      beginning: {
+      setup: {
         root: join(folder, 'tables'),
         rootOptions: {},
         scratchFolder: join(folder, 'scratch'),
@@ -88,7 +88,7 @@ describe('the readers', () => {
 
   test('a reader beyond its memory is ended, its query says so, and the next reader is begun (P7, P12)', async (t) => {
     // A reader that does nothing takes more than this already.
-    const beginning = {
+    const setup = {
       root: join(folder, 'tables'),
       rootOptions: {},
       scratchFolder: join(folder, 'scratch'),
@@ -96,7 +96,7 @@ describe('the readers', () => {
       metadataCacheBytes: 0,
       memoryBytes: 16 * MiB,
     };
-    const { count, ends } = poolFor(t, { beginning });
+    const { count, ends } = poolFor(t, { setup });
     const slow = `id > 0 AND ${Array.from({ length: 200 }, (_, i) => `CAST(id AS STRING) LIKE '%${i}%x'`).join(' OR ')}`;
     let refusal: unknown;
     // A query may be done before anybody looks; then its reader is spent, and another one takes the next.
@@ -133,7 +133,7 @@ describe('the readers', () => {
 
   test('a program that always dies is begun less and less often, and no query waits for it beyond its time (P7, P12)', async (t) => {
     // The engine cannot be opened on it: the reader ends with its first message.
-    const beginning = { root: 7, scratchFolder: 7, memoryBytes: 512 * MiB } as never;
+    const setup = { root: 7, scratchFolder: 7, memoryBytes: 512 * MiB } as never;
     const pauses: number[] = [];
     const clock = {
       ...systemClock,
@@ -143,7 +143,7 @@ describe('the readers', () => {
         return systemClock.schedule(0, run);
       },
     };
-    const { count, ends } = poolFor(t, { beginning, clock });
+    const { count, ends } = poolFor(t, { setup, clock });
     for (let i = 0; i < 3; i++) await assert.rejects(count(), died(/^the process that ran the query died/));
     assert.deepEqual(pauses, [100, 200]);
     assert.equal(await ends('signal'), 3, 'none was begun that nobody asked for');
