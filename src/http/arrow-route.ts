@@ -27,7 +27,7 @@ export interface ArrowAnswer {
   readonly fields: Readonly<Record<string, unknown>>;
   /** These fields answered an earlier request with the same `Idempotency-Key`; nothing was done now. */
   readonly isReplay: boolean;
-  /** Of the same, for the audit record. */
+  /** Facts for the audit record. */
   readonly audit: AuditFacts;
 }
 
@@ -37,9 +37,9 @@ export interface ArrowRoute<Parameters> {
   readonly body: 'arrow-whole' | 'arrow-pieces';
   /** What the query says; read, and refused, before the body. */
   parameters(query: QueryParameters, branch: BranchName | undefined): Parameters;
-  /** What the audit record says of how it is done. */
+  /** `mode` of the audit record. */
   mode(parameters: Parameters): string;
-  /** The actions that these parameters ask for beside `action`; asked of the policy before the body is read. */
+  /** Actions that these parameters need in addition to `action`; the policy decides before the body is read. */
   furtherActions(parameters: Parameters): readonly Action[];
   /** The fields of the answer, without the `context` that every answer of these routes has. */
   answer(call: ArrowCall<Parameters>): Promise<ArrowAnswer>;

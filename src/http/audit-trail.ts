@@ -1,4 +1,4 @@
-/** What a request's audit record will say of it: gathered on its way, and read once, at its end. */
+/** Collects the facts for a request's audit record, which is made at its end. */
 import type { IncomingMessage } from 'node:http';
 import type { AccessRequest } from '../auth/actions.ts';
 import { resourceUid } from '../auth/cedar-schema.ts';
@@ -15,7 +15,7 @@ export class AuditTrail {
   #isDenied = false;
   #facts: AuditFacts = {};
 
-  /** The policy's answer about what the request is for. Not to be told of the objects of a listing, one by one. */
+  /** The policy's decision on the request itself; not to be called for each object of a listing. */
   asked(question: Question, isAllowed: boolean): void {
     this.#actions.add(question.action);
     if (this.#question === undefined || !isAllowed) this.#question = question;
@@ -48,7 +48,7 @@ function objectOf(question: Question | undefined): Pick<AuditRecord, 'namespace'
   return { namespace: undefined, table: id, branch };
 }
 
-/** Of an API key that was revoked or has expired, the id is told, too: its secret was right. */
+/** Includes the id of a revoked or expired API key, since its secret was right. */
 export function principalFacts(
   principal: Principal | undefined,
   refusal?: LancegateError,
@@ -58,7 +58,7 @@ export function principalFacts(
   return { subject: principal?.subject, issuer: principal?.issuer, keyId };
 }
 
-/** To be asked while the connection stands. */
+/** To be called while the connection is open. */
 export function sentFrom(
   { address, isReported }: ClientAddress,
   addresses: Pick<ClientAddresses, 'peer'>,

@@ -5,7 +5,7 @@ import { type BranchName, showNamespace, showTable } from '../kernel/ids.ts';
 import { parseBranch } from '../wire/branch-name.ts';
 import type { Arrival } from './route.ts';
 
-/** `PermissionDenied`, in words that tell nothing but what the caller said and what the default policies are. */
+/** `PermissionDenied`, whose text repeats only what the caller sent, and the scope that the default policies require. */
 export function authorize(arrival: Arrival, action: Action, resource: Resource, branch: BranchName | undefined): void {
   const isAllowed = arrival.allows({ action, resource, branch });
   arrival.trail.asked({ action, resource, branch }, isAllowed);

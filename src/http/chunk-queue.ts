@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 /** What may lie here unread. More would be memory for nothing, less would stop and start the socket for every chunk. */
 const maxQueuedBytes = 256 * 1024;
 
-/** A chunk is memory of its own, however short: a body in chunks of a byte would else take three hundred times its size. */
+/** The memory of a chunk besides its bytes: without it, a body in chunks of one byte could take hundreds of times its size. */
 const bytesAroundChunk = 512;
 
 /**

@@ -1,28 +1,28 @@
 /**
- * Which client a request comes from. That is the other end of the connection, unless the operator trusts it as a proxy: then
- * it is whom the proxy names. Each proxy adds the address it was called from at the right of `X-Forwarded-For`, behind what it was
- * sent, so the rightmost address that no trusted proxy has is the last one that somebody trusted has seen; all left of it, a
- * client may have made up. Where all are trusted, it is the first.
+ * The client that a request comes from: the other end of the connection, unless the operator trusts that as a proxy; then the
+ * address that the proxy reports. Each proxy appends its caller's address to `X-Forwarded-For`. So the rightmost address that is
+ * no trusted proxy's is the last one that a trusted proxy has seen, and a client may have forged all to its left. If all are
+ * trusted, the client is the leftmost.
  *
- * `Forwarded` (RFC 7239) is read only where there is no `X-Forwarded-For`. Most proxies set the latter and hand on what they
- * are sent of the former, so the other way round a client could name itself.
+ * `Forwarded` (RFC 7239) is read only if there is no `X-Forwarded-For`. Most proxies set the latter and pass on the former as the
+ * client wrote it, so a client could otherwise forge its address.
  *
- * A proxy that names nobody, or something that is no address, is the client itself.
+ * A proxy that reports no address, or something that is none, counts as the client itself.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import { headerText } from './header-text.ts';
 
 export interface ClientAddress {
-  /** In the canonical form, an IPv4 address never as IPv6; `unknown` where the connection had gone before it was asked. */
+  /** In the canonical form, an IPv4 address never as IPv6; `unknown` if the connection ended before. */
   readonly address: string;
-  /** Whose share its connections are: of IPv6 the network of 64 bits, which is what one customer has at least (RFC 6177). */
+  /** What its connections count for: the address, or the IPv6 network of 64 bits, the least that a customer has (RFC 6177). */
   readonly sharer: string;
-  /** True where a trusted proxy has said so. */
+  /** True if a trusted proxy reported it. */
   readonly isReported: boolean;
 }
 
-/** A request, or what of it says where it comes from. */
+/** The parts of a request that show its origin. */
 export interface Sent {
   readonly socket: { readonly remoteAddress?: string | undefined };
   readonly headers: IncomingHttpHeaders;
@@ -67,23 +67,23 @@ export class ClientAddresses {
   }
 }
 
-/** The addresses that the proxies have written down, in their order. */
+/** The reported addresses, in the order of the header. */
 function hops(headers: IncomingHttpHeaders): readonly string[] {
   const listed = headerText(headers['x-forwarded-for']);
   if (listed !== undefined) return listed.split(',').map((hop) => hop.trim());
   return headers.forwarded === undefined ? [] : headers.forwarded.split(',').map(forOf);
 }
 
-/** `for=192.0.2.60;proto=http`, `For="[2001:db8::17]:4711"`; empty where there is none. */
+/** `for=192.0.2.60;proto=http`, `For="[2001:db8::17]:4711"`; empty for an element without `for`. */
 const forOf = (element: string): string => /(?:^|;)\s*for=("?)([^";\s]*)\1\s*(?:;|$)/i.exec(element)?.[2] ?? '';
 
-/** `192.0.2.60:4711`, `[2001:db8::17]:4711` and `[2001:db8::17]` name a port or may; `2001:db8::17` does not. */
+/** Of `192.0.2.60:4711`, `[2001:db8::17]:4711` and `[2001:db8::17]`; a bare `2001:db8::17` has no port. */
 function withoutPort(hop: string): string {
   const [, bracketed, plain] = /^\[([^\]]*)\](?::\d{1,5})?$|^([\d.]+):\d{1,5}$/.exec(hop) ?? [];
   return bracketed ?? plain ?? hop;
 }
 
-/** One text for each address; undefined for what is none. The zone of a link-local address says nothing of the client. */
+/** One text for each address, without the zone of a link-local one; undefined if the text is no address. */
 function canonical(text: string): string | undefined {
   const address = text.replace(/%.*$/, '');
   if (isIPv4(address)) return address;

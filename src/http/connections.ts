@@ -1,18 +1,17 @@
 /**
- * All connections of the service, from the moment they are accepted: how many there may be, whose they are, and how long one
- * may be there for nothing (P7, P10, P12).
+ * All connections of the service, from the moment they are accepted: how many there may be, which addresses have them, and how
+ * long one may stay open without use (P7, P10, P12; docs/adr/0019).
  *
- * One address has a share of them; what it opens beyond is closed at once. A trusted proxy speaks for many, so its
- * connections are not limited, but the requests under way that it reports for one address are. Where all connections are taken,
- * the one that has waited longest for a request gives way, first among those that never sent one: so clients that open
- * connections and say nothing keep nobody out, from however many addresses they come.
+ * One address has a share of them; further ones are closed at once. A trusted proxy serves many clients, so its connections are
+ * not limited, but the requests under way that it reports for one address are. When all connections are taken, the one that
+ * has waited longest for a request is closed for a new one, first among those that never sent a request. So clients that open
+ * connections and send nothing lock no one out, from however many addresses they come.
  *
- * A connection is either waiting for a request, or one request of it is under way; what is pipelined behind waits until that
- * one has its answer, and is not looked at. Node and the request itself end most of what takes too long, and tell the client. This
- * looks at all connections every half second, and ends those that are still there although nobody works for them: clients
- * that neither close nor read, whatever they were told.
+ * A connection either waits for a request or has one under way; requests pipelined behind it wait, unparsed, for its answer.
+ * Node and the request itself end most of what takes too long, with an answer. A check every half second closes the rest:
+ * connections without a request under way whose clients neither close nor read.
  *
- * Costs a look at each connection every half second, 0.2 ms for 4,096, and a closure for each request.
+ * Costs a check of each connection every half second, and a closure for each request.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -23,7 +22,7 @@ import type { ConnectionEnd, Metrics } from '../telemetry/metrics.ts';
 import type { ClientAddress, ClientAddresses } from './client-address.ts';
 import type { HttpConfig } from './http-config.ts';
 
-/** A socket of `node:net`, as far as it is looked at. */
+/** The part of a `node:net` socket that is used here. */
 export type ClientSocket = Pick<
   Duplex,
   'destroy' | 'destroyed' | 'end' | 'once' | 'on' | 'writable' | 'writableLength'
@@ -55,23 +54,23 @@ interface Connection {
   current: Pipelined | undefined;
   /** Requests that came before `current` was answered. */
   readonly behind: Pipelined[];
-  /** Since there is no request under way. */
+  /** The time since which no request is under way. */
   waitingSinceMs: number;
-  /** Of the last request, if its body had not come when it was answered. */
+  /** The last request, if it was answered before its body had arrived. */
   unfinished: IncomingMessage | undefined;
-  /** When the answer to `current` was first seen to be complete on our side. */
+  /** The check that first found the answer to `current` complete on our side. */
   answeredAtMs: number | undefined;
 }
 
-const lookEveryMs = 500;
-const lookEveryMsWhenStopping = 50;
-/** A client that was told something has this long to read it and close, and one that just connected to say something. */
+const checkEveryMs = 500;
+const checkEveryMsWhenStopping = 50;
+/** A client has this long to read a last answer and close, and a new connection to send something. */
 const lingerMs = 1_000;
-/** No client of tables pipelines at all; whoever does must repeat what is not answered (RFC 9112, 9.3.2). */
+/** No client of tables pipelines at all; one that does must repeat unanswered requests (RFC 9112, 9.3.2). */
 const maxPipelined = 16;
-/** Slower than this, a client is taken to be holding on to its answer on purpose; the same rate as for bodies. */
+/** A client that reads more slowly holds its answer on purpose; the same rate as for bodies. */
 const slowestBytesPerMs = 1;
-/** Answers that lie here since their clients do not take them, all together. */
+/** All answers together that their clients have not read yet. */
 const maxUnreadBytes = 64 * 2 ** 20;
 const logEveryMs = 10_000;
 
@@ -79,7 +78,7 @@ export class Connections {
   readonly #parts: ConnectionParts;
   readonly #maxPerAddress: number;
   readonly #open = new Map<ClientSocket, Connection>();
-  /** Those that wait for their first request, and those that wait for another: who waits longest comes first. */
+  /** Connections that wait for their first request, and those that wait for a further one; the longest wait comes first. */
   readonly #silent = new Set<Connection>();
   readonly #idle = new Set<Connection>();
   readonly #perAddress = new Map<string, number>();
@@ -87,7 +86,7 @@ export class Connections {
   readonly #unlogged = new Map<ConnectionEnd, { count: number; address: string }>();
   #loggedAtMs = Number.NEGATIVE_INFINITY;
   #isStopping = false;
-  #cancelLook: (() => void) | undefined;
+  #cancelCheck: (() => void) | undefined;
 
   constructor(parts: ConnectionParts) {
     const { maxConnections, addressShare } = parts.config;
@@ -100,7 +99,7 @@ export class Connections {
     return this.#open.size;
   }
 
-  /** Every connection comes here first; one that may not stay hears nothing. */
+  /** Counts a new connection, or closes it without an answer. */
   open(socket: ClientSocket): void {
     const client = this.#parts.clientAddresses.peer(socket);
     const refusal = this.#refusalOf(client);
@@ -116,10 +115,10 @@ export class Connections {
     this.#silent.add(connection);
     add(this.#perAddress, client.sharer, 1);
     socket.once('close', () => this.#forget(connection));
-    this.#lookLater();
+    this.#checkLater();
   }
 
-  /** `letIn` is called when all earlier requests of the connection have been answered; never, if it ends before. */
+  /** Calls `letIn` when all earlier requests of the connection have been answered; never, if the connection ends before. */
   receive(raw: IncomingMessage, response: ServerResponse, letIn: () => void): void {
     const connection = this.#open.get(raw.socket);
     if (connection === undefined || raw.socket.destroyed) return;
@@ -130,8 +129,8 @@ export class Connections {
   }
 
   /**
-   * A request that a trusted proxy reports for a client. What it returns ends it. `SlowDown` where the client has its
-   * share of requests under way.
+   * Counts a request that a trusted proxy reports for a client, until the returned function is called. `SlowDown` if the client
+   * has its share of requests under way.
    */
   enter({ sharer }: ClientAddress): () => void {
     const underWay = this.#reportedRequests.get(sharer) ?? 0;
@@ -143,29 +142,29 @@ export class Connections {
   }
 
   /**
-   * Whether what is wrong with the bytes of a connection may be said to its client: they would take it for the answer to
-   * another request that is under way.
+   * Whether the client of malformed bytes can get an error: not while another request is under way, since it would take the
+   * error for the answer to that one.
    */
-  canBeTold(socket: ClientSocket): boolean {
+  canAnswer(socket: ClientSocket): boolean {
     const current = this.#open.get(socket)?.current;
     return socket.writable && (current === undefined || (!current.raw.complete && !current.response.headersSent));
   }
 
-  /** Sends the last words, and sees to it that the connection ends, whether or not they are read. */
-  dismiss(socket: ClientSocket, lastWords: string): void {
-    socket.end(lastWords);
+  /** Sends a last answer and closes the connection soon after, whether or not the client reads it. */
+  dismiss(socket: ClientSocket, lastAnswer: string): void {
+    socket.end(lastAnswer);
     socket.once(
       'close',
       this.#parts.clock.schedule(lingerMs, () => socket.destroy()),
     );
   }
 
-  /** From now on connections that wait for a request end as soon as no request is under way. */
+  /** From now on, connections that wait for a request are closed as soon as no request is under way. */
   stop(): void {
     this.#isStopping = true;
-    this.#cancelLook?.();
-    this.#cancelLook = undefined;
-    this.#lookLater();
+    this.#cancelCheck?.();
+    this.#cancelCheck = undefined;
+    this.#checkLater();
   }
 
   #refusalOf(client: ClientAddress): ConnectionEnd | undefined {
@@ -179,7 +178,7 @@ export class Connections {
     return undefined;
   }
 
-  /** Not one that came a moment ago: what it wants to say may be on its way. */
+  /** Excludes new connections: their request may be on its way. */
   #longestWaiting(): Connection | undefined {
     const latestMs = this.#parts.clock.nowMs() - lingerMs;
     for (const waiting of [this.#silent, this.#idle]) {
@@ -199,7 +198,7 @@ export class Connections {
     request.letIn();
   }
 
-  /** Or cut off. */
+  /** Also after an answer that was cut off. */
   #answered(connection: Connection, { raw }: Pipelined): void {
     connection.current = undefined;
     if (!this.#open.has(connection.socket)) return;
@@ -227,17 +226,17 @@ export class Connections {
     this.#note(reason, connection.client);
   }
 
-  #lookLater(): void {
+  #checkLater(): void {
     if (this.#open.size === 0) return;
-    const afterMs = this.#isStopping ? lookEveryMsWhenStopping : lookEveryMs;
-    this.#cancelLook ??= this.#parts.clock.schedule(afterMs, () => {
-      this.#cancelLook = undefined;
-      this.#look();
-      this.#lookLater();
+    const afterMs = this.#isStopping ? checkEveryMsWhenStopping : checkEveryMs;
+    this.#cancelCheck ??= this.#parts.clock.schedule(afterMs, () => {
+      this.#cancelCheck = undefined;
+      this.#check();
+      this.#checkLater();
     });
   }
 
-  #look(): void {
+  #check(): void {
     const nowMs = this.#parts.clock.nowMs();
     let unreadBytes = 0;
     let isAnyUnderWay = false;
@@ -263,7 +262,7 @@ export class Connections {
     return nowMs - connection.answeredAtMs > allowedMs ? 'unread' : undefined;
   }
 
-  /** Node's own times for the headers, and until they begin, are over by then, and what it says is said. */
+  /** Longer than Node's own limits for headers and idle connections, so that Node answers first. */
   #longestWaitMs(connection: Connection): number {
     const { uploadIdleTimeoutMs, requestHeaderTimeoutMs, keepAliveTimeoutMs } = this.#parts.config;
     if (connection.unfinished?.complete === true) connection.unfinished = undefined;
@@ -271,7 +270,7 @@ export class Connections {
     return requestHeaderTimeoutMs + lingerMs + (this.#silent.has(connection) ? 0 : keepAliveTimeoutMs);
   }
 
-  /** The largest first. Answers are made faster than clients take them, if those mean it. */
+  /** The largest first. */
   #endUnread(unreadBytes: number): void {
     let leftBytes = unreadBytes;
     const unread = [...this.#open.values()].filter(({ answeredAtMs }) => answeredAtMs !== undefined);
@@ -282,7 +281,7 @@ export class Connections {
     }
   }
 
-  /** The service stops, and nobody's request is under way any more. Who is still being answered has a moment to read it. */
+  /** The service stops, and no request is under way. A client whose answer is complete has a moment to read it. */
   #endWaiting(nowMs: number): void {
     for (const { socket, answeredAtMs } of this.#open.values()) {
       if (answeredAtMs === undefined || nowMs - answeredAtMs > lingerMs) socket.destroy();
@@ -295,7 +294,7 @@ export class Connections {
     this.#log(this.#parts.clock.nowMs());
   }
 
-  /** One line for each reason every ten seconds, however many connections it is about. */
+  /** One line for each reason every ten seconds, however many connections it covers. */
   #log(nowMs: number): void {
     if (nowMs - this.#loggedAtMs < logEveryMs || this.#unlogged.size === 0) return;
     for (const [reason, { count, address }] of this.#unlogged) {
@@ -307,7 +306,7 @@ export class Connections {
   }
 }
 
-/** Wholly, or before its body came: then what still comes of that is only taken so that the answer can be read. */
+/** Completely, or before its body arrived: then the rest of the body is only read so that the client can read the answer. */
 const isAnswered = ({ raw, response }: Pipelined): boolean =>
   response.writableEnded || (response.headersSent && !raw.complete);
 

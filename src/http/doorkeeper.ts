@@ -133,7 +133,7 @@ export class Doorkeeper {
     return requestIdFrom(raw.headers['x-request-id']) ?? this.#parts.newId();
   }
 
-  /** Of a request that comes no further. */
+  /** For a request that the reception never gets. */
   #record(raw: IncomingMessage, requestId: string, { principal, ...end }: End): void {
     const { audit, clientAddresses } = this.#parts;
     audit.requestEnded({

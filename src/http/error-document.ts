@@ -41,8 +41,8 @@ const closing = `## Remarks
 - A 401 or 403 carries \`WWW-Authenticate\` as RFC 6750 has it.
 - \`TableAlreadyExists\` is 400 instead of 409 for the LanceDB SDKs (a path that ends in a slash, or their
   \`User-Agent\`): they recognise an existing table only so.
-- \`TableDamaged\` says what is missing or torn, in words; the log has the path. The table takes nothing until that is put
-  back, which the next request notices, or until it is dropped or created with \`mode=overwrite\`.
+- \`TableDamaged\` says what is missing or torn; the log has the path. The table accepts no request until the files are
+  restored, which the next request notices, or until it is dropped or created with \`mode=overwrite\`.
 - A body that stops arriving, or arrives below 1 KB/s on average, ends with \`TimedOut\`. A body that breaks off, or an
   encoding that does not decode, is \`InvalidInput\`.
 - When a request is answered before its body has been read, the connection is closed after the answer. Not so with a 503

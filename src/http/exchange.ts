@@ -18,7 +18,7 @@ import { createTablePath } from './routes/create-table.ts';
 export interface ExchangeParts extends Pick<HttpParts, 'logger' | 'audit' | 'metrics' | 'clock' | 'config'> {
   readonly isStopping: () => boolean;
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf' | 'peer'>;
-  /** Routes for probes, which nobody wants a record of every few seconds. */
+  /** Routes for probes, which have no audit record. */
   readonly isProbe: (route: string) => boolean;
   /** Lets a client that waits for `100 Continue` begin. */
   readonly continueUpload: (request: FastifyRequest, reply: FastifyReply) => void;
@@ -29,7 +29,7 @@ export class Exchange {
   readonly query: QueryParameters;
   readonly hasTrailingSlash: boolean;
   readonly body: RequestBody;
-  /** Of the client, also behind a trusted proxy. */
+  /** The client's, also behind a trusted proxy. */
   readonly clientAddress: ClientAddress;
   readonly trail = new AuditTrail();
   readonly #parts: ExchangeParts;
@@ -94,7 +94,7 @@ export class Exchange {
     this.#principal = principal;
   }
 
-  /** Closed as soon as the answer is decided, or the client has left: the work has heard of that by then. */
+  /** The exchange closes the scope when the answer is decided or the client has left; the work has seen the abort by then. */
   hold(scope: ClientScope): void {
     this.#scope = scope;
     if (this.#isEnded) scope.close();
@@ -157,7 +157,7 @@ export class Exchange {
     return { method, route: routeOptions.url ?? 'none' };
   }
 
-  /** Work that goes on without its client may still commit, so the record waits for it. */
+  /** Work whose client has left may still commit, so the record waits for its end. */
   #record(hasClientLeft: boolean): void {
     const { audit, logger } = this.#parts;
     const record: AuditRecord = {
@@ -191,7 +191,7 @@ export class Exchange {
   }
 }
 
-/** Somebody has to do something about the storage. */
+/** An operator has to act on the storage. */
 const isForOperator: ReadonlySet<ErrorName> = new Set(['StorageFull', 'StorageUnavailable', 'TableDamaged']);
 
 async function* thenDiscard(text: string, body: RequestBody): AsyncGenerator<string, void, void> {

@@ -21,9 +21,9 @@ export interface JsonCall<Target, Body> {
   readonly delimiter: string;
   readonly hasTrailingSlash: boolean;
   readonly allows: Allows;
-  /** As `allows`, for what the request needs as a whole: the audit record tells of it. */
+  /** As `allows`, for a right that the request itself needs: the audit record has the decision. */
   readonly needs: Allows;
-  /** For the audit record: what only the operation can tell. */
+  /** Adds facts to the audit record that only the operation knows. */
   readonly note: (facts: AuditFacts) => void;
   readonly scope: RequestScope;
 }
@@ -34,11 +34,11 @@ export interface JsonRoute<Target, Body extends TObject> {
   readonly target: TargetKind<Target>;
   readonly action: Action;
   readonly body: Body;
-  /** The actions that the body asks for beside `action`, on main. */
+  /** Actions that the body needs in addition to `action`, on main. */
   readonly furtherActions?: (body: Static<Body>) => readonly Action[];
   /** Every branch that the request touches; without it the route knows main only. */
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
-  /** What the audit record says of how it is to be done. */
+  /** Facts of the body for the audit record. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
   answer(call: JsonCall<Target, Static<Body>>): Promise<unknown>;
   /** Without it the value is sent as JSON. */

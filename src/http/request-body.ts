@@ -92,15 +92,15 @@ export class RequestBody {
   }
 
   /**
-   * Nobody reads on. Who refuses a body leaves `read` in the middle of its loop, where nothing ends it: its timer would go
-   * on for ever, and keep whatever the reader holds. Harmless when repeated.
+   * Ends the reading. A consumer that refuses a body abandons `read` in the middle of its loop; without this, its timer would
+   * run for ever and keep the consumer's memory. Harmless when repeated.
    */
   close(): void {
     this.#stopWatching();
     this.#onEnd();
   }
 
-  /** `run` is called when the body has been read, or given up in between; perhaps more than once. */
+  /** Calls `run` when the body has been read or given up, perhaps more than once. */
   onEnd(run: () => void): void {
     this.#onEnd = run;
   }

@@ -25,7 +25,7 @@ export interface Arrival {
   readonly scope: RequestScope;
   readonly allows: (request: Omit<AccessRequest, 'principal'>) => boolean;
   readonly scopeFor: (action: Action) => string | undefined;
-  /** For the audit record: `authorize` writes down what was asked, a route what it is about to do. */
+  /** Facts for the audit record: `authorize` adds the decisions, a route what it is about to do. */
   readonly trail: Pick<AuditTrail, 'asked' | 'note'>;
   /** The headers that this service has put into the answer so far. */
   readonly headersSet: () => Readonly<Record<string, string>>;
@@ -70,7 +70,7 @@ export interface Route {
   admit(arrival: Arrival): Admitted;
 }
 
-/** What the policy is asked for objects that a request names beside its own; without a branch, of main. */
+/** Asks the policy about other objects than the request's own; without a branch, about main. */
 export type Allows = (action: Action, resource: Resource, branch?: BranchName) => boolean;
 
 export const jsonAnswer = (value: unknown, audit: AuditFacts = {}): Answer => ({

@@ -33,8 +33,8 @@ export interface HttpServer {
 /** The routes decide how long an identifier may be; here only a header's size is the limit. */
 const maxParamLength = 16 * 1024;
 
-/** Node looks for late headers from time to time only, by default every 30 s. */
-const lookForLateHeadersEveryMs = 500;
+/** Node checks for late headers periodically, by default every 30 s. */
+const checkHeadersEveryMs = 500;
 
 /** The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up. */
 const hangUpAfterDeadlineMs = 60_000;
@@ -134,26 +134,26 @@ function nodeServer({ config }: HttpParts, { connections, receive, letIn, waitin
   const server = createServer({
     requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
     headersTimeout: config.requestHeaderTimeoutMs,
-    connectionsCheckingInterval: Math.min(lookForLateHeadersEveryMs, config.requestHeaderTimeoutMs),
+    connectionsCheckingInterval: Math.min(checkHeadersEveryMs, config.requestHeaderTimeoutMs),
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
     keepAliveTimeout: config.keepAliveTimeoutMs,
   });
-  server.maxHeadersCount = 0; // all that fit into the size; Node would leave out those behind the 2000th and say nothing
+  server.maxHeadersCount = 0; // no limit but their size: Node would silently drop those after the 2000th
   server.on('connection', (socket: Socket) => connections.open(socket));
   server.on('request', (raw, response) =>
     connections.receive(raw, response, () => receive(raw, response, () => letIn(raw, response))),
   );
-  const letInUnlined = (raw: IncomingMessage, response: ServerResponse): void =>
+  const letInDirectly = (raw: IncomingMessage, response: ServerResponse): void =>
     connections.receive(raw, response, () => letIn(raw, response));
   // Node would answer `100 Continue` by itself, before anybody is known to be welcome. Other expectations are ignored.
   server.on('checkContinue', (raw: IncomingMessage, response: ServerResponse) => {
     waiting.add(raw);
-    letInUnlined(raw, response);
+    letInDirectly(raw, response);
   });
-  server.on('checkExpectation', letInUnlined);
+  server.on('checkExpectation', letInDirectly);
   server.on('clientError', (error: ParserError, socket) => refuseBrokenHttp(connections, error, socket));
   server.on('connect', (_, socket) => {
-    socket.on('error', () => undefined); // the server has let go of the socket
+    socket.on('error', () => undefined); // the HTTP server no longer handles errors of this socket
     connections.dismiss(socket, lastAnswer(invalidInput('CONNECT: this service is no proxy')));
   });
   return server;
@@ -165,7 +165,7 @@ function leaveBodiesAlone(app: FastifyInstance): void {
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
 }
 
-/** One hook for all that each request needs: each hook costs it a turn of promises. */
+/** One hook for all of this, because each hook adds promises to every request. */
 function openExchanges(app: FastifyInstance, parts: ExchangeParts, connections: Connections): void {
   app.decorateRequest('exchange');
   app.addHook('onRequest', async (request, reply) => {
@@ -180,7 +180,7 @@ function openExchanges(app: FastifyInstance, parts: ExchangeParts, connections: 
 /** A name or an address, and a port (RFC 9110, 7.2, without the percent-encoding that no host has). */
 const hostForm = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=-]*)(?::\d*)?$/i;
 
-/** RFC 9112, 3.2: exactly one, and a valid one. The earlier protocol may leave it out. */
+/** RFC 9112, 3.2: exactly one, and a valid one. HTTP/1.0 may leave it out. */
 function requireHost({ httpVersion, headers, rawHeaders }: IncomingMessage): void {
   let hosts = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === 'host') hosts += 1;
@@ -235,7 +235,7 @@ function addHealthRoutes(app: FastifyInstance, reception: Reception): void {
   });
 }
 
-/** `reason` is a text of Node's parser, one of a few dozen; nothing of the request is in it. */
+/** `reason` is one of a few dozen fixed texts of Node's parser; it holds nothing of the request. */
 interface ParserError extends NodeJS.ErrnoException {
   readonly reason?: string;
 }
@@ -248,7 +248,7 @@ const brokenHttpTexts: Readonly<Record<string, string>> = {
 
 /** There is no request to answer; whoever still listens gets the same body as ever. */
 function refuseBrokenHttp(connections: Connections, error: ParserError, socket: Duplex): void {
-  if (error.code === 'ECONNRESET' || !connections.canBeTold(socket)) {
+  if (error.code === 'ECONNRESET' || !connections.canAnswer(socket)) {
     socket.destroy();
     return;
   }
@@ -256,7 +256,7 @@ function refuseBrokenHttp(connections: Connections, error: ParserError, socket: 
   connections.dismiss(socket, lastAnswer(invalidInput(brokenHttpTexts[error.code ?? ''] ?? notHttp, error)));
 }
 
-/** On a connection that ends with it. */
+/** The bytes of an answer that ends its connection. */
 function lastAnswer(refusal: LancegateError): string {
   const { body } = renderError(refusal, { requestId: '', instance: '', isLanceDbCreate: false });
   const text = JSON.stringify(body);

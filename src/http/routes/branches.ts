@@ -39,7 +39,7 @@ const createBranch = (operations: Operations): Route =>
     },
   });
 
-/** What may be listed is asked of main; which branches are shown, of each. */
+/** The right to list is checked on main, the right to see a branch on each. */
 const listBranches = (operations: Operations): Route =>
   jsonRoute({
     methods: ['POST'],

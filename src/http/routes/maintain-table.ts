@@ -5,8 +5,8 @@ import type { Route } from '../route.ts';
 import { tableTarget } from '../targets.ts';
 
 /**
- * Of this service alone: the specification has no such operation. Answers when all is done; of branches that may not be
- * described nothing is said.
+ * An operation of this service only: the specification has none. Answers when all is done, without the jobs on branches that
+ * the principal may not describe.
  */
 export const maintainTableRoute = (operations: Operations): Route =>
   jsonRoute({

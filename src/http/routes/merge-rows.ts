@@ -34,7 +34,7 @@ export const mergeRowsRoute = (operations: Operations): Route =>
     },
   });
 
-/** Filters are SQL of clients, in which values of rows may stand: only that there is one is said. */
+/** Names no filter's text, in which a client may have written values of rows. */
 function mergeMode({
   whenMatchedUpdateAll,
   whenNotMatchedInsertAll,
