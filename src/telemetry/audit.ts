@@ -5,6 +5,7 @@
  * Every text in it comes from a list of ours or is bounded, and no row, predicate, token or key is ever in it.
  */
 import { hash } from 'node:crypto';
+import { escapeDeceptive } from './escape-deceptive.ts';
 import type { Logger } from './logger.ts';
 import { redactText } from './redact.ts';
 
@@ -93,15 +94,8 @@ export function auditLine(record: AuditRecord, nowMs: number, lostBefore: number
   const time = new Date(nowMs).toISOString();
   const lost = lostBefore === 0 ? undefined : lostBefore;
   const text = JSON.stringify({ audit: formatVersion, time, ...bounded(record), lostBefore: lost });
-  return `${redactText(text).replace(deceptive, escaped)}\n`;
+  return `${escapeDeceptive(redactText(text))}\n`;
 }
-
-/**
- * JSON escapes the controls below a space only. These may end a line for other programs, or change what a person sees: more
- * controls, separators of lines, marks of direction, and characters without width.
- */
-const deceptive = /[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
-const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
 function bounded(record: AuditRecord): AuditRecord {
   const { subject, issuer, namespace, table, branch, location } = record;

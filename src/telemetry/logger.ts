@@ -1,4 +1,5 @@
 import { type Logger as PinoLogger, pino, stdTimeFunctions } from 'pino';
+import { escapeDeceptive } from './escape-deceptive.ts';
 import { redactFields, redactText } from './redact.ts';
 import { textLine } from './text-line.ts';
 
@@ -23,7 +24,7 @@ export interface LoggerOptions {
 }
 
 export function createLogger({ level, format, destination }: LoggerOptions): Logger {
-  const lines = format === 'json' ? destination : { write: (line: string) => destination.write(textLine(line)) };
+  const show = format === 'json' ? (line: string) => line : textLine;
   const options = {
     level,
     base: null,
@@ -31,7 +32,9 @@ export function createLogger({ level, format, destination }: LoggerOptions): Log
     timestamp: stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
   };
-  return new RedactingLogger(pino(options, { write: (line: string) => void lines.write(line) }));
+  return new RedactingLogger(
+    pino(options, { write: (line: string) => void destination.write(escapeDeceptive(show(line))) }),
+  );
 }
 
 class RedactingLogger implements Logger {

@@ -29,6 +29,17 @@ for (const format of ['json', 'text'] as const) {
   });
 }
 
+for (const format of ['json', 'text'] as const) {
+  test(`no name makes a ${format} line of its own, or changes how one reads`, () => {
+    const { logger, lines } = capture(format);
+    const marks = '\u0085\u2028\u2029\u202e\u2066\u200b\u009b';
+    logger.info({ table: `a${marks}b`, plain: '\u202eab' }, `table a${marks}b`);
+    assert.equal(lines.join('').split(/[\n\u0085\u2028\u2029]/).length, 2);
+    assert.doesNotMatch(lines.join(''), /[\u0080-\u009f\u2028\u2029\u202e\u2066\u200b]/);
+    if (format === 'json') assert.equal(JSON.parse(lines.join('')).table, `a${marks}b`);
+  });
+}
+
 test('facts that only sound like secrets stay readable', () => {
   const { logger, lines } = capture('json');
   logger.info({ keyId: 'k1', tokenCount: 3, transactionId: 't', tokenType: 'at+jwt' }, 'seen');
