@@ -6,8 +6,8 @@
  * or around one, is refused.
  *
  * What is refused for what the location says is `PermissionDenied`. What is refused for what the catalog or the storage
- * knows is answered as a place where nothing is, unless the principal has the rights there: nobody learns from an answer
- * which places exist (P9).
+ * knows is answered as a place where nothing is, unless the principal has the rights there: nobody learns from an answer,
+ * nor from how long it takes, which places exist (P9).
  */
 import type { Adoption, Catalog, KnownPlace, TableRecord } from '../catalog/port.ts';
 import type { Engine, ResolvedLocation } from '../engine/port.ts';
@@ -33,19 +33,28 @@ export const registerTable =
   async ({ table, location, mode, properties, mayAdopt }) => {
     const { catalog, engine, access } = parts;
     const asked = engine.locationOf(location);
-    if (!isAllowed(ownersByWords(asked, table), table, mayAdopt)) throw notAllowedAt(asked);
+    const isAllowedTo = (owners: readonly PlaceOwner[]): boolean => isAllowed(owners, table, mayAdopt);
+    if (!isAllowedTo(ownersByWords(asked, table))) throw notAllowedAt(asked);
     const existing = await catalog.findTable(table);
     if (existing !== undefined && mode === 'create') throw alreadyExists(table);
-    const found = await engine.resolve(asked);
-    if (found === undefined) throw nothingThere();
+    const known = await catalog.placesAt(asked, 'exact');
+    const isKnownAllowed = isAllowedTo(await ownersOf(catalog, { location: asked, spelling: 'exact' }, known, table));
+    const found = await engine.resolve(isKnownAllowed ? asked : besideIt(asked));
+    if (found === undefined || !isKnownAllowed) throw nothingThere();
     // Before the files are looked at: whatever happens to the place afterwards, the catalog finds it changed.
     const seen = await catalog.placesAt(found.location, found.spelling);
     const fault = await faultOfFiles(engine, found.location);
-    if (!isAllowed(await ownersOf(catalog, found, seen, table), table, mayAdopt)) throw nothingThere();
+    if (!isAllowedTo(await ownersOf(catalog, found, seen, table))) throw nothingThere();
     requireLeft(seen, existing);
     if (fault !== undefined) throw fault;
     return access.describe(await adopt(parts, { ref: table, properties, seen, ...found }, existing), undefined);
   };
+
+/**
+ * A place where nothing is. It is looked for in place of one that belongs to others: the answer would take longer where files
+ * are found and opened, and so tell that they are there.
+ */
+const besideIt = (location: Location): Location => location.replace(/\.lance$/, '~.lance') as Location;
 
 function ownersByWords(location: Location, { namespace: near }: TableRef): readonly PlaceOwner[] {
   const namespace = folderNamespace(location, near);

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { connect } from '@lancedb/lancedb';
+import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -119,6 +120,27 @@ describe('a place is registered by who has rights there (P9)', () => {
     await deregister('a$toms');
     succeeded(await register('tom', 'a$toms', 'a/toms.lance'));
     succeeded(await register('ann', 'a$adopted', 'a/other.lance'));
+  });
+
+  test('what may not be adopted is not looked at, so the time of an answer does not tell that it is there', async (t) => {
+    await create('a$live');
+    await create('a$gone');
+    await deregister('a$gone');
+    await create('ünï$secret');
+    const [folder = ''] = readdirSync(service.tablesFolder).filter((name) => name.startsWith('x_n_-'));
+    const resolved = t.mock.method(LanceEngine.prototype, 'resolve');
+    const opened = t.mock.method(LanceEngine.prototype, 'open');
+    for (const [subject, table, place] of [
+      ['tom', 'a$toms', 'a/live.lance'],
+      ['tom', 'a$toms', 'a/gone.lance'],
+      ['ann', 'a$mine', `${folder}/secret.lance`],
+      ['tom', 'a$toms', 'a/absent.lance'],
+    ] as const) {
+      refused(await register(subject, table, place, { mode: 'overwrite' }), 400, 13);
+    }
+    assert.equal(opened.mock.callCount(), 0);
+    const places = resolved.mock.calls.map(({ arguments: [place] }) => place);
+    assert.deepEqual(places, ['a/live~.lance', 'a/gone~.lance', `${folder}/secret~.lance`, 'a/absent.lance']);
   });
 
   test('neither the root nor what lies in it belongs to who has one namespace', async () => {
