@@ -19,7 +19,7 @@ import {
   resourceEntities,
   resourceUid,
 } from './cedar-schema.ts';
-import { checkPolicies, type PolicySource } from './policy-source.ts';
+import { type CheckedSource, checkPolicies, type PolicySource } from './policy-source.ts';
 
 /** What Cedar has to say to the operator goes there. */
 type PolicyLogger = Pick<Logger, 'warn' | 'error'>;
@@ -45,24 +45,23 @@ export class CedarPolicy implements Policy {
     const policy = new CedarPolicy(randomUUID(), options.logger);
     requireParsed(cedar.preparseSchema(policy.#id, cedarSchema));
     if (options.source !== undefined) {
-      policy.replace(options.source);
+      policy.replace(checkPolicies(options.source, cedarSchema));
       return policy;
     }
-    policy.#putInForce({ name: 'default policies', text: defaultPolicies });
+    policy.#putInForce({ name: 'default policies', text: defaultPolicies, remarks: [] });
     policy.#scopes = actionScopes;
     return policy;
   }
 
-  /** For all decisions from now on. `AccessSetupError` as `load`; then the policies stay as they are. */
-  replace(source: PolicySource): void {
+  /** For all decisions from now on. */
+  replace(source: CheckedSource): void {
     this.#putInForce(source);
     this.#scopes = undefined;
   }
 
   /** Synchronous, so no decision falls in between. Cedar replaces the policies that it held under this id. */
-  #putInForce(source: PolicySource): void {
-    const remarks = checkPolicies(source, cedarSchema);
-    for (const remark of remarks) this.#logger.warn({ remark }, 'a remark on the policies');
+  #putInForce(source: CheckedSource): void {
+    for (const remark of source.remarks) this.#logger.warn({ remark }, 'a remark on the policies');
     requireParsed(cedar.preparsePolicySet(this.#id, { staticPolicies: source.text }));
     this.#decisions = new BoundedCache(maxDecisions);
   }

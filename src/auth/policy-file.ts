@@ -9,7 +9,8 @@
  * A file that is broken or cannot be read changes nothing.
  */
 import { hash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { basename } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -18,6 +19,8 @@ import { CedarPolicy } from './cedar-policy.ts';
 import { tryPolicies } from './policy-trial.ts';
 
 const lookEveryMs = 2_000;
+/** Some eight thousand policies, which block the event loop for half a second when they come into force. */
+const maxBytes = 2 ** 20;
 
 interface Parts {
   readonly path: string;
@@ -41,6 +44,8 @@ export class PolicyFile {
   #lastSeen: string;
   /** Reads run one after the other, so that an older one never overrules a newer. */
   #lastLook: Promise<void> = Promise.resolve();
+  /** A reading that was asked for and has not begun. */
+  #nextReload: Promise<void> | undefined;
   #cancelNext: () => void = () => undefined;
   #isClosed = false;
 
@@ -54,23 +59,26 @@ export class PolicyFile {
 
   /** `AccessSetupError` for a broken file; the error of `node:fs` for one that cannot be read. Watches the file until `close`. */
   static async open(parts: Parts): Promise<PolicyFile> {
-    const text = await readFile(parts.path, 'utf8');
-    const name = basename(parts.path);
-    await tryPolicies({ name, text });
-    const policy = CedarPolicy.load({ source: { name, text }, logger: parts.logger });
+    const text = await readPolicies(parts.path);
+    const checked = await tryPolicies({ name: basename(parts.path), text });
+    const policy = CedarPolicy.load({ logger: parts.logger });
+    policy.replace(checked);
     const file = new PolicyFile(parts, policy, digestOf(text));
     file.#sayInForce();
     file.#lookLater();
     return file;
   }
 
-  /** Reads the file and applies it at once; the log has the result. Never rejects. */
+  /** Reads the file and applies it at once; the log has the result. Never rejects. Calls share a reading that has not begun. */
   reload(): Promise<void> {
-    return this.#inTurn(async () => {
+    this.#nextReload ??= this.#inTurn(async () => {
+      this.#nextReload = undefined;
+      if (this.#isClosed) return;
       const found = await this.#read();
       this.#lastSeen = found.digest;
       await this.#judge(found);
     });
+    return this.#nextReload;
   }
 
   async close(): Promise<void> {
@@ -100,7 +108,7 @@ export class PolicyFile {
 
   async #read(): Promise<Found> {
     try {
-      const text = await readFile(this.#parts.path, 'utf8');
+      const text = await readPolicies(this.#parts.path);
       return { digest: digestOf(text), text };
     } catch (error) {
       return { digest: 'none', error };
@@ -114,8 +122,7 @@ export class PolicyFile {
       return;
     }
     try {
-      await tryPolicies({ name: this.#name, text });
-      this.policy.replace({ name: this.#name, text });
+      this.policy.replace(await tryPolicies({ name: this.#name, text }));
     } catch (broken) {
       const what = broken instanceof AccessSetupError ? { problems: broken.message.split('\n') } : { error: broken };
       this.#sayRefused({ sha256: digest, ...what }, 'the policy file is broken; the policies stay as they are');
@@ -136,6 +143,15 @@ export class PolicyFile {
   get #name(): string {
     return basename(this.#parts.path);
   }
+}
+
+/** Never waits for the writer of a pipe, and takes no file that is larger than any policies. */
+async function readPolicies(path: string): Promise<string> {
+  await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const found = await file.stat();
+  if (!found.isFile()) throw new AccessSetupError(`${basename(path)} is not a file`);
+  if (found.size > maxBytes) throw new AccessSetupError(`${basename(path)} has more than ${maxBytes} bytes`);
+  return await file.readFile('utf8');
 }
 
 /** What `sha256sum` prints of the file. */

@@ -11,8 +11,13 @@ export interface PolicySource {
 /** The policies are sound, and these remarks are worth the operator's attention: `name:line:column: remark`. */
 export type Remarks = readonly string[];
 
+/** What `checkPolicies` has passed. Checking takes thirteen times as long as putting in force: it is done once. */
+export interface CheckedSource extends PolicySource {
+  readonly remarks: Remarks;
+}
+
 /** `AccessSetupError` naming every mistake as `name:line:column: what`. */
-export function checkPolicies(source: PolicySource, schema: string): Remarks {
+export function checkPolicies(source: PolicySource, schema: string): CheckedSource {
   const answer = cedar.validate({
     validationSettings: { mode: 'strict' },
     schema,
@@ -21,7 +26,7 @@ export function checkPolicies(source: PolicySource, schema: string): Remarks {
   if (answer.type === 'failure') throw broken(source, answer.errors);
   if (answer.validationErrors.length > 0) throw broken(source, errorsOf(answer.validationErrors));
   requireSomePolicy(source);
-  return errorsOf(answer.validationWarnings).map((warning) => describe(source, warning));
+  return { ...source, remarks: errorsOf(answer.validationWarnings).map((warning) => describe(source, warning)) };
 }
 
 /** A file without policies would lock everybody out, and is more likely a mishap. */

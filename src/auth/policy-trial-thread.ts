@@ -5,12 +5,14 @@ import { CedarPolicy } from './cedar-policy.ts';
 import type { PolicySource } from './policy-source.ts';
 import type { Trial } from './policy-trial.ts';
 
-const silent = { warn: () => undefined, error: () => undefined };
-
 function tryHere(source: PolicySource): Trial {
   try {
-    CedarPolicy.load({ source, logger: silent });
-    return { problem: undefined };
+    const remarks: string[] = [];
+    CedarPolicy.load({
+      source,
+      logger: { warn: ({ remark }) => remarks.push(String(remark)), error: () => undefined },
+    });
+    return { remarks };
   } catch (error) {
     if (error instanceof AccessSetupError) return { problem: error.message };
     throw error;

@@ -51,7 +51,7 @@ describe('the scope that would be enough', () => {
     const text = 'permit (principal, action, resource);';
     assert.equal(load(text).scopeFor('DropTable'), undefined);
     const policy = load();
-    policy.replace({ name: 'policies.cedar', text });
+    policy.replace({ name: 'policies.cedar', text, remarks: [] });
     assert.equal(policy.scopeFor('DropTable'), undefined);
   });
 });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -158,7 +159,40 @@ describe('a policy file that changes', () => {
   });
 });
 
+describe('what is no policy file', () => {
+  it('a pipe is not waited for, and changes nothing', async (t) => {
+    const { file, path, isOpen, look, lines } = await opened(t, plainFile(open));
+    rmSync(path);
+    execFileSync('mkfifo', [path]);
+    for (let looks = 0; looks < 2; looks += 1) await look();
+    await file.reload();
+    assert.equal(isOpen(), true);
+    assert.match(String(lines.at(-1)?.fields.error), /policies\.cedar is not a file/);
+  });
+
+  it('what is larger than any policies is not read, and changes nothing (P7)', async (t) => {
+    const { file, path, isOpen, lines } = await opened(t, plainFile(open));
+    writeFileSync(path, `${closed}\n//${'x'.repeat(2 ** 20)}`);
+    await file.reload();
+    assert.equal(isOpen(), true);
+    assert.match(String(lines.at(-1)?.fields.error), /has more than 1048576 bytes/);
+  });
+});
+
 describe('a policy file that is read again on demand', () => {
+  it('is read once for all who ask before that, and not after the end', async (t) => {
+    const { file, path, isOpen, lines } = await opened(t, plainFile(open));
+    const first = file.reload();
+    await Promise.resolve(); // the first reading has begun
+    writeFileSync(path, closed);
+    await Promise.all([first, ...Array.from({ length: 200 }, () => file.reload())]);
+    assert.equal(isOpen(), false);
+    assert.equal(lines.length, 3, 'at the start, the first, and one for all others');
+    const late = file.reload();
+    await Promise.all([file.close(), late, file.reload()]);
+    assert.equal(lines.length, 3);
+  });
+
   it('is in force at once', async (t) => {
     const { file, path, isOpen, lines } = await opened(t, plainFile(open));
     writeFileSync(path, closed);
