@@ -49,6 +49,10 @@ export function folderNamespace(location: Location, near: NamespacePath): Namesp
   return [...known, ...(firstOther < 0 ? rest : rest.slice(0, firstOther))];
 }
 
+/** Whether another namespace may have the same folder: one whose plain name is what another name becomes as a folder. */
+export const mayBeShared = (location: Location): boolean =>
+  foldersOf(location).some((folder) => encodedName.test(folder));
+
 const foldersOf = (location: Location): readonly ObjectName[] => location.split('/').slice(0, -1) as ObjectName[];
 
 /**

@@ -17,7 +17,7 @@ import { untilItsTurn } from '../kernel/turns.ts';
 import type { TableGates } from '../table/gates.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { Operations, PlaceOwner, Visible } from './commands.ts';
-import { folderNamespace, namespacesAround } from './locations.ts';
+import { folderNamespace, mayBeShared, namespacesAround } from './locations.ts';
 import type { TableAccess } from './table-access.ts';
 
 interface Parts {
@@ -69,7 +69,7 @@ async function ownersOf(
   table: TableRef,
 ): Promise<readonly PlaceOwner[]> {
   const byWords = ownersByWords(location, table);
-  const wordsTellAll = byWords.length > 0 && spelling === 'exact';
+  const wordsTellAll = byWords.length > 0 && spelling === 'exact' && !mayBeShared(location);
   const namespaces = wordsTellAll ? [] : await namespacesAround(catalog, location, spelling);
   const tables = seen.flatMap(({ owner }) => (owner === undefined ? [] : [{ table: owner }]));
   return [...byWords, ...namespaces.map((namespace) => ({ namespace })), ...tables];

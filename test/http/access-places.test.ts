@@ -165,6 +165,17 @@ describe('a place is registered by who has rights there (P9)', () => {
     succeeded(await register('uwe', 'ünï$again', String(location)));
   });
 
+  test('a namespace that is named like an encoded folder has no rights in it', async () => {
+    await create('ünï$loose');
+    const [folder = ''] = readdirSync(service.tablesFolder).filter((name) => name.startsWith('x_n_-'));
+    const inFolder = (name: string) => join(service.tablesFolder, folder, name);
+    cpSync(inFolder('loose.lance'), inFolder('never_known.lance'), { recursive: true });
+    succeeded(await service.post(`/v1/namespace/${folder}/create`));
+    await denied('eve', `${folder}$mine`, `${folder}/never_known.lance`, 400);
+    await denied('uwe', 'ünï$mine', `${folder}/never_known.lance`, 400);
+    succeeded(await register('tester', `${folder}$mine`, `${folder}/never_known.lance`));
+  });
+
   test('a branch inside a dataset is no table, whoever asks and whoever has it', async () => {
     await create('b$br');
     succeeded(await service.post('/v1/table/b$br/branches/create', { name: 'x.lance' }));
