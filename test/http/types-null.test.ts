@@ -31,6 +31,16 @@ const fromPyarrow = Buffer.from(
   'base64',
 );
 
+/** Written by pyarrow 26.0.1: pa.table({'id': [None, None]}). Its list of buffers is empty, and aligned to four bytes only. */
+const idsFromPyarrow = Buffer.from(
+  [
+    '/////3AAAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAEAAAAUAAAAEAAUAAgABgAHAAwAAAAQABAAAAAAAAEBEAAA',
+    'ABgAAAAEAAAAAAAAAAIAAABpZAAABAAEAAQAAAAAAAAA/////1gAAAAUAAAAAAAAAAAACgAOAAYABQAIAAoAAAAAAwQAEAAAAAAACgAUAAwABAAIAAoA',
+    'AAAUAAAADAAAAAIAAAAAAAAAAAAAAAEAAAACAAAAAAAAAAIAAAAAAAAA/////wAAAAA=',
+  ].join(''),
+  'base64',
+);
+
 const int32 = { kind: 'int', bitWidth: 32, signed: true } as const;
 const nothing = { kind: 'null' } as const;
 const text = { kind: 'utf8' } as const;
@@ -142,7 +152,8 @@ describe('a column of type Null', () => {
       { id: [null, null], a: ['p', 'q'] },
     ]);
     assert.equal((await merge('keyed', source)).body.num_inserted_rows, 2);
-    assert.equal((await storedRows(service, 'keyed')).length, 4);
+    assert.equal((await merge('keyed', idsFromPyarrow)).body.num_inserted_rows, 2);
+    assert.equal((await storedRows(service, 'keyed')).length, 6);
   });
 
   test('may hold a nested key, which is then NULL in every row', async () => {
