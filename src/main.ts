@@ -1,7 +1,7 @@
 /** The process edge: the only reader of arguments, environment and signals, and the only one to set the exit code. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmdirSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
-import { availableParallelism, totalmem } from 'node:os';
+import { availableParallelism, tmpdir, totalmem } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import type { CliContext } from './cli/context.ts';
 import type { StartService } from './cli/service-port.ts';
@@ -35,6 +35,22 @@ function beginThrifty(): void {
 
 // Before anything is loaded that would have to be loaded again. Only the service lives long enough to profit.
 if (args[0] === 'serve') beginThrifty();
+
+const sharedMemory = '/dev/shm';
+
+/**
+ * The engine needs a temporary folder. Where the disk of these is full, perhaps of old versions of tables, the service still has
+ * to start, because it removes them.
+ */
+function haveTemporaryFolder(): void {
+  try {
+    rmdirSync(mkdtempSync(join(tmpdir(), 'lancegate-')));
+  } catch {
+    if (existsSync(sharedMemory)) process.env.TMPDIR = sharedMemory;
+  }
+}
+
+if (args[0] === 'serve') haveTemporaryFolder();
 
 const packageFolder = join(import.meta.dirname, '..');
 

@@ -129,6 +129,9 @@ export interface Space {
   /** What this service may still write. */
   readonly freeBytes: number;
   readonly totalBytes: number;
+  readonly freeFiles: number;
+  /** 0 where it has no bound to them. */
+  readonly totalFiles: number;
 }
 
 /** One branch of one dataset, open at a version. Reads see that version; commits move it to the one they made. */

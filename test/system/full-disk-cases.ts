@@ -1,6 +1,6 @@
-/** To be run where the folder of temporary files is a file system of some 24 MB: see `full-disk.test.ts`. */
+/** To be run where the folder of temporary files is a file system of some 24 MB and 4,000 files: see `full-disk.test.ts`. */
 import assert from 'node:assert/strict';
-import { closeSync, openSync, readdirSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statfsSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { type Answer, startTestService, type TestService } from '#test/fixtures/service.ts';
@@ -22,8 +22,8 @@ interface FullDisk {
   versions(): number;
 }
 
-/** A table of 68 versions, none of which may go yet, and not a byte of room. */
-async function fullDisk(t: TestContext, more: Record<string, string>): Promise<FullDisk> {
+/** A table of 68 versions, none of which may go yet, and no room. */
+async function fullDisk(t: TestContext, more: Record<string, string>, fill = fillBytes): Promise<FullDisk> {
   const clock = new AdvancingClock();
   const service = await startTestService(t.after.bind(t), { ...settings, ...more }, clock);
   assert.equal((await service.post('/v1/table/t/create', upsert())).status, 200);
@@ -32,12 +32,12 @@ async function fullDisk(t: TestContext, more: Record<string, string>): Promise<F
   const versions = () => readdirSync(join(folder, '_versions')).filter((name) => name.endsWith('.manifest')).length;
   while (versions() < 68) assert.equal((await merge()).status, 200);
   const filler = join(service.dataFolder, 'filler');
-  t.after(() => rmSync(filler, { force: true }));
+  t.after(() => rmSync(filler, { force: true, recursive: true }));
   fill(filler);
   return { service, clock, merge, versions };
 }
 
-function fill(path: string): void {
+function fillBytes(path: string): void {
   const file = openSync(path, 'w');
   try {
     for (;;) writeSync(file, Buffer.alloc(4_096));
@@ -47,6 +47,24 @@ function fill(path: string): void {
     closeSync(file);
   }
   assert.equal(statfsSync(path).bavail, 0);
+}
+
+function fillFiles(path: string): void {
+  mkdirSync(path);
+  const isFull = { code: 'ENOSPC' };
+  assert.throws(() => {
+    for (let i = 0; ; i++) writeFileSync(join(path, `${i}`), '');
+  }, isFull);
+  assert.ok(statfsSync(path).bavail > 1_000, 'there is room for bytes');
+}
+
+/** The program does the same at its start (`temporary-folder.test.ts`), which these cases go round. Answers how to undo it. */
+function withTemporaryFilesIn(folder: string): () => void {
+  const { TMPDIR } = process.env;
+  process.env.TMPDIR = folder;
+  return () => {
+    process.env.TMPDIR = TMPDIR;
+  };
 }
 
 const refusedAsFull = ({ status, body }: Answer): void => {
@@ -81,6 +99,20 @@ test('so does a service that starts there, and has seen no commit', async (t) =>
   );
   assert.equal((await merge()).status, 200);
   assert.equal((await storedRows(service, 't')).length, ids.length);
+});
+
+test('also where there is room for bytes and for no further file', async (t) => {
+  const { service, clock, merge, versions } = await fullDisk(t, {}, fillFiles);
+  t.after(withTemporaryFilesIn('/dev/shm'));
+  await service.restart();
+  refusedAsFull(await merge());
+  clock.advance(2 * retentionMs);
+  await eventually(
+    'one version is left',
+    () => versions() === 1,
+    () => service.log.slice(-4),
+  );
+  assert.equal((await merge()).status, 200);
 });
 
 test('and by hand, without automatic maintenance', async (t) => {

@@ -7,8 +7,9 @@
  * Room is made by a new session; what is in the old one is read again once. Each is at least twice as large as the one
  * before it, up to the limit, so that those which an idle dataset still holds on to are together no larger than that.
  */
-import { Session } from '@lancedb/lancedb';
+import type { Session } from '@lancedb/lancedb';
 import type { Location } from '../../kernel/ids.ts';
+import { newSession } from './native.ts';
 
 export interface CacheLimits {
   /** At most: there is less while indexes are small. */
@@ -30,7 +31,7 @@ export class EngineCaches {
   constructor(limits: CacheLimits) {
     this.#limits = limits;
     this.#capacityBytes = Math.min(firstIndexBytes, limits.indexCacheBytes);
-    this.#session = this.#newSession();
+    this.#session = newSession(this.#capacityBytes, limits.metadataCacheBytes);
   }
 
   /** For what is opened now. A dataset opened with another one works on, with less room. */
@@ -45,8 +46,9 @@ export class EngineCaches {
     const sum = this.#indexes.values().reduce((total, index) => total + index.bytes, 0);
     const wantedBytes = Math.min(indexCacheBytes, Math.ceil(sum * roomPerIndexByte));
     if (wantedBytes > this.#capacityBytes) {
-      this.#capacityBytes = Math.min(indexCacheBytes, Math.max(wantedBytes, this.#capacityBytes * 2));
-      this.#session = this.#newSession();
+      const capacityBytes = Math.min(indexCacheBytes, Math.max(wantedBytes, this.#capacityBytes * 2));
+      this.#session = newSession(capacityBytes, this.#limits.metadataCacheBytes);
+      this.#capacityBytes = capacityBytes;
     }
     return bytes <= indexCacheBytes;
   }
@@ -54,9 +56,5 @@ export class EngineCaches {
   /** The dataset is gone. */
   forget(location: Location): void {
     for (const [key, index] of this.#indexes) if (index.location === location) this.#indexes.delete(key);
-  }
-
-  #newSession(): Session {
-    return new Session(BigInt(this.#capacityBytes), BigInt(this.#limits.metadataCacheBytes));
   }
 }

@@ -117,8 +117,8 @@ export class LanceEngine implements Engine {
   async space(): Promise<Space | undefined> {
     if (!this.#root.isLocal) return undefined;
     return engineCall('open', async () => {
-      const { bavail, blocks, bsize } = await statfs(this.#root.path);
-      return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+      const { bavail, blocks, bsize, ffree, files } = await statfs(this.#root.path);
+      return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, freeFiles: ffree, totalFiles: files };
     });
   }
 

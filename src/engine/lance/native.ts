@@ -3,7 +3,11 @@
  * it in JavaScript (engine-notes, "Getting bytes in"). It is not part of LanceDB's public interface, so a new version of
  * the package may change it; the contract suite of the engine port notices.
  */
-import { connect, Index, type Session } from '@lancedb/lancedb';
+import { mkdtempSync, rmdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect, Index, Session } from '@lancedb/lancedb';
+import { storageUnavailable } from '../../kernel/errors.ts';
 
 export interface NativeMergeBuilder {
   whenMatchedUpdateAll(filter?: string): NativeMergeBuilder;
@@ -95,6 +99,22 @@ export interface NativeConnection {
   openTable(name: string, namespace: string[]): Promise<NativeTable>;
   dropTable(name: string, namespace: string[]): Promise<void>;
   close(): void;
+}
+
+/** `StorageUnavailable` where no temporary folder can be made. */
+export function newSession(indexCacheBytes: number, metadataCacheBytes: number): Session {
+  requireTemporaryFolder();
+  return new Session(BigInt(indexCacheBytes), BigInt(metadataCacheBytes));
+}
+
+/** The engine makes one with each session, and ends the whole process where it cannot, as on a full disk. */
+function requireTemporaryFolder(): void {
+  const within = tmpdir();
+  try {
+    rmdirSync(mkdtempSync(join(within, 'lancegate-')));
+  } catch (error) {
+    throw storageUnavailable('no temporary folder can be made (TMPDIR)', error, { within });
+  }
 }
 
 /** `session` holds the index and metadata caches, shared by all connections and bounded (P7). */

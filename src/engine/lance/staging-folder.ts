@@ -1,9 +1,8 @@
 import { copyFileSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Session } from '@lancedb/lancedb';
 import { parseManifest } from './manifest.ts';
-import { connectNative, type NativeConnection } from './native.ts';
+import { connectNative, type NativeConnection, newSession } from './native.ts';
 import { inFolder, removeIfPossible } from './new-files.ts';
 
 /** How files get from there to where they are used: the file system may be another one. */
@@ -51,7 +50,7 @@ export class StagingFolder {
     // In memory somebody may have removed it: login managers do, of users who leave.
     mkdirSync(this.#path, { recursive: true, ...(this.#taking === 'by copying' && { mode: 0o700 }) });
     // What is staged is never read, so nothing of it is to be kept.
-    this.#connection ??= connectNative(this.#path, {}, new Session(0n, 0n));
+    this.#connection ??= connectNative(this.#path, {}, newSession(0, 0));
     return this.#connection;
   }
 
