@@ -155,7 +155,7 @@ export const settings = {
     flag: 'principal-share',
     group: 'limits',
     default: '50%',
-    doc: 'Part of `--body-memory`, `--max-concurrent-writes`, `--readers` and `--max-queued-queries` that one principal can have.',
+    doc: 'Part of `--body-memory`, `--max-concurrent-writes`, `--readers` and `--max-queued-queries` that one principal can have, and of `--max-connections` for its requests with a body.',
   }),
   tableShare: setting(percent, {
     flag: 'table-share',
@@ -236,7 +236,7 @@ export const settings = {
     flag: 'default-timeout',
     group: 'times',
     default: '5m',
-    doc: 'Time an operation has if its request names none.',
+    doc: 'Time an operation has if its request names none. Waiting for its body is not counted, up to `--max-timeout` in all.',
   }),
   readerIdleMs: setting(durationMs(100, longestTimerMs), {
     flag: 'reader-idle',

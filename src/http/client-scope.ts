@@ -3,11 +3,14 @@ import type { Clock } from '../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import type { Timeout } from '../wire/deadline.ts';
 
 interface ScopeParts {
   readonly requestId: string;
   readonly principal: Principal;
-  readonly timeoutMs: number;
+  readonly timeout: Timeout;
+  /** How long the service has waited for the body so far. */
+  readonly waitedForBodyMs: () => number;
   readonly clock: Clock;
   readonly response: ServerResponse;
 }
@@ -15,22 +18,31 @@ interface ScopeParts {
 /**
  * A request's scope, tied to its connection. Fastify's own `request.signal` will not do: it aborts as soon as the body
  * has been read, with the client still there. Once the answer is on its way, neither the clock nor the client matters.
+ *
+ * A deadline that the client has not chosen is put off by the time its body takes to come: an honest upload of an hour is no
+ * failure. `RequestBody` ends those that stall or trickle.
  */
 export class ClientScope implements RequestScope {
   readonly requestId: string;
   readonly principal: Principal;
   readonly #controller = new AbortController();
-  readonly #clock: Clock;
-  readonly #endMs: number;
+  readonly #parts: Pick<ScopeParts, 'timeout' | 'waitedForBodyMs' | 'clock'>;
+  readonly #startMs: number;
   readonly #stopWatching: () => void;
 
-  constructor({ requestId, principal, timeoutMs, clock, response }: ScopeParts) {
+  constructor({ requestId, principal, response, ...parts }: ScopeParts) {
+    const { clock, timeout } = parts;
     this.requestId = requestId;
     this.principal = principal;
-    this.#clock = clock;
-    this.#endMs = clock.nowMs() + timeoutMs;
+    this.#parts = parts;
+    this.#startMs = clock.nowMs();
     const onClose = (): void => this.#controller.abort(clientLeft());
-    const cancelTimer = clock.schedule(timeoutMs, () => this.#controller.abort(timedOut(timeoutMs)));
+    const onTime = (): void => {
+      const leftMs = this.remainingMs();
+      if (leftMs > 0) cancelTimer = clock.schedule(leftMs, onTime);
+      else this.#controller.abort(timedOut(timeout.timeoutMs));
+    };
+    let cancelTimer = clock.schedule(timeout.timeoutMs, onTime);
     response.once('close', onClose);
     this.#stopWatching = () => {
       cancelTimer();
@@ -44,7 +56,9 @@ export class ClientScope implements RequestScope {
   }
 
   remainingMs(): number {
-    return Math.max(0, this.#endMs - this.#clock.nowMs());
+    const { clock, timeout, waitedForBodyMs } = this.#parts;
+    const allowedMs = Math.min(timeout.timeoutMs + waitedForBodyMs(), timeout.withBodyMs);
+    return Math.max(0, this.#startMs + allowedMs - clock.nowMs());
   }
 
   /** The answer is decided: lets go of timer and connection. */

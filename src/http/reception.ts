@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
-import { readTimeoutMs, timeoutHeader } from '../wire/deadline.ts';
+import { readTimeout, timeoutHeader } from '../wire/deadline.ts';
 import type { Admission, Applicant, Entry } from './admission.ts';
 import { BodyDigest } from './body-digest.ts';
 import { ClientScope } from './client-scope.ts';
@@ -64,11 +64,12 @@ export class Reception {
   }
 
   #openScope(exchange: Exchange, principal: Principal): ClientScope {
-    const { request, query, response } = exchange;
+    const { request, query, response, body } = exchange;
     const scope = new ClientScope({
       requestId: request.id,
       principal,
-      timeoutMs: readTimeoutMs(query, headerText(request.headers[timeoutHeader]), this.#parts.config),
+      timeout: readTimeout(query, headerText(request.headers[timeoutHeader]), this.#parts.config),
+      waitedForBodyMs: () => body.waitedMs,
       clock: this.#parts.clock,
       response,
     });

@@ -40,7 +40,7 @@ export class RequestBody {
   readonly #parts: BodyParts;
   readonly #chunks: ChunkQueue;
   #received = 0;
-  #waitedMs = 0;
+  #waitedBeforeMs = 0;
   #waitingSinceMs: number | undefined;
   #onEnd: () => void = () => {};
   #stopWatching: () => void = () => {};
@@ -53,6 +53,15 @@ export class RequestBody {
   /** Bytes as they came over the network. */
   get received(): number {
     return this.#received;
+  }
+
+  /** How long its reader has waited for the client so far. */
+  get waitedMs(): number {
+    return this.#waitedBeforeMs + this.#waitingMs();
+  }
+
+  #waitingMs(): number {
+    return this.#waitingSinceMs === undefined ? 0 : this.#parts.clock.nowMs() - this.#waitingSinceMs;
   }
 
   /** True if the client means to send bytes that have not arrived yet. */
@@ -126,23 +135,22 @@ export class RequestBody {
   }
 
   async #next(): Promise<Buffer | undefined> {
-    const startMs = this.#parts.clock.nowMs();
-    this.#waitingSinceMs = startMs;
+    this.#waitingSinceMs = this.#parts.clock.nowMs();
     try {
       return await this.#chunks.next();
     } catch (error) {
       if (error instanceof LancegateError) throw error;
       throw invalidInput(`the upload was cut off after ${this.#received} bytes`, error);
     } finally {
+      this.#waitedBeforeMs += this.#waitingMs();
       this.#waitingSinceMs = undefined;
-      this.#waitedMs += this.#parts.clock.nowMs() - startMs;
       this.#requireSpeed();
     }
   }
 
   #requireSpeed(): void {
-    const hasStarted = this.#waitedMs > this.#parts.idleTimeoutMs;
-    if (hasStarted && this.#received < this.#waitedMs * slowestBytesPerMs) {
+    const hasStarted = this.#waitedBeforeMs > this.#parts.idleTimeoutMs;
+    if (hasStarted && this.#received < this.#waitedBeforeMs * slowestBytesPerMs) {
       this.#chunks.interrupt(tooSlow('arrives too slowly'));
     }
   }
@@ -155,7 +163,7 @@ export class RequestBody {
     let cancelTimer = this.#parts.clock.schedule(this.#parts.idleTimeoutMs, () => checkIdle());
     const checkIdle = (): void => {
       const { clock, idleTimeoutMs } = this.#parts;
-      const waitedMs = this.#waitingSinceMs === undefined ? 0 : clock.nowMs() - this.#waitingSinceMs;
+      const waitedMs = this.#waitingMs();
       if (waitedMs >= idleTimeoutMs) this.#chunks.interrupt(tooSlow('stopped arriving'));
       else cancelTimer = clock.schedule(idleTimeoutMs - waitedMs, checkIdle);
     };

@@ -9,14 +9,22 @@ export interface TimeoutLimits {
   readonly maxTimeoutMs: number;
 }
 
+export interface Timeout {
+  readonly timeoutMs: number;
+  /** Until when it may be put off while the service waits for the body: nobody who names no time knows how long that takes. */
+  readonly withBodyMs: number;
+}
+
 /**
  * How long a request allows itself: the smaller of the `timeout` parameter and the header that the LanceDB SDKs send,
  * and never more than the service allows.
  */
-export function readTimeoutMs(query: QueryParameters, header: string | undefined, limits: TimeoutLimits): number {
+export function readTimeout(query: QueryParameters, header: string | undefined, limits: TimeoutLimits): Timeout {
   const asked = [query.one('timeout', (text) => parseDurationMs(text ?? '', 'timeout')), parseHeader(header)];
   const given = asked.filter((timeoutMs) => timeoutMs !== undefined);
-  return Math.min(given.length === 0 ? limits.defaultTimeoutMs : Math.min(...given), limits.maxTimeoutMs);
+  const timeoutMs = Math.min(...given, limits.maxTimeoutMs);
+  if (given.length > 0) return { timeoutMs, withBodyMs: timeoutMs };
+  return { timeoutMs: Math.min(limits.defaultTimeoutMs, limits.maxTimeoutMs), withBodyMs: limits.maxTimeoutMs };
 }
 
 function parseHeader(text: string | undefined): number | undefined {

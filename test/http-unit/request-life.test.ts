@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { TransactionId } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
@@ -75,6 +76,26 @@ test('no request can ask for more time than the service allows', async () => {
   clock.advance(600_000);
   assert.equal((await answer).status, 503);
 });
+
+for (const [timeout, status, which] of [
+  ['', '200', 'puts off the deadline that its client did not choose'],
+  ['&timeout=60s', '503', 'does not put off the deadline that its client chose'],
+] as const) {
+  test(`a body that keeps coming ${which}`, async () => {
+    const clock = new ManualClock();
+    await using service = await startTestService({ clock, config: { uploadIdleTimeoutMs: 70_000 } });
+    using client = await RawClient.connect(service);
+    await client.head(`POST /v1/table/users/merge_insert?on=id${timeout}`, chunked);
+    for (const [index, byte] of [...usersStream.subarray(0, 3)].entries()) {
+      await client.chunk(Uint8Array.of(byte));
+      while (service.receivedBytes() <= index && client.received === '') await turn();
+      if (index < 2) clock.advance(30_000);
+    }
+    await client.chunk(usersStream.subarray(3));
+    await client.write('0\r\n\r\n');
+    assert.match(await client.until('}'), new RegExp(`^HTTP/1.1 ${status} `));
+  });
+}
 
 test('a body that stops arriving is given up with 503, and its slot is free again (P7, P10)', async () => {
   const clock = new ManualClock();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readCreateParameters } from '#src/wire/create-parameters.ts';
-import { readTimeoutMs } from '#src/wire/deadline.ts';
+import { readTimeout } from '#src/wire/deadline.ts';
 import { parseDurationMs } from '#src/wire/durations.ts';
 import { readFlag } from '#src/wire/flags.ts';
 import { createModes, dropBehaviors, parseChoice } from '#src/wire/mode.ts';
@@ -78,7 +78,6 @@ test('durations add their units up, each once and from large to small', () => {
 test('of two timeouts the smaller wins, and none is above the limit', () => {
   const limits = { defaultTimeoutMs: 60_000, maxTimeoutMs: 100_000 };
   const cases: readonly (readonly [string, string | undefined, number])[] = [
-    ['', undefined, 60_000],
     ['timeout=5s', undefined, 5_000],
     ['timeout=5s', '4000', 4_000],
     ['timeout=3s', '4000', 3_000],
@@ -86,10 +85,11 @@ test('of two timeouts the smaller wins, and none is above the limit', () => {
     ['', '999999999999', 100_000],
   ];
   for (const [text, header, timeoutMs] of cases)
-    assert.equal(readTimeoutMs(query(text), header, limits), timeoutMs, text);
+    assert.deepEqual(readTimeout(query(text), header, limits), { timeoutMs, withBodyMs: timeoutMs }, text);
+  assert.deepEqual(readTimeout(query(''), undefined, limits), { timeoutMs: 60_000, withBodyMs: 100_000 });
   for (const header of ['0', '-1', '1.5', '5s', ''])
-    assert.throws(() => readTimeoutMs(query(''), header, limits), refused);
-  assert.throws(() => readTimeoutMs(query('timeout'), undefined, limits), refused);
+    assert.throws(() => readTimeout(query(''), header, limits), refused);
+  assert.throws(() => readTimeout(query('timeout'), undefined, limits), refused);
 });
 
 test('modes are read in any case, with or without the quotes of the LanceDB SDKs', () => {
