@@ -3,7 +3,8 @@
  * request that is turned away here has cost its headers and nothing else.
  *
  * Who sends it and the table it goes to can each have a part of everything, so that the others find room (P10). Requests
- * about names have a budget of their own: writes that fill theirs do not keep them out.
+ * about names have a budget of their own: writes that fill theirs do not keep them out. Each request holds a connection, so a
+ * principal has a part of those, too, from however many addresses it comes.
  */
 import { type BodyAccount, type BodyMemory, bufferBytesFor } from '../arrow/body-memory.ts';
 import { bytesAround, firstBufferBytes } from '../arrow/source-reader.ts';
@@ -42,12 +43,14 @@ const leastJsonBytes = 4 * 2 ** 10;
 export class Admission {
   readonly #config: HttpConfig;
   readonly #memory: BodyMemory;
+  readonly #requests: SharedBudget;
   readonly #writes: SharedBudget;
   readonly #json: SharedBudget;
 
   constructor(config: HttpConfig, memory: BodyMemory) {
     this.#config = config;
     this.#memory = memory;
+    this.#requests = new SharedBudget(config.maxConnections, 'requests');
     this.#writes = new SharedBudget(config.maxConcurrentWrites, 'writes');
     this.#json = new SharedBudget(largestJsonBodies * config.maxJsonBytes, 'bytes in JSON bodies');
   }
@@ -55,7 +58,19 @@ export class Admission {
   /** `SlowDown` where there is no room now, `BodyTooLarge` where there never will be. */
   enter(applicant: Applicant): Entry {
     const holders = this.#holders(applicant);
-    return applicant.body === 'json' ? this.#enterJson(applicant, holders) : this.#enterWrite(applicant, holders);
+    const senders = [this.#sender(applicant)];
+    this.#requests.requireRoom(1, senders);
+    const entry =
+      applicant.body === 'json' ? this.#enterJson(applicant, holders) : this.#enterWrite(applicant, holders);
+    this.#requests.take(1, senders);
+    const giveBack = once(() => this.#requests.giveBack(1, senders));
+    return {
+      ...entry,
+      leave: () => {
+        entry.leave();
+        giveBack();
+      },
+    };
   }
 
   /** `SlowDown` where nobody's write would be let in, whoever sends it and wherever it goes. Takes nothing. */
@@ -96,13 +111,16 @@ export class Admission {
     return { account, endReceiving, leave };
   }
 
-  #holders({ principal, table }: Applicant): readonly Holder[] {
-    const { principalShare, tableShare } = this.#config;
-    const sender = `principal ${principalKey(principal)}`;
-    const holders: Holder[] = [{ kind: 'principal', name: sender, share: principalShare }];
-    if (table === undefined) return holders;
+  #holders(applicant: Applicant): readonly Holder[] {
+    const { table } = applicant;
+    const sender = this.#sender(applicant);
+    if (table === undefined) return [sender];
     const target = JSON.stringify(['table', ...table.namespace, table.name]);
-    return [...holders, { kind: 'table', name: target, share: tableShare }];
+    return [sender, { kind: 'table', name: target, share: this.#config.tableShare }];
+  }
+
+  #sender({ principal }: Applicant): Holder {
+    return { kind: 'principal', name: `principal ${principalKey(principal)}`, share: this.#config.principalShare };
   }
 }
 

@@ -4,8 +4,9 @@
  *
  * One address has a share of them; further ones are closed at once. A trusted proxy serves many clients, so its connections are
  * not limited, but the requests under way that it reports for one address are. When all connections are taken, the one that
- * has waited longest for a request is closed for a new one, first among those that never sent a request. So clients that open
- * connections and send nothing lock no one out, from however many addresses they come.
+ * has waited longest is closed for a new one: first among those that never sent a request, then among those whose clients
+ * neither send the rest of a refused body nor read their answer, then among idle ones. So clients that open connections and
+ * leave them lock no one out, from however many addresses they come.
  *
  * A connection either waits for a request or has one under way; requests pipelined behind it wait, unparsed, for its answer.
  * Node and the request itself end most of what takes too long, with an answer. A check every half second closes the rest:
@@ -58,8 +59,9 @@ interface Connection {
   waitingSinceMs: number;
   /** The last request, if it was answered before its body had arrived. */
   unfinished: IncomingMessage | undefined;
-  /** The check that first found the answer to `current` complete on our side. */
+  /** The check that first found the answer to `current` complete on our side, and the time its client has from then. */
   answeredAtMs: number | undefined;
+  allowedMs: number;
 }
 
 const checkEveryMs = 500;
@@ -78,8 +80,12 @@ export class Connections {
   readonly #parts: ConnectionParts;
   readonly #maxPerAddress: number;
   readonly #open = new Map<ClientSocket, Connection>();
-  /** Connections that wait for their first request, and those that wait for a further one; the longest wait comes first. */
+  /**
+   * Connections that wait for their first request, those that have an answer and neither finish their body nor read, and those
+   * that wait for a further request; the longest wait comes first.
+   */
   readonly #silent = new Set<Connection>();
+  readonly #lingering = new Set<Connection>();
   readonly #idle = new Set<Connection>();
   readonly #perAddress = new Map<string, number>();
   readonly #reportedRequests = new Map<string, number>();
@@ -109,7 +115,7 @@ export class Connections {
       return;
     }
     const waitingSinceMs = this.#parts.clock.nowMs();
-    const unknown = { current: undefined, unfinished: undefined, answeredAtMs: undefined };
+    const unknown = { current: undefined, unfinished: undefined, answeredAtMs: undefined, allowedMs: 0 };
     const connection: Connection = { socket, client, behind: [], waitingSinceMs, ...unknown };
     this.#open.set(socket, connection);
     this.#silent.add(connection);
@@ -181,9 +187,9 @@ export class Connections {
   /** Excludes new connections: their request may be on its way. */
   #longestWaiting(): Connection | undefined {
     const latestMs = this.#parts.clock.nowMs() - lingerMs;
-    for (const waiting of [this.#silent, this.#idle]) {
+    for (const waiting of [this.#silent, this.#lingering, this.#idle]) {
       const [first] = waiting;
-      if (first !== undefined && first.waitingSinceMs <= latestMs) return first;
+      if (first !== undefined && (first.answeredAtMs ?? first.waitingSinceMs) <= latestMs) return first;
     }
     return undefined;
   }
@@ -192,7 +198,6 @@ export class Connections {
     this.#silent.delete(connection);
     this.#idle.delete(connection);
     connection.current = request;
-    connection.answeredAtMs = undefined;
     connection.unfinished = undefined;
     request.response.once('close', () => this.#answered(connection, request));
     request.letIn();
@@ -201,6 +206,8 @@ export class Connections {
   /** Also after an answer that was cut off. */
   #answered(connection: Connection, { raw }: Pipelined): void {
     connection.current = undefined;
+    connection.answeredAtMs = undefined;
+    this.#lingering.delete(connection);
     if (!this.#open.has(connection.socket)) return;
     const next = connection.behind.shift();
     if (next !== undefined) {
@@ -215,6 +222,7 @@ export class Connections {
   #forget(connection: Connection): void {
     if (!this.#open.delete(connection.socket)) return;
     this.#silent.delete(connection);
+    this.#lingering.delete(connection);
     this.#idle.delete(connection);
     connection.behind.length = 0;
     add(this.#perAddress, connection.client.sharer, -1);
@@ -252,14 +260,19 @@ export class Connections {
   }
 
   #overdue(connection: Connection, nowMs: number): ConnectionEnd | undefined {
-    const { uploadIdleTimeoutMs } = this.#parts.config;
     if (connection.current === undefined) {
       return nowMs - connection.waitingSinceMs > this.#longestWaitMs(connection) ? 'silent' : undefined;
     }
     if (!isAnswered(connection.current)) return undefined;
-    connection.answeredAtMs ??= nowMs;
-    const allowedMs = uploadIdleTimeoutMs + connection.socket.writableLength / slowestBytesPerMs;
-    return nowMs - connection.answeredAtMs > allowedMs ? 'unread' : undefined;
+    connection.answeredAtMs ??= this.#linger(connection, nowMs);
+    return nowMs - connection.answeredAtMs > connection.allowedMs ? 'unread' : undefined;
+  }
+
+  #linger(connection: Connection, nowMs: number): number {
+    const { uploadIdleTimeoutMs } = this.#parts.config;
+    connection.allowedMs = uploadIdleTimeoutMs + connection.socket.writableLength / slowestBytesPerMs;
+    this.#lingering.add(connection);
+    return nowMs;
   }
 
   /** Longer than Node's own limits for headers and idle connections, so that Node answers first. */

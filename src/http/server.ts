@@ -33,6 +33,9 @@ export interface HttpServer {
 /** The routes decide how long an identifier may be; here only a header's size is the limit. */
 const maxParamLength = 16 * 1024;
 
+/** Short headers take ten times their size in memory, for as long as the rest of them does not arrive (P12). */
+const mostHeaders = 200;
+
 /** Node checks for late headers periodically, by default every 30 s. */
 const checkHeadersEveryMs = 500;
 
@@ -138,7 +141,7 @@ function nodeServer({ config }: HttpParts, { connections, receive, letIn, waitin
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
     keepAliveTimeout: config.keepAliveTimeoutMs,
   });
-  server.maxHeadersCount = 0; // no limit but their size: Node would silently drop those after the 2000th
+  server.maxHeadersCount = mostHeaders;
   server.on('connection', (socket: Socket) => connections.open(socket));
   server.on('request', (raw, response) =>
     connections.receive(raw, response, () => receive(raw, response, () => letIn(raw, response))),
@@ -154,7 +157,7 @@ function nodeServer({ config }: HttpParts, { connections, receive, letIn, waitin
   server.on('clientError', (error: ParserError, socket) => refuseBrokenHttp(connections, error, socket));
   server.on('connect', (_, socket) => {
     socket.on('error', () => undefined); // the HTTP server no longer handles errors of this socket
-    connections.dismiss(socket, lastAnswer(invalidInput('CONNECT: this service is no proxy')));
+    refuseLast(connections, socket, invalidInput('CONNECT: this service is no proxy'));
   });
   return server;
 }
@@ -171,10 +174,16 @@ function openExchanges(app: FastifyInstance, parts: ExchangeParts, connections: 
   app.addHook('onRequest', async (request, reply) => {
     const exchange = new Exchange(parts, request, reply);
     request.setDecorator('exchange', exchange);
+    requireFewHeaders(request.raw);
     requireHost(request.raw);
     const { clientAddress } = exchange;
     if (clientAddress.isReported) exchange.atEnd(connections.enter(clientAddress));
   });
+}
+
+/** Node has left out those behind the last one, of which any may matter. */
+function requireFewHeaders({ rawHeaders }: IncomingMessage): void {
+  if (rawHeaders.length >= 2 * mostHeaders) throw invalidInput(`there are ${mostHeaders} headers or more`);
 }
 
 /** A name or an address, and a port (RFC 9110, 7.2, without the percent-encoding that no host has). */
@@ -248,12 +257,17 @@ const brokenHttpTexts: Readonly<Record<string, string>> = {
 
 /** There is no request to answer; whoever still listens gets the same body as ever. */
 function refuseBrokenHttp(connections: Connections, error: ParserError, socket: Duplex): void {
-  if (error.code === 'ECONNRESET' || !connections.canAnswer(socket)) {
+  if (error.code === 'ECONNRESET') {
     socket.destroy();
     return;
   }
   const notHttp = ['the request is not valid HTTP/1.1', error.reason].filter((text) => text).join(': ');
-  connections.dismiss(socket, lastAnswer(invalidInput(brokenHttpTexts[error.code ?? ''] ?? notHttp, error)));
+  refuseLast(connections, socket, invalidInput(brokenHttpTexts[error.code ?? ''] ?? notHttp, error));
+}
+
+function refuseLast(connections: Connections, socket: Duplex, refusal: LancegateError): void {
+  if (connections.canAnswer(socket)) connections.dismiss(socket, lastAnswer(refusal));
+  else socket.destroy();
 }
 
 /** The bytes of an answer that ends its connection. */

@@ -216,6 +216,15 @@ describe('requests that come before the last is answered', () => {
     assert.deepEqual(peer.answers, ['404', '200', '404', '200']);
   });
 
+  test('are not answered for one another: one that asks for a tunnel ends the connection without a word (P6)', async () => {
+    const { waiting, script } = slowDrops();
+    await using service = await start({ script });
+    const peer = (await Peer.connect(service)).read().write(`${asking}CONNECT x:80 HTTP/1.1\r\nhost: x:80\r\n\r\n`);
+    await eventually('it is closed', () => peer.isClosed || peer.socket.readableEnded);
+    assert.equal(peer.received, '');
+    waiting[0]?.();
+  });
+
   test('end the connection where they are many: neither they nor their answers are memory (P7)', async () => {
     const { waiting, script } = slowDrops();
     await using service = await start({ script });
@@ -331,6 +340,31 @@ describe('where all connections are taken', () => {
     );
   });
 
+  const lingering: Readonly<Record<string, string>> = {
+    'that was refused and does not send its body':
+      'POST /v1/table/t/create HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n',
+    'that was refused and does not end its body':
+      'POST /v1/table/t/create HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n',
+  };
+  for (const [which, text] of Object.entries(lingering)) {
+    test(`one gives way ${which}, before an idle one: it needs no credential (P12)`, async () => {
+      const clock = new ManualClock();
+      await using service = await start({ clock, config: { maxConnections: 3 } });
+      const idle = (await Peer.connect(service)).read().write(healthz);
+      await eventually('it is idle', () => idle.answers.length === 1);
+      const refused = await Promise.all(Array.from({ length: 2 }, () => Peer.connect(service)));
+      for (const peer of refused) peer.read().write(text);
+      await eventually('they are refused', () => refused.every(({ answers }) => answers[0] === '401'));
+      clock.advance(500);
+      clock.advance(1_000);
+      const next = (await Peer.connect(service)).read().write(healthz);
+      await eventually('the next is served', () => next.answers[0] === '200');
+      assert.equal(idle.socket.readableEnded, false);
+      next.socket.destroy();
+      assert.equal(await closed(service, 'gave_way'), 2);
+    });
+  }
+
   test('none gives way that has a request under way', async () => {
     const clock = new ManualClock();
     let asked = 0;
@@ -381,6 +415,38 @@ describe('a stop', () => {
     await stopping;
     assert.deepEqual(peer.answers, ['200']);
     assert.ok(performance.now() - startMs < 30_000, 'far from the minute that it has');
+  });
+});
+
+describe('one principal', () => {
+  test('has no more than its share of the connections for its requests, from however many addresses (P10)', async () => {
+    await using service = await start({ config: { maxConnections: 8, principalShare: 0.5 } });
+    const asking = request('POST /v1/table/t/describe', 'content-length: 100');
+    const peers = await Promise.all(Array.from({ length: 5 }, (_, i) => Peer.connect(service, `127.0.0.${i + 2}`)));
+    for (const peer of peers) peer.read().write(asking);
+    await eventually('one is refused', () => peers.some(({ answers }) => answers[0] === '503'));
+    const refused = peers.find(({ answers }) => answers[0] === '503');
+    assert.match(refused?.received ?? '', /too many requests of this principal at the same time/);
+    peers.find((peer) => peer !== refused)?.socket.destroy();
+    const next = (await Peer.connect(service)).read();
+    await eventually('there is room again', () => {
+      if (next.answers.at(-1) === '503' || next.received === '') next.write(`${asking}${'{'.padEnd(100)}`);
+      return next.answers.includes('400');
+    });
+  });
+});
+
+describe('the headers of a request', () => {
+  const many = (count: number) =>
+    request('GET /healthz', 'connection: close', ...Array.from({ length: count - 3 }, (_, i) => `x-${i}: y`));
+
+  test('are 199 at the most: short ones take many times their size while the others do not come (P12)', async () => {
+    await using service = await start();
+    const few = (await Peer.connect(service)).read().write(many(199));
+    await eventually('they are taken', () => few.answers[0] === '200');
+    const tooMany = (await Peer.connect(service)).read().write(many(200));
+    await eventually('they are refused', () => tooMany.answers[0] === '400');
+    assert.match(tooMany.received, /there are 200 headers or more/);
   });
 });
 
