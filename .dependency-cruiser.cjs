@@ -4,6 +4,7 @@
  */
 const rooms = [
   'kernel',
+  'sql',
   'arrow',
   'engine',
   'catalog',
@@ -21,6 +22,7 @@ const rooms = [
 
 const mayImport = {
   kernel: [],
+  sql: ['kernel'],
   arrow: ['kernel'],
   telemetry: ['kernel'],
   engine: ['kernel', 'arrow'],
@@ -29,7 +31,7 @@ const mayImport = {
   table: ['kernel', 'arrow', 'engine', 'catalog', 'telemetry'],
   maintenance: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'telemetry'],
   operations: ['kernel', 'arrow', 'engine', 'catalog', 'query', 'table', 'maintenance', 'telemetry'],
-  wire: ['kernel', 'arrow', 'operations'],
+  wire: ['kernel', 'arrow', 'sql', 'operations'],
   auth: ['kernel', 'telemetry', 'wire'],
   http: ['kernel', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],
   config: ['kernel'],

@@ -11,6 +11,7 @@ import {
   boolean,
   bytes,
   durationMs,
+  functionName,
   integer,
   listOf,
   longestTimerMs,
@@ -120,6 +121,11 @@ export const settings = {
     group: 'limits',
     default: '1MiB',
     doc: 'Largest JSON body.',
+  }),
+  sqlFunctions: optional(listOf(functionName), {
+    flag: 'sql-functions',
+    group: 'limits',
+    doc: 'Functions of the engine that filters may call beside those in docs/sql.md. Whoever may count rows can then make each of them work as hard, and return as much, as it can.',
   }),
   memoryLimitBytes: setting(bytes(leastMemoryLimitBytes, 64 * TiB), {
     flag: 'memory-limit',

@@ -73,6 +73,11 @@ export const percent: ValueType<number> = plain(
 export const oneOf = <const Choice extends string>(choices: readonly Choice[]): ValueType<Choice> =>
   plain(choices.join('|'), `one of ${choices.join(', ')}`, (raw) => choices.find((choice) => choice === raw));
 
+/** In lower case, as the engine knows functions. */
+export const functionName: ValueType<string> = plain('NAME', 'the name of a function', (raw) =>
+  /^[a-z_][a-z0-9_]*$/i.test(raw) ? raw.toLowerCase() : undefined,
+);
+
 /** `type`, any number of times: separated by commas, or by repeating the flag. */
 export const listOf = <T>(type: ValueType<T>): ValueType<readonly T[]> => ({
   ...plain(

@@ -1,4 +1,5 @@
 /** Where rows are stored, and what becomes of places: the words in which `Dataset` is asked to replace and to move rows. */
+import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import type { Branded } from '../kernel/ids.ts';
 
 /** Where one row is stored, as SQL. No other row ever has the same; a row that moves, as most updates make it, gets another. */
@@ -71,16 +72,15 @@ export type Replacing = Replaced | 'refused' | 'overtaken';
  * A filter for the rows of some fragments, at least one: the upper half of an address is the fragment. Neighbours share a
  * range, for there can be hundreds.
  */
-export function addressesIn(ids: readonly number[]): string {
+export function addressesIn(ids: readonly number[]): CheckedSql {
   const ranges: { readonly from: number; end: number }[] = [];
   for (const id of ids.toSorted((a, b) => a - b)) {
     const last = ranges.at(-1);
     if (last?.end === id) last.end += 1;
     else ranges.push({ from: id, end: id + 1 });
   }
-  return ranges
-    .map(({ from, end }) => `(${rowAddress} >= ${start(from)} AND ${rowAddress} < ${start(end)})`)
-    .join(' OR ');
+  const terms = ranges.map(({ from, end }) => `(${rowAddress} >= ${start(from)} AND ${rowAddress} < ${start(end)})`);
+  return ownSql(terms.join(' OR '));
 }
 
 export const addressOf = ({ fragment, offset }: RowPlace): RowAddress =>

@@ -9,14 +9,13 @@
  */
 import type { Schema } from '../arrow/schema.ts';
 import type { IpcFile } from '../arrow/source.ts';
+import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 import type { Spelling } from '../kernel/places.ts';
 import type { PreparedMove, Replacing, RowAddress, RowPlace, TrackedRows } from './places.ts';
 
-/** SQL over the rows. */
-export interface Filter {
-  readonly filter: string;
+export interface Filter extends Filtered {
   /** No word of it is a client's but literals of keys: it costs no more than the merge itself, and is run where that is. */
   readonly isOurs?: boolean;
 }
@@ -151,12 +150,12 @@ export interface Dataset {
   schema(): Promise<Schema>;
   /** The same as a file of no rows. */
   schemaFile(): Promise<IpcFile>;
-  countRows(filter?: string): Promise<number>;
+  countRows(filter?: CheckedSql): Promise<number>;
   /**
    * Result batches, each a complete IPC file of its own, as large as the engine makes them. At least one, so that the
    * schema is known.
    */
-  select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile>;
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
   /** Result batches as those of `select`, in any order. Rows that are not there are passed over. */
   take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
   append(file: IpcFile): Promise<void>;

@@ -7,6 +7,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { filterReader } from '../wire/filter.ts';
 import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import { Admission } from './admission.ts';
 import { ClientAddresses } from './client-address.ts';
@@ -71,7 +72,10 @@ async function listenMoreFor(app: FastifyInstance, backlog: number): Promise<() 
 
 /** Not listening yet. */
 export function createHttpServer(parts: HttpParts): FastifyInstance {
-  const routes = apiRoutes(parts.operations).map((route) => ({ ...route, path: parts.config.basePath + route.path }));
+  const routes = apiRoutes(parts.operations, filterReader(parts.config.sqlFunctions ?? [])).map((route) => ({
+    ...route,
+    path: parts.config.basePath + route.path,
+  }));
   const admission = new Admission(parts.config, parts.memory);
   const writePaths = routes.filter(({ isWrite }) => isWrite).map(({ path }) => path);
   const clientAddresses = new ClientAddresses(parts.config.trustedProxies ?? []);

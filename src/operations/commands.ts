@@ -5,6 +5,7 @@
 import type { FieldPath } from '../arrow/field-path.ts';
 import type { Schema } from '../arrow/schema.ts';
 import type { ArrowSource } from '../arrow/source.ts';
+import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import type {
   BranchName,
   IdempotencyKey,
@@ -48,10 +49,10 @@ export interface CreateTableResult {
 
 export interface MergeFlags {
   /** `true`, or the SQL condition over `target.` and `source.` columns under which a matched row is updated. */
-  readonly whenMatchedUpdateAll: boolean | { readonly filter: string };
+  readonly whenMatchedUpdateAll: boolean | Filtered;
   readonly whenNotMatchedInsertAll: boolean;
   /** `true`, or the SQL condition over the target's columns under which an unmatched target row is deleted. */
-  readonly whenNotMatchedBySourceDelete: boolean | { readonly filter: string };
+  readonly whenNotMatchedBySourceDelete: boolean | Filtered;
 }
 export interface MergeRowsCommand {
   readonly table: TableRef;
@@ -152,7 +153,7 @@ export interface Operations {
       table: TableRef;
       branch: BranchName | undefined;
       version: number | undefined;
-      predicate: string | undefined;
+      predicate: CheckedSql | undefined;
     },
     scope: RequestScope,
   ): Promise<number>;

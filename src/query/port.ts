@@ -1,4 +1,5 @@
 /** Queries with SQL that a client wrote, run outside the writers' process (P12). */
+import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { BranchName, Location } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 
@@ -19,5 +20,5 @@ export interface Queries {
    * Answers, or rejects with the reason of the scope's signal, as soon as that aborts. `ReaderDied`; `SlowDown`; and what
    * `Engine.open` and `Dataset.countRows` throw.
    */
-  count(reading: Reading, predicate: string, scope: RequestScope): Promise<number>;
+  count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number>;
 }

@@ -1,5 +1,6 @@
 /** The messages between the service and a reader process, one order at a time; `frames.ts` has their form. */
 import type { MergeCounts, MergeSpec } from '../engine/port.ts';
+import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 
@@ -29,7 +30,7 @@ export interface ReadAt {
 }
 
 export type Work =
-  | { readonly kind: 'count'; readonly predicate: string }
+  | { readonly kind: 'count'; readonly predicate: CheckedSql }
   /** The rows are the bytes of the message. */
   | { readonly kind: 'merge'; readonly spec: MergeSpec; readonly timeoutMs: number | undefined };
 

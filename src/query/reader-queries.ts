@@ -1,5 +1,6 @@
 import type { FilteredMerge, FilteredMerges, MergeCounts } from '../engine/port.ts';
 import { firstOf } from '../kernel/abort.ts';
+import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { principalKey } from '../kernel/principal.ts';
@@ -26,7 +27,7 @@ export class ReaderQueries implements Queries, FilteredMerges {
     this.#mergeBytes = mergeBytes;
   }
 
-  async count(reading: Reading, predicate: string, scope: RequestScope): Promise<number> {
+  async count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number> {
     const order = { at: this.#readAt(reading), work: { kind: 'count', predicate }, extraBytes: 0 } as const;
     const requester = { principal: principalKey(scope.principal), signal: scope.signal };
     // Rejects at the deadline itself; the pool deals with the reader afterwards.

@@ -5,6 +5,7 @@ import { type CanonicalKey, type Keys, readKeys, sqlFieldPath } from '../arrow/k
 import { pieceOfFile } from '../arrow/piece-of-file.ts';
 import { type RowAddress, type RowPlace, rowAddress } from '../engine/places.ts';
 import type { Dataset, Projection } from '../engine/port.ts';
+import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import type { KeyRows } from './key-rows.ts';
 import type { MergeRequest } from './merge-request.ts';
 
@@ -17,7 +18,7 @@ export interface SoughtKeys {
   readonly on: readonly FieldPath[];
   readonly keys: ReadonlySet<CanonicalKey>;
   /** True for every row with one of the keys, and for some others; undefined for all rows. */
-  readonly where: string | undefined;
+  readonly where: CheckedSql | undefined;
 }
 
 /** The keys of requests that merge on the same columns, or those of them that are in `only`. */
@@ -44,14 +45,14 @@ function whereOf(
   on: readonly FieldPath[],
   literals: readonly ReadonlySet<string>[],
   table: string,
-): string | undefined {
+): CheckedSql | undefined {
   if (literals.some(({ size }) => size > mostLiterals)) return undefined;
   const terms = on.map((path, column) => inList(table + sqlFieldPath(path), [...(literals[column] ?? [])]));
-  return terms.join(' AND ');
+  return ownSql(terms.join(' AND '));
 }
 
-export const inList = (expression: string, literals: readonly string[]): string =>
-  literals.length === 0 ? 'false' : `${expression} IN (${literals.join(', ')})`;
+export const inList = (expression: string, literals: readonly string[]): CheckedSql =>
+  ownSql(literals.length === 0 ? 'false' : `${expression} IN (${literals.join(', ')})`);
 
 /** How many rows have each of the sought keys. */
 export async function countSoughtRows(
@@ -113,7 +114,7 @@ export async function addressesByKey(
   return found;
 }
 
-export type RowsFrom = { readonly where: string | undefined } | { readonly at: readonly RowAddress[] };
+export type RowsFrom = { readonly where: CheckedSql | undefined } | { readonly at: readonly RowAddress[] };
 
 /** Tells `see` of each row where it is, and its key unless that is NULL, until that answers false. */
 export async function eachPlace(

@@ -28,12 +28,15 @@ import {
   type Projection,
   type Scratch,
 } from '../engine/port.ts';
+import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import type { Merged } from './engine-commit.ts';
 
 const keyColumn = (index: number): string => `__lancegate_key_${index}`;
 const originColumn = '__lancegate_origin';
 /** All NULL, so that nothing ever matches on it. */
 export const nothingColumn = '__lancegate_nothing';
+
+const everyRow = ownSql('true');
 
 export interface NestedMerge {
   readonly on: readonly FieldPath[];
@@ -55,7 +58,7 @@ interface Stored {
 interface Replacement {
   /** Holds the rows to put in, among others. */
   readonly from: Dataset;
-  readonly rowsWhere: string;
+  readonly rowsWhere: CheckedSql;
   /** The target rows to take out, as SQL; undefined for none. */
   readonly deleteWhere: Filter | undefined;
 }
@@ -90,12 +93,12 @@ export async function dropLeftoverColumn(target: Dataset): Promise<void> {
 }
 
 /** True for every target row that can match; with several key columns also for some that do not, which is harmless. */
-function keyFilter({ on, keys }: NestedMerge): string {
+function keyFilter({ on, keys }: NestedMerge): CheckedSql {
   const terms = on.map((path, index) => {
     const literals = keys.sqlLiterals(index);
     return literals.length === 0 ? 'false' : `${sqlFieldPath(path)} IN (${literals.join(', ')})`;
   });
-  return terms.includes('false') ? 'false' : terms.join(' AND ');
+  return ownSql(terms.includes('false') ? 'false' : terms.join(' AND '));
 }
 
 const keyProjections = (on: readonly FieldPath[]): Projection[] =>
@@ -114,7 +117,7 @@ async function copyCandidates(
   target: Dataset,
   columns: readonly Field[],
   { on }: NestedMerge,
-  where: string,
+  where: CheckedSql,
 ): Promise<Dataset> {
   const projections = [...keyProjections(on), originProjection('target'), ...columnProjections(columns)];
   return scratch.create('target', await collect(target, projections, where));
@@ -123,20 +126,20 @@ async function copyCandidates(
 async function mergeInScratch(scratch: Scratch, found: Dataset, merge: NestedMerge): Promise<MergeCounts> {
   const sent = await scratch.create('source', merge.piece.file);
   const columns = columnProjections(merge.piece.schema.fields);
-  const source = await collect(sent, [...keyProjections(merge.on), originProjection('source'), ...columns], 'true');
+  const source = await collect(sent, [...keyProjections(merge.on), originProjection('source'), ...columns], everyRow);
   const on = merge.on.map((_, index) => keyColumn(index));
   return found.merge({ ...merge.spec, on }, source, merge.remainingMs(), merge.principal);
 }
 
-function replacementOf(from: Dataset, { spec }: NestedMerge, where: string): Replacement {
+function replacementOf(from: Dataset, { spec }: NestedMerge, where: CheckedSql): Replacement {
   const deletes = spec.whenNotMatchedBySourceDelete;
   if (spec.whenMatchedUpdateAll === false && deletes === false) {
-    return { from, rowsWhere: `${originColumn} = 'source'`, deleteWhere: undefined };
+    return { from, rowsWhere: ownSql(`${originColumn} = 'source'`), deleteWhere: undefined };
   }
-  if (deletes === false) return { from, rowsWhere: 'true', deleteWhere: { filter: where, isOurs: true } };
+  if (deletes === false) return { from, rowsWhere: everyRow, deleteWhere: { filter: where, isOurs: true } };
   const unmatched = deletes === true ? 'true' : `(${deletes.filter})`;
-  const filter = `(${where}) OR ((${where}) IS NOT TRUE AND ${unmatched})`;
-  return { from, rowsWhere: 'true', deleteWhere: { filter, isOurs: deletes === true } };
+  const filter = ownSql(`(${where}) OR ((${where}) IS NOT TRUE AND ${unmatched})`);
+  return { from, rowsWhere: everyRow, deleteWhere: { filter, isOurs: deletes === true } };
 }
 
 async function commit(
@@ -190,10 +193,10 @@ async function commitOverNothing(
 async function mayMatchOnNull(target: Dataset, { on, keys }: NestedMerge): Promise<boolean> {
   if (!keys.hasNull) return false;
   const isNull = on.map((path) => `${sqlFieldPath(path)} IS NULL`).join(' OR ');
-  return (await target.countRows(isNull)) > 0;
+  return (await target.countRows(ownSql(isNull))) > 0;
 }
 
-async function collect(from: Dataset, columns: readonly Projection[], where: string): Promise<IpcFile> {
+async function collect(from: Dataset, columns: readonly Projection[], where: CheckedSql): Promise<IpcFile> {
   const files: IpcFile[] = [];
   for await (const file of from.select(columns, where)) files.push(file);
   return joinFiles(files);

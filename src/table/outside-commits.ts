@@ -12,6 +12,7 @@
 import type { CanonicalKey } from '../arrow/key-columns.ts';
 import type { RowAddress } from '../engine/places.ts';
 import type { Dataset, Engine, MergeSpec, RowChange } from '../engine/port.ts';
+import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import { principalKey } from '../kernel/principal.ts';
@@ -104,7 +105,7 @@ export class OutsideCommits {
     const [request] = requests;
     const { on, keys } = request;
     if (isNested(request)) {
-      const spec = onlyUpdating(request, soughtKeys(requests, found, 'target.').where ?? 'true');
+      const spec = onlyUpdating(request, soughtKeys(requests, found, 'target.').where ?? ownSql('true'));
       const principal = principalKey(request.scope.principal);
       const merge = { on, spec, piece, keys, remainingMs: () => undefined, principal };
       return (await mergeNested(this.#engine, dataset, merge)).counts.numUpdatedRows;
@@ -163,11 +164,11 @@ async function deleteRows(dataset: Dataset, { keys, ...repair }: Repair, { reque
 
 const byAge = (a: RowAddress, b: RowAddress): number => Number(BigInt(a) - BigInt(b));
 
-function onlyUpdating({ spec }: MergeRequest, where: string): Omit<MergeSpec, 'on'> {
+function onlyUpdating({ spec }: MergeRequest, where: CheckedSql): Omit<MergeSpec, 'on'> {
   const { whenMatchedUpdateAll: updates } = spec;
   const isOurs = typeof updates === 'boolean';
   // The few rows first: a client's filter may take long on each.
-  const filter = isOurs ? where : `${where} AND (${updates.filter})`;
+  const filter = isOurs ? where : ownSql(`${where} AND (${updates.filter})`);
   return {
     whenMatchedUpdateAll: { filter, isOurs },
     whenNotMatchedInsertAll: false,

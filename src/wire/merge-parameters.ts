@@ -1,17 +1,22 @@
 /** What a merge insert says in its query string; the rules are the founding document's 4.1 and the design's section 2. */
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/field-path.ts';
+import type { Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { MergeFlags, MergeRowsCommand } from '../operations/commands.ts';
-import { parseFilter } from './filter.ts';
+import type { ReadFilter } from './filter.ts';
 import { readFlag } from './flags.ts';
 import type { QueryParameters } from './query-parameters.ts';
 
 export type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
 
 /** `InvalidInput` names the parameter. */
-export function readMergeParameters(query: QueryParameters): MergeParameters {
+export function readMergeParameters(query: QueryParameters, readFilter: ReadFilter): MergeParameters {
   refuseLsm(query);
-  return { on: readOn(query), flags: readMergeFlags(query), useIndex: readFlag(query, 'use_index') ?? true };
+  return {
+    on: readOn(query),
+    flags: readMergeFlags(query, readFilter),
+    useIndex: readFlag(query, 'use_index') ?? true,
+  };
 }
 
 /** Repeated for a composite key. Commas do not separate: they may stand in a column's name. */
@@ -35,25 +40,24 @@ const actions = {
  * Nothing said is an upsert. Once anything is said, what is left out is off, and a filter turns its action on, also
  * beside a flag that is false: so do the reference server and the LanceDB SDKs.
  */
-function readMergeFlags(query: QueryParameters): MergeFlags {
+function readMergeFlags(query: QueryParameters, readFilter: ReadFilter): MergeFlags {
   const saysNothing = Object.values(actions).every((name) => !query.has(name));
   if (saysNothing)
     return { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
+  const readFiltered = (flagName: string, filterName: string): boolean | Filtered => {
+    const flag = readFlag(query, flagName) ?? false;
+    const filter = query.text(filterName);
+    return filter === undefined ? flag : { filter: readFilter(filter, filterName) };
+  };
   const flags: MergeFlags = {
-    whenMatchedUpdateAll: readFiltered(query, actions.update, actions.updateFilter),
+    whenMatchedUpdateAll: readFiltered(actions.update, actions.updateFilter),
     whenNotMatchedInsertAll: readFlag(query, actions.insert) ?? false,
-    whenNotMatchedBySourceDelete: readFiltered(query, actions.delete, actions.deleteFilter),
+    whenNotMatchedBySourceDelete: readFiltered(actions.delete, actions.deleteFilter),
   };
   if (Object.values(flags).every((flag) => flag === false)) {
     throw invalidInput(`the merge would do nothing: set ${actions.update}, ${actions.insert} or ${actions.delete}`);
   }
   return flags;
-}
-
-function readFiltered(query: QueryParameters, flagName: string, filterName: string): boolean | { filter: string } {
-  const flag = readFlag(query, flagName) ?? false;
-  const filter = query.text(filterName);
-  return filter === undefined ? flag : { filter: parseFilter(filter, filterName) };
 }
 
 /** LanceDB's log-structured write path, which this service has not; saying so is better than ignoring it. */

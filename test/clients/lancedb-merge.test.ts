@@ -249,7 +249,7 @@ describe('the LanceDB SDK merges rows', () => {
     const merge = people.mergeInsert('id').whenMatchedUpdateAll({ where: 'target.score <' });
     await assert.rejects(
       merge.execute([person(1, 'ANN', 10)]),
-      refusal(/400/, /when_matched_update_all is not valid SQL/),
+      refusal(/400/, /when_matched_update_all_filt: the expression ends where a value should come/),
     );
     assert.deepEqual(await stored(people), everybody);
   });

@@ -2,6 +2,7 @@
  * The power goes at every step of creates, merges, schema changes, branching and upkeep, and each time many ways of losing
  * what was not synced are tried. `LANCEGATE_TEST_POWER_CUTS` sets how many there are in all; a failure names its step and seed.
  */
+
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -18,6 +19,7 @@ import { parseManifest } from '#src/engine/lance/manifest.ts';
 import { storedFiles } from '#src/engine/lance/stored-files.ts';
 import type { RowPlace } from '#src/engine/places.ts';
 import type { Dataset } from '#src/engine/port.ts';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
 import type { OptimizeJob } from '#src/maintenance/job.ts';
@@ -288,7 +290,7 @@ async function requireWorking(parts: Parts, table: TableRecord, random: Random):
     const counts = await dataset.merge(spec, ipcFile(sourceOf(new Map(keys.map((key) => [key, -1])))), undefined);
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [2, 1]);
     assert.equal(await dataset.countRows(), before + 1);
-    assert.equal(await dataset.countRows('v = -1'), 3);
+    assert.equal(await dataset.countRows(ownSql('v = -1')), 3);
   }
 }
 

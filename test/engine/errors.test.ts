@@ -7,6 +7,7 @@ import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { type EngineCall, translateEngineError } from '#src/engine/lance/translate-errors.ts';
 import type { Dataset, MergeSpec } from '#src/engine/port.ts';
 import { isRefusal } from '#src/engine/port.ts';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -26,8 +27,8 @@ const rows = (...pairs: [number | null, string][]): Table =>
   });
 
 const upsert = upsertOn('id');
-const updateIf = (filter: string): MergeSpec => ({ ...upsert, whenMatchedUpdateAll: { filter } });
-const deleteIf = (filter: string): MergeSpec => ({ ...upsert, whenNotMatchedBySourceDelete: { filter } });
+const updateIf = (sql: string): MergeSpec => ({ ...upsert, whenMatchedUpdateAll: { filter: ownSql(sql) } });
+const deleteIf = (sql: string): MergeSpec => ({ ...upsert, whenNotMatchedBySourceDelete: { filter: ownSql(sql) } });
 
 /** What must never reach a caller: build paths, paths of this machine, names of crates. */
 const leak = /cargo|rustc|\.rs\b|\/tmp|lance-|_versions|_merge_source_sentinel|LanceError|GenericFailure/;
@@ -95,21 +96,26 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     ['an aggregate', () => merge(deleteIf('count(id) > 1')), 'InvalidInput', /aggregate/],
     ['an empty delete filter', () => merge(deleteIf(' ')), 'InvalidInput', /not valid SQL/],
     ['a subquery', () => merge(deleteIf('id in (select 1)')), 'InvalidInput', /subquery/],
-    ['a count filter on an unknown column', () => dataset.countRows('zz = 1'), 'TableColumnNotFound', /zz$/],
-    ['a count filter on nothing but row ids', () => dataset.countRows('(_rowid = 1)'), 'InvalidInput', /by _rowid, /],
+    ['a count filter on an unknown column', () => dataset.countRows(ownSql('zz = 1')), 'TableColumnNotFound', /zz$/],
+    [
+      'a count filter on nothing but row ids',
+      () => dataset.countRows(ownSql('(_rowid = 1)')),
+      'InvalidInput',
+      /by _rowid, /,
+    ],
     [
       'a count filter on the places of rows',
-      () => dataset.countRows('_rowaddr IN (0, 1) OR _rowaddr = 7'),
+      () => dataset.countRows(ownSql('_rowaddr IN (0, 1) OR _rowaddr = 7')),
       'InvalidInput',
       /_rowaddr or _rowoffset alone, by which they cannot be counted$/,
     ],
     [
       'a count filter on what only stands for a column',
-      () => dataset.countRows('_rowoffset < 2'),
+      () => dataset.countRows(ownSql('_rowoffset < 2')),
       'TableColumnNotFound',
       /_rowoffset$/,
     ],
-    ['a count filter that is no condition', () => dataset.countRows('id + 1'), 'InvalidInput', /condition/],
+    ['a count filter that is no condition', () => dataset.countRows(ownSql('id + 1')), 'InvalidInput', /condition/],
     [
       'another column type',
       () => merge(upsert, new Table({ id: vectorFromArray([1n], new Int64()) })),

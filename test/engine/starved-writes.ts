@@ -2,9 +2,11 @@
  * Merges, appends and creates where no file can be opened any more, and prints what became of each as JSON. To be run in a
  * process with a low limit, which this fills.
  */
+
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -55,7 +57,7 @@ const stored = (place: Location, filter: string): Promise<number> =>
   openEngine()
     .open({ location: place })
     .then(
-      (dataset) => dataset.countRows(filter),
+      (dataset) => dataset.countRows(ownSql(filter)),
       () => 0,
     );
 

@@ -21,6 +21,7 @@ const config: HttpConfig = {
   trustedProxies: undefined,
   maxMergeBytes: 1 << 20,
   maxJsonBytes: 4096,
+  sqlFunctions: undefined,
   maxConnections: 1000,
   addressShare: 1,
   maxConcurrentWrites: 2,

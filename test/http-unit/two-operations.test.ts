@@ -36,7 +36,7 @@ test('a merge hands on what path and query say', async () => {
     branch: 'dev',
     on: [{ segments: ['a', 'b'] }, { segments: ['id'] }],
     flags: {
-      whenMatchedUpdateAll: { filter: '(target.n < source.n\n)' },
+      whenMatchedUpdateAll: { filter: '(target.n < source.n)' },
       whenNotMatchedInsertAll: false,
       whenNotMatchedBySourceDelete: false,
     },

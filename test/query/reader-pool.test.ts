@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location } from '#src/kernel/ids.ts';
@@ -59,7 +60,7 @@ describe('the readers', () => {
     t.after(() => pool.close());
     const count = async (predicate = 'id > 1', signal = never, extraBytes = 0) => {
       const at = { store: 'root', location, version: 1, isExact: false, lineage: 'l' } as const;
-      const order: Order = { at, work: { kind: 'count', predicate }, extraBytes };
+      const order: Order = { at, work: { kind: 'count', predicate: ownSql(predicate) }, extraBytes };
       const answered = await pool.ask(order, { principal: 'p', signal });
       return answered.kind === 'counted' ? answered.rows : answered.kind;
     };

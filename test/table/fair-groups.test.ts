@@ -1,13 +1,15 @@
 /** Whose merges go into the next commit, where not everybody's can (P10). */
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { MergeRequest } from '#src/table/merge-request.ts';
 import { full, type Row } from './rows.ts';
 import { never, type Spec, Stage, upsert } from './stage.ts';
 
 /** Five of them fill a group. */
 const largeRows = 10_000;
-const alone: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: "v = 'gone'" } };
+const alone: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: ownSql("v = 'gone'") } };
 
 async function versionsOf(stage: Stage, requests: readonly MergeRequest[]): Promise<number[]> {
   const answers = await stage.together(requests);

@@ -3,6 +3,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { MergeSpec } from '#src/engine/port.ts';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import {
@@ -157,7 +158,7 @@ describe('a group that shared a commit', () => {
 
 test('what cannot share takes its turn alone, in order, and keeps nobody from sharing around it (P10)', async (t) => {
   const stage = await open(t, [[1, 'old']]);
-  const deleting: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: "v = 'gone'" } };
+  const deleting: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: ownSql("v = 'gone'") } };
   const requests = await Promise.all([
     stage.request(tableOf([[2, 'a']])),
     stage.request(tableOf([[3, 'gone']])),

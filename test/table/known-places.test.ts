@@ -1,7 +1,9 @@
 /** Upserts committed by the places of their rows: when they are, and that rows and counts are as the engine's merge leaves them. */
+
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import type { Table } from 'apache-arrow';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { openKnown, placed, sendRows, sendTogether } from './placed.ts';
 import { full, type Row } from './rows.ts';
 import { countsOf, type Interruptions, Stage, type StageOptions, upsert } from './stage.ts';
@@ -163,7 +165,7 @@ describe('counts and rows of a commit by places are exact (P2, P4)', () => {
 
   test('a key that a merge of another kind deletes is inserted again, and one that it inserts is found', async (t) => {
     const { stage } = await openKnown(t, full(...before));
-    const deleting = { ...upsert, whenNotMatchedBySourceDelete: { filter: 'id = 2' } };
+    const deleting = { ...upsert, whenNotMatchedBySourceDelete: { filter: ownSql('id = 2') } };
     await sendTogether(stage, [stage.request(full([20, 'kept']), deleting)]);
     await sendTogether(stage, [stage.request(full([21, 'kept']), { ...upsert, whenMatchedUpdateAll: false })]);
     assert.deepEqual(await sendRows(stage, [[2, 'a']], [[20, 'b']], [[21, 'c']]), [

@@ -1,7 +1,9 @@
 /** Somebody outside the service commits between the writer's look and its own commit: here, inside `Dataset.merge`. */
+
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { full, withoutW } from './rows.ts';
 import { byAppending, byMerging, countsOf, type Interruptions, type Spec, Stage, upsert } from './stage.ts';
 
@@ -72,7 +74,10 @@ for (const isIndexed of [false, true]) {
       test('an update under a filter asks it of the row it had not seen (P2, P4)', async (t) => {
         const { stage, merge, rows } = await begin(t);
         const outsider = byOutsider(stage, full([8, 'zz', 'them'], [9, 'aa', 'them']));
-        const spec: Spec = { ...upsert, whenMatchedUpdateAll: { filter: "target.v < source.v OR target.v = 'x'" } };
+        const spec: Spec = {
+          ...upsert,
+          whenMatchedUpdateAll: { filter: ownSql("target.v < source.v OR target.v = 'x'") },
+        };
         const source = full([1, 'us', 'us'], [8, 'us', 'us'], [9, 'us', 'us']);
         assert.deepEqual(await merge([source], spec, outsider), [[0, 2]]);
         assert.deepEqual(await rows(), ['1:us:us', '2:old:old', '8:zz:them', '9:us:us']);

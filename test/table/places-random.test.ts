@@ -2,8 +2,10 @@
  * Random merges of all kinds, upkeep and commits of an outsider, against what SQL says of them one after the other. By hand:
  *   LANCEGATE_GROUP_SEED=7 node --test test/table/places-random.test.ts
  */
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { placed, sendTogether } from './placed.ts';
 import { full, type Row } from './rows.ts';
 import { byAppending, byMerging, countsOf, type Interruptions, type Spec, Stage, upsert } from './stage.ts';
@@ -28,8 +30,8 @@ const evenIn = (column: string): string => [0, 2, 4, 6, 8].map((digit) => `${col
 const kinds: readonly { readonly spec: Spec; readonly shares: boolean }[] = [
   { spec: { ...upsert, whenMatchedUpdateAll: false }, shares: true },
   { spec: onlyUpdating, shares: true },
-  { spec: { ...upsert, whenMatchedUpdateAll: { filter: evenIn('target.v') } }, shares: false },
-  { spec: { ...upsert, whenNotMatchedBySourceDelete: { filter: evenIn('v') } }, shares: false },
+  { spec: { ...upsert, whenMatchedUpdateAll: { filter: ownSql(evenIn('target.v')) } }, shares: false },
+  { spec: { ...upsert, whenNotMatchedBySourceDelete: { filter: ownSql(evenIn('v')) } }, shares: false },
 ];
 
 /** Changes `rows`; returns how many were inserted and updated. */

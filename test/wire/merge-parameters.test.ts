@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { filterReader } from '#src/wire/filter.ts';
 import { readMergeParameters } from '#src/wire/merge-parameters.ts';
 import { QueryParameters } from '#src/wire/query-parameters.ts';
 
-const read = (text: string) => readMergeParameters(new QueryParameters(text));
+const read = (text: string) => readMergeParameters(new QueryParameters(text), filterReader([]));
 const flags = (text: string) => {
   const { whenMatchedUpdateAll, whenNotMatchedInsertAll, whenNotMatchedBySourceDelete } = read(`on=id&${text}`).flags;
   return [whenMatchedUpdateAll, whenNotMatchedInsertAll, whenNotMatchedBySourceDelete];
@@ -28,9 +29,9 @@ test('once an action is named, the others are off', () => {
 });
 
 test('a filter turns its action on, also beside a flag that says false', () => {
-  assert.deepEqual(flags(`${update}_filt=source.n+%3E+1`), [{ filter: '(source.n > 1\n)' }, false, false]);
-  assert.deepEqual(flags(`${update}=false&${update}_filt=x`), [{ filter: '(x\n)' }, false, false]);
-  assert.deepEqual(flags(`${insert}&${remove}&${remove}_filt=n+IS+NULL`), [false, true, { filter: '(n IS NULL\n)' }]);
+  assert.deepEqual(flags(`${update}_filt=source.n+%3E+1`), [{ filter: '(source.n > 1)' }, false, false]);
+  assert.deepEqual(flags(`${update}=false&${update}_filt=x`), [{ filter: '(x)' }, false, false]);
+  assert.deepEqual(flags(`${insert}&${remove}&${remove}_filt=n+IS+NULL`), [false, true, { filter: '(n IS NULL)' }]);
 });
 
 test('a merge that would do nothing is refused, and so is an empty filter', () => {

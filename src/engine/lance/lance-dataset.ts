@@ -1,6 +1,7 @@
 import { readSchemaOfIpcFile } from '../../arrow/read-schema.ts';
 import type { Schema } from '../../arrow/schema.ts';
 import type { IpcFile } from '../../arrow/source.ts';
+import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import {
@@ -142,11 +143,11 @@ export class LanceDataset implements Dataset {
     });
   }
 
-  countRows(filter?: string): Promise<number> {
+  countRows(filter?: CheckedSql): Promise<number> {
     return engineCall('count', async () => (await this.#table.current()).countRows(filter));
   }
 
-  async *select(columns: readonly Projection[], where: string | undefined): AsyncIterable<IpcFile> {
+  async *select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
     const query = (await this.#table.current()).query();
     if (where !== undefined) query.onlyIf(where);
     yield* resultsOf(query, columns);
@@ -224,7 +225,7 @@ export class LanceDataset implements Dataset {
     return engineCall('maintain', async () => {
       this.#requireWritable();
       const { version, numDeletedRows } = await (await this.#table.current()).delete(
-        `${rowAddress} IN (${addresses.join(', ')})`,
+        ownSql(`${rowAddress} IN (${addresses.join(', ')})`),
       );
       this.#committed(version);
       return { numDeletedRows };

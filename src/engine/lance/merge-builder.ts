@@ -1,3 +1,4 @@
+import type { CheckedSql, Filtered } from '../../kernel/checked-sql.ts';
 import type { MergeSpec } from '../port.ts';
 import type { NativeMergeBuilder } from './native.ts';
 
@@ -24,5 +25,4 @@ export function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourc
     : 'the filter of when_not_matched_by_source_delete';
 }
 
-const filterOf = (action: true | { readonly filter: string }): string | undefined =>
-  action === true ? undefined : action.filter;
+const filterOf = (action: true | Filtered): CheckedSql | undefined => (action === true ? undefined : action.filter);

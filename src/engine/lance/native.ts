@@ -7,12 +7,13 @@ import { mkdtempSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect, Index, Session } from '@lancedb/lancedb';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { storageUnavailable } from '../../kernel/errors.ts';
 
 export interface NativeMergeBuilder {
-  whenMatchedUpdateAll(filter?: string): NativeMergeBuilder;
+  whenMatchedUpdateAll(filter?: CheckedSql): NativeMergeBuilder;
   whenNotMatchedInsertAll(): NativeMergeBuilder;
-  whenNotMatchedBySourceDelete(filter?: string): NativeMergeBuilder;
+  whenNotMatchedBySourceDelete(filter?: CheckedSql): NativeMergeBuilder;
   setTimeout(timeoutMs: number): void;
   useIndex(useIndex: boolean): NativeMergeBuilder;
   execute(file: Buffer): Promise<NativeMergeResult>;
@@ -25,7 +26,7 @@ export interface NativeMergeResult {
   readonly numAttempts: number;
 }
 export interface NativeQuery {
-  onlyIf(predicate: string): void;
+  onlyIf(predicate: CheckedSql): void;
   select(columns: [name: string, expression: string][]): void;
   outputSchema(): Promise<Buffer>;
   execute(maxBatchLength?: number): Promise<{ next(): Promise<Buffer | null> }>;
@@ -45,10 +46,10 @@ export interface NativeTable {
   close(): void;
   schema(): Promise<Buffer>;
   add(file: Buffer, mode: 'append'): Promise<{ version: number }>;
-  countRows(filter?: string): Promise<number>;
-  delete(predicate: string): Promise<{ version: number; numDeletedRows: number }>;
+  countRows(filter?: CheckedSql): Promise<number>;
+  delete(predicate: CheckedSql): Promise<{ version: number; numDeletedRows: number }>;
   /** Columns are set to SQL expressions over the old row. */
-  update(predicate: string, columns: [name: string, expression: string][]): Promise<{ version: number }>;
+  update(predicate: CheckedSql, columns: [name: string, expression: string][]): Promise<{ version: number }>;
   query(): NativeQuery;
   /** Rows by their addresses, unless the dataset gives them identifiers of their own; those deleted are passed over. */
   takeRowIds(rowIds: bigint[]): Omit<NativeQuery, 'onlyIf'>;

@@ -1,4 +1,5 @@
 import type { Operations } from '../../operations/commands.ts';
+import type { ReadFilter } from '../../wire/filter.ts';
 import type { Route } from '../route.ts';
 import { branchRoutes } from './branches.ts';
 import { countRowsRoute } from './count-rows.ts';
@@ -12,11 +13,11 @@ import { tableRoutes } from './tables.ts';
 import { describeTransactionRoute } from './transactions.ts';
 
 /** Everything below the base path. */
-export const apiRoutes = (operations: Operations): readonly Route[] => [
+export const apiRoutes = (operations: Operations, readFilter: ReadFilter): readonly Route[] => [
   createTableRoute(operations),
-  mergeRowsRoute(operations),
+  mergeRowsRoute(operations, readFilter),
   describeTableRoute(operations),
-  countRowsRoute(operations),
+  countRowsRoute(operations, readFilter),
   describeTransactionRoute(operations),
   maintainTableRoute(operations),
   ...tableRoutes(operations),

@@ -1,14 +1,15 @@
 import type { MergeFlags, Operations } from '../../operations/commands.ts';
+import type { ReadFilter } from '../../wire/filter.ts';
 import { readMergeParameters } from '../../wire/merge-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 import type { Route } from '../route.ts';
 
-export const mergeRowsRoute = (operations: Operations): Route =>
+export const mergeRowsRoute = (operations: Operations, readFilter: ReadFilter): Route =>
   arrowRoute({
     path: '/v1/table/:id/merge_insert',
     action: 'MergeInsertIntoTable',
     body: 'arrow-whole',
-    parameters: readMergeParameters,
+    parameters: (query) => readMergeParameters(query, readFilter),
     furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
     mode: ({ flags }) => mergeMode(flags),
     async answer({ table, branch, parameters, source, idempotency, scope }) {

@@ -1,0 +1,29 @@
+/**
+ * How much SQL a client may send. The engine reads, plans and evaluates an expression by recursion, on stacks of 2 MiB, and
+ * a stack that overflows ends the process. `docs/measurements/sql-limits.md` says what was deadly; each limit keeps a
+ * factor of four, which `test/sql/margins.test.ts` holds against the real engine.
+ */
+export const sqlLimits = {
+  /** Of the text in UTF-16 units: 100,000 UUIDs in an IN list take 4 million. */
+  characters: 8 << 20,
+  /** Literals, names, operators, brackets, commas. */
+  tokens: 600_000,
+  /** Operators and brackets on the way from the whole expression to its innermost value. */
+  depth: 48,
+  /** ANDs and ORs outside of functions, which the engine balances before it recurses. */
+  conditions: 4_096,
+  /** What planning costs: of each operator how deep the operators around it are; about 10 µs each. */
+  work: 1 << 16,
+  /**
+   * What makes the engine read or write its operand several times: BETWEEN, CASE, `coalesce` and its kin, NOT before
+   * brackets, and calls with a syntax of their own, such as CAST. Each inside of another multiplies that.
+   */
+  multipliers: 4,
+  tokensInKeywordCall: 1_000,
+  /** Of an array or a call; IN takes any number. Of arrays the engine makes one for each first. */
+  elements: 10_000,
+  /** `%` and `_` of one LIKE. */
+  wildcards: 100,
+  /** `a.b.c` has three. */
+  pathSegments: 32,
+} as const;
