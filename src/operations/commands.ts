@@ -194,13 +194,15 @@ export interface Operations {
   }): Promise<Listing<ObjectName>>;
   /**
    * `skip` makes a missing namespace no error. With `cascade`, `mayDrop` is asked for every table and namespace inside
-   * before anything is dropped, and one refusal refuses the whole with `PermissionDenied`.
+   * before anything is dropped, and one refusal refuses the whole with `PermissionDenied`. `dropped` hears of each table that
+   * is gone, also where a later one cannot be dropped.
    */
   dropNamespace(command: {
     namespace: NamespacePath;
     mode: 'fail' | 'skip';
     behavior: 'restrict' | 'cascade';
     mayDrop: Visible<{ table: TableRef } | { namespace: NamespacePath }>;
+    dropped: (table: TableRef) => void;
   }): Promise<void>;
 
   /** Puts fragments together, prunes and indexes now; what was done, job by job. */

@@ -60,10 +60,11 @@ export const listNamespaces =
 
 export const dropNamespace =
   (catalog: Catalog, dropTable: Operations['dropTable']): Operations['dropNamespace'] =>
-  async ({ namespace, mode, behavior, mayDrop }) => {
+  async ({ namespace, mode, behavior, mayDrop, dropped }) => {
     const existing = await catalog.findNamespace(namespace);
     if (existing === undefined && mode === 'skip') return;
-    if (existing === undefined || behavior === 'restrict') return catalog.dropNamespace(namespace);
+    const isRoot = namespace.length === 0; // refused, and before anything in it is dropped
+    if (existing === undefined || behavior === 'restrict' || isRoot) return catalog.dropNamespace(namespace);
     const namespaces = await catalog.namespacesUnder(namespace);
     const tables = (await Promise.all(namespaces.map((path) => tablesIn(catalog, path)))).flat();
     const allowed =
@@ -72,11 +73,22 @@ export const dropNamespace =
       throw new LancegateError('PermissionDenied', 'not everything inside the namespace may be dropped; nothing was');
     }
     const steps = [
-      ...tables.map((table) => () => dropTable({ table })),
+      ...tables.map((table) => async () => {
+        await dropTable({ table });
+        dropped(table);
+      }),
       ...namespaces.map((path) => () => catalog.dropNamespace(path)),
     ];
-    for (const [index, step] of steps.entries()) await (index === 0 ? step() : step().catch(notTheFirstStep));
+    for (const [index, step] of steps.entries()) await (index === 0 ? step() : step().catch(laterStep));
   };
+
+/** What another request has dropped meanwhile is gone as well; what it has made is not, and a part has been dropped. */
+function laterStep(error: unknown): void {
+  const kind = error instanceof LancegateError ? error.kind : undefined;
+  if (kind === 'TableNotFound' || kind === 'NamespaceNotFound') return;
+  if (kind !== 'NamespaceNotEmpty') notTheFirstStep(error);
+  throw new LancegateError('Internal', 'the namespace was filled while it was dropped', { cause: error });
+}
 
 async function tablesIn(catalog: Catalog, namespace: NamespacePath): Promise<readonly TableRef[]> {
   const limit = 1000;

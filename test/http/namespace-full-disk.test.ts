@@ -36,7 +36,7 @@ for (const { step, refusal, kind, left } of [
     });
     const drop = dropNamespace(failing, () => assert.fail('there are no tables'));
     await assert.rejects(
-      drop({ namespace: outer, mode: 'fail', behavior: 'cascade', mayDrop: () => true }),
+      drop({ namespace: outer, mode: 'fail', behavior: 'cascade', mayDrop: () => true, dropped: () => {} }),
       (error) => error instanceof LancegateError && error.kind === kind,
     );
     const found = await Promise.all([outer, inner].map((path) => catalog.findNamespace(path)));

@@ -40,12 +40,16 @@ describe('namespaces and the tables in them', () => {
     assert.deepEqual(await both('exist_ok', 'race_ok'), [200, 200]);
   });
 
-  test('the root namespace is there, and stays', async () => {
+  test('the root namespace is there, and stays, with all that is in it', async () => {
     succeeded(await namespace('$', 'exists'));
     refused(await namespace('$', 'create'), 409, 2);
-    const answer = await namespace('$', 'drop', { behavior: 'cascade' });
-    assert.ok(answer.status >= 400 && answer.status < 500, `${answer.status}`);
+    succeeded(await namespace('kept', 'create'));
+    for (const table of ['kept', 'kept$t']) await create(table);
+    for (const behavior of ['restrict', 'cascade']) {
+      refused(await namespace('$', 'drop', { behavior }), 400, 13, /root namespace/);
+    }
     succeeded(await namespace('$', 'exists'));
+    for (const table of ['kept', 'kept$t']) succeeded(await service.post(`/v1/table/${table}/exists`));
   });
 
   test('what holds something is dropped by cascade only, with its files; what is not there can be skipped', async () => {

@@ -1,5 +1,4 @@
 import Type from 'typebox';
-import { showTable } from '../../kernel/ids.ts';
 import type { Operations } from '../../operations/commands.ts';
 import { StringMap } from '../../wire/json-body.ts';
 import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/mode.ts';
@@ -76,18 +75,20 @@ const dropNamespace: Make = (operations) =>
     body: DropBody,
     audit: ({ behavior }) => ({ mode: parseChoice(behavior, 'behavior', dropBehaviors) }),
     answer: async ({ target: namespace, body, allows, note }) => {
-      const tables = new Set<string>();
+      let droppedTables = 0;
       await operations.dropNamespace({
         namespace,
         mode: parseChoice(body.mode, 'mode', dropModes),
         behavior: parseChoice(body.behavior, 'behavior', dropBehaviors),
         mayDrop: (item) => {
           if ('namespace' in item) return allows('DropNamespace', { kind: 'namespace', path: item.namespace });
-          tables.add(showTable(item.table));
           return allows('DropTable', { kind: 'table', table: item.table });
         },
+        dropped: () => {
+          droppedTables += 1;
+          note({ droppedTables });
+        },
       });
-      if (tables.size > 0) note({ droppedTables: tables.size });
       return {};
     },
   });
