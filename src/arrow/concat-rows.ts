@@ -34,7 +34,7 @@ export class FaultyPart extends LancegateError {
 
 /** Offsets of 32 bits are signed. */
 const maxValues = 0x7fff_ffff;
-/** Of these types a value needs no bit, and `checkBatch` lets a batch have so many of them. */
+/** Whether values of the type may take no bit at all; `checkBatch` limits how many of them a batch has. */
 const needsNoBit = ({ type, children }: Field): boolean =>
   type.kind === 'null' || (type.kind === 'struct' && children.length === 0) || children.some(needsNoBit);
 const mostWithoutBits = 1 << 20;
@@ -145,14 +145,14 @@ export function concatRows(parts: readonly RowsOf[]): IpcPiece {
   return assemble(first, plan, rows);
 }
 
-/** From so many batches on, one costs the engine less: a merge of 2,000 batches of a row takes it 1.2 s, one of a batch 10 ms. */
+/** From this many batches on, the engine is faster with one: its time for a merge grows with their square. */
 const manyBatches = 64;
-/** The engine's time for a merge grows with the square of the batches; so many that cannot be joined take it 0.3 s. */
+/** For batches that cannot be joined; the engine takes a third of a second for as many. */
 const mostUnjoinedBatches = 1024;
 
 /**
- * The piece with its rows in one batch, where it has many. Throws where its values lie, and `InvalidInput` where it has too
- * many that cannot be joined, as those of dictionary-encoded columns.
+ * The piece with its rows in one batch if it has many batches. Throws on invalid buffers, and `InvalidInput` for too many
+ * batches that cannot be joined, such as those with dictionary-encoded columns.
  */
 export function joinBatches(piece: IpcPiece): IpcPiece {
   const { length } = piece.batches;

@@ -47,14 +47,14 @@ export class Keys {
     return this.#columns.some(({ nulls }) => nulls !== undefined && nulls[row] === 1);
   }
 
-  /** What the keys take, dictionaries resolved: in a dictionary, a long value costs a byte for each row that has it. */
+  /** The size of the keys with dictionaries resolved: in a dictionary, a long value costs each row that has it one byte. */
   measure(): KeyMeasure {
     const values = this.#columns.map((column) => column.values);
     let longest = { row: 0, bytes: 0 };
     let allBytes = 0;
     for (let row = 0; row < this.rows; row++) {
       let bytes = 0;
-      for (const of of values) bytes += valueBytes(of, row);
+      for (const column of values) bytes += valueBytes(column, row);
       allBytes += bytes;
       if (bytes > longest.bytes) longest = { row, bytes };
     }

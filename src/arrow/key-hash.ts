@@ -88,11 +88,11 @@ export interface EqualRows {
   readonly firstRow: number;
 }
 
-/** Each is about ten milliseconds of work. A dictionary gives many rows long values in a small body. */
+/** About ten milliseconds of work. With a dictionary, many rows of a small body can have long values. */
 const rowsAtATime = 1 << 16;
 const bytesAtATime = 4 << 20;
 
-/** Where the work that begins at `start` is to pause. */
+/** The row before which work that starts at `start` pauses. */
 function sliceEnd(columns: readonly KeyValues[], start: number, rows: number): number {
   const last = Math.min(start + rowsAtATime, rows);
   let bytes = 0;
@@ -106,7 +106,7 @@ function sliceEnd(columns: readonly KeyValues[], start: number, rows: number): n
 
 /**
  * The first row that equals an earlier one in all columns, and that earlier one. Rows that `isNull` are left out. It pauses
- * after every so many rows or bytes, so that whoever drives it can let others have the thread.
+ * after every so many rows or bytes, so that the caller can yield the thread.
  */
 export function* searchEqualRows(
   columns: readonly KeyValues[],

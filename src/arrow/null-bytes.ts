@@ -1,23 +1,22 @@
 /**
- * What NULLs take. A fixed-size value is as large in memory when it is NULL as when it is not, so the columns that a source
- * leaves out can take more than all that it sends: four bytes of key make four megabytes of NULL where the table has a vector
- * of a million floats.
+ * The memory of NULLs. A fixed-size value takes its full size when it is NULL, so the columns that a source leaves out can take
+ * more than all that it sends: if the table has a vector of a million floats, a key of four bytes makes four megabytes of NULL.
  */
 import { columnLayout } from './column-layout.ts';
 import type { Field, Schema } from './schema.ts';
 
 const bit = 1 / 8;
 
-/** Of one row of all columns of the table that the source does not bring, rounded up. */
+/** For one row, in all columns of the table that the source does not send; rounded up. */
 export function nullBytesPerRow(source: Schema, table: Schema): number {
-  const brought = new Set(source.fields.filter(({ type }) => type.kind !== 'null').map(({ name }) => name));
-  return Math.ceil(nullBytes(table.fields.filter(({ name }) => !brought.has(name))));
+  const sent = new Set(source.fields.filter(({ type }) => type.kind !== 'null').map(({ name }) => name));
+  return Math.ceil(nullBytes(table.fields.filter(({ name }) => !sent.has(name))));
 }
 
 const nullBytes = (fields: readonly Field[]): number =>
-  fields.reduce((bytes, field) => bytes + bit + valueBytes(field), 0);
+  fields.reduce((bytes, field) => bytes + bit + nullValueBytes(field), 0);
 
-function valueBytes(field: Field): number {
+function nullValueBytes(field: Field): number {
   const layout = columnLayout(field);
   switch (layout.form) {
     case 'empty':

@@ -100,7 +100,7 @@ export class PieceBuilder {
   addBatch(block: Block, rows: number, decodedBytes: number): void {
     const nullBytes = rows * this.#nullBytesPerRow;
     this.arena.charge(unfolded(decodedBytes, block.bodyLength) + nullBytes);
-    // The engine takes time for batches without rows, too, so at most one of them reaches it.
+    // The engine takes time for batches without rows too, so at most one of them reaches it.
     if (rows > 0 || this.#batches.length === 0) this.#batches.push(block);
     this.#rows += rows;
     this.#decodedBytes += decodedBytes + nullBytes;

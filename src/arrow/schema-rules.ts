@@ -146,7 +146,7 @@ export function checkStorable(schema: Schema): void {
   requireValues(schema);
 }
 
-/** Such a column stays NULL for ever, beside others as well; a table of nothing else is a mistake. */
+/** A column of type Null can only hold NULL; a table with only such columns is a mistake. */
 function requireValues({ fields }: Schema): void {
   if (!fields.every(({ type }) => type.kind === 'null')) return;
   const names = fields.map(({ name }) => show([name])).join(', ');
@@ -178,8 +178,8 @@ function sameIndex(a: Field, b: Field): boolean {
 }
 
 /**
- * The source's columns must be among the table's, of equal type, and hold all that the table requires. Where the source has
- * the type Null, the table may have any that allows NULL.
+ * The source's columns must be among the table's, of equal type, and hold all that the table requires. A source
+ * column of type Null fits any column that allows NULL.
  */
 export function checkSourceFits(source: Schema, table: Schema): void {
   const blob = table.fields.find(isBlob);

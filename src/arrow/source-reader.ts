@@ -54,7 +54,7 @@ export const bytesAround = 4 << 10;
  * its value starts and ends 8, whether it is NULL 1. A key column of bits would otherwise cost a hundred times its size.
  */
 const keyBytesPerRow = 32;
-/** Of those that hold rows. To read so many takes some 0.1 s. */
+/** Batches with rows. To read as many takes a tenth of a second. */
 const mostBatchesOfMerge = 1 << 14;
 /** A declared length is believed this far: more is taken when bytes have come. */
 const mostExpectedBytes = 16 << 20;
@@ -275,7 +275,7 @@ export class StreamSource implements ArrowSource {
     if (!(await this.#intake.fill(arena, end))) throw this.#cutOff(part);
   }
 
-  /** What holds for a merge alone; `rows` have just been added. */
+  /** Limits of merges only; `rows` have just been added. */
   #requireModest(piece: PieceBuilder, rows: number): void {
     piece.arena.charge(rows * keyBytesPerRow);
     if (piece.decodedBytes > this.#limits.maxDecodedBytes) throw this.#tooManyNulls(piece);

@@ -21,7 +21,7 @@ export interface IpcPiece {
   readonly dictionaries: readonly Block[];
   readonly batches: readonly Block[];
   readonly rows: number;
-  /** Bytes of all buffers after decompression, and of the NULLs that the table adds to the rows. */
+  /** Bytes of all buffers after decompression, and of the NULLs in columns that the source leaves out. */
   readonly decodedBytes: number;
   /** Gives the memory of `file` to the next body. Nothing of the piece may be used afterwards, nor keys read from it. */
   release(): void;
@@ -37,8 +37,8 @@ export interface ArrowSource {
   /** Everything, in pieces of about the configured size, each complete by itself; at least one, perhaps of no rows. */
   pieces(): AsyncIterable<IpcPiece>;
   /**
-   * Everything as one piece, or `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes beside
-   * what it brings; it counts like bytes of the body after decompression.
+   * Everything as one piece, or `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes in
+   * columns that the source leaves out; it counts like decompressed bytes of the body.
    */
   whole(nullBytesPerRow?: number): Promise<IpcPiece>;
   /** Releases every piece that was not released, and ends the source. To be called when the request is over. */

@@ -1,10 +1,10 @@
 /**
- * Columns of Arrow's type Null as the columns they stand for. A program that has seen no value of a column sends it so, as
- * pyarrow does with a list of `None`; inside a struct or a list as well. The engine refuses them where the table has another
- * type, so they are written again with the table's: NULL in every row.
+ * Rewrites columns of Arrow's type Null with the table's type. A program that has seen no value of a column sends it so, as
+ * pyarrow does with a list of `None`, also inside a struct or a list. The engine refuses them if the table has another type, so
+ * they are rewritten: NULL in every row.
  *
  * The schema of the result points into copies of both schema messages, field by field, as the footer of a file does
- * (`reframe.ts`): nothing of a type or its metadata is lost on the way, also what is not known here.
+ * (`reframe.ts`): so no type or metadata is lost, also none that this code does not know.
  */
 import { LancegateError } from '../kernel/errors.ts';
 import { BatchPlan } from './batch-plan.ts';
@@ -27,7 +27,7 @@ const isEncoded = ({ dictionary, children }: Field): boolean => dictionary !== u
 const refuse = (path: readonly string[], why: string): LancegateError =>
   new LancegateError('TableSchemaValidationError', `column ${formatFieldPath({ segments: path })} ${why}`);
 
-/** The field as it will be sent on: what is Null in it is as in `target`. `TableSchemaValidationError` where that allows no NULL. */
+/** The field with `target`'s types in place of Null. `TableSchemaValidationError` if `target` allows no NULL there. */
 export function withTypedNulls(field: Field, target: Field, parent: readonly string[] = []): Field {
   if (!holdsNull(field)) return field;
   const path = [...parent, field.name];
@@ -51,13 +51,13 @@ function targetOf(field: Field, table: Schema): Field | undefined {
   return target !== undefined && holdsNull(target) ? undefined : target;
 }
 
-/** Fields inside lists can be more than rows; what NULL takes in them was not asked for with the rest of the body. */
+/** For NULLs inside structs and lists. A list can have more items than rows, and the body's reservation does not cover them. */
 const mostInnerBytes = 64 * 2 ** 20;
 
 /**
- * The piece with the types of the table, which its schema fits (`checkSourceFits`): the same piece if it has no column to be
- * written again, else a new one, uncompressed. The memory that was set aside for the old one is that of both. Throws `InvalidInput` where values lie, and
- * `TableSchemaValidationError` where the table's column is dictionary-encoded: its dictionary is not in the source.
+ * The piece with the types of the table, which its schema fits (`checkSourceFits`): the same piece if no column needs to be
+ * rewritten, else a new one, uncompressed. The reservation of the old one covers both. Throws `InvalidInput` on invalid
+ * buffers, and `TableSchemaValidationError` if the table's column is dictionary-encoded: its dictionary is not in the source.
  */
 export function typeNulls(piece: IpcPiece, table: Schema, tableFile: IpcFile): IpcPiece {
   const { fields } = piece.schema;

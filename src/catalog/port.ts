@@ -76,22 +76,22 @@ export interface KeyedAnswer extends KeyedRequest {
   readonly answer: string;
 }
 
-/** A place on storage that was given out once, and what became of it. */
+/** A place on storage that a table has or had. */
 export interface KnownPlace {
   readonly location: Location;
-  /** `held`: by a table or a create. `discarded`: its files are being removed. `left`: nobody has it. */
+  /** `held`: by a table or a create. `discarded`: its files are being removed. `left`: no table has it. */
   readonly state: 'held' | 'discarded' | 'left';
-  /** The table that has it or had it last; undefined where nobody remembers. */
+  /** The table that has it or had it last; undefined if the catalog does not know. */
   readonly owner: TableRef | undefined;
 }
 
-/** A dataset that is there already becomes a table. */
+/** A dataset that exists already becomes a table. */
 export interface Adoption {
   readonly ref: TableRef;
   readonly location: Location;
   readonly properties: Properties;
   readonly spelling: Spelling;
-  /** What `placesAt` answered when it was decided. */
+  /** What `placesAt` returned when the caller decided. */
   readonly seen: readonly KnownPlace[];
   /** The table that loses the name in the same step, as by `deregisterTable`. */
   readonly replaces: TableId | undefined;
@@ -168,8 +168,8 @@ export interface Catalog {
    */
   declareTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord>;
   /**
-   * Adopts files that are there already, as a `created` table. As `declareTable`, but nobody may hold the location, nor one
-   * inside or around it: `InvalidInput`. `ConcurrentCreate` where `seen` or `replaces` is not so any more.
+   * Adopts existing files as a `created` table. As `declareTable`, but `InvalidInput` if a table holds the location, or one
+   * inside or around it, and `ConcurrentCreate` if `seen` or `replaces` no longer holds.
    */
   registerTable(adoption: Adoption): Promise<TableRecord>;
   /** The known places that are this one, lie inside it or around it, in the order of their locations. */

@@ -14,7 +14,7 @@ const rotateOptions = {
   acceptOldFor: defaultedOption(durationMs(0, 3_660 * dayMs), {
     flag: 'accept-old-for',
     default: '12h',
-    doc: 'How long tokens of the old key are accepted. `0s`, for a key that others may have, ends all tokens of all old keys.',
+    doc: 'How long the service accepts tokens of the old key. `0s` ends all tokens of all old keys; use it if others may have the key.',
   }),
 };
 
@@ -26,7 +26,7 @@ export const issuerKeyCommand: Command = {
   name: 'issuer-key',
   usage: 'issuer-key rotate [--accept-old-for 12h] [--data DIR] | list',
   summary:
-    'Replaces the key that signs tokens of the own issuer, and lists those accepted. The running service takes it up.',
+    'Replaces the key that signs tokens of the own issuer, or lists the accepted keys. The running service follows.',
   options: [...Object.values(rotateOptions), settings.dataFolder],
 
   async run([action = '', ...args], context) {
@@ -54,7 +54,7 @@ const readLine = <Options extends OptionTable>(
 const keyFileOf = ({ reading }: CommandLine<OptionTable>): string =>
   makeDataFolder(reading.values.dataFolder).issuerKeyFile;
 
-/** One line for each key, separated by a tab: its id, as tokens have it in `kid`, and what it is good for. */
+/** One line for each key, separated by a tab: its id, the `kid` of its tokens, and its state. */
 async function show({ accepted }: IssuerKeys, { stdout, clock }: CliContext): Promise<void> {
   const nowMs = clock.nowMs();
   await write(stdout, accepted.map((key) => `${key.id}\t${stateOf(key, nowMs)}\n`).join(''));

@@ -1,7 +1,7 @@
 /**
  * `lancegate maintain`: asks the running service to look after a table now. The service holds the data folder, so it is
- * asked over HTTP, at the address it left there, with a short-lived token of the folder's own issuer, or a credential of
- * the operator's where that issuer is off.
+ * asked over HTTP, at the address it left there, with a short-lived token of the folder's own issuer, or with a credential of
+ * the operator if that issuer is off.
  */
 import { OwnIssuer } from '../auth/own-issuer.ts';
 import { type DataFolder, dataFolderAt } from '../config/data-folder.ts';
@@ -21,7 +21,7 @@ const options = {
   }),
   credentialFile: optionalOption(path, {
     flag: 'credential-file',
-    doc: 'File with an access token or API key that may MaintainTable. Without it, a token of the own issuer is made.',
+    doc: 'File with an access token or API key that allows MaintainTable. Without it, the command mints a token of the own issuer.',
   }),
 };
 

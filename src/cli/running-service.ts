@@ -1,4 +1,4 @@
-/** What the service that runs on a data folder has left there about itself, for commands beside it. */
+/** Facts that a running service writes into its data folder for other commands. */
 import type { DataFolder } from '../config/data-folder.ts';
 import type { Config } from '../config/settings.ts';
 import { CliError } from './cli-error.ts';
@@ -10,7 +10,7 @@ export interface RunningService {
   readonly acceptsOwnTokens: boolean | undefined;
 }
 
-/** undefined where none listens. After a crash it is the service that did. */
+/** undefined if no service listens. After a crash, the one that did. */
 export function runningService(
   { holderFile }: DataFolder,
   { fileExists, readFile }: Pick<CliContext, 'fileExists' | 'readFile'>,
@@ -20,7 +20,7 @@ export function runningService(
   return url === undefined ? undefined : { url, acceptsOwnTokens };
 }
 
-/** The running service knows its flags; where there is none, the environment is what the next one will be started with. */
+/** A running service knows its flags; without one, the environment says how the next one will start. */
 export function requireOwnIssuer({ ownIssuer }: Config, service: RunningService | undefined): void {
   if (service?.acceptsOwnTokens ?? ownIssuer) return;
   const who = service === undefined ? 'a service with these settings' : `the service at ${service.url}`;

@@ -33,7 +33,7 @@ async function serve(
 ): Promise<void> {
   const logger = loggerFor(config, context);
   const starting = start(config, startService, logger, context);
-  // A signal that comes while the service starts waits for it; if the start fails, its caller says so.
+  // A signal during the start waits for its end; if the start fails, `await starting` reports it.
   context.onReloadSignal(() => void starting.then((service) => service.reload()).catch(() => undefined));
   const service = await starting;
   // In one write: who waits for the first line may stop reading after it.

@@ -25,17 +25,17 @@ export const dataFolderAt = (root: string): DataFolder => ({
   scratchFolder: join(root, 'scratch'),
 });
 
-/** The data folder cannot be kept from other users. The message says why, and what to do. */
+/** The data folder cannot be protected from other users. The message says why and what to do. */
 export class DataFolderUnsafe extends Error {
   override readonly name = 'DataFolderUnsafe';
 }
 
 export interface PrivateFolder extends DataFolder {
-  /** What other users could do before it was closed just now: its mode as `0755`. undefined where it was closed. */
+  /** The former mode, such as `0755`, if this call closed the folder. */
   readonly wasOpenAs: string | undefined;
 }
 
-/** Of POSIX; undefined where there are none, and 0 may do everything. */
+/** POSIX; undefined on systems without user ids, 0 for root. */
 export type UserId = number | undefined;
 
 const privateFolder = 0o700;
@@ -43,10 +43,10 @@ const privateFile = 0o600;
 const othersBits = 0o077;
 
 /**
- * Makes the folder if it is missing, for its owner only: it holds the key that signs tokens, and the catalog. One that others
- * can get at is closed, with what is in it but the tables: they keep their modes, which only matter to whom the operator lets
- * in another way. `DataFolderUnsafe` where another user owns it or a file of it, since that user could open it again or has
- * written what we would trust; the `node:fs` error if it cannot be made.
+ * Creates a missing folder for its owner only: it holds the key that signs tokens, and the catalog. If other users can access
+ * an existing one, closes it and its files, except the tables, whose modes then only matter to users whom the operator gives
+ * another path. `DataFolderUnsafe` if another user owns the folder or a file in it: that user could open it again, or has
+ * written a file that the service would trust. The `node:fs` error if it cannot be created.
  */
 export function makeDataFolder(root: string, user: UserId = process.getuid?.()): PrivateFolder {
   requireOwn(root, user);
@@ -58,18 +58,18 @@ export function makeDataFolder(root: string, user: UserId = process.getuid?.()):
   return { ...folder, wasOpenAs };
 }
 
-/** Makes a folder that is missing, for its owner only; one that is there keeps its mode. */
+/** Creates a missing folder for its owner only; an existing one keeps its mode. */
 export function makePrivateFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: privateFolder });
 }
 
-/** Of the key files, those who read them refuse what others can read: who closes them cannot say who has read them. */
+/** Without the key files: their readers refuse open ones, since closing them would hide that others may have read them. */
 const filesOf = ({ catalogFile, holderFile }: DataFolder): readonly string[] => [
   ...['', '-wal', '-shm', '-journal'].map((ending) => `${catalogFile}${ending}`),
   holderFile,
 ];
 
-/** A symbolic link belongs to whom it is made by, and where it points to somebody, too. */
+/** Checks both a symbolic link and its target. */
 function requireOwn(path: string, user: UserId): void {
   if (user === undefined || user === 0) return;
   for (const look of [lstatSync, statSync]) {
@@ -104,7 +104,7 @@ function requireClosed(path: string): void {
   const { mode } = statSync(path);
   if (!isOpen(mode) || process.platform === 'win32') return;
   throw new DataFolderUnsafe(
-    `${path} has mode ${showMode(mode)}: other users can get at it, and its file system does not let it be closed.`,
+    `${path} has mode ${showMode(mode)}: other users can access it, and its file system does not keep a stricter mode.`,
   );
 }
 

@@ -1,9 +1,9 @@
-/** Whose credentials are accepted where the operator says so of some issuers only. */
+/** Decides whether the own issuer is on if the operator has not set it. */
 import type { Config, SettingName } from './settings.ts';
 
 /**
- * Whoever configures an authorization server means it to decide who gets in, and a key in the data folder must not let in
- * others beside it. So the own issuer is on beside another one only where the operator has set `--own-issuer`.
+ * An operator who configures an authorization server wants it to decide who gets in; a key in the data folder must not let in
+ * others. So the own issuer is on beside another one only if the operator has set `--own-issuer`.
  */
 export function fitOwnIssuer(given: Config, isDefault: (name: SettingName) => boolean): Config {
   if (!isDefault('ownIssuer') || !hasOtherIssuer(given)) return given;

@@ -1,9 +1,9 @@
 /**
- * How memory is divided. The service takes the limit of its own process, `--memory-limit`, and that of each reader; what a
- * merge with a filter takes in its reader beyond it is what was set aside for its body here.
+ * How memory is divided. The service takes `--memory-limit` for its own process plus the limit of each reader. A merge with a
+ * filter may take more in its reader: what was reserved for its body here.
  *
- * How the limit is divided. What has to fit at the worst is planned for, so that the limit on resident memory only
- * has to catch what no plan foresees; docs/adr/0008 has the measurements.
+ * The plan for the limit covers the worst case, so that the limit on resident memory only has to catch what no plan foresees;
+ * docs/adr/0008 has the measurements.
  */
 import { type Config, leastMemoryLimitBytes, leastReaderMemoryBytes, type SettingName } from './settings.ts';
 
@@ -20,7 +20,7 @@ const partForIndexes = 1 / 4;
 const bytesPerBodyByte = 4;
 /** What is below the service (its page cache, its sockets) and beside it needs some, too. */
 const partOfMachine = 3 / 4;
-/** Of that: with four readers of it, writers have six tenths. */
+/** Of that, for each reader: with four of them, writers have six tenths. */
 const partForReader = 1 / 10;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several pieces under way. */
 const mergesPerPart = 2;
@@ -29,9 +29,9 @@ const piecesPerPart = 8;
 export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(memoryLimitBytes * partForKeys);
 
 /**
- * What one merge with a filter may take in its reader, beyond the reader's memory and what was set aside with its body: one
- * that deletes holds the columns of the whole table, two to three times their size. It counts as the service's own, and a
- * principal has one at a time where readers are few.
+ * What one merge with a filter may take in its reader, in addition to the reader's memory and the reservation for its body. A
+ * merge that deletes holds the columns of the whole table, two to three times their size. It counts against the service's own
+ * limit, and with few readers a principal runs one at a time.
  */
 export const mergeBytesUnder = ({ memoryLimitBytes, principalShare }: Config): number =>
   Math.floor(memoryLimitBytes * principalShare);

@@ -36,7 +36,7 @@ const leastBodyMemoryBytes = 64 * MiB;
 /** The engine takes a source as one Node buffer, which cannot be longer. */
 const largestBufferBytes = 2 * GiB;
 
-/** Node, the engine's code and its threads take 130 MB, with nothing to do. */
+/** An idle reader takes up to 130 MB. */
 export const leastReaderMemoryBytes = 192 * MiB;
 
 export const settings = {

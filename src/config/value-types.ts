@@ -35,7 +35,7 @@ export const path: ValueType<string> = plain('PATH', 'a path', (raw, cwd) =>
   raw === '' || raw.includes('\0') ? undefined : resolve(cwd, raw),
 );
 
-/** Where records go: to `log`, nowhere (`off`), or into a file, whose slash keeps a misspelt word from making one. */
+/** `log`, `off`, or a file; the slash keeps a misspelt word from creating a file. */
 export const recordsTarget: ValueType<string> = plain(
   'log|off|PATH',
   'log, off, or a path with a slash in it',

@@ -16,7 +16,7 @@ import type { Spelling } from '../kernel/places.ts';
 import type { PreparedMove, Replacing, RowAddress, RowPlace, TrackedRows } from './places.ts';
 
 export interface Filter extends Filtered {
-  /** No word of it is a client's but literals of keys: it costs no more than the merge itself, and is run where that is. */
+  /** Built by the service, with a client's keys as literals only: it costs no more than the merge and runs in the same process. */
   readonly isOurs?: boolean;
 }
 
@@ -112,9 +112,9 @@ export interface OptimizeResult {
 }
 
 export interface PruneRequest {
-  /** Versions committed before it go, save those that a tag names or a branch starts from. */
+  /** Versions committed before it are removed, except those that a tag names or a branch starts from. */
   readonly beforeMs: number;
-  /** This one and those after it stay. */
+  /** This version and later ones stay. */
   readonly keptFromVersion: number;
 }
 
@@ -125,7 +125,7 @@ export interface PruneResult {
 
 /** Of the file system that holds the tables. */
 export interface Space {
-  /** What this service may still write. */
+  /** What this service can still write. */
   readonly freeBytes: number;
   readonly totalBytes: number;
   readonly freeFiles: number;
@@ -148,7 +148,7 @@ export interface Dataset {
   /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
   catchUp(): Promise<void>;
   schema(): Promise<Schema>;
-  /** The same as a file of no rows. */
+  /** The schema as a file without rows. */
   schemaFile(): Promise<IpcFile>;
   countRows(filter?: CheckedSql): Promise<number>;
   /**
@@ -161,8 +161,8 @@ export interface Dataset {
   append(file: IpcFile): Promise<void>;
   /**
    * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
-   * there then or in a moment: `mayHaveCommitted` says. So it is with `ReaderDied`, where a filter was run elsewhere. A
-   * filter counts for the share of `principal` (`principalKey`).
+   * there then or in a moment: `mayHaveCommitted` says. The same holds for `ReaderDied`, if a reader ran a filter. A
+   * filter counts against the share of `principal` (`principalKey`).
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
   /** For `replaceRows`; undefined where rows are not to be replaced by their places, as on object stores. */
@@ -222,7 +222,7 @@ export interface Dataset {
    */
   optimize(request: OptimizeRequest): Promise<OptimizeResult>;
   /**
-   * Removes old versions and nothing else, without writing anything, so that it works where the disk is full; safe beside
+   * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
    * writers. A crash leaves a version that the next call removes. undefined on object stores.
    */
   prune(request: PruneRequest): Promise<PruneResult | undefined>;
@@ -300,16 +300,16 @@ export interface Engine {
   isVacant(location: Location): Promise<boolean>;
   /** What a reader with access to the storage opens. */
   uriOf(location: Location): string;
-  /** The location of a path or URI under the root, or `InvalidInput`: by its words alone, whatever is stored (P9). */
+  /** The location of a path or URI under the root, or `InvalidInput`: by its text alone, whatever is stored (P9). */
   locationOf(pathOrUri: string): Location;
   /**
-   * Where the files of a location really are, links followed. Undefined where nothing is, or where that is outside the
-   * root or in the midst of a dataset.
+   * The real place of a location's files, links resolved. Undefined if nothing is stored there, or if the place is outside the
+   * root or inside a dataset.
    */
   resolve(location: Location): Promise<ResolvedLocation | undefined>;
 }
 
-/** A merge with a filter that a client wrote, for a dataset of this engine at the version it stands at. */
+/** A merge with a filter that a client wrote, for a dataset of this engine at its checked-out version. */
 export interface FilteredMerge {
   /** Under the storage root, or in the folder for intermediate results. */
   readonly store: 'root' | 'scratch';
@@ -323,9 +323,9 @@ export interface FilteredMerge {
   readonly principal: string | undefined;
 }
 
-/** Runs such merges in another process, as `Dataset.merge`: native code that runs a client's filter may die there (P12). */
+/** Runs such merges in another process, with the contract of `Dataset.merge`: native code may die of a filter (P12). */
 export interface FilteredMerges {
-  /** Settles when nothing is left that could still commit. */
+  /** Settles only when nothing can still commit. */
   merge(merge: FilteredMerge): Promise<MergeCounts>;
 }
 

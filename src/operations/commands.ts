@@ -38,7 +38,7 @@ export interface CreateTableCommand {
   readonly idempotency: IdempotencyHeader | undefined;
 }
 export interface CreateTableResult {
-  /** Into a table that was made or replaced; undefined where nothing was, and in replayed answers of earlier releases. */
+  /** undefined if no table was created or replaced, and in replayed answers of earlier releases. */
   readonly numInsertedRows?: number | undefined;
   readonly transactionId: TransactionId | undefined;
   readonly location: string;
@@ -114,7 +114,7 @@ export type MaintenanceJob = JobReport;
 /** Decides whether one listed object may be seen by who asked; made by `http/` from the policy. */
 export type Visible<Item> = (item: Item) => boolean;
 
-/** Whose a place on storage is: a table's that has it or had it, or a namespace's in whose folder it lies. */
+/** An owner of a place on storage: a table that has it or had it, or the namespace whose folder holds it. */
 export type PlaceOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
 
 /** Every use case, as `http/` calls it. Each throws `LancegateError` only; anything else is a defect. */
@@ -138,8 +138,8 @@ export interface Operations {
   deregisterTable(command: { table: TableRef }): Promise<TableDescription>;
   /**
    * `location` is a path relative to the storage root or a URI inside it; `mode` overwrite re-points an existing table.
-   * `mayAdopt` is asked for those whose place it is: `PermissionDenied` where the location itself names them, `InvalidInput`
-   * as for a place where nothing is where it does not.
+   * `mayAdopt` is called for each owner of the place. If one refuses: `PermissionDenied` for an owner that the location itself
+   * shows, else the same `InvalidInput` as for an empty place.
    */
   registerTable(command: {
     table: TableRef;

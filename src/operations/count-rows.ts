@@ -2,7 +2,7 @@ import type { Queries } from '../query/port.ts';
 import type { Operations } from './commands.ts';
 import type { TableAccess } from './table-access.ts';
 
-/** All rows are counted by the manifest, which the writers' process has read; a predicate is run in a reader (P12). */
+/** The manifest has the count of all rows; a predicate runs in a reader (P12). */
 export const countRows =
   (access: TableAccess, queries: Queries): Operations['countRows'] =>
   async ({ table, branch, version, predicate }, scope) => {

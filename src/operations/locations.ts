@@ -32,12 +32,12 @@ export async function newLocation(table: TableRef, catalog: Catalog, engine: Eng
   return `${folder}-${newId().replaceAll('-', '').slice(0, 12)}.lance` as Location;
 }
 
-/** What `folderName` makes of other names than plain ones, and nearly no plain name looks like. */
+/** The folder names that `folderName` makes of other than plain names; hardly any plain name looks like that. */
 const encodedName = new RegExp(`^x.*-[0-9a-f]{${hexDigitsOfHash}}$`);
 
 /**
- * The namespace in whose folder a location lies, by its words alone: whether there is one does not matter. Undefined where
- * a folder may stand for a name that it does not show; then `namespacesAround` knows. `near` is taken at its folder.
+ * The namespace whose folder holds a location, by its text alone, whether that namespace exists or not. Undefined if a folder
+ * has an encoded name; then `namespacesAround` answers. `near` is recognised by its own folder, encoded or not.
  */
 export function folderNamespace(location: Location, near: NamespacePath): NamespacePath | undefined {
   const folders = foldersOf(location);
@@ -56,8 +56,8 @@ export const mayBeShared = (location: Location): boolean =>
 const foldersOf = (location: Location): readonly ObjectName[] => location.split('/').slice(0, -1) as ObjectName[];
 
 /**
- * The namespaces that are there and in whose folder a location lies, innermost only: the root if there is no other. More
- * than one where names share a folder. Costs a look at every namespace.
+ * The existing namespaces whose folder holds a location, innermost only; the root if there is no other. Several if names share
+ * a folder. Reads all namespaces.
  */
 export async function namespacesAround(
   catalog: Catalog,

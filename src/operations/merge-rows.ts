@@ -283,8 +283,8 @@ const newTableCheck =
   };
 
 /**
- * Nested keys are looked for by an SQL list of all of them, which takes the event loop 2 s and the process 2 GB for a million
- * (docs/adr/0004).
+ * The engine gets nested keys as one SQL list, which for a million of them blocks the event loop for seconds and takes
+ * gigabytes (docs/adr/0004).
  */
 const mostNestedRows = 250_000;
 
@@ -297,7 +297,7 @@ function requireFewNested({ rows }: IpcPiece, on: readonly FieldPath[]): void {
   );
 }
 
-/** Keys are hashed and compared on the thread that serves everybody, some of it while writers wait (P10). */
+/** Keys are hashed and compared on the event loop, partly while writers wait (P10). */
 const mostBytesOfOneKey = 64 * 2 ** 10;
 const mostBytesOfAllKeys = 256 * 2 ** 20;
 

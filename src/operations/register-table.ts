@@ -1,13 +1,12 @@
 /**
- * Adopts a dataset that lies inside the storage root already, such as one that was deregistered.
+ * Adopts a dataset that exists inside the storage root, such as one that was deregistered.
  *
- * Whoever registers a place can replace and drop what is there, so the place is authorised as well as the name: by the
- * namespace in whose folder it lies, and by the table that has it or had it last. A place that is a table's, or lies inside
- * or around one, is refused.
+ * A principal that registers a place can then replace and drop its files, so it needs rights on the place as well as on the
+ * name: on the namespace whose folder holds the place, and on the table that has it or had it last. A place that belongs to a
+ * table, or lies inside or around one, is refused.
  *
- * What is refused for what the location says is `PermissionDenied`. What is refused for what the catalog or the storage
- * knows is answered as a place where nothing is, unless the principal has the rights there: nobody learns from an answer,
- * nor from how long it takes, which places exist (P9).
+ * If the location's text shows that rights are missing, the answer is `PermissionDenied`. If only the catalog or the storage
+ * shows it, the answer is that of an empty place, so that neither an answer nor its time tells which places exist (P9).
  */
 import type { Adoption, Catalog, KnownPlace, TableRecord } from '../catalog/port.ts';
 import type { Engine, ResolvedLocation } from '../engine/port.ts';
@@ -41,7 +40,7 @@ export const registerTable =
     const isKnownAllowed = isAllowedTo(await ownersOf(catalog, { location: asked, spelling: 'exact' }, known, table));
     const found = await engine.resolve(isKnownAllowed ? asked : besideIt(asked));
     if (found === undefined || !isKnownAllowed) throw nothingThere();
-    // Before the files are looked at: whatever happens to the place afterwards, the catalog finds it changed.
+    // Read before the files are opened, so that the catalog notices any later change of the place.
     const seen = await catalog.placesAt(found.location, found.spelling);
     const fault = await faultOfFiles(engine, found.location);
     if (!isAllowedTo(await ownersOf(catalog, found, seen, table))) throw nothingThere();
@@ -61,7 +60,7 @@ function ownersByWords(location: Location, { namespace: near }: TableRef): reado
   return namespace === undefined ? [] : [{ namespace }];
 }
 
-/** Everybody whose rights are needed, beside those on the table's own name. */
+/** All owners of the place on which the principal needs rights. */
 async function ownersOf(
   catalog: Catalog,
   { location, spelling }: ResolvedLocation,
@@ -75,7 +74,7 @@ async function ownersOf(
   return [...byWords, ...namespaces.map((namespace) => ({ namespace })), ...tables];
 }
 
-/** A right on the table is one in its own namespace's folder, and at a place that was its own. */
+/** A right on the table covers its own namespace's folder, and a place that was its own. */
 const isAllowed = (owners: readonly PlaceOwner[], table: TableRef, mayAdopt: Visible<PlaceOwner>): boolean =>
   owners.every((owner) => isOwnOf(table, owner) || mayAdopt(owner));
 
@@ -99,7 +98,7 @@ async function faultOfFiles(engine: Engine, location: Location): Promise<unknown
     return undefined;
   } catch (error) {
     const isMissing = error instanceof LancegateError && error.kind === 'TableNotFound';
-    return isMissing ? nothingThere(error) : error; // whether it is told depends on who asks
+    return isMissing ? nothingThere(error) : error; // shown only to a principal with the rights
   }
 }
 

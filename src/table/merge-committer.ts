@@ -296,7 +296,7 @@ const notRecorded = (cause: unknown): LancegateError =>
 const isForPlaces = ({ sharing, request: { spec } }: PendingMerge): boolean =>
   sharing !== undefined && spec.whenMatchedUpdateAll === true && spec.whenNotMatchedInsertAll;
 
-/** At its deadline, or because the process that ran it died: both can be in the middle of the engine's commit. */
+/** At its deadline, or because its reader died: either may happen in the middle of the engine's commit. */
 const isCutShort = (error: unknown): boolean =>
   error instanceof LancegateError && (error.kind === 'TimedOut' || error.kind === 'ReaderDied');
 

@@ -45,7 +45,7 @@ export interface NestedMerge {
   readonly keys: Keys;
   /** Asked for each of the engine's merges; undefined: no deadline. */
   readonly remainingMs: () => number | undefined;
-  /** Whose share the filters count for. */
+  /** The principal (`principalKey`) whose share the filters count against. */
   readonly principal: string;
 }
 

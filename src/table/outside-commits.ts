@@ -167,7 +167,7 @@ const byAge = (a: RowAddress, b: RowAddress): number => Number(BigInt(a) - BigIn
 function onlyUpdating({ spec }: MergeRequest, where: CheckedSql): Omit<MergeSpec, 'on'> {
   const { whenMatchedUpdateAll: updates } = spec;
   const isOurs = typeof updates === 'boolean';
-  // The few rows first: a client's filter may take long on each.
+  // The addresses come first, so that a client's filter runs on few rows.
   const filter = isOurs ? where : ownSql(`${where} AND (${updates.filter})`);
   return {
     whenMatchedUpdateAll: { filter, isOurs },

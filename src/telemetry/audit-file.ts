@@ -1,12 +1,12 @@
 /**
- * The audit records in a file of their own, one JSON object a line, appended in batches beside the event loop.
+ * Audit records in their own file, one JSON object a line, appended in batches off the event loop.
  *
- * A disk that is full or stands still does not hold up a request: records wait in memory up to a limit, and beyond it the new
- * ones are lost. What was lost is counted in a metric, said in the log, and in the next record that is written (`lostBefore`).
- * A stop writes what waits. After a crash the records of the last fraction of a second are missing, also those of requests that
- * were acknowledged: syncing each record would cost every request a wait for the disk.
+ * A full or stalled disk delays no request: records wait in memory up to a limit, beyond which new ones are lost. A metric, the
+ * log and the next written record (`lostBefore`) report how many. A stop writes all that wait. After a crash the records of the
+ * last fraction of a second are missing, also those of acknowledged requests: a sync for each record would make every request
+ * wait for the disk.
  *
- * Where the file was moved or removed, as logrotate does, the next batch goes to a new file of its name.
+ * After the file was moved or removed, as logrotate does, the next batch goes to a new file of that name.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
@@ -20,25 +20,25 @@ export interface AuditFileParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'auditWritten' | 'auditLost'>;
-  /** Only tests have less. */
+  /** Only tests set it. */
   readonly maxWaitingChars?: number;
 }
 
 /** Some thirty thousand records. */
 const defaultMaxWaitingChars = 16 * 2 ** 20;
-/** How long a record waits for others, at the most. */
+/** The longest that a record waits for others. */
 const flushAfterMs = 100;
-/** A batch of so much does not wait. */
+/** A batch of this size does not wait. */
 const batchChars = 2 ** 18;
-/** What is made into one buffer takes the event loop a millisecond. */
+/** To make them into one buffer takes the event loop a millisecond. */
 const recordsPerBatch = 2_048;
 const retryAfterMs = 1_000;
-const lookAfterMs = 1_000;
+const checkFileEveryMs = 1_000;
 const logLossEveryMs = 10_000;
-/** A stop does not wait longer for a disk that stands still. */
+/** A stop does not wait longer for a stalled disk. */
 const closeWithinMs = 5_000;
 
-/** A pipe that nobody reads is an error, not a wait. A file is made for its owner only; one that is there keeps its mode. */
+/** Opening a pipe without a reader is an error, not a wait. A new file is for its owner only; an existing one keeps its mode. */
 const openFlags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 const fileMode = 0o600;
 
@@ -59,7 +59,7 @@ export class AuditFile implements Audit {
   #batch: Batch | undefined;
   #writing: Promise<void> | undefined;
   #cancelTimer: (() => void) | undefined;
-  #nextLookMs = 0;
+  #nextFileCheckMs = 0;
   #lost = 0;
   #nextLossLogMs = 0;
   #fault: string | undefined;
@@ -71,7 +71,7 @@ export class AuditFile implements Audit {
     this.#file = file;
   }
 
-  /** Throws an error that names the file where it cannot be written. */
+  /** Throws an error that names the file if it cannot be opened for writing. */
   static async open(parts: AuditFileParts): Promise<AuditFile> {
     try {
       return new AuditFile(parts, await openFile(parts.path));
@@ -94,13 +94,13 @@ export class AuditFile implements Audit {
     else this.#startAfter(flushAfterMs);
   }
 
-  /** Looks at once whether the file was moved; else within a second. */
+  /** Checks at once whether the file was moved; otherwise that takes up to a second. */
   reopen(): void {
-    this.#nextLookMs = 0;
+    this.#nextFileCheckMs = 0;
     this.#startAfter(0);
   }
 
-  /** Writes what waits, and waits a few seconds at the most for a disk that takes none of it. */
+  /** Writes all that wait, but waits at most a few seconds for a stalled disk. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -121,7 +121,7 @@ export class AuditFile implements Audit {
     await this.#writing;
     this.#start();
     await this.#writing;
-    if (this.#fault === undefined) await this.#file.datasync().catch(() => undefined); // what is no file has nothing to sync
+    if (this.#fault === undefined) await this.#file.datasync().catch(() => undefined); // a pipe cannot be synced
   }
 
   #lose(): void {
@@ -146,12 +146,12 @@ export class AuditFile implements Audit {
     this.#writing ??= this.#write().finally(() => {
       this.#writing = undefined;
       if (this.#isClosed) return;
-      if (this.#nextLookMs === 0) this.#startAfter(0);
+      if (this.#nextFileCheckMs === 0) this.#startAfter(0);
       else if (this.#hasRecords()) this.#startAfter(this.#fault === undefined ? flushAfterMs : retryAfterMs);
     });
   }
 
-  /** Ends at the first fault, with the batch kept for the next time. Never rejects. */
+  /** Ends at the first fault and keeps the batch for the next attempt. Never rejects. */
   async #write(): Promise<void> {
     try {
       await this.#followFile();
@@ -186,17 +186,17 @@ export class AuditFile implements Audit {
     }
   }
 
-  /** Where no new file can be made, the old one is as good as any. */
+  /** If no new file can be created, records still go to the old one. */
   async #followFile(): Promise<void> {
     const nowMs = this.#parts.clock.nowMs();
-    if (nowMs < this.#nextLookMs) return;
-    this.#nextLookMs = nowMs + lookAfterMs;
+    if (nowMs < this.#nextFileCheckMs) return;
+    this.#nextFileCheckMs = nowMs + checkFileEveryMs;
     const { path, logger } = this.#parts;
     if (await this.#isInPlace()) return;
     try {
       await this.#changeTo(await openFile(path));
     } catch (error) {
-      logger.warn({ path, fault: faultOf(error) }, 'the audit log was moved, and no new one can be made');
+      logger.warn({ path, fault: faultOf(error) }, 'the audit log was moved, and a new one cannot be created');
     }
   }
 
@@ -205,7 +205,7 @@ export class AuditFile implements Audit {
     return named?.ino === ours.ino && named.dev === ours.dev;
   }
 
-  /** A line that was begun in the old file is written whole into the new one. */
+  /** A line that was written in part to the old file is written again, whole, to the new one. */
   async #changeTo(file: FileHandle): Promise<void> {
     const old = this.#file;
     this.#file = file;
@@ -228,5 +228,5 @@ const openFile = (path: string): Promise<FileHandle> => open(path, openFlags, fi
 
 function faultOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
-  return code === 'ENXIO' ? 'nobody reads the pipe' : message;
+  return code === 'ENXIO' ? 'no process reads the pipe' : message;
 }

@@ -1,22 +1,22 @@
 /**
- * The audit record: who asked what of which table, what the policy said, and what came of it. One for every request, also for a
- * refused one. docs/audit.md describes its fields; a new field may come, and none changes its name or meaning.
+ * The audit record: the principal, the action, the table, the policy's decision and the result. One for every request, also for
+ * a refused one. docs/audit.md describes its fields; fields may be added, but none changes its name or meaning.
  *
- * Every text in it comes from a list of ours or is bounded, and no row, predicate, token or key is ever in it.
+ * Every text in it comes from a fixed list or is bounded; it never holds a row, a predicate, a token or a key.
  */
 import { hash } from 'node:crypto';
 import { escapeDeceptive } from './escape-deceptive.ts';
 import type { Logger } from './logger.ts';
 import { redactText } from './redact.ts';
 
-/** `not asked`: the request ended before the policy was asked, or names nothing that a policy is about. */
+/** `not asked`: the request ended before a policy decision, or its route needs none. */
 export type Decision = 'allowed' | 'denied' | 'unauthenticated' | 'not asked';
 
-/** Of the object that was asked for and of what happened to it; what is not known is absent. */
+/** Facts of the request and its result; unknown ones are absent. */
 export interface AuditFacts {
   /** How: `overwrite`, or the parts of a merge such as `update+insert`. */
   readonly mode?: string | undefined;
-  /** That is to be registered, as the request names it. */
+  /** Of a `register` request, as the client wrote it. */
   readonly location?: string | undefined;
   /** Of the table, as the answer names it. */
   readonly version?: number | undefined;
@@ -24,7 +24,7 @@ export interface AuditFacts {
   readonly updatedRows?: number | undefined;
   readonly deletedRows?: number | undefined;
   readonly transactionId?: string | undefined;
-  /** With the namespace that held them. */
+  /** Dropped with their namespace. */
   readonly droppedTables?: number | undefined;
   /** The facts are those of an earlier request with the same Idempotency-Key; this one did nothing. */
   readonly isReplay?: true | undefined;
@@ -35,7 +35,7 @@ export interface AuditRecord extends AuditFacts {
   readonly method: string;
   /** The pattern of the path; `none` where no route has it. */
   readonly route: string;
-  /** undefined where the client left before anything was decided. */
+  /** undefined if the client left before anything was decided. */
   readonly status: number | undefined;
   readonly durationMs: number;
   readonly receivedBytes: number;
@@ -47,7 +47,7 @@ export interface AuditRecord extends AuditFacts {
   /** The trusted proxy that has reported the address. */
   readonly proxy: string | undefined;
   readonly decision: Decision;
-  /** All that the policy was asked for; where it denied, the last is what it denied. */
+  /** The actions that the policy was asked for; if it denied one, that is the last. */
   readonly actions: readonly string[] | undefined;
   /** Ids as policies have them. */
   readonly namespace: string | undefined;
@@ -55,7 +55,7 @@ export interface AuditRecord extends AuditFacts {
   readonly branch: string | undefined;
   /** The name of the error, from the catalogue. */
   readonly refusal: string | undefined;
-  /** Before there was an answer. */
+  /** Before the answer. */
   readonly clientLeft: true | undefined;
 }
 
@@ -66,7 +66,7 @@ export interface Audit {
   reopen?(): void;
 }
 
-/** Records are lines of the ordinary log: the line that each request has there says more. */
+/** Adds the record's fields to the log line that each request has. */
 export class AuditInLog implements Audit {
   readonly #logger: Pick<Logger, 'info'>;
 
@@ -79,17 +79,17 @@ export class AuditInLog implements Audit {
   }
 }
 
-/** Where the log has no audit, each request has a short line there. */
+/** The short log line of a request whose record goes elsewhere. */
 export function logRequest(logger: Pick<Logger, 'info'>, record: AuditRecord): void {
   const { requestId, method, route, status, durationMs, receivedBytes, refusal, clientLeft } = record;
   const subject = record.subject === undefined ? undefined : clipped(record.subject);
   logger.info({ requestId, method, route, status, durationMs, receivedBytes, subject, refusal, clientLeft }, 'request');
 }
 
-/** The number goes up when a program that reads the records must change. */
+/** Raised when a program that reads the records must change. */
 const formatVersion = 1;
 
-/** `lostBefore`: records since the last one that were lost because they could not be written. */
+/** `lostBefore`: the records lost since the last written one. */
 export function auditLine(record: AuditRecord, nowMs: number, lostBefore: number): string {
   const time = new Date(nowMs).toISOString();
   const lost = lostBefore === 0 ? undefined : lostBefore;
@@ -105,11 +105,11 @@ function bounded(record: AuditRecord): AuditRecord {
   return { ...record, ...Object.fromEntries(tooLong.map(([name, text]) => [name, clipped(text!)])) };
 }
 
-/** Of what clients and issuers choose, in UTF-16 units. A name has up to 255 bytes, an id those of several. */
+/** For text that clients and issuers choose, in UTF-16 units. A name has up to 255 bytes, an id several names. */
 const longestText = 1_024;
 const digestLength = 16;
 
-/** Two texts that begin alike stay two: the end is a part of the SHA-256 of the whole. */
+/** Keeps texts with the same beginning apart: the end is a part of the SHA-256 of the whole. */
 function clipped(text: string): string {
   if (text.length <= longestText) return text;
   const digest = hash('sha256', text, 'hex').slice(0, digestLength);

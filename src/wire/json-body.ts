@@ -63,7 +63,7 @@ function describe({ instancePath, message, params }: ReturnType<typeof Errors>[n
 
 /**
  * The table comes from the path only; a body that says otherwise was meant for another request. Java's client always sends
- * the field, with an empty array for one that was not set: that is no identifier.
+ * the field, as an empty array if it is not set; that is no identifier.
  */
 function requireSameId(given: readonly string[] | undefined, id: readonly string[]): void {
   if (given === undefined || given.length === 0) return;

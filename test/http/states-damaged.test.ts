@@ -76,7 +76,7 @@ const damages: Readonly<Record<string, { do: (path: string) => void; says: RegEx
   },
   '_deletions is gone': {
     do: (path) => rmSync(join(path, '_deletions'), { recursive: true }),
-    says: /lists of deleted rows are missing$/,
+    says: /deletion vectors are missing$/,
   },
   'its next manifest is empty': {
     do: (path) => writeFileSync(nextManifest(path), ''),

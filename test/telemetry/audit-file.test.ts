@@ -127,7 +127,7 @@ test('a reader that stands still holds up nobody, gets every line whole, and doe
   const folder = temporaryFolder((clean) => t.after(clean));
   const path = join(folder, 'pipe');
   execFileSync('mkfifo', [path]);
-  await assert.rejects(openAt(path), /nobody reads the pipe/);
+  await assert.rejects(openAt(path), /no process reads the pipe/);
   const reader = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   t.after(() => reader.close());
   const { audit, clock, counted } = await openAt(path);
@@ -189,7 +189,7 @@ test('a file that was moved is followed by a new one; where none can be made, th
   renameSync(folder, `${folder}.moved`);
   await written('three');
   assert.ok(!existsSync(folder));
-  assert.match(log.join(''), /no new one can be made/);
+  assert.match(log.join(''), /a new one cannot be created/);
   await audit.close();
   assert.deepEqual(idsOf(join(`${folder}.moved`, 'audit.jsonl.1')), ['one']);
   assert.deepEqual(idsOf(join(`${folder}.moved`, 'audit.jsonl')), ['two', 'three']);

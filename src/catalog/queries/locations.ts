@@ -30,8 +30,8 @@ export async function claimFresh(db: CatalogDb, location: Location, ref: TableRe
 }
 
 /**
- * Also takes a retired place. A place that somebody holds, or that has such a one inside or around it, is refused: a drop
- * of either would destroy the other. So is a discarded one: its files are about to be removed.
+ * Also takes a retired place. It refuses a held place, and one with a held place inside or around it, since a drop of either
+ * would destroy the other; and a discarded one, whose files are about to be removed.
  */
 export async function claimForAdoption(
   db: CatalogDb,
@@ -60,7 +60,7 @@ function requireLeft(state: KnownPlace['state']): void {
   }
 }
 
-/** Reads three ranges of one index; every place there is, on a file system that does not tell names apart by case. */
+/** Reads three ranges of one index; with `loose` spelling, all places. */
 export async function placesAt(db: CatalogDb, location: Location, spelling: Spelling): Promise<readonly KnownPlace[]> {
   const rows = await db
     .selectFrom('locations')

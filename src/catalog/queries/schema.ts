@@ -47,7 +47,7 @@ export interface CreationRow {
 export interface LocationRow {
   readonly location: Location;
   readonly state: 'live' | 'discarded' | 'retired';
-  /** The table that has it or had it last; null where that was not remembered yet. */
+  /** The table that has it or had it last; null for rows of before migration 4. */
   readonly owner: FullPath | null;
 }
 

@@ -31,7 +31,7 @@ export async function registerTable(db: CatalogDb, id: TableId, adoption: Adopti
   return insertNew(db, { id, ref, location, properties }, 'created');
 }
 
-/** Who adopts has asked whether it may, of the owners it saw, and whether the name may change hands. */
+/** The caller checked the rights on the owners that it saw, and the right to take the name. */
 async function requireUnchanged(db: CatalogDb, { ref, location, spelling, seen, replaces }: Adoption): Promise<void> {
   const now = await placesAt(db, location, spelling);
   if (!isDeepStrictEqual(now, seen)) throw concurrentCreate(ref);

@@ -28,13 +28,13 @@ export function openExclusiveDatabase(path: string): DatabaseSync {
 }
 
 /**
- * For its owner only, whatever the umask; SQLite gives the mode of the database to the files beside it. One that is there is not
- * touched: to close a descriptor of it lets go of the locks that the process has on it (POSIX).
+ * For its owner only, whatever the umask; SQLite gives its own files the mode of the database. An existing file is not opened:
+ * closing a descriptor of it would release the process's locks on it (POSIX).
  */
 function createPrivately(path: string): void {
   try {
     closeSync(openSync(path, 'ax', 0o600));
   } catch {
-    // It is there, or SQLite says in its own words what is wrong.
+    // The file exists, or SQLite will report what is wrong.
   }
 }

@@ -14,7 +14,7 @@ export interface Holder {
   readonly command: string;
   /** Where it listens, once it does. */
   readonly url: string | undefined;
-  /** Whether it accepts what `lancegate token` mints, for that command; undefined before it listens. */
+  /** Whether it accepts tokens that `lancegate token` mints; undefined before it listens. */
   readonly acceptsOwnTokens?: boolean;
 }
 

@@ -15,7 +15,7 @@ export class SqliteCatalog extends SqlCatalog {
     this.#holder = holder;
   }
 
-  /** From now on other processes are told where this one listens, and whether it accepts what `lancegate token` mints. */
+  /** Tells other processes the URL of this service, and whether it accepts tokens that `lancegate token` mints. */
   announce(service: { readonly url: string; readonly acceptsOwnTokens?: boolean }): void {
     writeHolder(this.#path, { ...this.#holder, ...service });
   }

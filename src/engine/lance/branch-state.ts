@@ -1,10 +1,10 @@
 /**
- * Whether the newest version of a branch is one that may be read and written here: looked at when a dataset is opened, and
- * when its folder has changed since (`versions-folder.ts`). The engine itself asks too late, or never: with the manifest in
- * memory it counts rows whose files are gone, and commits to a folder that has lost its versions.
+ * Whether this engine may read and write the newest version of a branch: checked when a dataset is opened, and when its folder
+ * has changed since (`versions-folder.ts`). The engine itself checks too late, or never: with the manifest in memory it counts
+ * rows whose files are missing, and commits to a folder that has lost its versions.
  *
- * It throws `TableDamaged`, which names what is missing or torn, with the path in `internal` for the log alone, and
- * `InvalidTableState` for a table of a newer Lance, which has more to it than this engine reads.
+ * Throws `TableDamaged`, which names what is missing or torn, with the path in `internal` for the log alone, and
+ * `InvalidTableState` for a table of a newer Lance with features that this engine does not know.
  */
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
@@ -28,7 +28,7 @@ export interface BranchState {
   readonly writeRefusal: LancegateError | undefined;
 }
 
-/** `allFiles`: those of rows are looked for too, one listing for each folder. undefined where nothing is stored at all. */
+/** `allFiles`: also looks for the files of the rows, one listing for each folder. undefined if nothing is stored at all. */
 export async function inspectBranch(place: BranchPlace, allFiles: boolean): Promise<BranchState | undefined> {
   const folder = branchFolder(place.datasetPath, place.branch);
   const versionsFolder = join(folder, '_versions');
@@ -38,7 +38,7 @@ export async function inspectBranch(place: BranchPlace, allFiles: boolean): Prom
     return undefined;
   }
   const file = readManifest(versionsFolder, newest);
-  if (file === undefined) return inspectBranch(place, allFiles); // pruned meanwhile, so there is a newer one
+  if (file === undefined) return inspectBranch(place, allFiles); // pruned since the listing, so there is a newer one
   if (file.bytes.length === 0) throw damaged(`the manifest of version ${newest} is empty`, file.path);
   const outline = unlessTorn(newest, file.path, () => outlineOf(file.bytes));
   requireReadable(outline);
@@ -51,7 +51,7 @@ export const nothingLeft = (datasetPath: string): LancegateError => damaged('its
 
 const foldersOfDatasets = ['_versions', '_transactions', 'data'];
 
-/** Another folder that happens to have the name is no table. */
+/** A folder of that name without any of these is no table. */
 const isAnythingLeft = ({ datasetPath, branch }: BranchPlace, folder: string): boolean =>
   branch === undefined
     ? foldersOfDatasets.some((name) => existsSync(join(folder, name)))
@@ -89,7 +89,7 @@ const refused = (message: string): LancegateError => new LancegateError('Invalid
 
 const whatIsMissing: Readonly<Partial<Record<FileKind, string>>> = {
   data: 'data files are missing',
-  deletions: 'lists of deleted rows are missing',
+  deletions: 'deletion vectors are missing',
 };
 
 async function requireFiles(version: number, file: { path: string; bytes: Buffer }, folder: string): Promise<void> {
@@ -101,12 +101,12 @@ async function requireFiles(version: number, file: { path: string; bytes: Buffer
     const parent = dirname(path);
     const names = listings.get(parent) ?? (await namesOf(parent));
     listings.set(parent, names);
-    // The listing may be older than the file, if a writer is at work.
+    // A concurrent writer may have added the file after the listing.
     if (!names.has(basename(path)) && !existsSync(path) && isStillThere(file.path)) throw damaged(state, path);
   }
 }
 
-/** A version that is pruned while it is looked at loses its files first. */
+/** False if the version was pruned during the check: its files go before its manifest. */
 const isStillThere = (manifestPath: string): boolean => existsSync(manifestPath);
 
 async function namesOf(folder: string): Promise<ReadonlySet<string>> {

@@ -48,7 +48,7 @@ import { keptVersions, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, ver
 import type { VersionsFolder } from './versions-folder.ts';
 import { type DatasetCaches, warmIndex } from './warm-index.ts';
 
-/** Runs merges with filters elsewhere. */
+/** Runs merges with clients' filters in a reader. */
 export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
 
 interface Surroundings {
@@ -58,7 +58,7 @@ interface Surroundings {
   readonly caches?: DatasetCaches;
   /** Of such a one on a file system. */
   readonly versions?: VersionsFolder;
-  /** As it was found when it was opened; undefined for one that was just made. */
+  /** As found when the dataset was opened; undefined for a new one. */
   readonly state?: BranchState | undefined;
   readonly durability?: Durability;
   readonly replacement?: RowReplacement;
@@ -110,7 +110,7 @@ export class LanceDataset implements Dataset {
     });
   }
 
-  /** What was found wrong is looked at again the next time. */
+  /** After a fault, the next refresh checks again. */
   async #inspect(known: VersionsFolder, allFiles: boolean): Promise<void> {
     known.distrust();
     known.remember();

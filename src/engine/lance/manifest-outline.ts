@@ -1,7 +1,7 @@
 import { messageOf, section } from './manifest-sections.ts';
 import { WireReader } from './wire-reader.ts';
 
-/** What a manifest says of the version as a whole; its fragments are passed over, so that it costs some microseconds. */
+/** The parts of a manifest about the version as a whole; skips its fragments, so it costs microseconds. */
 export interface ManifestOutline {
   readonly readerFlags: bigint;
   readonly writerFlags: bigint;

@@ -13,7 +13,7 @@ export function configured(builder: NativeMergeBuilder, spec: MergeSpec): Native
   return spec.useIndex ? next : next.useIndex(false);
 }
 
-/** Whether a client wrote any of its SQL. */
+/** Whether a client wrote any of the merge's SQL. */
 export const hasClientFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
   [whenMatchedUpdateAll, whenNotMatchedBySourceDelete].some((when) => typeof when === 'object' && when.isOurs !== true);
 

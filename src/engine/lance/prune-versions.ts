@@ -1,17 +1,16 @@
 /**
- * Removes old versions of a branch without writing a byte: for a disk that is full of them. The engine's own call puts
- * fragments together before it removes anything, and fails where there is no room for that (docs/adr/0022).
+ * Removes old versions of a branch without writing a byte: for a disk that is full of them. The engine's own call compacts
+ * before it removes anything, and fails without space for that (docs/adr/0022).
  *
- * A file goes if a version that goes names it and no other manifest does, of any branch or detached; a file that no
- * manifest names is left alone, because it may belong to a commit that is under way. Names decide, not places: every
- * data file, list of deletions and index has a name of its own, and a path may lead to the dataset by more than one way.
+ * It removes the files that a removed version names and no other manifest does, of any branch or detached. A file that no
+ * manifest names stays, because it may belong to a commit under way. Names are compared, not paths: every data file, deletion
+ * vector and index has a unique name, and several paths may lead to one dataset.
  *
- * The files of a version go before its manifest, oldest version first. So what a crash leaves is a version that the next
- * call removes, and never a file that nobody names. Such a version cannot be read, but nobody was promised it any more.
- * Where a manifest cannot be read, or has feature flags that are not known here, nobody knows what it names: then nothing
- * goes (`MalformedFile`).
+ * The files of a version go before its manifest, oldest version first. So a crash leaves a version that the next call removes,
+ * and no orphan files. That version cannot be read, but its retention had ended. If a manifest cannot be read, or has unknown
+ * feature flags, it might name any file, so nothing is removed (`MalformedFile`).
  *
- * Manifests are read one by one with a turn of the event loop in between: some 0.1 ms each.
+ * Reads the manifests one by one and yields to the event loop after each.
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
@@ -28,11 +27,11 @@ import { MalformedFile } from './wire-reader.ts';
 export interface VersionPruning {
   readonly datasetPath: string;
   readonly branch: string | undefined;
-  /** Versions committed before it go. */
+  /** Versions committed before it are removed. */
   readonly beforeMs: number;
-  /** This one and those after it stay. */
+  /** This version and later ones stay. */
   readonly keptFromVersion: number;
-  /** Those that a tag names or a branch starts from. */
+  /** Versions that a tag names or a branch starts from. */
   readonly kept: ReadonlySet<number>;
 }
 
@@ -41,7 +40,7 @@ interface OldVersion {
   readonly version: number;
 }
 
-/** `remove` removes a file or a folder and answers how many bytes that freed; only tests bring their own. */
+/** `remove` removes a file or a folder and returns the bytes freed; only tests pass their own. */
 export async function pruneVersions(pruning: VersionPruning, remove = removePath): Promise<PruneResult> {
   const folder = branchFolder(pruning.datasetPath, pruning.branch);
   const old = await oldVersions(join(folder, '_versions'), pruning);
@@ -97,7 +96,7 @@ function knownManifest(path: string): Manifest {
 
 const filesOf = ({ files, indexFolders }: Manifest) => [...files, ...indexFolders];
 
-/** An index is a folder, and what lies in it goes with it. */
+/** An index is a folder and is removed as a whole. */
 const keyOf = (kind: FileKind, path: string): string => `${kind}/${kind === 'index' ? path.split('/', 1)[0] : path}`;
 
 const folderOf: Readonly<Partial<Record<FileKind, string>>> = {
@@ -107,7 +106,7 @@ const folderOf: Readonly<Partial<Record<FileKind, string>>> = {
   index: '_indices',
 };
 
-/** Those in the branch's own folder; what lies elsewhere belongs to another branch or dataset. */
+/** Files in the branch's own folder; others belong to another branch or dataset. */
 function* ownFiles(manifest: Manifest, folder: string): Generator<{ readonly key: string; readonly path: string }> {
   for (const { kind, path, baseId } of filesOf(manifest)) {
     const place = folderOf[kind];
@@ -117,7 +116,7 @@ function* ownFiles(manifest: Manifest, folder: string): Generator<{ readonly key
   }
 }
 
-/** 0 for what is gone already. */
+/** 0 if the path no longer exists. */
 export async function removePath(path: string): Promise<number> {
   const bytes = bytesOf(path);
   await rm(path, { force: true, recursive: true });

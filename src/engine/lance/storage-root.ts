@@ -19,8 +19,8 @@ export interface Place {
 
 /**
  * The folder or object-store prefix under which every dataset lies, and the only way from a location to a place on it.
- * Nothing a client sends reaches outside (P9), nor into the midst of a dataset: segments are checked one by one, and on a
- * file system once more when links are resolved.
+ * Nothing a client sends reaches outside (P9) or inside a dataset: segments are checked one by one, and on a file system again
+ * after links are resolved.
  */
 export class StorageRoot {
   readonly #root: string;
@@ -108,13 +108,13 @@ export class StorageRoot {
   }
 }
 
-/** As many namespaces as an identifier can have, and the table. */
+/** The namespaces that an identifier can have, and the table. */
 const maxSegments = 33;
 const maxSegmentBytes = 255;
-/** Control characters, and what URIs give a meaning to: such a name could be read as another one. */
+/** Control characters, and characters with a meaning in URIs: such a name could be read as another one. */
 const ambiguous = /[\p{Cc}%?#\\]/u;
 
-/** In words that hold nothing but what the caller said. */
+/** A text without any fact that the caller did not send. */
 function faultOf(segments: readonly string[]): string | undefined {
   const name = segments.at(-1) ?? '';
   if (segments.some((segment) => segment === '' || segment === '.' || segment === '..')) return outsideText;
@@ -132,7 +132,7 @@ function faultOf(segments: readonly string[]): string | undefined {
   return isInDataset ? 'it must not lie inside the folder of a table' : undefined;
 }
 
-/** Undefined where it leads nowhere. */
+/** Undefined if nothing is there. */
 async function realPath(path: string): Promise<string | undefined> {
   return realpath(path).catch((error: NodeJS.ErrnoException) => {
     if (['ENOENT', 'ENOTDIR', 'ELOOP', 'ENAMETOOLONG'].includes(error.code ?? '')) return undefined;
@@ -140,7 +140,7 @@ async function realPath(path: string): Promise<string | undefined> {
   });
 }
 
-/** Asked of the file system itself, since each folder may have its own rule: another spelling finds the same, or does not. */
+/** Tries other spellings on the file system itself, since each folder may have its own rule. */
 async function spellingBelow(root: string, segments: readonly string[]): Promise<Spelling> {
   for (const [index, segment] of segments.entries()) {
     const folder = join(root, ...segments.slice(0, index));

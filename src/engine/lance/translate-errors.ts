@@ -196,7 +196,7 @@ const openRules: readonly Rule[] = [
   [/was not found|Not found()/, 'TableNotFound', () => 'nothing is stored where the table should be'],
 ];
 
-/** Of a table on an object store; on a file system `branch-state.ts` comes before the engine. */
+/** For a table on an object store; on a file system `branch-state.ts` refuses it first. */
 const anyRules: readonly Rule[] = [
   [
     /This dataset cannot be (?:read|written) by this version of Lance\..*Flags: (\d+)/s,

@@ -58,7 +58,7 @@ export async function oldestTaggedAtMs(table: NativeTable): Promise<number | und
   return (await versionsOf(table)).find(({ version }) => tagged.has(version))?.committedAtMs;
 }
 
-/** Those that a tag names, whichever branch it is of, or a branch starts from. */
+/** Versions that a tag of any branch names, or that a branch starts from. */
 export async function keptVersions(table: NativeTable, branch: string | undefined): Promise<ReadonlySet<number>> {
   const tags = Object.values(await (await table.tags()).list());
   const branches = Object.values(await (await table.branches()).list());

@@ -3,20 +3,20 @@ import { join } from 'node:path';
 import { branchFolder } from './branch-folder.ts';
 import { manifestNames } from './manifest-files.ts';
 
-/** `files`: also the folders that hold the rows, or the manifest in use, are not what they were. */
+/** `files`: also the folders of the rows, or the manifest in use, have changed. */
 export type FolderChange = 'none' | 'versions' | 'files';
 
-/** Below the branch's folder; those that rows are in. */
+/** The folders of the rows, below the branch's folder. */
 const rowFolders = ['data', '_deletions'] as const;
 
 /**
- * Says whether a dataset on a file system may have versions that we have not seen, or has lost what we have seen, for the
- * price of six `stat` calls: some microseconds, and synchronous, since a turn of the thread pool costs more than the calls
+ * Says whether a dataset on a file system may have versions that we have not seen, or has lost what we have seen. It costs six
+ * `stat` calls: some microseconds, and synchronous, since a trip through the thread pool costs more than the calls
  * themselves. The engine's own look takes 0.4 ms when idle and up to 10 ms beside large merges, and every merge needs one.
  *
  * Two signs are needed of a new version. The folder's modification time alone misses a commit within one tick of the clock;
  * the absence of the next manifest alone misses commits whose manifests were pruned again. Either sign alone counts as a
- * change. A loss shows in a folder that is not the one it was, or in a manifest of another size.
+ * change. A loss shows as a folder with another inode, or a manifest of another size.
  */
 export class VersionsFolder {
   readonly datasetPath: string;
@@ -46,17 +46,17 @@ export class VersionsFolder {
     this.#modifiedNs = this.#modified();
   }
 
-  /** To be called when the dataset stands at another version: that its manifest changes is noticed. */
+  /** To be called when the dataset is checked out at another version; a later change of its manifest is noticed. */
   standsAt(version: number): void {
     this.#manifest = { version, bytes: this.#manifestBytes(version) };
   }
 
-  /** Until `trust`, everything counts as changed. */
+  /** Until `trust` is called, everything counts as changed. */
   distrust(): void {
     this.#isTrusted = false;
   }
 
-  /** The files of rows are all there: what is there now is what they are in. */
+  /** All files of the rows were found, so the folders of now are the right ones. */
   trust(): void {
     this.#isTrusted = true;
     this.#rowFolders.clear();
@@ -82,7 +82,7 @@ export class VersionsFolder {
     return undefined;
   }
 
-  /** One that is there for the first time, as the first deletion makes it, is no change. */
+  /** A new folder, such as the first deletion creates, is no change. */
   #haveRowFoldersChanged(): boolean {
     return rowFolders.some((name) => {
       const inode = statSync(join(this.path, '..', name), { throwIfNoEntry: false })?.ino;
