@@ -77,7 +77,9 @@ function requireOwn(path: string, user: UserId): void {
     if (uid === undefined || uid === user || (uid === 0 && look === lstatSync && isLink(path))) continue;
     throw new DataFolderUnsafe(
       `${path} belongs to another user (${uid}), who can read and change what is in it. ` +
-        `Name a folder of this user's (${user}), or one that is missing yet, such as ${join(path, 'lancegate')}.`,
+        (statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+          ? `Name a folder of this user's (${user}), or one that is missing yet, such as ${join(path, 'lancegate')}.`
+          : `If nobody else can have written it, give it to this user (${user}).`),
     );
   }
 }

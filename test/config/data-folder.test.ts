@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmodSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { OwnIssuer } from '#src/auth/own-issuer.ts';
@@ -79,6 +79,17 @@ describe('the data folder (P9)', () => {
       message: new RegExp(`belongs to another user \\(${self}\\).*such as ${data}/lancegate\\.`),
     });
     assert.deepEqual([modeOf(data), readdirSync(data)], ['755', []]);
+  });
+
+  const needsRoot = { skip: process.getuid?.() !== 0 && 'only root can give a file away' };
+  test('with a file of another user is refused, with what to do about that file', needsRoot, (t) => {
+    const [data, user, other] = [folderOf(t), 65_533, 65_534];
+    const catalog = join(data, 'catalog.sqlite');
+    writeFileSync(catalog, '');
+    chownSync(data, user, user);
+    chownSync(catalog, other, other);
+    const message = /catalog\.sqlite belongs to another user \(65534\).* give it to this user \(65533\)\.$/;
+    assert.throws(() => makeDataFolder(data, user), { name: 'DataFolderUnsafe', message });
   });
 
   test('is not trusted through the symbolic link of another user, and is through one of its own', (t) => {
