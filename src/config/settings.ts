@@ -125,7 +125,7 @@ export const settings = {
   sqlFunctions: optional(listOf(functionName), {
     flag: 'sql-functions',
     group: 'limits',
-    doc: 'Functions of the engine that filters may call beside those in docs/sql.md. Whoever may count rows can then make each of them work as hard, and return as much, as it can.',
+    doc: 'Functions of the engine that filters may call in addition to those in docs/sql.md. Every client that may count rows can then call them, whatever time and memory they take.',
   }),
   memoryLimitBytes: setting(bytes(leastMemoryLimitBytes, 64 * TiB), {
     flag: 'memory-limit',

@@ -17,7 +17,8 @@ export type SqlVerdict =
   | { readonly died: string }
   | { readonly silentForMs: number };
 
-const patienceMs = 20_000;
+/** Far beyond what four times of any limit takes on a slow machine. */
+const patienceMs = 120_000;
 
 export class SqlJudge {
   readonly #withIndex: boolean;

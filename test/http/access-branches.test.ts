@@ -1,12 +1,9 @@
 /** What a policy hides of branches is neither listed nor told in any other answer. */
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
-import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { refused, startUnderPolicies, succeeded } from './checked-service.ts';
 import { people } from './rows.ts';
 
 const policies = `
@@ -26,9 +23,7 @@ describe('a branch that a policy hides (P9)', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    const file = join(temporaryFolder(later), 'policies.cedar');
-    writeFileSync(file, policies);
-    service = await startCheckedService(later, { POLICY_FILE: file });
+    service = await startUnderPolicies(later, policies);
     succeeded(await service.post('/v1/table/t/create', people([1, 2], 'x')));
     const branches: readonly (readonly [name: string, parent?: string])[] = [
       ['alpha'],

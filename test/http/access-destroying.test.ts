@@ -1,12 +1,9 @@
 /** What destroys rows has actions of its own, and a refusal says which one was missing. */
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
-import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { refused, startCheckedService, startUnderPolicies, succeeded } from './checked-service.ts';
 import { people } from './rows.ts';
 
 const noArrow = Buffer.from('this is no Arrow stream');
@@ -30,9 +27,7 @@ describe('destroying is allowed by name (P9)', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    const file = join(temporaryFolder(later), 'policies.cedar');
-    writeFileSync(file, policies);
-    service = await startCheckedService(later, { POLICY_FILE: file });
+    service = await startUnderPolicies(later, policies);
     succeeded(await service.post('/v1/table/t/create', people([1, 2], 'x')));
     succeeded(await service.post('/v1/table/t/branches/create', { name: 'dev' }));
   });

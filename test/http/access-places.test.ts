@@ -1,6 +1,6 @@
 /** `register` takes a place from a client: the place is authorised as well as the name (P9). */
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -8,9 +8,8 @@ import { connect } from '@lancedb/lancedb';
 import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
-import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
-import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { refused, startUnderPolicies, succeeded } from './checked-service.ts';
 import { people } from './rows.ts';
 
 const policies = `
@@ -35,9 +34,7 @@ describe('a place is registered by who has rights there (P9)', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    const file = join(temporaryFolder(later), 'policies.cedar');
-    writeFileSync(file, policies);
-    service = await startCheckedService(later, { POLICY_FILE: file });
+    service = await startUnderPolicies(later, policies);
     for (const namespace of ['a', 'b', 'b$deep', encodeURIComponent('ünï')]) {
       succeeded(await service.post(`/v1/namespace/${namespace}/create`));
     }

@@ -5,7 +5,7 @@ import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { refused, startUnderPolicies, succeeded } from './checked-service.ts';
 import { people } from './rows.ts';
 
 const policies = `
@@ -36,9 +36,7 @@ describe('a policy file decides who may do what, where (P9)', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    const file = join(temporaryFolder(later), 'policies.cedar');
-    writeFileSync(file, policies);
-    service = await startCheckedService(later, { POLICY_FILE: file });
+    service = await startUnderPolicies(later, policies);
     for (const namespace of ['eu', 'eu$prod', 'old', 'old$deep', 'secret']) {
       succeeded(await service.post(`/v1/namespace/${namespace}/create`));
     }

@@ -1,8 +1,11 @@
 /** The whole service, every refusal of which is checked: its seven fields, and that it tells nothing of the machine. */
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Clock } from '#src/kernel/clock.ts';
 import { type Answer, startTestService, type TestService } from '#test/fixtures/service.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 /** The founding document, section 7, and three statuses beside it. */
 const kinds: Readonly<Record<number, readonly [type: string, title: string]>> = {
@@ -35,6 +38,16 @@ export async function startCheckedService(
     post: async (path, body, headers) => checked(await service.post(path, body, headers), path),
     get: async (path, headers) => checked(await service.get(path, headers), path),
   };
+}
+
+/** Policies decide, in place of the scopes. */
+export function startUnderPolicies(
+  after: (clean: () => void | Promise<void>) => void,
+  policies: string,
+): Promise<TestService> {
+  const file = join(temporaryFolder(after), 'policies.cedar');
+  writeFileSync(file, policies);
+  return startCheckedService(after, { POLICY_FILE: file });
 }
 
 function checked<Body>(answer: Answer<Body>, path: string): Answer<Body> {

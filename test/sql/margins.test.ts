@@ -72,9 +72,11 @@ for (const withIndex of [false, true]) {
       }
     });
 
-    test('chains inside of nested brackets', { skip: withIndex }, async () => {
-      for (const text of mixed) for (const question of everywhere(text).slice(0, 2)) await survives(question);
-    });
+    if (!withIndex) {
+      test('chains inside of nested brackets', async () => {
+        for (const text of mixed) for (const question of everywhere(text).slice(0, 2)) await survives(question);
+      });
+    }
 
     test('ANDs and ORs that the engine balances', async () => {
       for (const text of joined) {
