@@ -11,7 +11,7 @@ export interface TimeoutLimits {
 
 export interface Timeout {
   readonly timeoutMs: number;
-  /** Until when it may be put off while the service waits for the body: nobody who names no time knows how long that takes. */
+  /** The latest that it may move to while the service waits for the body. */
   readonly withBodyMs: number;
 }
 
