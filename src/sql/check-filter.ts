@@ -139,7 +139,7 @@ class FilterReader {
   #operandWord(token: Token): boolean {
     const follows = this.#peek();
     if (token.value === 'NOT') {
-      if (this.#isSign('(')) this.#frame().multipliers += 1;
+      if (this.#isSign('(')) this.#frame().multipliers += 2;
       return this.#count(token);
     }
     if (token.value === 'CASE') return this.#open('case', token);
@@ -265,7 +265,7 @@ class FilterReader {
         return false;
       case 'BETWEEN':
         frame.betweens += 1;
-        frame.multipliers += 1;
+        frame.multipliers += 2;
         return this.#count(token);
       case 'IN':
         return this.#in(token);
@@ -437,7 +437,7 @@ class FilterReader {
     if (depth > sqlLimits.depth) throw tooDeep(frame.opened);
     const outer = this.#frame();
     outer.inner = Math.max(outer.inner, depth);
-    const multipliers = frame.mostMultipliers + (multiplies(frame) ? 1 : 0);
+    const multipliers = frame.mostMultipliers + multipliersOf(frame);
     if (multipliers > sqlLimits.multipliers) throw tooManyMultipliers(frame.opened);
     outer.innerMultipliers = Math.max(outer.innerMultipliers, multipliers);
     this.#addWork(token, depth);
@@ -577,12 +577,15 @@ function closes({ kind }: Frame, { value }: Token): boolean {
   }
 }
 
-const multiplies = ({ kind, keyword, name }: Frame): boolean =>
-  kind === 'case' || keyword !== undefined || (name !== undefined && repeatingFunctions.has(name));
+function multipliersOf({ kind, keyword, name }: Frame): number {
+  if (kind === 'case' || keyword !== undefined) return 2;
+  if (name === undefined) return 0;
+  return repeatingFunctions.has(name) ? 2 : 1;
+}
 
 const tooManyMultipliers = (token: Token): SqlMistake =>
   new SqlMistake(
-    `more than ${sqlLimits.multipliers} of BETWEEN, CASE, NOT (…), coalesce, CAST and their like are inside of one another`,
+    `more than ${sqlLimits.multipliers} functions are inside of one another; BETWEEN, CASE, NOT (…), coalesce, CAST and their like count twice`,
     token.at,
   );
 

@@ -13,7 +13,7 @@ export type ArgumentRule = (literal: string) => string | number;
 const plainFunctions = `
   abs acos acosh asin asinh atan atan2 atanh cbrt ceil cos cosh cot degrees exp factorial floor gcd iszero isnan lcm ln log
   log10 log2 nanvl pi pow power radians round signum sin sinh sqrt tan tanh trunc
-  coalesce nullif nvl nvl2 ifnull greatest least is_valid
+  coalesce nullif nvl nvl2 ifnull greatest least
   ascii bit_length btrim char_length character_length chr concat concat_ws contains contains_tokens ends_with find_in_set
   initcap instr left length lower ltrim octet_length overlay position reverse right rtrim split_part starts_with strpos
   substr substr_index substring substring_index to_hex translate trim upper

@@ -15,10 +15,11 @@ export const sqlLimits = {
   /** What planning costs: of each operator how deep the operators around it are; about 10 µs each. */
   work: 1 << 16,
   /**
-   * What makes the engine read or write its operand several times: BETWEEN, CASE, `coalesce` and its kin, NOT before
-   * brackets, and calls with a syntax of their own, such as CAST. Each inside of another multiplies that.
+   * What makes the engine read or write its operand several times, each inside of another, which multiplies that. A function
+   * counts once: those with a second name are planned twice. BETWEEN, CASE, `coalesce` and its kin, NOT before brackets, and
+   * calls with a syntax of their own, such as CAST, count twice.
    */
-  multipliers: 4,
+  multipliers: 8,
   tokensInKeywordCall: 1_000,
   /** Of an array or a call; IN takes any number. Of arrays the engine makes one for each first. */
   elements: 10_000,

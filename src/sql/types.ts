@@ -31,7 +31,7 @@ export function typeParametersRule(type: string, parameters: readonly number[]):
 
 function decimalRule(precision: number, scale: number, most: number): string | undefined {
   if (precision < 1 || precision > most) return `takes a precision of 1 to ${most}`;
-  return Math.abs(scale) > precision ? 'takes a scale that is not larger than its precision' : undefined;
+  return scale < 0 || scale > precision ? 'takes a scale from 0 to its precision' : undefined;
 }
 
 const plainArrowType =

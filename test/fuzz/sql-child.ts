@@ -42,7 +42,11 @@ async function verdictOf(question: SqlQuestion): Promise<SqlVerdict> {
   try {
     return { rows: await ask(question), ...spent() };
   } catch (error) {
-    const { kind, message } = translateEngineError(question.way === 'count' ? 'count' : 'merge', error, 'the filter');
+    const { kind, message } = translateEngineError(
+      question.way === 'count' ? 'count' : 'filtered merge',
+      error,
+      'the filter',
+    );
     return { refusedAs: kind, message, engineText: String(error), ...spent() };
   }
 }

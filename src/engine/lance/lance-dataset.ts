@@ -144,7 +144,9 @@ export class LanceDataset implements Dataset {
   }
 
   countRows(filter?: CheckedSql): Promise<number> {
-    return engineCall('count', async () => (await this.#table.current()).countRows(filter));
+    return engineCall(filter === undefined ? 'select' : 'count', async () =>
+      (await this.#table.current()).countRows(filter),
+    );
   }
 
   async *select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
@@ -184,7 +186,7 @@ export class LanceDataset implements Dataset {
       this.#indexChoice?.merged(counts);
       return counts;
     };
-    return engineCall('merge', run, filterName(spec));
+    return engineCall(hasClientFilter(spec) ? 'filtered merge' : 'merge', run, filterName(spec));
   }
 
   trackRows(): TrackedRows | undefined {

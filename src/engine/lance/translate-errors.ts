@@ -40,7 +40,7 @@ const filterRules: readonly Rule[] = [
   [/invalid SQL predicate: (.+?) at Line: /s, 'InvalidInput', (why, filter) => `${filter} is not valid SQL: ${why}`],
   [/Invalid function '([^']*)'/, 'InvalidInput', (name, filter) => `${filter} calls an unknown function: ${name}`],
   [
-    /Received literal .+? and could not convert to literal of type '(\w+)'/,
+    /Received literal .+? and could not convert to literal of type '([^']+)'/,
     'InvalidInput',
     (type, filter) => `${filter} compares a column of type ${type} with a literal that does not convert to it`,
   ],
@@ -54,16 +54,47 @@ const filterRules: readonly Rule[] = [
     'InvalidInput',
     (_, filter) => `${filter} is not a condition: it must be true or false for each row`,
   ],
+  // These name functions and types. Other complaints of planning come up on rows too, and then name their values.
   [
-    /Error during planning: ([^/\n]+?)(?:, \/|\n|$)/,
+    /Error during planning: ((?:Function '\w+' |The function '\w+' expected |Cannot infer common argument type |There isn't a common type |\w+ does not support type )[^/\n]+?)(?:\. ?No function|\. ?You might|, \/|\n|$)/,
     'InvalidInput',
     (why, filter) => `${filter} cannot be evaluated: ${why}`,
   ],
   [/Schema error: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why, filter) => `${filter} cannot be evaluated: ${why}`],
+];
+
+const notOfStorage = /^(?!.*(?:LanceError\(IO\)|os error \d|Object at location|lance-encoding-|Resources exhausted)).*?/
+  .source;
+
+/** Whose filter it is may not be allowed to read a row: what went wrong is said, and never with which value. */
+const evaluation = (shape: RegExp, why: string): Rule => [
+  new RegExp(`${notOfStorage}(?:${shape.source})()`, 's'),
+  'InvalidInput',
+  (_, filter) => `${filter} cannot be evaluated on a row: ${why}`,
+];
+
+/** The last one is for whatever else a function or an operator says. */
+const evaluationRules: readonly Rule[] = [
+  evaluation(/[Dd]ivide by zero/, 'it divides by zero'),
+  evaluation(/[Oo]verflow/, 'a number is too large for its type'),
+  evaluation(/regex parse error|Regular expression did not compile/, 'a regular expression is not valid, or too large'),
+  evaluation(/Failed to decode/, 'a text cannot be decoded'),
+  evaluation(
+    /Cast error|Parser error|Error parsing|Unable to cast|Unable to parse/,
+    'a value does not fit the type it is converted to',
+  ),
+  evaluation(/invalid index|invalid stride/, 'an index or a stride is out of range'),
+  evaluation(/granularity|Date part|DATE_BIN|is out of range|out of range/, 'a date, or a part of one, is not valid'),
+  evaluation(/Failed to encode JSONB|CAST to JSONB/, 'jsonb takes a text, written out, that is JSON'),
+  evaluation(/Invalid escape character/, 'ESCAPE takes a text of one character'),
+  evaluation(
+    /Execution error|Error applying filter|Error optimizing sql filter|Error resolving filter|Error parsing function|Error during planning|Internal error: |LanceError\(Arrow\)|Arrow error|Compute error|Invalid argument error|attempt to (?:divide|multiply|add|subtract|negate)/,
+    'a function or an operator does not take these values',
+  ),
   [
-    /(Divide by zero|Cast error: [^/\n]{1,200}?|Arithmetic overflow[^/\n]{0,80}?)(?: error)?(?:, \/|\n| {2}Caused|$)/,
+    /Unsupported data type|(?:^|GenericFailure, )Invalid input, ()/,
     'InvalidInput',
-    (why, filter) => `${filter} failed on a row: ${why}`,
+    (_, filter) => `${filter} uses SQL that filters do not support, such as a type, a sign or a subscript`,
   ],
 ];
 
@@ -171,11 +202,12 @@ const rowRules: readonly Rule[] = [
   [fullShape, 'Internal', () => 'the storage is full'],
   // A source is never decoded from Lance's own format: what panics there is a stored file that somebody, or the disk, spoilt.
   [/lance-encoding-[^/]+\/src\/decoder\.rs()/, 'Internal', () => 'what is stored cannot be read'],
-  [
-    /Failed to read IPC file|LanceError\(Arrow\)|Arrow error|Parser error|Invalid argument error|[Pp]anic|Spill has been dropped()/,
-    'InvalidInput',
-    () => 'the data of a record batch cannot be read: its values do not fit its types',
-  ],
+];
+
+const unreadableRows: Rule = [
+  /Failed to read IPC file|LanceError\(Arrow\)|Arrow error|Cast error|Parser error|Invalid argument error|[Pp]anic|Spill has been dropped()/,
+  'InvalidInput',
+  () => 'the data of a record batch cannot be read: its values do not fit its types',
 ];
 
 const branchRules: readonly Rule[] = [
@@ -207,7 +239,7 @@ const anyRules: readonly Rule[] = [
 ];
 
 /** Before the manifest is there, which comes last, nothing of these can be seen. Of upkeep's steps one may be done already. */
-const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge', 'replace']);
+const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge', 'filtered merge', 'replace']);
 
 /** What was being done; decides which shapes are looked for. */
 export type EngineCall =
@@ -215,6 +247,8 @@ export type EngineCall =
   | 'create'
   | 'append'
   | 'merge'
+  /** Under a client's filter, which may be at fault. */
+  | 'filtered merge'
   | 'replace'
   | 'select'
   | 'count'
@@ -225,14 +259,15 @@ export type EngineCall =
 
 const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   open: openRules,
-  create: [...createRules, ...rowRules],
-  append: rowRules,
-  merge: [...filterRules, ...rowRules],
-  replace: rowRules,
+  create: [...createRules, ...rowRules, unreadableRows],
+  append: [...rowRules, unreadableRows],
+  merge: [...filterRules, ...rowRules, unreadableRows],
+  'filtered merge': [...filterRules, ...rowRules, ...evaluationRules, unreadableRows],
+  replace: [...rowRules, unreadableRows],
   select: filterRules,
-  count: [...countRules, ...filterRules],
+  count: [...countRules, ...filterRules, ...evaluationRules],
   branch: branchRules,
-  maintain: rowRules,
+  maintain: [...rowRules, unreadableRows],
   sync: [],
   remove: [],
 };
