@@ -5,11 +5,11 @@
  * still be refused there. No recursion, and each token is looked at once.
  */
 import type { CheckedSql } from '../kernel/checked-sql.ts';
-import { argumentRules, keywordCalls, repeatingFunctions } from './functions.ts';
+import { argumentRules, keywordCalls, multiplyingFunctions } from './functions.ts';
 import { sqlLimits } from './limits.ts';
 import { refusalOf, SqlMistake, shown } from './sql-mistake.ts';
 import { readTokens, type Token } from './tokens.ts';
-import { literalTypes, sqlTypes, typeParametersRule } from './types.ts';
+import { byteTypes, literalTypes, sqlTypes, typeParametersRule } from './types.ts';
 
 /** `allowed` has the names of functions in lower case. `InvalidInput` names the parameter, what is wrong, and where. */
 export function checkFilter(text: string, parameter: string, allowed: ReadonlySet<string>): CheckedSql {
@@ -387,6 +387,7 @@ class FilterReader {
     if (token.kind !== 'word' || !sqlTypes.has(token.value)) {
       throw new SqlMistake(`a type should come here, one of ${[...sqlTypes].join(', ').toLowerCase()}`, token.at);
     }
+    if (byteTypes.has(token.value)) this.#frame().multipliers += 2;
     if (this.#isSign('(')) this.#typeParameters(token);
     if (this.#isWord('UNSIGNED') || this.#isWord('PRECISION')) this.#take();
     return false;
@@ -580,12 +581,12 @@ function closes({ kind }: Frame, { value }: Token): boolean {
 function multipliersOf({ kind, keyword, name }: Frame): number {
   if (kind === 'case' || keyword !== undefined) return 2;
   if (name === undefined) return 0;
-  return repeatingFunctions.has(name) ? 2 : 1;
+  return multiplyingFunctions.has(name) ? 2 : 1;
 }
 
 const tooManyMultipliers = (token: Token): SqlMistake =>
   new SqlMistake(
-    `more than ${sqlLimits.multipliers} functions are inside of one another; BETWEEN, CASE, NOT (…), coalesce, CAST and their like count twice`,
+    `more than ${sqlLimits.multipliers} functions are inside of one another; BETWEEN, CASE, NOT (…), coalesce, CAST, encode and their like count twice`,
     token.at,
   );
 

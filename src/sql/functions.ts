@@ -31,7 +31,7 @@ const plainFunctions = `
   list_sort list_union make_array make_list
   cosine_distance dot_product inner_product
   named_struct struct row get_field element_at map_extract map_keys map_values map_entries
-  arrow_typeof json_array_length json_get json_get_bool json_get_float json_get_int json_get_string
+  arrow_typeof json_get json_get_bool json_get_float json_get_int json_get_string
 `;
 
 /** What one expression may repeat by counts: `(a{100}){100}` repeats 10,000 times. */
@@ -60,7 +60,9 @@ export const argumentRules: ReadonlyMap<string, ReadonlyMap<number, ArgumentRule
   ...['regexp_like', 'regexp_match', 'regexp_count', 'regexp_instr'].map(
     (name) => [name, new Map([[1, regexRule]])] as const,
   ),
-  ...['json_exists', 'json_extract'].map((name) => [name, new Map([[1, jsonPathRule]])] as const),
+  ...['json_array_contains', 'json_array_length', 'json_exists', 'json_extract'].map(
+    (name) => [name, new Map([[1, jsonPathRule]])] as const,
+  ),
   ...['arrow_cast', 'arrow_try_cast'].map(
     (name) => [name, new Map([[1, (type: string) => arrowTypeRule(type) ?? 1]])] as const,
   ),
@@ -71,8 +73,19 @@ export const allowedFunctions: ReadonlySet<string> = new Set([
   ...argumentRules.keys(),
 ]);
 
-/** The engine writes them as CASE, with their arguments twice. */
-export const repeatingFunctions: ReadonlySet<string> = new Set(['coalesce', 'ifnull', 'nvl', 'nvl2']);
+/**
+ * Each of them inside of another doubles something. The engine writes `coalesce` and its kin as CASE, with their arguments
+ * twice. What `encode` makes, and the text of an array of bytes, is twice as long as what it is made of.
+ */
+export const multiplyingFunctions: ReadonlySet<string> = new Set([
+  'coalesce',
+  'ifnull',
+  'nvl',
+  'nvl2',
+  'encode',
+  'arrow_cast',
+  'arrow_try_cast',
+]);
 
 /** Calls with a syntax of their own; the words separate their arguments as a comma would. */
 export const keywordCalls: ReadonlyMap<string, readonly string[]> = new Map([

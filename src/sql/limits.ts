@@ -17,7 +17,8 @@ export const sqlLimits = {
   /**
    * What makes the engine read or write its operand several times, each inside of another, which multiplies that. A function
    * counts once: those with a second name are planned twice. BETWEEN, CASE, `coalesce` and its kin, NOT before brackets, and
-   * calls with a syntax of their own, such as CAST, count twice.
+   * calls with a syntax of their own, such as CAST, count twice; so does what makes a value twice as long: `encode`, casts to
+   * bytes.
    */
   multipliers: 8,
   tokensInKeywordCall: 1_000,

@@ -94,7 +94,7 @@ class Lexer {
       const digits = this.#digits() ?? this.#match(number);
       if (digits !== undefined) return this.#number(digits, at);
     }
-    if (first === '`' || first === '"') return this.#quotedToken('name', first, at);
+    if (first === '`' || first === '"') return this.#name(first, at);
     if ((first === 'x' || first === 'X') && this.#text.charAt(at + 1) === "'") return this.#bytes(at);
     const letters = this.#match(word);
     if (letters !== undefined) return this.#word(letters, at);
@@ -117,6 +117,12 @@ class Lexer {
     const digits = this.#text.slice(this.#at, end);
     this.#at = end;
     return digits;
+  }
+
+  #name(quote: string, at: number): Token {
+    const token = this.#quotedToken('name', quote, at);
+    if (token.value === '') throw new SqlMistake('a quoted name is empty', at);
+    return token;
   }
 
   #quotedToken(kind: 'text' | 'name', quote: string, at: number): Token {

@@ -6,6 +6,9 @@ export const sqlTypes: ReadonlySet<string> = new Set(
   TIMESTAMP TINYINT VARCHAR`.split(/\s+/),
 );
 
+/** A text of twice the length can be made of them, and bytes again of that. */
+export const byteTypes: ReadonlySet<string> = new Set(['BINARY', 'BYTEA']);
+
 /** Those before a literal: `DATE '2026-01-01'`. */
 export const literalTypes: ReadonlySet<string> = new Set([
   'DATE',

@@ -63,6 +63,9 @@ describe('a refusal names the parameter, what is wrong, and where', () => {
     ["v = N'x'", /stands where an operator should come/],
     ['id = 1.5.5', /runs into what follows/],
     ['id#a = 1', /written in backticks/],
+    ['id = 1 OR `` = 1', /a quoted name is empty \(column 11\)/],
+    ['json_array_length(v, concat(v))', /argument 2 of json_array_length must be a text, written out/],
+    ["json_array_contains(v, '$..a', 1)", /may not hold/],
     ['id IN ()', /a value should come here/],
     ['id IN (SELECT 1)', /no subqueries/],
     ['EXISTS (SELECT 1)', /no subqueries/],
@@ -162,6 +165,9 @@ describe('an expression is bounded (P12)', () => {
       ['CASE WHEN ', ' THEN b ELSE b END'],
       ['NOT (', ')'],
       ['TRIM(', ')'],
+      ['encode(', ", 'hex')"],
+      ['arrow_cast(', ", 'Binary')"],
+      ['(', '::bytea)'],
     ] as const;
     for (const [open, close] of kinds) {
       accepted(`${many(4, open)}b${many(4, close)}`);
