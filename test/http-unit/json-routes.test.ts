@@ -137,7 +137,7 @@ const cases: readonly Case[] = [
     path: '/v1/table/prod$users/count_rows/',
     body: { predicate: 'id > 3', version: null, branch: 'dev' },
     operation: 'countRows',
-    command: { table: users, branch: 'dev', version: undefined, predicate: '(id > 3\n)' },
+    command: { table: users, branch: 'dev', version: undefined, predicate: '(id > 3)' },
     answer: 42,
   },
   {
