@@ -63,8 +63,9 @@ const filterRules: readonly Rule[] = [
   [/Schema error: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why, filter) => `${filter} cannot be evaluated: ${why}`],
 ];
 
-const notOfStorage = /^(?!.*(?:LanceError\(IO\)|os error \d|Object at location|lance-encoding-|Resources exhausted)).*?/
-  .source;
+const notOfStorage =
+  /^(?!.*(?:LanceError\(IO\)(?!: Internal error: )|os error \d|Object at location|lance-encoding-|Resources exhausted)).*?/
+    .source;
 
 /** Whose filter it is may not be allowed to read a row: what went wrong is said, and never with which value. */
 const evaluation = (shape: RegExp, why: string): Rule => [
