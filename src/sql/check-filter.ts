@@ -373,13 +373,15 @@ class FilterReader {
     this.#endElement(frame);
     frame.argument += 1;
     frame.argumentToken = this.#next;
-    if (frame.argument >= sqlLimits.elements && frame.kind !== 'list') {
-      throw new SqlMistake(
-        `${nameOf(frame)} holds more than ${sqlLimits.elements} values; IN takes a longer list`,
-        frame.opened.at,
-      );
-    }
+    this.#requireFew(frame);
     return true;
+  }
+
+  #requireFew(frame: Frame): void {
+    if (frame.kind === 'list') return;
+    const most = frame.kind === 'call' ? sqlLimits.arguments : sqlLimits.elements;
+    if (frame.argument < most) return;
+    throw new SqlMistake(`${nameOf(frame)} holds more than ${most} values; IN takes a longer list`, frame.opened.at);
   }
 
   #type(): boolean {

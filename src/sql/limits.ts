@@ -22,8 +22,10 @@ export const sqlLimits = {
    */
   multipliers: 8,
   tokensInKeywordCall: 1_000,
-  /** Of an array or a call; IN takes any number. Of arrays the engine makes one for each first. */
+  /** Of an array; IN takes any number. The engine makes one array for each first. */
   elements: 10_000,
+  /** Of a call, whose result can be as long as all of them together: `concat(v, v, …)`. */
+  arguments: 100,
   /** `%` and `_` of one LIKE. */
   wildcards: 100,
   /** `a.b.c` has three. */

@@ -150,6 +150,13 @@ describe('an expression is bounded (P12)', () => {
     assert.match(refusal(`coalesce(CASE ${many(50, 'WHEN b THEN 1 ')}END)`), /inside of one another/);
   });
 
+  test('a call has few arguments, since its result may be as long as all of them; arrays and lists have many', () => {
+    accepted(`concat(${many(sqlLimits.arguments, 'v', ', ')}) = 'x'`);
+    assert.match(refusal(`concat(${many(sqlLimits.arguments + 1, 'v', ', ')}) = 'x'`), /holds more than 100 values/);
+    accepted(`array_has_any(a, [${many(sqlLimits.elements, '1', ', ')}])`);
+    accepted(`id IN (${many(sqlLimits.elements + 1, '1', ', ')})`);
+  });
+
   test('ANDs and ORs that the engine balances may be many, and what to write instead is said', () => {
     accepted(many(sqlLimits.conditions, 'id = 1', ' OR '));
     accepted(`NOT (${many(1000, 'id BETWEEN 1 AND 2', ' AND ')}) OR (${many(1000, 'b', ' OR ')})`);
