@@ -35,6 +35,25 @@ describe('each kind of error that the founding document names comes with its sta
     );
   });
 
+  test('400 for SQL that would end, or hold up, the process that runs it, before it runs (P12)', async () => {
+    const deadly = [
+      `id > 1${'-1'.repeat(1000)}`,
+      'length(repeat(name, 2000000000)) > 5',
+      'generate_series(0, 3e9) IS NULL',
+    ];
+    for (const predicate of deadly) {
+      refused(await service.post('/v1/table/t/count_rows', { predicate }), 400, 13, /^predicate: .*\(column \d+\)$/);
+      const filter = `when_not_matched_by_source_delete_filt=${encodeURIComponent(predicate)}`;
+      const merge = await service.post(`/v1/table/t/merge_insert?on=id&${filter}`, people([1], 'x'));
+      refused(merge, 400, 13, /^when_not_matched_by_source_delete_filt: .*\(column \d+\)$/);
+    }
+  });
+
+  test('400 for a cast that fails on a row, without the cell', async () => {
+    const answer = await service.post('/v1/table/t/count_rows', { predicate: 'CAST(name AS int) > 1' });
+    refused(answer, 400, 13, /on a row: a value does not fit the type it is converted to$/);
+  });
+
   test('401 for a request without a valid credential, with the challenge', async () => {
     for (const operation of ['merge_insert?on=id', 'create']) {
       const answer = await service.post(`/v1/table/t/${operation}`, people([1], 'x'), { authorization: 'Bearer no' });
