@@ -30,7 +30,7 @@ const plainFunctions = `
   list_intersect list_length list_max list_position list_positions list_prepend list_remove list_reverse list_slice
   list_sort list_union make_array make_list
   cosine_distance dot_product inner_product
-  named_struct struct row get_field element_at map_extract map_keys map_values map_entries
+  named_struct struct row element_at map_extract map_keys map_values map_entries
   arrow_typeof json_get json_get_bool json_get_float json_get_int json_get_string
 `;
 

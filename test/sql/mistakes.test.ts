@@ -159,8 +159,9 @@ test('the filters of merges tell no more of a row', async () => {
   const filters = [
     'CAST(target.v AS int) > 1',
     'target.pay * 9223372036854775807 * 3 / 0 > 1',
-    // The engine calls this an internal error of its storage.
+    // The engine calls these internal errors of its storage.
     'target.id BETWEEN 1 AND 2 BETWEEN 1 AND 2',
+    'target.a BETWEEN 1 AND 2 = target.ts',
   ];
   for (const mistake of filters) {
     const verdict = await judge.judge({ way: 'update', sql: read(mistake, 'when_matched_update_all_filt') });

@@ -54,6 +54,12 @@ const filterRules: readonly Rule[] = [
     'InvalidInput',
     (_, filter) => `${filter} is not a condition: it must be true or false for each row`,
   ],
+  // In a merge this comes as a failure of storage.
+  [
+    /Failed to coerce types ([^/\n]{1,200}? in \w+) expression/,
+    'InvalidInput',
+    (types, filter) => `${filter} cannot be evaluated: types that do not go together: ${types}`,
+  ],
   // These name functions and types. Other complaints of planning come up on rows too, and then name their values.
   [
     /Error during planning: ((?:Function '\w+' |The function '\w+' expected |Cannot infer common argument type |There isn't a common type |\w+ does not support type )[^/\n]+?)(?:\. ?No function|\. ?You might|, \/|\n|$)/,
