@@ -5,7 +5,8 @@
  * still be refused there. No recursion, and each token is looked at once.
  */
 import type { CheckedSql } from '../kernel/checked-sql.ts';
-import { argumentRules, keywordCalls, multiplyingFunctions } from './functions.ts';
+import { closes, type Frame, type FrameKind, frameOf, multipliersOf, nameOf } from './frame.ts';
+import { argumentRules, keywordCalls } from './functions.ts';
 import { sqlLimits } from './limits.ts';
 import { refusalOf, SqlMistake, shown } from './sql-mistake.ts';
 import { readTokens, type Token } from './tokens.ts';
@@ -22,40 +23,6 @@ export function checkFilter(text: string, parameter: string, allowed: ReadonlySe
     if (error instanceof SqlMistake) throw refusalOf(error, parameter, text);
     throw error;
   }
-}
-
-type FrameKind = 'whole' | 'parentheses' | 'list' | 'call' | 'array' | 'subscript' | 'case';
-
-/** What is open: an expression, or several that commas (in CASE: its words) separate. */
-interface Frame {
-  readonly kind: FrameKind;
-  /** In upper case, of a call with a syntax of its own. */
-  readonly keyword: string | undefined;
-  /** Of a call, in lower case. */
-  readonly name: string | undefined;
-  readonly opened: Token;
-  readonly firstToken: number;
-  /** The engine balances its ANDs and ORs: nothing but parentheses is around it. */
-  readonly isBalanced: boolean;
-  /** Index of the argument, and of the token it begins with. */
-  argument: number;
-  argumentToken: number;
-  /** ANDs that belong to a BETWEEN and are still to come. */
-  betweens: number;
-  /** Of the term that ANDs and ORs end: its operators, and the deepest of the frames inside. */
-  operators: number;
-  inner: number;
-  /** Its `sqlLimits.multipliers`, and the most of the frames inside. */
-  multipliers: number;
-  innerMultipliers: number;
-  /** Of the element that a comma ends: its deepest term, what adds to every term, its ANDs and ORs. */
-  deepestTerm: number;
-  common: number;
-  conditions: number;
-  /** Of all elements; those of CASE follow one another as the operators of a chain do. */
-  deepest: number;
-  mostMultipliers: number;
-  branches: number;
 }
 
 const binaryOperators: ReadonlySet<string> = new Set('+ - * / % || = == <> != < <= > >= << >> & | ^'.split(' '));
@@ -537,63 +504,11 @@ class FilterReader {
   }
 }
 
-const frameOf = (
-  kind: FrameKind,
-  opened: Token,
-  firstToken: number,
-  isBalanced: boolean,
-  keyword?: string,
-  name?: string,
-): Frame => ({
-  kind,
-  keyword,
-  name,
-  opened,
-  firstToken,
-  isBalanced,
-  argument: 0,
-  argumentToken: firstToken,
-  betweens: 0,
-  operators: 0,
-  inner: 0,
-  multipliers: 0,
-  innerMultipliers: 0,
-  deepestTerm: 0,
-  common: 0,
-  conditions: 0,
-  deepest: 0,
-  mostMultipliers: 0,
-  branches: 0,
-});
-
-function closes({ kind }: Frame, { value }: Token): boolean {
-  switch (kind) {
-    case 'whole':
-      return false;
-    case 'case':
-      return value === 'END';
-    case 'array':
-    case 'subscript':
-      return value === ']';
-    default:
-      return value === ')';
-  }
-}
-
-function multipliersOf({ kind, keyword, name }: Frame): number {
-  if (kind === 'case' || keyword !== undefined) return 2;
-  if (name === undefined) return 0;
-  return multiplyingFunctions.has(name) ? 2 : 1;
-}
-
 const tooManyMultipliers = (token: Token): SqlMistake =>
   new SqlMistake(
     `more than ${sqlLimits.multipliers} functions are inside of one another; BETWEEN, CASE, NOT (…), coalesce, CAST, encode and their like count twice`,
     token.at,
   );
-
-const nameOf = ({ kind, opened }: Frame): string =>
-  kind === 'call' ? `the call of ${shown(opened.value)}` : opened.value;
 
 const tooDeep = (token: Token): SqlMistake =>
   new SqlMistake(
