@@ -79,7 +79,7 @@ function requireOwn(path: string, user: UserId): void {
       `${path} belongs to another user (${uid}), who can read and change what is in it. ` +
         (statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
           ? `Name a folder of this user's (${user}), or one that is missing yet, such as ${join(path, 'lancegate')}.`
-          : `If nobody else can have written it, give it to this user (${user}).`),
+          : `If you trust what is in it, give it to this user (${user}).`),
     );
   }
 }
