@@ -53,7 +53,7 @@ process.on('uncaughtException', (error) => {
 process.on('SIGINT', () => undefined);
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/node'));
 
-const { LanceEngine } = await import('./engine/lance/lance-engine.ts');
+const { LanceEngine } = await import('./engine/lance/adapter/lance-engine.ts');
 const { answerOrders } = await import('./query/answer-orders.ts');
 
 // After the start, for which a query waits.

@@ -1,6 +1,6 @@
 import type { Principal } from '../kernel/principal.ts';
 import { invalidToken, UnauthenticatedError } from './challenge.ts';
-import type { Credential, Verifier } from './verifier.ts';
+import type { Credential, Verifier } from './tokens/verifier.ts';
 
 /** The request headers that can carry a credential, under their lower-case names. */
 export interface CredentialHeaders {

@@ -1,4 +1,4 @@
-import { type ApiKey, ApiKeyStore } from '../auth/api-keys.ts';
+import { type ApiKey, ApiKeyStore } from '../auth/tokens/api-keys.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
 import { type OptionTable, optionalOption } from '../config/options.ts';
 import { settings } from '../config/settings.ts';

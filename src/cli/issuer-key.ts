@@ -1,4 +1,4 @@
-import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../auth/issuer-key.ts';
+import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../auth/tokens/issuer-key.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
 import { defaultedOption, type OptionTable } from '../config/options.ts';
 import { settings } from '../config/settings.ts';

@@ -3,7 +3,7 @@
  * asked over HTTP, at the address it left there, with a short-lived token of the folder's own issuer, or with a credential of
  * the operator if that issuer is off.
  */
-import { OwnIssuer } from '../auth/own-issuer.ts';
+import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
 import { type DataFolder, dataFolderAt } from '../config/data-folder.ts';
 import { optionalOption } from '../config/options.ts';
 import { settings } from '../config/settings.ts';

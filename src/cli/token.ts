@@ -1,4 +1,4 @@
-import { OwnIssuer } from '../auth/own-issuer.ts';
+import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
 import { defaultedOption } from '../config/options.ts';
 import { settings } from '../config/settings.ts';

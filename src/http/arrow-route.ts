@@ -1,5 +1,5 @@
-import type { ArrowSource } from '../arrow/source.ts';
-import type { Action } from '../auth/actions.ts';
+import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { Action } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
@@ -9,7 +9,7 @@ import { idempotencyKeyHeader, parseIdempotencyKey } from '../wire/idempotency-k
 import { readDelimiter } from '../wire/identifiers.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
 import { authorize, queryBranch } from './authorize.ts';
-import { contentDecoder } from './content-coding.ts';
+import { contentDecoder } from './body/content-coding.ts';
 import { headerText } from './header-text.ts';
 import { jsonAnswer, type Route, type Upload } from './route.ts';
 import { tableTarget } from './targets.ts';

@@ -1,11 +1,11 @@
 /** Collects the facts for a request's audit record, which is made at its end. */
 import type { IncomingMessage } from 'node:http';
-import type { AccessRequest } from '../auth/actions.ts';
-import { resourceUid } from '../auth/cedar-schema.ts';
+import type { AccessRequest } from '../auth/policy/actions.ts';
+import { resourceUid } from '../auth/policy/cedar-schema.ts';
 import type { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import type { AuditFacts, AuditRecord, Decision } from '../telemetry/audit.ts';
-import type { ClientAddress, ClientAddresses } from './client-address.ts';
+import type { ClientAddress, ClientAddresses } from './admission/client-address.ts';
 
 type Question = Omit<AccessRequest, 'principal'>;
 

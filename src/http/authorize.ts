@@ -1,5 +1,5 @@
-import type { Action, Resource } from '../auth/actions.ts';
 import { PermissionDeniedError } from '../auth/challenge.ts';
+import type { Action, Resource } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { type BranchName, showNamespace, showTable } from '../kernel/ids.ts';
 import { parseBranch } from '../wire/branch-name.ts';

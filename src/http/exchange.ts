@@ -6,12 +6,12 @@ import type { Principal } from '../kernel/principal.ts';
 import { type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/request-path.ts';
+import type { ClientAddress, ClientAddresses } from './admission/client-address.ts';
 import { AuditTrail, principalFacts, sentFrom } from './audit-trail.ts';
-import type { ClientAddress, ClientAddresses } from './client-address.ts';
+import { RequestBody } from './body/request-body.ts';
 import type { ClientScope } from './client-scope.ts';
-import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
+import { asLancegateError, type RenderedError, renderError } from './errors/error-renderer.ts';
 import type { HttpParts } from './http-parts.ts';
-import { RequestBody } from './request-body.ts';
 import type { Answer } from './route.ts';
 import { createTablePath } from './routes/create-table.ts';
 

@@ -1,8 +1,8 @@
-import type { BodyAccount, BodyMemory } from '../arrow/body-memory.ts';
-import type { ArrowSource } from '../arrow/source.ts';
-import type { Policy } from '../auth/actions.ts';
+import type { ArrowSource } from '../arrow/stream/source.ts';
 import type { Authenticator } from '../auth/authenticator.ts';
+import type { Policy } from '../auth/policy/actions.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
+import type { BodyAccount, BodyMemory } from '../memory/body-memory.ts';
 import type { Operations } from '../operations/commands.ts';
 import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';

@@ -1,5 +1,5 @@
 import type { Static, TObject } from 'typebox';
-import type { Action } from '../auth/actions.ts';
+import type { Action } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';

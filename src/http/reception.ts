@@ -6,16 +6,16 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { readTimeout, timeoutHeader } from '../wire/deadline.ts';
-import type { Admission, Applicant, Entry } from './admission.ts';
-import { BodyDigest } from './body-digest.ts';
+import type { Admission, Applicant, Entry } from './admission/admission.ts';
+import type { Doorkeeper } from './admission/doorkeeper.ts';
+import { BodyDigest } from './body/body-digest.ts';
+import { contentDecoder, decoderBytes } from './body/content-coding.ts';
+import { bodyTooLarge, readText } from './body/read-text.ts';
+import { announcesBody, declaredBytes } from './body/request-body.ts';
 import { ClientScope } from './client-scope.ts';
-import { contentDecoder, decoderBytes } from './content-coding.ts';
-import type { Doorkeeper } from './doorkeeper.ts';
 import type { Exchange } from './exchange.ts';
 import { headerText } from './header-text.ts';
 import type { HttpParts } from './http-parts.ts';
-import { bodyTooLarge, readText } from './read-text.ts';
-import { announcesBody, declaredBytes } from './request-body.ts';
 import type { Admitted, Answer, Arrival, BodyKind, Method, Route, Upload } from './route.ts';
 
 /** Answers an admitted request; reads its body. */

@@ -3,8 +3,8 @@
  * body is read; what it returns answers then, with the body. Everything Fastify stops here.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import type { ArrowSource } from '../arrow/source.ts';
-import type { AccessRequest, Action, Resource } from '../auth/actions.ts';
+import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { AccessRequest, Action, Resource } from '../auth/policy/actions.ts';
 import type { BranchName, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';

@@ -1,5 +1,5 @@
 /** What a route's path can name, and what of it the policy is asked about. */
-import type { Resource } from '../auth/actions.ts';
+import type { Resource } from '../auth/policy/actions.ts';
 import type { NamespacePath, TableRef, TransactionId } from '../kernel/ids.ts';
 import { parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 

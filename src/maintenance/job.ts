@@ -1,6 +1,6 @@
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
-import type { Extent } from './estimate.ts';
-import type { OptimizeReason } from './policy.ts';
+import type { Extent } from './decide/estimate.ts';
+import type { OptimizeReason } from './decide/policy.ts';
 
 export interface BranchRef {
   readonly table: TableRef;

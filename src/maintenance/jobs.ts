@@ -1,8 +1,8 @@
 import type { Clock } from '../kernel/clock.ts';
-import type { BranchHistory } from './branch-history.ts';
+import type { Upkeep } from './act/upkeep.ts';
 import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport, PruneReport } from './job.ts';
 import type { JobLog } from './job-log.ts';
-import type { Upkeep } from './upkeep.ts';
+import type { BranchHistory } from './observe/branch-history.ts';
 
 export interface JobsParts {
   readonly upkeep: Upkeep;

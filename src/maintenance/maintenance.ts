@@ -6,20 +6,16 @@
  * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
  * cannot be told to stop, and what it leaves when the process ends is what a crash leaves.
  */
-import type { Layout } from '../engine/port.ts';
+import type { Layout } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { Turns } from '../kernel/turns.ts';
-import type { Commit, CommitObserver } from '../table/commit-observer.ts';
+import type { Commit, CommitObserver } from '../merge/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { BranchHistory } from './branch-history.ts';
-import { ByHand } from './by-hand.ts';
-import type { Extent, Way } from './estimate.ts';
-import { columnsToIndexNow, inspection } from './inspection.ts';
-import type { BranchRef, JobReport } from './job.ts';
-import { JobLog } from './job-log.ts';
-import { Jobs } from './jobs.ts';
+import { ByHand } from './act/by-hand.ts';
+import type { Upkeep } from './act/upkeep.ts';
+import type { Extent, Way } from './decide/estimate.ts';
 import {
   type Choice,
   indexFromMerges,
@@ -27,9 +23,13 @@ import {
   isTidiedBeforeIndex,
   plainColumns,
   type UpkeepLimits,
-} from './policy.ts';
-import type { Upkeep } from './upkeep.ts';
-import { WatchedBranch } from './watched-branch.ts';
+} from './decide/policy.ts';
+import type { BranchRef, JobReport } from './job.ts';
+import { JobLog } from './job-log.ts';
+import { Jobs } from './jobs.ts';
+import type { BranchHistory } from './observe/branch-history.ts';
+import { columnsToIndexNow, inspection } from './observe/inspection.ts';
+import { WatchedBranch } from './observe/watched-branch.ts';
 
 export interface MaintenanceParts {
   readonly upkeep: Upkeep;

@@ -7,11 +7,11 @@
  * pass their retention; afterwards the watch pauses for ten times as long as the visit took.
  */
 import type { Catalog } from '../catalog/port.ts';
-import type { Engine } from '../engine/port.ts';
+import type { Engine } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import { isNearlyFull } from './act/space.ts';
 import type { BranchRef } from './job.ts';
-import { isNearlyFull } from './space.ts';
 
 export interface SpaceWatchParts {
   readonly engine: Pick<Engine, 'space'>;

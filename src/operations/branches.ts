@@ -1,13 +1,13 @@
 import type { Catalog } from '../catalog/port.ts';
-import type { Engine } from '../engine/port.ts';
+import type { Engine } from '../engine/port/engine.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import { untilItsTurn } from '../kernel/turns.ts';
-import type { TableGates } from '../table/gates.ts';
-import type { OpenBranches } from '../table/open-branches.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { OpenBranches } from '../table/recovery-marks.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { TableGates } from '../table/table-locks.ts';
 import type { BranchDescription, Operations, Visible } from './commands.ts';
-import type { TableAccess } from './table-access.ts';
 import { visiblePage } from './visible-page.ts';
 
 interface Parts {

@@ -2,9 +2,9 @@
  * What the operations are asked and what they answer: typed, validated, free of HTTP. `wire/` makes the commands,
  * `http/` renders the results. Optional means `undefined`, never `null`.
  */
-import type { FieldPath } from '../arrow/field-path.ts';
-import type { Schema } from '../arrow/schema.ts';
-import type { ArrowSource } from '../arrow/source.ts';
+import type { FieldPath } from '../arrow/schema/field-path.ts';
+import type { Schema } from '../arrow/schema/schema.ts';
+import type { ArrowSource } from '../arrow/stream/source.ts';
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import type {
   BranchName,

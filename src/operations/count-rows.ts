@@ -1,6 +1,6 @@
 import type { Queries } from '../query/port.ts';
+import type { TableAccess } from '../table/table-access.ts';
 import type { Operations } from './commands.ts';
-import type { TableAccess } from './table-access.ts';
 
 /** The manifest has the count of all rows; a predicate runs in a reader (P12). */
 export const countRows =

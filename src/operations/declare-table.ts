@@ -1,10 +1,10 @@
 import type { Catalog } from '../catalog/port.ts';
-import type { Engine } from '../engine/port.ts';
+import { newLocation } from '../create/locations.ts';
+import type { Engine } from '../engine/port/engine.ts';
 import type { NewId } from '../kernel/clock.ts';
 import { invalidInput } from '../kernel/errors.ts';
+import type { TableAccess } from '../table/table-access.ts';
 import type { Operations } from './commands.ts';
-import { newLocation } from './locations.ts';
-import type { TableAccess } from './table-access.ts';
 
 /** Reserves a table's name and place; create or the first merge fills it. The service alone chooses the place. */
 export const declareTable =

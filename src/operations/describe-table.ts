@@ -1,7 +1,7 @@
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
+import { type TableAccess, visibleSchema } from '../table/table-access.ts';
 import type { Operations } from './commands.ts';
-import { type TableAccess, visibleSchema } from './table-access.ts';
 
 /** A declared-only table has no version and no schema: clients tell it apart by their absence. */
 export const describeTable =

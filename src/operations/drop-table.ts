@@ -1,11 +1,11 @@
 import type { Catalog, TableRecord } from '../catalog/port.ts';
+import type { TableMaker } from '../create/table-maker.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import { untilItsTurn } from '../kernel/turns.ts';
-import type { TableGates } from '../table/gates.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { TableGates } from '../table/table-locks.ts';
 import type { Operations } from './commands.ts';
-import type { TableAccess } from './table-access.ts';
-import type { TableMaker } from './table-maker.ts';
 
 interface Parts {
   readonly catalog: Catalog;

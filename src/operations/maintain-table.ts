@@ -1,7 +1,7 @@
 import { notTheFirstStep } from '../kernel/errors.ts';
 import type { Maintenance } from '../maintenance/maintenance.ts';
+import type { TableAccess } from '../table/table-access.ts';
 import type { Operations } from './commands.ts';
-import type { TableAccess } from './table-access.ts';
 
 /** Main and every branch, now. */
 export const maintainTable =

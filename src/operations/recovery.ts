@@ -1,5 +1,5 @@
 import type { Catalog, OpenBranchRecord } from '../catalog/port.ts';
-import type { Engine, Recovery } from '../engine/port.ts';
+import type { Engine, Recovery } from '../engine/port/engine.ts';
 import { isStorageFull } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';

@@ -9,15 +9,15 @@
  * shows it, the answer is that of an empty place, so that neither an answer nor its time tells which places exist (P9).
  */
 import type { Adoption, Catalog, KnownPlace, TableRecord } from '../catalog/port.ts';
-import type { Engine, ResolvedLocation } from '../engine/port.ts';
+import { folderNamespace, mayBeShared, namespacesAround } from '../create/locations.ts';
+import type { Engine, ResolvedLocation } from '../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type Location, type NamespacePath, showTable, type TableRef } from '../kernel/ids.ts';
 import { untilItsTurn } from '../kernel/turns.ts';
-import type { TableGates } from '../table/gates.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { TableGates } from '../table/table-locks.ts';
 import type { Operations, PlaceOwner, Visible } from './commands.ts';
-import { folderNamespace, mayBeShared, namespacesAround } from './locations.ts';
-import type { TableAccess } from './table-access.ts';
 
 interface Parts {
   readonly catalog: Catalog;

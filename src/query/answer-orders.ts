@@ -5,8 +5,8 @@
  * this event loop is idle; that of a busy service is not. Beyond the limit the reader reports that and kills itself.
  */
 import type { Duplex } from 'node:stream';
-import type { IpcFile } from '../arrow/source.ts';
-import type { Engine } from '../engine/port.ts';
+import type { IpcFile } from '../arrow/stream/source.ts';
+import type { Engine } from '../engine/port/engine.ts';
 import { type Frame, frameHead, readFrames, writeFrame } from './frames.ts';
 import { KeptDatasets } from './kept-datasets.ts';
 import { type Order, type Outcome, plainError, type ReaderSetup, type Reply } from './protocol.ts';

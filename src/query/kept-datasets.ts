@@ -1,4 +1,4 @@
-import type { Dataset, Engine } from '../engine/port.ts';
+import type { Dataset, Engine } from '../engine/port/engine.ts';
 import { BoundedCache } from '../kernel/bounded-cache.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { ReadAt } from './protocol.ts';

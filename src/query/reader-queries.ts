@@ -1,4 +1,4 @@
-import type { FilteredMerge, FilteredMerges, MergeCounts } from '../engine/port.ts';
+import type { FilteredMerge, FilteredMerges, MergeCounts } from '../engine/port/engine.ts';
 import { firstOf } from '../kernel/abort.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';

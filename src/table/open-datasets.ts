@@ -1,4 +1,4 @@
-import type { Dataset, Engine } from '../engine/port.ts';
+import type { Dataset, Engine } from '../engine/port/engine.ts';
 import type { BranchName, Location } from '../kernel/ids.ts';
 
 interface Entry {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
-import { actionScopes } from '#src/auth/actions.ts';
-import { CedarPolicy } from '#src/auth/cedar-policy.ts';
+import { actionScopes } from '#src/auth/policy/actions.ts';
+import { CedarPolicy } from '#src/auth/policy/cedar-policy.ts';
 
 const text = readFileSync(new URL('../../docs/access.md', import.meta.url), 'utf8');
 

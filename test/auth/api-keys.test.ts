@@ -3,7 +3,7 @@ import { chmod, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { ApiKeyStore } from '#src/auth/api-keys.ts';
+import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
 import { bearer, refusal } from './refusals.ts';
 import { StoppedClock } from './stopped-clock.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Authenticator, type CredentialHeaders } from '#src/auth/authenticator.ts';
 import { challengeFor, invalidToken, PermissionDeniedError } from '#src/auth/challenge.ts';
-import type { Credential, Verifier } from '#src/auth/verifier.ts';
+import type { Credential, Verifier } from '#src/auth/tokens/verifier.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Principal } from '#src/kernel/principal.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type AccessRequest, type Action, actionScopes } from '#src/auth/actions.ts';
-import { CedarPolicy } from '#src/auth/cedar-policy.ts';
+import { type AccessRequest, type Action, actionScopes } from '#src/auth/policy/actions.ts';
+import { CedarPolicy } from '#src/auth/policy/cedar-policy.ts';
 import type { BranchName } from '#src/kernel/ids.ts';
 import type { Principal } from '#src/kernel/principal.ts';
 import { namespace, principal, request, table } from './requests.ts';

@@ -6,7 +6,7 @@ import {
   type IntrospectionSettings,
   IntrospectionVerifier,
   introspectionDefaults,
-} from '#src/auth/introspection-verifier.ts';
+} from '#src/auth/tokens/introspection-verifier.ts';
 import { AuthorizationServer } from '#test/fixtures/authorization-server.ts';
 import { bearer, refusal } from './refusals.ts';
 import { StoppedClock } from './stopped-clock.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { AccessSetupError } from '#src/auth/access-setup-error.ts';
-import { type JwtIssuerSettings, JwtVerifier, jwtIssuerDefaults } from '#src/auth/jwt-verifier.ts';
+import { type JwtIssuerSettings, JwtVerifier, jwtIssuerDefaults } from '#src/auth/tokens/jwt-verifier.ts';
 import { AuthorizationServer } from '#test/fixtures/authorization-server.ts';
 import { bearer, refusal } from './refusals.ts';
 import { StoppedClock } from './stopped-clock.ts';

@@ -6,8 +6,8 @@ import type { AddressInfo } from 'node:net';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { boundedFetch, maxDocumentBytes } from '#src/auth/bounded-fetch.ts';
-import { IntrospectionVerifier, introspectionDefaults } from '#src/auth/introspection-verifier.ts';
-import { JwtVerifier, jwtIssuerDefaults } from '#src/auth/jwt-verifier.ts';
+import { IntrospectionVerifier, introspectionDefaults } from '#src/auth/tokens/introspection-verifier.ts';
+import { JwtVerifier, jwtIssuerDefaults } from '#src/auth/tokens/jwt-verifier.ts';
 import { bearer, refusal } from './refusals.ts';
 import { StoppedClock } from './stopped-clock.ts';
 

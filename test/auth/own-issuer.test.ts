@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import { importJWK, type JWK, SignJWT } from 'jose';
-import { rotateIssuerKey } from '#src/auth/issuer-key.ts';
-import { OwnIssuer } from '#src/auth/own-issuer.ts';
+import { rotateIssuerKey } from '#src/auth/tokens/issuer-key.ts';
+import { OwnIssuer } from '#src/auth/tokens/own-issuer.ts';
 import { bearer, refusal } from './refusals.ts';
 import { StoppedClock } from './stopped-clock.ts';
 
@@ -57,7 +57,7 @@ describe("the service's own issuer (P9)", () => {
   });
 
   it('ends with one key when processes create it at once', async () => {
-    const module = JSON.stringify(import.meta.resolve('#src/auth/own-issuer.ts'));
+    const module = JSON.stringify(import.meta.resolve('#src/auth/tokens/own-issuer.ts'));
     const clockModule = JSON.stringify(import.meta.resolve('#src/kernel/clock.ts'));
     const program = `
       const { OwnIssuer } = await import(${module});

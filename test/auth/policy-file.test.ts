@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { PolicyFile } from '#src/auth/policy-file.ts';
+import { PolicyFile } from '#src/auth/policy/policy-file.ts';
 import type { Clock } from '#src/kernel/clock.ts';
 import type { LogFields, Logger } from '#src/telemetry/logger.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';

@@ -1,5 +1,5 @@
 /** Questions to a policy. */
-import type { AccessRequest, Resource } from '#src/auth/actions.ts';
+import type { AccessRequest, Resource } from '#src/auth/policy/actions.ts';
 import type { ObjectName } from '#src/kernel/ids.ts';
 import type { Principal } from '#src/kernel/principal.ts';
 

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
-import { ApiKeyStore } from '#src/auth/api-keys.ts';
-import { OwnIssuer } from '#src/auth/own-issuer.ts';
+import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
+import { OwnIssuer } from '#src/auth/tokens/own-issuer.ts';
 import { dataFolderAt } from '#src/config/data-folder.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 

@@ -1,7 +1,7 @@
 /** The two ways to the same tables: the LanceDB SDK over HTTP, as users have it, and LanceDB on the folder itself. */
 import { join } from 'node:path';
 import { type Connection, type ConnectionOptions, connect, type Table } from '@lancedb/lancedb';
-import { ApiKeyStore } from '#src/auth/api-keys.ts';
+import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import type { Connection, Table } from '@lancedb/lancedb';
-import { readSchemaOfIpcFile } from '#src/arrow/read-schema.ts';
-import type { Field, Schema } from '#src/arrow/schema.ts';
-import { typeName } from '#src/arrow/type-name.ts';
+import { readSchemaOfIpcFile } from '#src/arrow/schema/read-schema.ts';
+import type { Field, Schema } from '#src/arrow/schema/schema.ts';
+import { typeName } from '#src/arrow/schema/type-name.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { type StreamCase, streamsByType, wideStream } from '#test/fixtures/streams.ts';

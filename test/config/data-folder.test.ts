@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { chmodSync, chownSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
-import { OwnIssuer } from '#src/auth/own-issuer.ts';
+import { OwnIssuer } from '#src/auth/tokens/own-issuer.ts';
 import { makeDataFolder } from '#src/config/data-folder.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { startTestService } from '#test/fixtures/service.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { type RowAddress, rowAddress } from '#src/engine/places.ts';
-import { type Dataset, type Engine, isRefusal } from '#src/engine/port.ts';
+import { type Dataset, type Engine, isRefusal } from '#src/engine/port/engine.ts';
+import { type RowAddress, rowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';

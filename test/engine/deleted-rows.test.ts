@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { DeletedRows } from '#src/engine/lance/deleted-rows.ts';
-import { valuesOfBitmap } from '#src/engine/lance/roaring.ts';
+import { DeletedRows } from '#src/lance-format/deletion/deletion-vector.ts';
+import { valuesOfBitmap } from '#src/lance-format/deletion/roaring.ts';
 import { Random } from '#test/model/random.ts';
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);

@@ -3,11 +3,16 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { connect, Index, type Table } from '@lancedb/lancedb';
-import { parseManifest } from '#src/engine/lance/manifest.ts';
-import { listVersions, manifestNames, readManifest, versionOfManifestName } from '#src/engine/lance/manifest-files.ts';
-import { bytesOfBitmap } from '#src/engine/lance/roaring.ts';
-import { indexFolders, storedFiles } from '#src/engine/lance/stored-files.ts';
-import { MalformedFile, WireReader } from '#src/engine/lance/wire-reader.ts';
+import { bytesOfBitmap } from '#src/lance-format/deletion/roaring.ts';
+import { indexFolders, storedFiles } from '#src/lance-format/layout/stored-files.ts';
+import {
+  listVersions,
+  manifestNames,
+  readManifest,
+  versionOfManifestName,
+} from '#src/lance-format/manifest/manifest-files.ts';
+import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
+import { MalformedFile, WireReader } from '#src/lance-format/wire-reader.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
 

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
-import { listVersions, readManifest } from '#src/engine/lance/manifest-files.ts';
 import type { ObjectName } from '#src/kernel/ids.ts';
+import { listVersions, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 
 const rows = (...ids: readonly number[]): Uint8Array =>

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
 import type { Worker } from 'node:worker_threads';
-import { FileWriter } from '#src/engine/lance/file-writer.ts';
+import { FileWriter } from '#src/engine/lance/commit/file-writer.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const folderOf = (t: TestContext): string => temporaryFolder((clean) => t.after(clean));
@@ -76,7 +76,7 @@ test('a thread that ends fails what it was asked for and leaves nothing of it; t
 
 test('a process that has nothing else to do ends', async (t) => {
   const folder = folderOf(t);
-  const writer = join(import.meta.dirname, '../../src/engine/lance/file-writer.ts');
+  const writer = join(import.meta.dirname, '../../src/engine/lance/commit/file-writer.ts');
   const code = `
     import { FileWriter } from ${JSON.stringify(writer)};
     const files = Array.from({ length: 40 }, (_, n) => ({ path: ${JSON.stringify(folder)} + '/' + n, content: Buffer.of(1) }));

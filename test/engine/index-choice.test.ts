@@ -14,11 +14,11 @@ import {
   type Vector,
   vectorFromArray,
 } from 'apache-arrow';
-import { IndexChoice } from '#src/engine/lance/index-choice.ts';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
-import { readManifest } from '#src/engine/lance/manifest-files.ts';
-import type { MergeSpec } from '#src/engine/port.ts';
+import { IndexChoice } from '#src/engine/lance/adapter/index-choice.ts';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import type { MergeSpec } from '#src/engine/port/engine.ts';
 import type { Location } from '#src/kernel/ids.ts';
+import { readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { hideIndex } from '#test/fixtures/hide-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';

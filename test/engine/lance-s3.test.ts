@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { engineContract } from '#test/contract/engine.ts';
 import { outsiderOn } from '#test/fixtures/outsider.ts';
 import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
-import { parseManifest } from '#src/engine/lance/manifest.ts';
-import { nextManifest } from '#src/engine/lance/next-manifest.ts';
-import { WireReader } from '#src/engine/lance/wire-reader.ts';
-import { WireWriter } from '#src/engine/lance/wire-writer.ts';
+import { nextManifest } from '#src/lance-format/manifest/next-manifest.ts';
+import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
+import { WireReader } from '#src/lance-format/wire-reader.ts';
+import { WireWriter } from '#src/lance-format/wire-writer.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 /** Field numbers of a manifest (Lance's `protos/table.proto`). */

@@ -22,19 +22,19 @@ import {
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
-import type { IpcFile } from '#src/arrow/source.ts';
-import { FileWriter } from '#src/engine/lance/file-writer.ts';
-import type { LanceEngine } from '#src/engine/lance/lance-engine.ts';
-import { parseManifest } from '#src/engine/lance/manifest.ts';
-import { manifestNames, namesIn, readManifest } from '#src/engine/lance/manifest-files.ts';
-import { RowReplacement } from '#src/engine/lance/row-replacement.ts';
-import { Staging, stagingFolder } from '#src/engine/lance/staging.ts';
-import type { FragmentRows } from '#src/engine/lance/tracked-rows.ts';
-import { translateEngineError } from '#src/engine/lance/translate-errors.ts';
-import type { Replaced, Replacing, RowPlace, TrackedRows } from '#src/engine/places.ts';
-import type { Dataset } from '#src/engine/port.ts';
+import type { IpcFile } from '#src/arrow/stream/source.ts';
+import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { translateEngineError } from '#src/engine/lance/adapter/translate-errors.ts';
+import { FileWriter } from '#src/engine/lance/commit/file-writer.ts';
+import { RowReplacement } from '#src/engine/lance/commit/row-replacement.ts';
+import { Staging, stagingFolder } from '#src/engine/lance/commit/staging.ts';
+import type { FragmentRows } from '#src/engine/lance/live-rows/live-rows.ts';
+import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Replaced, Replacing, RowPlace, TrackedRows } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
+import { manifestNames, namesIn, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import type { Codec } from '#test/fixtures/ipc-writer.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DeletedRows } from '#src/engine/lance/deleted-rows.ts';
-import { Moves, type Tracked } from '#src/engine/lance/row-moves.ts';
+import { Moves, type Tracked } from '#src/engine/lance/live-rows/remap.ts';
+import { DeletedRows } from '#src/lance-format/deletion/deletion-vector.ts';
 
 const fragmentOf = (rows: number, deletedOffsets: readonly number[] = []): Tracked => ({
   rows,

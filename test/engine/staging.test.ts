@@ -4,12 +4,12 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:
 import { basename, dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Table, vectorFromArray } from 'apache-arrow';
-import type { IpcFile } from '#src/arrow/source.ts';
-import { parseManifest } from '#src/engine/lance/manifest.ts';
-import { readManifest } from '#src/engine/lance/manifest-files.ts';
-import { Staging, stagingFolder } from '#src/engine/lance/staging.ts';
-import { StagingFolder } from '#src/engine/lance/staging-folder.ts';
+import type { IpcFile } from '#src/arrow/stream/source.ts';
+import { Staging, stagingFolder } from '#src/engine/lance/commit/staging.ts';
+import { StagingFolder } from '#src/engine/lance/commit/staging-folder.ts';
 import type { Location } from '#src/kernel/ids.ts';
+import { readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';

@@ -4,11 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
-import { readKeys } from '#src/arrow/key-columns.ts';
-import { checkStorable } from '#src/arrow/schema-rules.ts';
-import type { IpcPiece } from '#src/arrow/source.ts';
-import type { IpcLimits } from '#src/arrow/source-reader.ts';
+import { checkStorable } from '#src/arrow/schema/schema-rules.ts';
+import type { IpcPiece } from '#src/arrow/stream/source.ts';
+import type { IpcLimits } from '#src/arrow/stream/source-reader.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import { readKeys } from '#src/keys/key-columns.ts';
 import { emptyStream, polarsStreams, streamsByType, wholeOf, wideStream } from '#test/fixtures/streams.ts';
 import { EngineJudge } from '#test/fuzz/engine-judge.ts';
 import { mutate, randomOf } from '#test/fuzz/mutations.ts';

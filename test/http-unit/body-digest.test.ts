@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
-import { BodyDigest } from '#src/http/body-digest.ts';
+import { BodyDigest } from '#src/http/body/body-digest.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 
 const chunks = ['one', '', 'two', 'three'].map((text) => Buffer.from(text));

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { describe, type TestContext, test } from 'node:test';
-import { canShare, listenMore, requireFree } from '#src/http/listeners.ts';
+import { canShare, listenMore, requireFree } from '#src/http/admission/listeners.ts';
 import { startTestService } from './service.ts';
 
 const host = '127.0.0.1';

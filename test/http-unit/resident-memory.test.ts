@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
-import { ResidentLimit } from '#src/kernel/resident-limit.ts';
+import { ResidentLimit } from '#src/memory/resident-limit.ts';
 import { arrowType, ask, upload } from './client.ts';
 import { RawClient } from './raw-client.ts';
 import { startTestService } from './service.ts';

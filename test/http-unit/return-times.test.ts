@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ReturnTimes } from '#src/http/return-times.ts';
+import { ReturnTimes } from '#src/http/admission/return-times.ts';
 import type { Principal } from '#src/kernel/principal.ts';
 import { StoppedClock } from '#test/auth/stopped-clock.ts';
 

@@ -1,4 +1,4 @@
-import type { Schema } from '#src/arrow/schema.ts';
+import type { Schema } from '#src/arrow/schema/schema.ts';
 import type { ObjectName, Properties, TableRef, TransactionId } from '#src/kernel/ids.ts';
 import type { Operations, TableDescription } from '#src/operations/commands.ts';
 

@@ -1,11 +1,11 @@
-import { BodyMemory, type BodyMemoryLimits } from '#src/arrow/body-memory.ts';
-import { StreamSource } from '#src/arrow/source-reader.ts';
-import type { AccessRequest } from '#src/auth/actions.ts';
+import { StreamSource } from '#src/arrow/stream/source-reader.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
+import type { AccessRequest } from '#src/auth/policy/actions.ts';
 import type { HttpConfig } from '#src/http/http-config.ts';
 import type { HttpParts } from '#src/http/http-parts.ts';
 import { startHttpServer } from '#src/http/server.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
+import { BodyMemory, type BodyMemoryLimits } from '#src/memory/body-memory.ts';
 import type { Operations } from '#src/operations/commands.ts';
 import { AuditInLog } from '#src/telemetry/audit.ts';
 import { createLogger } from '#src/telemetry/logger.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { errorDocument } from '#src/http/error-document.ts';
+import { errorDocument } from '#src/http/errors/error-document.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { ask } from './client.ts';
 import { RawClient } from './raw-client.ts';

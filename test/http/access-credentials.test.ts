@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { ApiKeyStore } from '#src/auth/api-keys.ts';
-import { OwnIssuer } from '#src/auth/own-issuer.ts';
+import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
+import { OwnIssuer } from '#src/auth/tokens/own-issuer.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { AuthorizationServer } from '#test/fixtures/authorization-server.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { connect } from '@lancedb/lancedb';
-import { LanceEngine } from '#src/engine/lance/lance-engine.ts';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
 import { Random } from '#test/model/random.ts';

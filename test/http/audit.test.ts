@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { ApiKeyStore } from '#src/auth/api-keys.ts';
+import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { type HeaderFields, startTestService, type TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';

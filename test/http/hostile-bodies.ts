@@ -1,7 +1,7 @@
 /** Bodies that are no good Arrow IPC streams: wrong formats, lies about lengths, and small things that claim to be large. */
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { tableFromIPC, tableToIPC } from 'apache-arrow';
-import type { DataType, Field } from '#src/arrow/schema.ts';
+import type { DataType, Field } from '#src/arrow/schema/schema.ts';
 import { encodeColumn } from '#test/fixtures/column-encoder.ts';
 import type { FlatFields } from '#test/fixtures/flat-writer.ts';
 import {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { ApiKeyStore } from '#src/auth/api-keys.ts';
+import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { runInProcess } from '#test/cli/in-process.ts';
 import { startTestService } from '#test/fixtures/service.ts';

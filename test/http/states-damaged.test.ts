@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, truncateSync, w
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
-import { manifestNames } from '#src/engine/lance/manifest-files.ts';
+import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { editManifest, newestManifest } from '#test/fixtures/edited-manifest.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
-import type { Field } from '#src/arrow/schema.ts';
+import type { Field } from '#src/arrow/schema/schema.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { type Codec, encodeStream, field, type Rows, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import type { TestService } from '#test/fixtures/service.ts';

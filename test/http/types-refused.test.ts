@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import type { DataType, Dictionary, Field } from '#src/arrow/schema.ts';
+import type { DataType, Dictionary, Field } from '#src/arrow/schema/schema.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { FlatFields } from '#test/fixtures/flat-writer.ts';
 import {

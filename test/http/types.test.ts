@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { Float64, makeData, Table, tableFromIPC, tableToIPC, Vector } from 'apache-arrow';
-import type { Schema } from '#src/arrow/schema.ts';
-import { sameType } from '#src/arrow/schema-rules.ts';
+import type { Schema } from '#src/arrow/schema/schema.ts';
+import { sameType } from '#src/arrow/schema/schema-rules.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { encodeColumn } from '#test/fixtures/column-encoder.ts';
 import {

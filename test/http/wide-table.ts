@@ -1,5 +1,5 @@
 /** A table with a column of every type that the service stores, and a whole number to merge by. */
-import type { Field, Schema } from '#src/arrow/schema.ts';
+import type { Field, Schema } from '#src/arrow/schema/schema.ts';
 import { type Codec, encodeStream, field, type Rows, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { typeCases } from '#test/fixtures/streams.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
-import { ResidentLimit } from '#src/kernel/resident-limit.ts';
+import { ResidentLimit } from '#src/memory/resident-limit.ts';
 
 /**
  * A process of 1,600 units of memory: nearly full from 1,400 on, with room again below 1,300; thrifty from 1,200 on, until below

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { BranchHistory } from '#src/maintenance/branch-history.ts';
+import { BranchHistory } from '#src/maintenance/observe/branch-history.ts';
 import { byEngine } from './seen-commit.ts';
 
 const retentionMs = 1_000;

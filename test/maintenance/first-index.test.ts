@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
-import { parseFieldPath } from '#src/arrow/field-path.ts';
-import type { Dataset, Engine, OpenRequest } from '#src/engine/port.ts';
+import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
+import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
+import { Upkeep } from '#src/maintenance/act/upkeep.ts';
 import { Maintenance } from '#src/maintenance/maintenance.ts';
-import { Upkeep } from '#src/maintenance/upkeep.ts';
-import { TableGates } from '#src/table/gates.ts';
-import { OpenBranches } from '#src/table/open-branches.ts';
+import { OpenBranches } from '#src/table/recovery-marks.ts';
+import { TableGates } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';

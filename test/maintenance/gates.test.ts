@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ObjectName, TableRef } from '#src/kernel/ids.ts';
-import { TableGates } from '#src/table/gates.ts';
+import { TableGates } from '#src/table/table-locks.ts';
 
 test('leaving a branch twice does not open it to a second writer (P2)', async () => {
   const gates = new TableGates(10);

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
-import { BranchHistory } from '#src/maintenance/branch-history.ts';
-import type { Extent } from '#src/maintenance/estimate.ts';
+import type { Extent } from '#src/maintenance/decide/estimate.ts';
 import type { OptimizeJob } from '#src/maintenance/job.ts';
 import { Jobs, type JobsParts } from '#src/maintenance/jobs.ts';
+import { BranchHistory } from '#src/maintenance/observe/branch-history.ts';
 import { byEngine } from './seen-commit.ts';
 
 const target = {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { DataType, Field, Schema } from '#src/arrow/schema.ts';
-import type { FragmentFacts, Layout } from '#src/engine/port.ts';
-import { estimateCost, guessCost, noCorrections } from '#src/maintenance/estimate.ts';
+import type { DataType, Field, Schema } from '#src/arrow/schema/schema.ts';
+import type { FragmentFacts, Layout } from '#src/engine/port/engine.ts';
+import { estimateCost, guessCost, noCorrections } from '#src/maintenance/decide/estimate.ts';
 import {
   type BranchFacts,
   chooseTidying,
@@ -10,7 +10,7 @@ import {
   isTidiedBeforeIndex,
   type OptimizeReason,
   reasonToOptimize,
-} from '#src/maintenance/policy.ts';
+} from '#src/maintenance/decide/policy.ts';
 
 const limits = { maxWaitMs: 200, indexFromRows: 20_000 };
 const busy: BranchFacts = {

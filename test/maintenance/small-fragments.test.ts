@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { FragmentFacts, IndexFacts, Layout } from '#src/engine/port.ts';
-import { smallFragments } from '#src/maintenance/small-fragments.ts';
+import type { FragmentFacts, IndexFacts, Layout } from '#src/engine/port/engine.ts';
+import { smallFragments } from '#src/maintenance/decide/small-fragments.ts';
 
 const sized = (...rows: readonly number[]): FragmentFacts[] =>
   rows.map((count, id) => ({ id, rows: count, deletedRows: 0 }));

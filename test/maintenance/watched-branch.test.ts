@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { FragmentFacts, Layout } from '#src/engine/port.ts';
+import type { FragmentFacts, Layout } from '#src/engine/port/engine.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
-import type { Way } from '#src/maintenance/estimate.ts';
-import { WatchedBranch } from '#src/maintenance/watched-branch.ts';
+import type { Way } from '#src/maintenance/decide/estimate.ts';
+import { WatchedBranch } from '#src/maintenance/observe/watched-branch.ts';
 import { byEngine } from './seen-commit.ts';
 
 const target = {

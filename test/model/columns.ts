@@ -1,5 +1,5 @@
 /** The columns of the model's tables: their types as Arrow has them, and the few values that each type takes. */
-import type { DataType, Dictionary, Field, Schema } from '#src/arrow/schema.ts';
+import type { DataType, Dictionary, Field, Schema } from '#src/arrow/schema/schema.ts';
 import { type Codec, encodeStream, field, type Rows, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import type { Random } from './random.ts';
 import type { Row, Value } from './values.ts';

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import type { MergeRequest } from '#src/table/merge-request.ts';
+import type { MergeRequest } from '#src/merge/merge-request.ts';
 import { full, type Row } from './rows.ts';
 import { never, type Spec, Stage, upsert } from './stage.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import type { MergeSpec } from '#src/engine/port.ts';
+import type { MergeSpec } from '#src/engine/port/engine.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';

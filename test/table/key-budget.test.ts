@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
-import { KeyBudget, type KeyHold } from '#src/table/key-budget.ts';
+import { KeyBudget, type KeyHold } from '#src/memory/key-quota.ts';
 
 const maxBytes = 100;
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { CanonicalKey } from '#src/arrow/key-columns.ts';
-import { digestWords, exactWords, HalfSipHash, SecretKeyDigest } from '#src/table/key-digest.ts';
+import type { CanonicalKey } from '#src/keys/key-columns.ts';
+import { digestWords, exactWords, HalfSipHash, SecretKeyDigest } from '#src/keys/key-digest.ts';
 
 const secretOf = (seed: number): Uint32Array =>
   Uint32Array.from({ length: 8 }, (_, i) => Math.imul(seed * 8 + i + 1, 0x9e37_79b1));

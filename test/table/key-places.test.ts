@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { CanonicalKey } from '#src/arrow/key-columns.ts';
-import type { RowPlace } from '#src/engine/places.ts';
-import { type KeyDigest, SecretKeyDigest } from '#src/table/key-digest.ts';
-import { KeyPlaces, mostBytesPerDigestPlace, mostBytesPerPlace } from '#src/table/key-places.ts';
+import type { RowPlace } from '#src/engine/port/row-address.ts';
+import type { CanonicalKey } from '#src/keys/key-columns.ts';
+import { type KeyDigest, SecretKeyDigest } from '#src/keys/key-digest.ts';
+import { KeyPlaces, mostBytesPerDigestPlace, mostBytesPerPlace } from '#src/keys/key-table.ts';
 import { type Random, randomOf } from '#test/fuzz/mutations.ts';
 
 const edges: readonly CanonicalKey[] = [

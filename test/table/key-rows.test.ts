@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { CanonicalKey } from '#src/arrow/key-columns.ts';
-import { type KeyHash, SeededKeyHash } from '#src/table/key-hash.ts';
-import { KeyRows, mostBytesPerKey } from '#src/table/key-rows.ts';
+import type { CanonicalKey } from '#src/keys/key-columns.ts';
+import { type KeyHash, SeededKeyHash } from '#src/merge/known-keys/fingerprint.ts';
+import { KeyRows, mostBytesPerKey } from '#src/merge/known-keys/key-rows.ts';
 
 const edges: readonly CanonicalKey[] = [
   ...[0, '-0', 1, -1, 0.5, -0.5, 1.5, 'NaN', '', 'a', 'b', '1', '12', Infinity, -Infinity],

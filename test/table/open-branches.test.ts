@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import type { Catalog } from '#src/catalog/port.ts';
-import { listVersions, readManifest } from '#src/engine/lance/manifest-files.ts';
-import { OpenBranches } from '#src/table/open-branches.ts';
+import { listVersions, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { OpenBranches } from '#src/table/recovery-marks.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { type PublishedTable, publishTable } from '#test/fixtures/published-table.ts';
 

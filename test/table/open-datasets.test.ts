@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
-import type { Dataset, Engine, OpenRequest } from '#src/engine/port.ts';
+import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { publishTable } from '#test/fixtures/published-table.ts';

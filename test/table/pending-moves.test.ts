@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { MovedRows, RowPlace } from '#src/engine/places.ts';
-import { PendingMoves } from '#src/table/pending-moves.ts';
+import type { MovedRows, RowPlace } from '#src/engine/port/row-address.ts';
+import { PendingMoves } from '#src/merge/key-index/pending-remaps.ts';
 
 const rowsPerFragment = 10;
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { Table } from 'apache-arrow';
-import type { MergeCounts } from '#src/engine/port.ts';
-import type { MergeRequest } from '#src/table/merge-request.ts';
+import type { MergeCounts } from '#src/engine/port/engine.ts';
+import type { MergeRequest } from '#src/merge/merge-request.ts';
 import { full, type Row } from './rows.ts';
 import { countsOf, type Interruptions, Stage, type StageOptions } from './stage.ts';
 

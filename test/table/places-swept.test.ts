@@ -1,13 +1,13 @@
 /** What is known of places while rows move, with the places of a branch at hand and nothing of a dataset. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { CanonicalKey } from '#src/arrow/key-columns.ts';
-import type { MovedRows, RowMoves, RowPlace, TrackedRows } from '#src/engine/places.ts';
-import type { Dataset } from '#src/engine/port.ts';
-import { SecretKeyDigest } from '#src/table/key-digest.ts';
-import { KnownPlaces } from '#src/table/known-places.ts';
-import type { SharedRows } from '#src/table/merge-group.ts';
-import type { MergeRequest } from '#src/table/merge-request.ts';
+import type { Dataset } from '#src/engine/port/engine.ts';
+import type { MovedRows, RowMoves, RowPlace, TrackedRows } from '#src/engine/port/row-address.ts';
+import type { CanonicalKey } from '#src/keys/key-columns.ts';
+import { SecretKeyDigest } from '#src/keys/key-digest.ts';
+import { KnownPlaces } from '#src/merge/key-index/key-index.ts';
+import type { MergeRequest } from '#src/merge/merge-request.ts';
+import type { SharedRows } from '#src/merge/queue/batch.ts';
 
 /** Enough for each part of the places to have some. */
 const rows = 5_000;

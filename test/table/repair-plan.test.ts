@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RowAddress } from '#src/engine/places.ts';
-import { planRepair, type Updates } from '#src/table/repair-plan.ts';
+import type { RowAddress } from '#src/engine/port/row-address.ts';
+import { planRepair, type Updates } from '#src/merge/external/repair-plan.ts';
 
 const at = (...rows: string[]) => new Map([['k', rows as RowAddress[]]]);
 const none = new Map<string, RowAddress[]>();

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { lanceSchemaJson } from '../../arrow/lance-schema-json.ts';
+import { lanceSchemaJson } from '../../arrow/schema/lance-schema-json.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { Operations, TableDescription } from '../../operations/commands.ts';
 import { readFlag } from '../../wire/flags.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { formatFieldPath, parseFieldPath, resolveField, sameFieldPath } from '#src/arrow/field-path.ts';
-import type { Field, Schema } from '#src/arrow/schema.ts';
+import { formatFieldPath, parseFieldPath, resolveField, sameFieldPath } from '#src/arrow/schema/field-path.ts';
+import type { Field, Schema } from '#src/arrow/schema/schema.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 
 const field = (name: string, children: readonly Field[] = [], kind: 'struct' | 'list' | 'utf8' = 'struct'): Field => ({

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { joinBatches } from '#src/arrow/concat-rows.ts';
-import { searchEqualRows } from '#src/arrow/key-hash.ts';
-import type { KeyValues } from '#src/arrow/key-values.ts';
+import { joinBatches } from '#src/arrow/column/concat-rows.ts';
+import { searchEqualRows } from '#src/keys/key-hash.ts';
+import type { KeyValues } from '#src/keys/key-values.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { encodeMessages, encodeStream, endOfStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { parseFieldPath } from '#src/arrow/field-path.ts';
-import { type Keys, readKeys, sqlFieldPath } from '#src/arrow/key-columns.ts';
-import type { DataType, Field } from '#src/arrow/schema.ts';
-import { typeName } from '#src/arrow/type-name.ts';
+import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
+import type { DataType, Field } from '#src/arrow/schema/schema.ts';
+import { typeName } from '#src/arrow/schema/type-name.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import { type Keys, readKeys, sqlFieldPath } from '#src/keys/key-columns.ts';
 import { type Codec, encodeStream, field, type Rows, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { type NativeLance, openNativeLance } from '#test/fixtures/native-lance.ts';
 import { keyCases, polarsStreams, wholeOf } from '#test/fixtures/streams.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { BodyMemory } from '#src/arrow/body-memory.ts';
-import { KnownSchemas } from '#src/arrow/known-schemas.ts';
-import type { Schema } from '#src/arrow/schema.ts';
-import { StreamSource } from '#src/arrow/source-reader.ts';
+import { KnownSchemas } from '#src/arrow/schema/known-schemas.ts';
+import type { Schema } from '#src/arrow/schema/schema.ts';
+import { StreamSource } from '#src/arrow/stream/source-reader.ts';
+import { BodyMemory } from '#src/memory/body-memory.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { inChunks, roomyLimits } from '#test/fixtures/streams.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { decodeLz4Frame } from '#src/arrow/lz4-frame.ts';
+import { decodeLz4Frame } from '#src/arrow/column/lz4-frame.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 
 /** Flags: version 1; 0x20 independent blocks, 0x10 block checksums, 0x08 content size, 0x04 content checksum. */

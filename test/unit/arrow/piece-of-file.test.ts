@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { concatRows } from '#src/arrow/concat-rows.ts';
-import { parseFieldPath } from '#src/arrow/field-path.ts';
-import { joinFiles } from '#src/arrow/join-files.ts';
-import { readKeys } from '#src/arrow/key-columns.ts';
-import { pieceOfFile } from '#src/arrow/piece-of-file.ts';
-import type { IpcFile } from '#src/arrow/source.ts';
+import { concatRows } from '#src/arrow/column/concat-rows.ts';
+import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
+import { joinFiles } from '#src/arrow/stream/join-files.ts';
+import { pieceOfFile } from '#src/arrow/stream/piece-of-file.ts';
+import type { IpcFile } from '#src/arrow/stream/source.ts';
+import { readKeys } from '#src/keys/key-columns.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { openNativeLance } from '#test/fixtures/native-lance.ts';

@@ -14,7 +14,7 @@ import {
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
-import { checkStorable, sameType } from '#src/arrow/schema-rules.ts';
+import { checkStorable, sameType } from '#src/arrow/schema/schema-rules.ts';
 import { type NativeLance, openNativeLance } from '#test/fixtures/native-lance.ts';
 import {
   emptyStream,

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { BodyMemory } from '#src/arrow/body-memory.ts';
-import type { IpcPiece } from '#src/arrow/source.ts';
-import { type IpcLimits, StreamSource } from '#src/arrow/source-reader.ts';
+import type { IpcPiece } from '#src/arrow/stream/source.ts';
+import { type IpcLimits, StreamSource } from '#src/arrow/stream/source-reader.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
+import { BodyMemory } from '#src/memory/body-memory.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { encodeColumn } from '#test/fixtures/column-encoder.ts';
 import {

@@ -1,0 +1,165 @@
+/**
+ * Rows of several sources as one source, so that many small merges can share one commit. The sources are those of
+ * strangers to each other: what is wrong with one must not fail the others, so values are checked on the way and a fault
+ * says whose it is.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { magic, prefixBytes } from '../format/message.ts';
+import { fileTail } from '../format/reframe.ts';
+import type { Field } from '../schema/schema.ts';
+import { schemaMessage } from '../schema/schema-message.ts';
+import { sameType } from '../schema/schema-rules.ts';
+import type { Block, IpcFile, IpcPiece } from '../stream/source.ts';
+import { BatchPlan } from './batch-plan.ts';
+import { type ColumnData, readColumns } from './column-data.ts';
+import { recordBatchMessageBytes, writeRecordBatchMessage } from './record-batch-message.ts';
+import { allRows, keptRows, type RowRuns } from './row-runs.ts';
+
+export interface RowsOf {
+  readonly piece: IpcPiece;
+  /** One byte for each row of the piece, over all its batches: 1 to take it, 0 to leave it out. Undefined takes all. */
+  readonly keep: Uint8Array | undefined;
+}
+
+/** The values of one part lie; the other parts are as good as before. The message names the column, not the part. */
+export class FaultyPart extends LancegateError {
+  readonly part: number;
+
+  constructor(part: number, fault: LancegateError) {
+    super(fault.kind, fault.message, { cause: fault.cause });
+    this.part = part;
+  }
+}
+
+/** Offsets of 32 bits are signed. */
+const maxValues = 0x7fff_ffff;
+/** Whether values of the type may take no bit at all; `checkBatch` limits how many of them a batch has. */
+const needsNoBit = ({ type, children }: Field): boolean =>
+  type.kind === 'null' || (type.kind === 'struct' && children.length === 0) || children.some(needsNoBit);
+const mostWithoutBits = 1 << 20;
+
+const mostValues = ({ decodedBytes, batches, schema }: IpcPiece): number =>
+  8 * decodedBytes + (schema.fields.some(needsNoBit) ? batches.length * mostWithoutBits : 0);
+
+const isPlain = ({ dictionary, children }: Field): boolean => dictionary === undefined && children.every(isPlain);
+
+/** What the first schema declares without NULL, the other must not declare with it. */
+const isNoLooser = (first: Field, other: Field): boolean =>
+  (first.nullable || !other.nullable) && first.children.every((child, i) => isNoLooser(child, other.children[i]!));
+
+/** Metadata can make another type of one, as Arrow's extension types do, so it must agree. */
+const sameMetadata = (first: Field, other: Field): boolean =>
+  isDeepStrictEqual(first.metadata, other.metadata) &&
+  first.children.every((child, i) => sameMetadata(child, other.children[i]!));
+
+const sameColumn = (first: Field, other: Field): boolean =>
+  first.name === other.name && sameType(first, other) && isNoLooser(first, other) && sameMetadata(first, other);
+
+const sameColumns = (first: readonly Field[], others: readonly Field[]): boolean =>
+  first.length === others.length && first.every((field, i) => sameColumn(field, others[i]!));
+
+/**
+ * Whether `concatRows` may be given these pieces: the same columns in the same order, none dictionary-encoded, no field
+ * nullable that is not in the first piece's schema, and together small enough for one batch (any that decode to less than
+ * 128 MiB are, if no type is Null). The order of the pieces matters only to nullability.
+ */
+export function canConcat(pieces: readonly IpcPiece[]): boolean {
+  const [first, ...others] = pieces;
+  if (first === undefined || !first.schema.fields.every(isPlain)) return false;
+  if (pieces.reduce((sum, piece) => sum + mostValues(piece), 0) > maxValues) return false;
+  const message = schemaMessage(first);
+  return others.every(
+    (other) => message.equals(schemaMessage(other)) || sameColumns(first.schema.fields, other.schema.fields),
+  );
+}
+
+/** One batch of one part, and which of its rows to take. */
+interface Share {
+  readonly columns: readonly ColumnData[];
+  readonly runs: RowRuns;
+}
+
+function sharesOf({ piece, keep }: RowsOf): Share[] {
+  if (keep !== undefined && keep.length !== piece.rows) throw new Error('the mask has not one byte for each row');
+  let row = 0;
+  return readColumns(piece).map(({ rows, columns }) => {
+    const runs = keep === undefined ? allRows(rows) : keptRows(keep.subarray(row, row + rows));
+    row += rows;
+    return { columns, runs };
+  });
+}
+
+function sharesOfPart(part: RowsOf, index: number): Share[] {
+  try {
+    return sharesOf(part);
+  } catch (error) {
+    if (error instanceof LancegateError) throw new FaultyPart(index, error);
+    throw error;
+  }
+}
+
+function assemble(first: IpcPiece, plan: BatchPlan, rows: number): IpcPiece {
+  const schema = schemaMessage(first);
+  const offset = magic.length + schema.length;
+  const metaLength = recordBatchMessageBytes(plan.nodes.length, plan.buffers.length);
+  const block: Block = { offset, metaLength, bodyLength: plan.bodyLength };
+  const tail = fileTail({ schemaMessage: schema.subarray(prefixBytes), dictionaries: [], batches: [block] });
+  const bodyAt = offset + metaLength;
+  const bodyEnd = bodyAt + plan.bodyLength;
+  const file = Buffer.alloc(bodyEnd + tail.length);
+  file.set(magic);
+  file.set(schema, magic.length);
+  writeRecordBatchMessage(file.subarray(offset, bodyAt), rows, plan);
+  plan.fill(file.subarray(bodyAt, bodyEnd));
+  file.set(tail, bodyEnd);
+  const decodedBytes = plan.buffers.reduce((sum, { length }) => sum + length, 0);
+  return {
+    file: file as IpcFile,
+    schema: first.schema,
+    dictionaries: [],
+    batches: [block],
+    rows,
+    decodedBytes,
+    release: () => undefined,
+  };
+}
+
+/**
+ * The kept rows of the first part, then of the second, and so on, in one uncompressed batch under the schema of the first
+ * part. For parts whose pieces `canConcat` allows, and of which none was released; the result does not need them any more,
+ * and its own `release` does nothing. Throws `FaultyPart` for the first part whose values lie, in rows left out too.
+ */
+export function concatRows(parts: readonly RowsOf[]): IpcPiece {
+  const first = parts[0]?.piece;
+  if (first === undefined) throw new Error('no parts to concatenate');
+  const shares = parts.flatMap(sharesOfPart).filter(({ runs }) => runs.rows > 0);
+  const plan = new BatchPlan();
+  for (const [i, field] of first.schema.fields.entries()) {
+    plan.addColumn(
+      field,
+      shares.map(({ columns, runs }) => ({ data: columns[i]!, runs })),
+    );
+  }
+  const rows = shares.reduce((sum, { runs }) => sum + runs.rows, 0);
+  return assemble(first, plan, rows);
+}
+
+/** From this many batches on, the engine is faster with one: its time for a merge grows with their square. */
+const manyBatches = 64;
+/** For batches that cannot be joined; the engine takes a third of a second for as many. */
+const mostUnjoinedBatches = 1024;
+
+/**
+ * The piece with its rows in one batch if it has many batches. Throws on invalid buffers, and `InvalidInput` for too many
+ * batches that cannot be joined, such as those with dictionary-encoded columns.
+ */
+export function joinBatches(piece: IpcPiece): IpcPiece {
+  const { length } = piece.batches;
+  if (length < manyBatches) return piece;
+  if (canConcat([piece])) return concatRows([{ piece, keep: undefined }]);
+  if (length <= mostUnjoinedBatches) return piece;
+  throw invalidInput(
+    `the stream has ${length} record batches, and a merge with dictionary-encoded columns can have ${mostUnjoinedBatches}: put more rows into each`,
+  );
+}

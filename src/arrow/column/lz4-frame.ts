@@ -1,0 +1,150 @@
+/**
+ * A decoder of LZ4 frames that writes exactly the declared number of bytes or fails: what a stranger declares is a hard
+ * limit, so no frame can grow beyond it. Knows linked and independent blocks, stored blocks, skippable frames, several
+ * frames in a row and every checksum flag. Checksums are skipped, not verified: the engine verifies them when it reads
+ * the same bytes. Frames with a dictionary are refused. Throws `InvalidInput`.
+ */
+import { invalidInput } from '../../kernel/errors.ts';
+
+const frameMagic = 0x184d2204;
+const skippableMagic = 0x184d2a50;
+const storedBlock = 0x8000_0000;
+const checksumBytes = 4;
+/** Shorter copies are faster byte by byte than through a typed array's method. */
+const shortCopy = 32;
+
+const malformed = (why: string) => invalidInput(`malformed LZ4 frame: ${why}`);
+
+interface FrameFlags {
+  readonly independentBlocks: boolean;
+  readonly blockChecksums: boolean;
+  readonly contentChecksum: boolean;
+  readonly headerBytes: number;
+}
+
+function readFlags(flags: number): FrameFlags {
+  if (flags >> 6 !== 1) throw malformed('unknown version');
+  if ((flags & 0x01) !== 0) throw malformed('it needs a dictionary');
+  return {
+    independentBlocks: (flags & 0x20) !== 0,
+    blockChecksums: (flags & 0x10) !== 0,
+    contentChecksum: (flags & 0x04) !== 0,
+    // Magic, flags, block size and header checksum; the content size is optional.
+    headerBytes: 7 + ((flags & 0x08) !== 0 ? 8 : 0),
+  };
+}
+
+class FrameDecoder {
+  readonly #input: Uint8Array;
+  readonly #view: DataView;
+  readonly #output: Uint8Array;
+  #in = 0;
+  #out = 0;
+
+  constructor(input: Uint8Array, size: number) {
+    this.#input = input;
+    this.#view = new DataView(input.buffer, input.byteOffset, input.byteLength);
+    this.#output = new Uint8Array(size);
+  }
+
+  decode(): Uint8Array {
+    while (this.#in < this.#input.length) this.#frame();
+    if (this.#out !== this.#output.length)
+      throw malformed(`${this.#out} bytes where ${this.#output.length} are declared`);
+    return this.#output;
+  }
+
+  #frame(): void {
+    this.#need(8);
+    const magic = this.#view.getUint32(this.#in, true);
+    if ((magic & 0xffff_fff0) === skippableMagic) {
+      this.#in += 8 + this.#view.getUint32(this.#in + 4, true);
+      return;
+    }
+    if (magic !== frameMagic) throw malformed('it does not begin as one');
+    const flags = readFlags(this.#view.getUint8(this.#in + 4));
+    this.#in += flags.headerBytes;
+    const frameStart = this.#out;
+    while (this.#block(flags, frameStart)) {
+      // Each block advances.
+    }
+    if (flags.contentChecksum) this.#skip(checksumBytes);
+  }
+
+  /** False at the end mark. */
+  #block(flags: FrameFlags, frameStart: number): boolean {
+    this.#need(4);
+    const word = this.#view.getUint32(this.#in, true);
+    this.#in += 4;
+    if (word === 0) return false;
+    const length = word & ~storedBlock;
+    this.#need(length);
+    const end = this.#in + length;
+    if (word >= storedBlock) this.#literals(length);
+    else this.#sequences(end, flags.independentBlocks ? this.#out : frameStart);
+    if (flags.blockChecksums) this.#skip(checksumBytes);
+    return true;
+  }
+
+  /** Matches may reach back to `floor`, not further. */
+  #sequences(end: number, floor: number): void {
+    while (this.#in < end) {
+      const token = this.#input[this.#in++]!;
+      const literals = this.#length(token >> 4, end);
+      if (this.#in + literals > end) throw malformed('literals lie outside their block');
+      this.#literals(literals);
+      // The last sequence of a block has no match.
+      if (this.#in === end) return;
+      if (this.#in + 2 > end) throw malformed('a match is cut off');
+      const distance = this.#input[this.#in]! | (this.#input[this.#in + 1]! << 8);
+      this.#in += 2;
+      this.#match(distance, this.#length(token & 15, end) + 4, floor);
+    }
+  }
+
+  #length(nibble: number, end: number): number {
+    if (nibble !== 15) return nibble;
+    let length = nibble;
+    for (;;) {
+      if (this.#in >= end) throw malformed('a length is cut off');
+      const byte = this.#input[this.#in++]!;
+      length += byte;
+      if (byte !== 255) return length;
+    }
+  }
+
+  #literals(length: number): void {
+    const start = this.#in;
+    this.#room(length);
+    if (length > shortCopy) this.#output.set(this.#input.subarray(start, start + length), this.#out);
+    else for (let i = 0; i < length; i++) this.#output[this.#out + i] = this.#input[start + i]!;
+    this.#in += length;
+    this.#out += length;
+  }
+
+  #match(distance: number, length: number, floor: number): void {
+    const from = this.#out - distance;
+    if (distance === 0 || from < floor) throw malformed('a match reaches back too far');
+    this.#room(length);
+    const output = this.#output;
+    if (length > shortCopy && distance >= length) output.copyWithin(this.#out, from, from + length);
+    else for (let i = 0; i < length; i++) output[this.#out + i] = output[from + i]!;
+    this.#out += length;
+  }
+
+  #need(bytes: number): void {
+    if (this.#in + bytes > this.#input.length) throw malformed('it is cut off');
+  }
+
+  #skip(bytes: number): void {
+    this.#need(bytes);
+    this.#in += bytes;
+  }
+
+  #room(bytes: number): void {
+    if (this.#out + bytes > this.#output.length) throw malformed('it is larger than declared');
+  }
+}
+
+/** `size` comes from the stream; the caller has checked it against a budget. */
+export const decodeLz4Frame = (input: Uint8Array, size: number): Uint8Array => new FrameDecoder(input, size).decode();

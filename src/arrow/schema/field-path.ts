@@ -1,0 +1,88 @@
+/**
+ * Field paths as clients write them in `on` and in filters: segments joined by dots; a segment that holds a dot or a
+ * backtick stands in backticks, with its own backticks doubled. The grammar is Lance's (`parse_field_path`).
+ */
+import { invalidInput } from '../../kernel/errors.ts';
+import type { Field, Schema } from './schema.ts';
+
+/** Segments from the top-level column inwards; at least one, none empty. */
+export interface FieldPath {
+  readonly segments: readonly string[];
+}
+
+/** Longer texts are cut in error messages: a path comes from a query string and may be as long as one. */
+const shownCharacters = 200;
+
+const malformed = (text: string, why: string) => {
+  const shown = text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text;
+  return invalidInput(`on: malformed field path ${JSON.stringify(shown)}: ${why}`);
+};
+
+interface Segment {
+  readonly name: string;
+  /** Index of the character after the segment: a dot, or the end. */
+  readonly end: number;
+}
+
+function readQuoted(text: string, start: number): Segment {
+  let name = '';
+  let from = start + 1;
+  for (;;) {
+    const close = text.indexOf('`', from);
+    if (close === -1) throw malformed(text, 'a backtick is not closed');
+    name += text.slice(from, close);
+    if (text[close + 1] !== '`') return { name, end: close + 1 };
+    name += '`';
+    from = close + 2;
+  }
+}
+
+function readPlain(text: string, start: number): Segment {
+  const dot = text.indexOf('.', start);
+  const end = dot === -1 ? text.length : dot;
+  const name = text.slice(start, end);
+  if (name.includes('`')) throw malformed(text, 'a backtick may only stand around a whole segment');
+  return { name, end };
+}
+
+/** Throws `InvalidInput`, naming the text and what is wrong with it. */
+export function parseFieldPath(text: string): FieldPath {
+  if (text === '') throw malformed(text, 'it is empty');
+  const segments: string[] = [];
+  let at = 0;
+  for (;;) {
+    const segment = text[at] === '`' ? readQuoted(text, at) : readPlain(text, at);
+    if (segment.name === '') throw malformed(text, `segment ${segments.length + 1} is empty`);
+    segments.push(segment.name);
+    if (segment.end === text.length) return { segments };
+    if (text[segment.end] !== '.') throw malformed(text, 'after a closing backtick only a dot may follow');
+    at = segment.end + 1;
+  }
+}
+
+const needsQuotes = (segment: string): boolean => segment.includes('.') || segment.includes('`');
+
+export const quoteSegment = (segment: string): string => `\`${segment.replaceAll('`', '``')}\``;
+
+/** The canonical text, for display: `parseFieldPath` reads it back. */
+export const formatFieldPath = (path: FieldPath): string =>
+  path.segments.map((segment) => (needsQuotes(segment) ? quoteSegment(segment) : segment)).join('.');
+
+export const sameFieldPath = (a: FieldPath, b: FieldPath): boolean =>
+  a.segments.length === b.segments.length && a.segments.every((segment, i) => segment === b.segments[i]);
+
+/** The fields from the top-level column to the named one, or undefined. Exact and case-sensitive; enters structs only. */
+export function resolveFieldChain(schema: Schema, path: FieldPath): readonly Field[] | undefined {
+  const chain: Field[] = [];
+  let siblings = schema.fields;
+  for (const name of path.segments) {
+    const field = siblings.find((candidate) => candidate.name === name);
+    if (field === undefined) return undefined;
+    chain.push(field);
+    siblings = field.type.kind === 'struct' && field.dictionary === undefined ? field.children : [];
+  }
+  return chain;
+}
+
+export const resolveField = (schema: Schema, path: FieldPath): Field | undefined =>
+  resolveFieldChain(schema, path)?.at(-1);

@@ -1,0 +1,202 @@
+/** Which schemas may become tables, and which sources fit a table. All refusals are `TableSchemaValidationError`. */
+import { isDeepStrictEqual } from 'node:util';
+import { LancegateError } from '../../kernel/errors.ts';
+import { withTypedNulls } from '../column/typed-nulls.ts';
+import { formatFieldPath } from './field-path.ts';
+import type { DataType, Field, Schema } from './schema.ts';
+import { typeName } from './type-name.ts';
+
+export { typeName };
+
+/** Columns that this service may add to what it hands the engine. */
+export const reservedPrefix = '__lancegate_';
+
+/**
+ * The engine's own: it refuses a top-level column of the first names, and no table with one of the last two can be merged
+ * into.
+ */
+const engineColumns: ReadonlySet<string> = new Set([
+  '_rowid',
+  '_rowaddr',
+  '_rowoffset',
+  '_row_created_at_version',
+  '_row_last_updated_at_version',
+  '__action',
+  '__merge_source_sentinel',
+]);
+
+const refuse = (why: string) => new LancegateError('TableSchemaValidationError', why);
+const show = (path: readonly string[]): string => formatFieldPath({ segments: path });
+
+/**
+ * The engine accepts a column with an empty name at create, and then fails every read of the table. The element of a
+ * list may have none: it is never asked for by name, and apache-arrow writes it so.
+ */
+function checkSiblings(fields: readonly Field[], parent: readonly string[], mayBeNameless: boolean): void {
+  const seen = new Set<string>();
+  for (const { name, type, children } of fields) {
+    const path = [...parent, name];
+    if (name === '' && !mayBeNameless) {
+      throw refuse(`${parent.length === 0 ? 'a column' : `a field of ${show(parent)}`} has an empty name`);
+    }
+    // Arrow's C interface ends a name there: pylance aborts the whole process that opens such a table.
+    if (name.includes('\0')) throw refuse(`column ${JSON.stringify(name)}: a name cannot hold a NUL character`);
+    if (seen.has(name)) throw refuse(`column ${show(path)} appears twice`);
+    seen.add(name);
+    checkSiblings(children, path, type.kind !== 'struct');
+  }
+}
+
+/** The names of a client's schema: none empty, no two siblings alike, none reserved; at least one column. */
+export function checkNames(schema: Schema): void {
+  if (schema.fields.length === 0) throw refuse('the schema has no columns');
+  const reserved = schema.fields.find(({ name }) => name.startsWith(reservedPrefix));
+  if (reserved !== undefined)
+    throw refuse(`column ${reserved.name}: names beginning with ${reservedPrefix} are reserved`);
+  const taken = schema.fields.find(({ name }) => engineColumns.has(name));
+  if (taken !== undefined) throw refuse(`column ${taken.name}: the name is reserved by Lance`);
+  checkSiblings(schema.fields, [], false);
+}
+
+/** Lance keeps the type as text whose parts a colon separates, and panics on a zone that holds one. */
+const storableZone = /^(?!-$)[\w+\-/ ]+$/;
+
+function unstorableType(field: Field): string | undefined {
+  const { type } = field;
+  if (type.kind === 'interval' || type.kind === 'map') return 'cannot be read back by clients';
+  if (type.kind === 'decimal' && type.bitWidth < 128) return 'cannot be stored; decimal128 and decimal256 can';
+  if (type.kind === 'timestamp' && type.timezone !== undefined && !storableZone.test(type.timezone)) {
+    return 'cannot be stored: its time zone must be a name such as UTC or Europe/Berlin';
+  }
+  if (field.dictionary !== undefined && !dictionaryValues.has(type.kind)) {
+    return 'cannot be stored: dictionaries hold texts, bytes, numbers or booleans';
+  }
+  if (type.kind === 'struct' && field.children.length === 0) return 'cannot be stored: it has no fields';
+  if (isBlob(field)) return 'cannot be stored as a blob; without that metadata it can';
+  if (field.metadata.get(extensionName) === 'arrow.json') {
+    return 'cannot be stored as arrow.json: Lance makes it binary, and nothing could be merged into it; send plain utf8';
+  }
+  if (type.kind === 'fixed_size_list' && !field.children.every(isListElement)) {
+    return 'cannot be stored: its elements must have a fixed width';
+  }
+  return undefined;
+}
+
+const extensionName = 'ARROW:extension:name';
+
+/** Blobs lie in files of their own that no manifest names, so they would be neither synced nor looked for after a crash. */
+const isBlob = ({ metadata }: Field): boolean =>
+  metadata.get(extensionName) === 'lance.blob.v2' || metadata.has('lance-encoding:blob');
+
+/** The engine panics on dictionaries of anything else. */
+const dictionaryValues: ReadonlySet<DataType['kind']> = new Set<DataType['kind']>([
+  'utf8',
+  'large_utf8',
+  'binary',
+  'large_binary',
+  'int',
+  'float',
+  'bool',
+]);
+
+/**
+ * The engine panics on fixed-size lists of texts and the like. Of structs it stores them, and then no table that has another
+ * column as well can be read ("columns of differing lengths").
+ */
+function isListElement({ type, dictionary, children }: Field): boolean {
+  if (dictionary !== undefined) return false;
+  switch (type.kind) {
+    case 'bool':
+    case 'int':
+    case 'float':
+    case 'decimal':
+    case 'date':
+    case 'time':
+    case 'timestamp':
+    case 'duration':
+    case 'fixed_size_binary':
+      return true;
+    case 'fixed_size_list':
+      return children.every(isListElement);
+    default:
+      return false;
+  }
+}
+
+function checkStorableFields(fields: readonly Field[], parent: readonly string[]): void {
+  for (const field of fields) {
+    const path = [...parent, field.name];
+    const why = unstorableType(field);
+    if (why !== undefined) throw refuse(`column ${show(path)}: type ${typeName(field)} ${why}`);
+    checkStorableFields(field.children, path);
+  }
+}
+
+/**
+ * Refuses what the engine does not store, panics on, or stores so that LanceDB clients cannot read it back. A top-level
+ * column whose name holds a backtick it stores, and then neither matches nor filters by it.
+ */
+export function checkStorable(schema: Schema): void {
+  checkNames(schema);
+  const unreachable = schema.fields.find(({ name }) => /[.`]/.test(name));
+  if (unreachable !== undefined) {
+    throw refuse(`column ${show([unreachable.name])}: a top-level name cannot hold a dot or a backtick`);
+  }
+  checkStorableFields(schema.fields, []);
+  requireValues(schema);
+}
+
+/** A column of type Null can only hold NULL; a table with only such columns is a mistake. */
+function requireValues({ fields }: Schema): void {
+  if (!fields.every(({ type }) => type.kind === 'null')) return;
+  const names = fields.map(({ name }) => show([name])).join(', ');
+  throw refuse(
+    `every column is of type null (${names}), which can hold no value: give each the type its values will have`,
+  );
+}
+
+/**
+ * Whether the engine takes `a` where the table has `b`. Nullability, metadata and dictionary ids do not matter; the
+ * names of a struct's fields and of a list's elements do. The engine would also take a struct with fields in another
+ * order or missing, and treat it as a partial update; this service wants it whole.
+ */
+export function sameType(a: Field, b: Field): boolean {
+  return (
+    isDeepStrictEqual(a.type, b.type) &&
+    sameIndex(a, b) &&
+    a.children.length === b.children.length &&
+    a.children.every((child, i) => sameChild(child, b.children[i]!, a.type))
+  );
+}
+
+const sameChild = (a: Field, b: Field, parent: DataType): boolean =>
+  (a.name === b.name || parent.kind === 'fixed_size_list') && sameType(a, b);
+
+function sameIndex(a: Field, b: Field): boolean {
+  const [left, right] = [a.dictionary?.index, b.dictionary?.index];
+  return left?.bitWidth === right?.bitWidth && left?.signed === right?.signed;
+}
+
+/**
+ * The source's columns must be among the table's, of equal type, and hold all that the table requires. A source
+ * column of type Null fits any column that allows NULL.
+ */
+export function checkSourceFits(source: Schema, table: Schema): void {
+  const blob = table.fields.find(isBlob);
+  if (blob !== undefined) throw refuse(`column ${show([blob.name])} holds blobs, and such a table can only be read`);
+  const byName = new Map(table.fields.map((field) => [field.name, field]));
+  for (const field of source.fields) {
+    const target = byName.get(field.name);
+    if (target === undefined) throw refuse(`column ${show([field.name])} does not exist in the table`);
+    if (!sameType(withTypedNulls(field, target), target)) {
+      throw refuse(
+        `column ${show([field.name])} is ${typeName(target)} in the table and ${typeName(field)} in the source`,
+      );
+    }
+  }
+  const sent = new Set(source.fields.map(({ name }) => name));
+  const missing = table.fields.find(({ name, nullable }) => !nullable && !sent.has(name));
+  if (missing !== undefined) {
+    throw refuse(`column ${show([missing.name])} is missing in the source, and the table does not allow NULL in it`);
+  }
+}

@@ -1,0 +1,307 @@
+/**
+ * The reader of a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
+ * it lies as soon as it is complete, and hands out IPC files around them. It decodes nothing and repairs nothing.
+ *
+ * What it holds: at most one piece (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
+ * so a header that promises gigabytes costs nothing. Every refusal names the message at fault; the schema is number 1.
+ */
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
+import type { FlatTable } from '../format/flatbuffer.ts';
+import { describeForeignFormat } from '../format/foreign-format.ts';
+import { continuation, type Message, magic, messageKindName, prefixBytes, readMessage } from '../format/message.ts';
+import { KnownSchemas } from '../schema/known-schemas.ts';
+import { readSchemaTable } from '../schema/read-schema.ts';
+import type { Schema } from '../schema/schema.ts';
+import { checkNames } from '../schema/schema-rules.ts';
+import { Arena, ByteIntake } from './byte-intake.ts';
+import { checkBatch } from './check-batch.ts';
+import { DictionaryBook } from './dictionary-book.ts';
+import { PieceBuilder, Preamble } from './piece-builder.ts';
+import type { ArrowSource, Block, IpcPiece } from './source.ts';
+
+export interface IpcLimits {
+  /** A piece ends with the batch that brings it to this size, encoded or decoded. */
+  readonly pieceBytes: number;
+  /** The body of one record batch; also all dictionaries of a stream together. */
+  readonly maxMessageBytes: number;
+  /** The metadata of one message. */
+  readonly maxMetadataBytes: number;
+  /** Everything, for `whole()`. */
+  readonly maxWholeBytes: number;
+  /**
+   * One record batch together with all dictionaries, after decompression; for `whole()` all of it. So a piece decodes
+   * to no more than this and `pieceBytes`.
+   */
+  readonly maxDecodedBytes: number;
+}
+
+interface ArrivedMessage extends Message {
+  readonly block: Block;
+  readonly body: Buffer;
+}
+
+interface Opening {
+  readonly preamble: Preamble;
+  readonly dictionaries: DictionaryBook;
+  readonly arena: Arena;
+}
+
+/** Magic, end marker and footer. */
+export const bytesAround = 4 << 10;
+/**
+ * What a row of a merge takes beside its bytes when its keys are read: its place in the table of hashes 12 to 20, where
+ * its value starts and ends 8, whether it is NULL 1. A key column of bits would otherwise cost a hundred times its size.
+ */
+const keyBytesPerRow = 32;
+/** Batches with rows. To read as many takes a tenth of a second. */
+const mostBatchesOfMerge = 1 << 14;
+/** A declared length is believed this far: more is taken when bytes have come. */
+const mostExpectedBytes = 16 << 20;
+
+export interface SourceParts {
+  readonly limits: IpcLimits;
+  readonly account: BodyAccount;
+  /** The length of the body, where the client declared one. */
+  readonly expectedBytes?: number | undefined;
+  /** Shared by all sources of a service. */
+  readonly schemas?: KnownSchemas;
+}
+
+/** What a body takes as soon as it is opened, by the length that the client declared. */
+export const firstBufferBytes = (expectedBytes = 0): number =>
+  bufferBytesFor(Math.min(expectedBytes, mostExpectedBytes) + bytesAround);
+
+const tooLarge = (what: string, maxBytes: number) =>
+  new LancegateError('BodyTooLarge', `${what} is larger than the ${maxBytes} bytes that this service accepts`);
+
+function checkedSchema(header: FlatTable): Schema {
+  const schema = readSchemaTable(header);
+  checkNames(schema);
+  return schema;
+}
+
+export class StreamSource implements ArrowSource {
+  readonly #limits: IpcLimits;
+  readonly #intake: ByteIntake;
+  readonly #account: BodyAccount;
+  readonly #schemas: KnownSchemas;
+  readonly #arenas = new Set<Arena>();
+  #isClosed = false;
+  readonly #firstBytes: number;
+  readonly #likelyBytes: number;
+  #opening: Promise<Opening> | undefined;
+  #taken = false;
+  #messageNumber = 0;
+
+  /** `body` is never closed, see `ByteIntake`. */
+  constructor(body: AsyncIterable<Uint8Array>, parts: SourceParts) {
+    this.#limits = parts.limits;
+    this.#account = parts.account;
+    this.#schemas = parts.schemas ?? new KnownSchemas();
+    this.#firstBytes = firstBufferBytes(parts.expectedBytes);
+    this.#likelyBytes = (parts.expectedBytes ?? parts.limits.maxWholeBytes) + bytesAround;
+    this.#intake = new ByteIntake(body);
+  }
+
+  /** Bytes received so far. */
+  get receivedBytes(): number {
+    return this.#intake.received;
+  }
+
+  async schema(): Promise<Schema> {
+    return (await this.#open()).preamble.schema;
+  }
+
+  /** `pieces` or `whole` may be called once, and not both: the bytes pass only once. */
+  async *pieces(): AsyncGenerator<IpcPiece, void, void> {
+    const { arena, preamble, dictionaries } = await this.#take();
+    let piece = new PieceBuilder(preamble, arena);
+    for (let first = true; ; first = false) {
+      const ended = await this.#fill(piece, preamble, dictionaries, this.#limits.pieceBytes);
+      const capacity = piece.arena.used;
+      if (first || piece.batches > 0) yield piece.finish();
+      if (ended) return;
+      piece = new PieceBuilder(preamble, this.#newArena(capacity + preamble.bytes));
+    }
+  }
+
+  async whole(nullBytesPerRow = 0): Promise<IpcPiece> {
+    const { arena, preamble, dictionaries } = await this.#take();
+    const piece = new PieceBuilder(preamble, arena, nullBytesPerRow);
+    await this.#fill(piece, preamble, dictionaries, undefined);
+    return piece.finish();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const arena of this.#arenas) arena.release();
+    this.#arenas.clear();
+  }
+
+  #newArena(capacity: number): Arena {
+    if (this.#isClosed) throw new Error('the source was closed');
+    const arena = new Arena(this.#account, capacity, this.#likelyBytes);
+    this.#arenas.add(arena);
+    return arena;
+  }
+
+  async #take(): Promise<Opening> {
+    if (this.#taken) throw new Error('the source was read before');
+    this.#taken = true;
+    return this.#open();
+  }
+
+  #open(): Promise<Opening> {
+    this.#opening ??= this.#readSchema();
+    return this.#opening;
+  }
+
+  async #readSchema(): Promise<Opening> {
+    const arena = this.#newArena(this.#firstBytes);
+    arena.append(magic);
+    await this.#requireStream(arena);
+    const message = await this.#message(arena, Number.POSITIVE_INFINITY);
+    if (message === undefined) throw invalidInput('the stream ends before its schema');
+    return this.#named(message, () => {
+      if (message.kind !== 'schema') throw invalidInput('the first message must be the schema');
+      if (message.bodyLength !== 0) throw invalidInput('a schema has no body');
+      const bytes = Buffer.from(arena.view(magic.length, arena.used));
+      const schema = this.#schemas.of(bytes, () => checkedSchema(message.header));
+      return { arena, preamble: new Preamble(schema, bytes), dictionaries: new DictionaryBook(schema) };
+    });
+  }
+
+  /** The first bytes must be those of a message; anything else is told by what it looks like. */
+  async #requireStream(arena: Arena): Promise<void> {
+    const complete = await this.#intake.fill(arena, magic.length + prefixBytes);
+    const head = arena.view(magic.length, arena.used);
+    if (head.length === 0) throw invalidInput('the body is empty; an Arrow IPC stream has at least a schema message');
+    if (!complete || head.readInt32LE(0) !== continuation) {
+      throw invalidInput(`the body is not an Arrow IPC stream: ${describeForeignFormat(head)}`);
+    }
+  }
+
+  /** Adds messages to `piece` until it weighs `enough`; true where the stream has ended. */
+  async #fill(piece: PieceBuilder, preamble: Preamble, book: DictionaryBook, enough: number | undefined) {
+    const maxTotalBytes = enough === undefined ? this.#limits.maxWholeBytes : Number.POSITIVE_INFINITY;
+    while (enough === undefined || piece.weight < enough) {
+      const message = await this.#message(piece.arena, maxTotalBytes);
+      if (message === undefined) return true;
+      const fixedBytes = enough === undefined ? piece.decodedBytes : preamble.decodedBytes;
+      const maxDecodedBytes = this.#limits.maxDecodedBytes - fixedBytes;
+      this.#named(message, () => {
+        const rows = this.#add(message, piece, preamble, book, maxDecodedBytes);
+        if (enough === undefined) this.#requireModest(piece, rows);
+      });
+    }
+    return false;
+  }
+
+  /** Returns its rows, or values of a dictionary. */
+  #add(
+    message: ArrivedMessage,
+    piece: PieceBuilder,
+    preamble: Preamble,
+    book: DictionaryBook,
+    maxDecodedBytes: number,
+  ): number {
+    const hasDictionary = book.has;
+    const { body, block } = message;
+    if (message.kind === 'schema') throw invalidInput('a second schema');
+    if (message.kind === 'batch') {
+      const { fields } = preamble.schema;
+      const batch = checkBatch({ header: message.header, body, fields, maxDecodedBytes, hasDictionary });
+      piece.addBatch(block, batch.rows, batch.decodedBytes);
+      return batch.rows;
+    }
+    const { id, values, header } = book.open(message.header);
+    const { rows, decodedBytes } = checkBatch({ header, body, fields: [values], maxDecodedBytes, hasDictionary });
+    const bytes = piece.arena.view(block.offset, piece.arena.used);
+    if (preamble.bytes + bytes.length > this.#limits.maxMessageBytes) {
+      throw tooLarge('the sum of the dictionaries', this.#limits.maxMessageBytes);
+    }
+    preamble.addDictionary(Buffer.from(bytes), block.metaLength, decodedBytes);
+    piece.addDictionary(block, decodedBytes);
+    book.close(id);
+    return rows;
+  }
+
+  /** The next message at the end of `arena`, or undefined at the end of the stream, of which nothing is kept. */
+  async #message(arena: Arena, maxTotalBytes: number): Promise<ArrivedMessage | undefined> {
+    this.#messageNumber += 1;
+    const start = this.#messageNumber === 1 ? magic.length : arena.used;
+    const metaLength = await this.#metadataLength(arena, start);
+    if (metaLength === undefined) return undefined;
+    const bodyAt = start + prefixBytes + metaLength;
+    await this.#require(arena, bodyAt, 'its metadata');
+    // A copy: the arena may move while the body arrives, and with it everything that looks into it.
+    const metadata = Buffer.from(arena.view(start + prefixBytes, bodyAt));
+    const message = this.#named(undefined, () => readMessage(metadata));
+    const { bodyLength } = message;
+    const end = bodyAt + bodyLength;
+    this.#named(message, () => {
+      if (bodyLength > this.#limits.maxMessageBytes) throw tooLarge('its body', this.#limits.maxMessageBytes);
+      if (end - magic.length > maxTotalBytes) throw tooLarge('the stream up to here', maxTotalBytes);
+    });
+    await this.#require(arena, end, 'its body');
+    const block = { offset: start, metaLength: prefixBytes + metaLength, bodyLength };
+    return { ...message, block, body: arena.view(bodyAt, end) };
+  }
+
+  /** Reads the eight bytes in front of a message at `start`. */
+  async #metadataLength(arena: Arena, start: number): Promise<number | undefined> {
+    const complete = await this.#intake.fill(arena, start + prefixBytes);
+    if (arena.used === start) return undefined;
+    if (!complete) throw this.#cutOff('its prefix');
+    const prefix = arena.view(start, start + prefixBytes);
+    const length = prefix.readInt32LE(4);
+    return this.#named(undefined, () => {
+      if (prefix.readInt32LE(0) !== continuation) throw invalidInput('no message begins here');
+      if (length === 0) return this.#endMarker(arena, start);
+      if (length < 8 || length % 8 !== 0) throw invalidInput(`metadata of ${length} bytes`);
+      if (length > this.#limits.maxMetadataBytes) throw tooLarge('its metadata', this.#limits.maxMetadataBytes);
+      return length;
+    });
+  }
+
+  /** Each file gets an end marker of its own, so the stream's is dropped. */
+  async #endMarker(arena: Arena, start: number): Promise<undefined> {
+    arena.cut(start);
+    if (await this.#intake.hasMore()) throw invalidInput('bytes follow the end marker of the stream');
+  }
+
+  async #require(arena: Arena, end: number, part: string): Promise<void> {
+    if (!(await this.#intake.fill(arena, end))) throw this.#cutOff(part);
+  }
+
+  /** Limits of merges only; `rows` have just been added. */
+  #requireModest(piece: PieceBuilder, rows: number): void {
+    piece.arena.charge(rows * keyBytesPerRow);
+    if (piece.decodedBytes > this.#limits.maxDecodedBytes) throw this.#tooManyNulls(piece);
+    if (piece.batches <= mostBatchesOfMerge) return;
+    throw invalidInput(`a merge can have ${mostBatchesOfMerge} record batches with rows: put more rows into each`);
+  }
+
+  #tooManyNulls({ decodedBytes }: PieceBuilder): LancegateError {
+    return new LancegateError(
+      'BodyTooLarge',
+      `with NULL in the columns that the source leaves out, its rows take ${decodedBytes} bytes, more than the ${this.#limits.maxDecodedBytes} that this service accepts: send fewer rows at a time`,
+    );
+  }
+
+  #cutOff(part: string): LancegateError {
+    return invalidInput(`the stream ends within ${part} (message ${this.#messageNumber})`);
+  }
+
+  /** Runs a check and puts the message's number and kind in front of what it refuses. */
+  #named<Result>(message: Message | undefined, check: () => Result): Result {
+    try {
+      return check();
+    } catch (error) {
+      if (!(error instanceof LancegateError) || error.kind === 'TableSchemaValidationError') throw error;
+      const kind = message === undefined ? '' : ` (${messageKindName[message.kind]})`;
+      throw new LancegateError(error.kind, `message ${this.#messageNumber}${kind}: ${error.message}`);
+    }
+  }
+}

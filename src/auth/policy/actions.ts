@@ -1,0 +1,50 @@
+import type { BranchName, NamespacePath, TableRef } from '../../kernel/ids.ts';
+import type { Principal } from '../../kernel/principal.ts';
+
+/** Every action a policy can name, with the scope of the default policies that allows it. */
+export const actionScopes = {
+  ListNamespaces: 'read',
+  DescribeNamespace: 'read',
+  NamespaceExists: 'read',
+  ListTables: 'read',
+  DescribeTable: 'read',
+  TableExists: 'read',
+  CountTableRows: 'read',
+  ListTableBranches: 'read',
+  DescribeTransaction: 'read',
+  CreateTable: 'write',
+  OverwriteTable: 'write',
+  MergeInsertIntoTable: 'write',
+  DeleteFromTableBySource: 'write',
+  DeclareTable: 'write',
+  CreateTableBranch: 'write',
+  DeleteTableBranch: 'write',
+  CreateNamespace: 'write',
+  DropTable: 'admin',
+  DeregisterTable: 'admin',
+  RegisterTable: 'admin',
+  DropNamespace: 'admin',
+  ReadMetrics: 'admin',
+  MaintainTable: 'admin',
+} as const;
+
+export type Action = keyof typeof actionScopes;
+
+export type Resource =
+  | { readonly kind: 'namespace'; readonly path: NamespacePath }
+  | { readonly kind: 'table'; readonly table: TableRef };
+
+export interface AccessRequest {
+  readonly principal: Principal;
+  readonly action: Action;
+  readonly resource: Resource;
+  /** undefined is main. */
+  readonly branch: BranchName | undefined;
+}
+
+/** Decides; never throws for a denied request. A policy that cannot be evaluated denies, and is logged. */
+export interface Policy {
+  allows(request: AccessRequest): boolean;
+  /** The scope that allows the action everywhere. Undefined where an operator's policies decide: no scope need. */
+  scopeFor(action: Action): string | undefined;
+}

@@ -1,0 +1,31 @@
+/**
+ * A second Cedar instance reads policies first, on a thread that may die. Cedar's parser has a stack of fixed size; a file
+ * that is nested too deeply overflows it, and that instance then answers no question: the service could decide no request
+ * until a restart (docs/adr/0020). The thread also checks the policies, which takes too long for the service's own thread.
+ */
+import { Worker } from 'node:worker_threads';
+import { AccessSetupError } from '../access-setup-error.ts';
+import type { CheckedSource, PolicySource, Remarks } from './policy-source.ts';
+
+export type Trial = { readonly problem: string } | { readonly remarks: Remarks };
+
+/** Less than the service's own thread has, so that a file which passes here passes there. */
+const stackSizeMb = 0.5;
+
+/** `AccessSetupError` naming every mistake as `name:line:column: what`. */
+export async function tryPolicies(source: PolicySource): Promise<CheckedSource> {
+  const thread = new Worker(new URL('./policy-trial-thread.ts', import.meta.url), {
+    workerData: source,
+    resourceLimits: { stackSizeMb },
+  });
+  const trial = await new Promise<Trial>((resolve) => {
+    thread.once('message', resolve);
+    thread.once('error', () => resolve({ problem: tooDeep(source) }));
+    thread.once('exit', () => resolve({ problem: tooDeep(source) }));
+  });
+  if ('problem' in trial) throw new AccessSetupError(trial.problem);
+  return { ...source, remarks: trial.remarks };
+}
+
+const tooDeep = ({ name }: PolicySource): string =>
+  `${name}:1:1: the policies cannot be read: a condition is nested too deeply`;

@@ -1,0 +1,180 @@
+/**
+ * Opaque tokens: the authorization server is asked what they are (RFC 7662).
+ *
+ * An answer is believed for a short while, so a revoked token lives on for `cacheForMs` at most. Look-ups of one token
+ * share one request, and look-ups at once are bounded: made-up tokens cannot turn this service into a flood on the
+ * authorization server. API keys are never sent there. Fails closed: `IssuerUnavailable` without an answer,
+ * `SlowDown` beyond the bound.
+ */
+import * as oauth from 'oauth4webapi';
+import { ExpiringCache } from '../../kernel/bounded-cache.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { Principal } from '../../kernel/principal.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { invalidToken } from '../challenge.ts';
+import { looksLikeApiKey } from './api-key.ts';
+import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
+import {
+  type IssuerLocation,
+  type IssuerMetadata,
+  issuerMetadata,
+  requestOptions,
+  requireSecure,
+} from './issuer-metadata.ts';
+import { hashToken } from './token-hash.ts';
+import type { Credential, Verifier } from './verifier.ts';
+
+/** With an `endpoint` the `issuer` is never asked; it only says where principals come from. */
+export interface IntrospectionSettings extends IssuerLocation, ClaimNames {
+  /** undefined: the one the issuer's metadata names. */
+  readonly endpoint: string | undefined;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  /** One must be in the answer's `aud`. Empty lets every token in: only where the server issues for this service alone. */
+  readonly audiences: readonly string[];
+  /** false forgives an answer without `aud`, which RFC 7662 allows. */
+  readonly audienceRequired: boolean;
+  /** Also ask about JWTs, of issuers that no JWT verifier before this one knows. */
+  readonly foreignJwts: boolean;
+  readonly cacheForMs: number;
+  readonly maxLookUpsAtOnce: number;
+}
+
+export const introspectionDefaults = {
+  ...defaultClaimNames,
+  allowHttp: false,
+  timeoutMs: 5_000,
+  endpoint: undefined,
+  audienceRequired: true,
+  foreignJwts: false,
+  cacheForMs: 30_000,
+  maxLookUpsAtOnce: 64,
+} as const satisfies Partial<IntrospectionSettings>;
+
+/** Spares the server a client that insists; short, because a token may be asked about just before it is valid. */
+const refusalForMs = 2_000;
+const maxAnswers = 10_000;
+const jwtForm = /^[\w-]+\.[\w-]+\.[\w-]*$/;
+
+type Answer = { readonly principal: Principal } | { readonly refusal: string };
+
+export class IntrospectionVerifier implements Verifier {
+  readonly #settings: IntrospectionSettings;
+  readonly #clock: Clock;
+  readonly #metadata: () => Promise<IssuerMetadata>;
+  readonly #client: oauth.Client;
+  readonly #authentication: oauth.ClientAuth;
+  readonly #answers: ExpiringCache<Answer>;
+  readonly #lookUps = new Map<string, Promise<Answer>>();
+
+  /** `AccessSetupError` for an endpoint whose answers could be forged on the way. */
+  constructor(settings: IntrospectionSettings, clock: Clock, logger: Pick<Logger, 'warn'>) {
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#metadata = introspectionMetadata(settings, clock, logger);
+    this.#client = { client_id: settings.clientId };
+    this.#authentication = oauth.ClientSecretBasic(settings.clientSecret);
+    this.#answers = new ExpiringCache(maxAnswers, clock);
+  }
+
+  async verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
+    if (kind !== 'bearer' || !this.#asksAbout(token)) return undefined;
+    const key = hashToken(token);
+    const answer = this.#answers.get(key) ?? (await this.#lookUp(key, token));
+    if ('refusal' in answer) throw invalidToken(answer.refusal);
+    return answer.principal;
+  }
+
+  #asksAbout(token: string): boolean {
+    return !looksLikeApiKey(token) && (this.#settings.foreignJwts || !jwtForm.test(token));
+  }
+
+  #lookUp(key: string, token: string): Promise<Answer> {
+    const underWay = this.#lookUps.get(key);
+    if (underWay !== undefined) return underWay;
+    if (this.#lookUps.size >= this.#settings.maxLookUpsAtOnce) {
+      throw new LancegateError('SlowDown', 'Too many unknown tokens are being looked up.', { retryAfterSeconds: 1 });
+    }
+    const lookUp = this.#ask(key, token).finally(() => this.#lookUps.delete(key));
+    this.#lookUps.set(key, lookUp);
+    return lookUp;
+  }
+
+  async #ask(key: string, token: string): Promise<Answer> {
+    const response = await this.#request(token);
+    const answer = this.#judge(response);
+    this.#answers.set(key, answer, this.#believedUntilMs(answer, response));
+    return answer;
+  }
+
+  /** The server's clock decides whether a token is active; ours only ends what we remember of it. */
+  #believedUntilMs(answer: Answer, { exp }: oauth.IntrospectionResponse): number {
+    const nowMs = this.#clock.nowMs();
+    if ('refusal' in answer) return nowMs + refusalForMs;
+    const untilMs = nowMs + this.#settings.cacheForMs;
+    return typeof exp === 'number' ? Math.min(untilMs, exp * 1_000) : untilMs;
+  }
+
+  /** `unsupported_token_type` is how some servers answer for tokens they do not introspect, instead of `active`. */
+  async #request(token: string): Promise<oauth.IntrospectionResponse> {
+    try {
+      const metadata = await this.#metadata();
+      const response = await oauth.introspectionRequest(metadata, this.#client, this.#authentication, token, {
+        ...requestOptions(this.#settings.timeoutMs),
+        additionalParameters: { token_type_hint: 'access_token' },
+      });
+      return await oauth.processIntrospectionResponse(metadata, this.#client, response);
+    } catch (error) {
+      if (error instanceof oauth.ResponseBodyError && error.error === 'unsupported_token_type') {
+        return { active: false };
+      }
+      throw unavailable(error);
+    }
+  }
+
+  #judge(response: oauth.IntrospectionResponse): Answer {
+    if (!response.active) return { refusal: 'The token is not active.' };
+    if (!isAccessToken(response)) return { refusal: 'The token is not an access token.' };
+    if (!this.#isForUs(response.aud)) return { refusal: 'The claim aud of the token does not fit.' };
+    return { principal: principalFrom(response, this.#settings.issuer, this.#settings) };
+  }
+
+  #isForUs(stated: string | readonly string[] | undefined): boolean {
+    const { audiences, audienceRequired } = this.#settings;
+    if (audiences.length === 0) return true;
+    if (stated === undefined) return !audienceRequired;
+    return [stated].flat().some((audience) => audiences.includes(audience));
+  }
+}
+
+/** Some servers introspect refresh tokens too: seen by another `token_type`, or by Hydra's `token_use`. */
+function isAccessToken({ token_type: type = 'bearer', token_use: use }: oauth.IntrospectionResponse): boolean {
+  return use !== 'refresh_token' && ['bearer', 'access_token'].includes(String(type).toLowerCase());
+}
+
+function introspectionMetadata(
+  settings: IntrospectionSettings,
+  clock: Clock,
+  logger: Pick<Logger, 'warn'>,
+): () => Promise<IssuerMetadata> {
+  const { issuer, endpoint, allowHttp } = settings;
+  if (endpoint !== undefined) {
+    requireSecure(endpoint, allowHttp, 'introspection endpoint');
+    return async () => ({ issuer, introspection_endpoint: endpoint });
+  }
+  const document = issuerMetadata(settings, clock, logger);
+  return async () => {
+    const metadata = await document.current();
+    requireSecure(metadata.introspection_endpoint ?? '', allowHttp, `introspection_endpoint of ${issuer}`);
+    return metadata;
+  };
+}
+
+const unavailable = (cause: unknown): LancegateError =>
+  cause instanceof LancegateError
+    ? cause
+    : new LancegateError('IssuerUnavailable', 'The authorization server does not answer.', {
+        cause,
+        retryAfterSeconds: 1,
+      });

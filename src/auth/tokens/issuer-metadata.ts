@@ -1,0 +1,67 @@
+/** Where an issuer's endpoints are: OpenID Connect discovery, or RFC 8414. */
+import * as oauth from 'oauth4webapi';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { AccessSetupError } from '../access-setup-error.ts';
+import { boundedFetch } from '../bounded-fetch.ts';
+import { type DocumentLifetime, RemoteDocument } from '../remote-document.ts';
+
+export interface IssuerLocation {
+  /** Exactly as tokens carry it in `iss`, a trailing slash included. */
+  readonly issuer: string;
+  /** Plain http to another host than this one: whoever is in between can then forge every token. */
+  readonly allowHttp: boolean;
+  readonly timeoutMs: number;
+}
+
+export type IssuerMetadata = oauth.AuthorizationServer;
+
+/** Endpoints move rarely. A day of outage must not lock out holders of tokens that are still valid. */
+const lifetime: DocumentLifetime = { freshForMs: 3_600_000, staleForMs: 86_400_000, cooldownMs: 30_000 };
+
+/** `AccessSetupError` for an issuer whose answers could be forged on the way. */
+export function issuerMetadata(
+  location: IssuerLocation,
+  clock: Clock,
+  logger: Pick<Logger, 'warn'>,
+): RemoteDocument<IssuerMetadata> {
+  requireSecure(location.issuer, location.allowHttp, 'issuer');
+  const title = `metadata of the issuer ${location.issuer}`;
+  return new RemoteDocument({ title, load: () => discover(location), lifetime, clock, logger });
+}
+
+/** Refuses a URL whose answers could be forged on the way: https, or http to this very machine. */
+export function requireSecure(text: string, allowHttp: boolean, what: string): URL {
+  const url = URL.parse(text);
+  if (url === null) throw new AccessSetupError(`The ${what} is not a URL: ${text}`);
+  if (url.protocol === 'https:') return url;
+  if (url.protocol === 'http:' && (allowHttp || isLoopback(url.hostname))) return url;
+  throw new AccessSetupError(`The ${what} must be an https URL (http only to this machine): ${text}`);
+}
+
+const isLoopback = (hostname: string): boolean =>
+  hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname);
+
+/** Options of a request to a URL that `requireSecure` let pass; the library would refuse http by itself. */
+export const requestOptions = (timeoutMs: number) => ({
+  [oauth.allowInsecureRequests]: true,
+  [oauth.customFetch]: boundedFetch,
+  signal: () => AbortSignal.timeout(timeoutMs),
+});
+
+/** Most issuers publish the OpenID Connect form; pure OAuth servers have RFC 8414's only. */
+async function discover(location: IssuerLocation): Promise<IssuerMetadata> {
+  try {
+    return await discoverBy('oidc', location);
+  } catch (oidc) {
+    return discoverBy('oauth2', location).catch((oauth2: unknown) => {
+      throw new AggregateError([oidc, oauth2], `no metadata of the issuer ${location.issuer}`);
+    });
+  }
+}
+
+async function discoverBy(algorithm: 'oidc' | 'oauth2', location: IssuerLocation): Promise<IssuerMetadata> {
+  const issuer = new URL(location.issuer);
+  const response = await oauth.discoveryRequest(issuer, { algorithm, ...requestOptions(location.timeoutMs) });
+  return oauth.processDiscoveryResponse(issuer, response);
+}

@@ -1,0 +1,141 @@
+/**
+ * Access tokens that are JWTs of one configured issuer, checked here and not asked back for (RFC 9068, RFC 7519).
+ *
+ * Answers for tokens whose `iss` is that issuer; all others are left to the other verifiers. An ID token of the same
+ * issuer is kept out by the audience: it is made out to the client, so the audience set here must name this service
+ * alone and never be a client's id.
+ *
+ * Fails closed. Keys are fetched at first use and held, so an issuer's outage is not felt by holders of tokens signed
+ * with a key seen before; a token with a new key is then answered `IssuerUnavailable`, since it may well be good.
+ */
+import { createRemoteJWKSet, customFetch, errors, type RemoteJWKSet } from 'jose';
+import { ExpiringCache } from '../../kernel/bounded-cache.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Principal } from '../../kernel/principal.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { AccessSetupError } from '../access-setup-error.ts';
+import { boundedFetch } from '../bounded-fetch.ts';
+import { RemoteDocument } from '../remote-document.ts';
+import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
+import { type IssuerLocation, type IssuerMetadata, issuerMetadata, requireSecure } from './issuer-metadata.ts';
+import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf, unknownKey } from './jwt.ts';
+import { hashToken } from './token-hash.ts';
+import type { Credential, Verifier } from './verifier.ts';
+
+/**
+ * `audiences`: at least one, and a token must be made out to one of them. `algorithms`: asymmetric ones only.
+ * `clockSkewMs`: at most 300,000.
+ */
+export interface JwtIssuerSettings extends IssuerLocation, ExpectedToken, ClaimNames {
+  /** A key the issuer added is noticed at the latest this long after the last look. */
+  readonly keyCooldownMs: number;
+}
+
+/** With a symmetric algorithm the verifying key can sign; a public key must never be taken for such a secret. */
+const asymmetricAlgorithms: readonly string[] = [
+  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
+  ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
+];
+
+export const jwtIssuerDefaults = {
+  ...defaultClaimNames,
+  allowHttp: false,
+  timeoutMs: 5_000,
+  algorithms: asymmetricAlgorithms,
+  tokenTypes: ['at+jwt', 'JWT'],
+  clockSkewMs: 30_000,
+  keyCooldownMs: 30_000,
+} as const satisfies Partial<JwtIssuerSettings>;
+
+const maxClockSkewMs = 300_000;
+/** A verified token is taken for verified this long: the most by which a key that the issuer withdrew lives on. */
+const principalForMs = 60_000;
+const maxPrincipals = 10_000;
+const keysFreshForMs = 600_000;
+const keysStaleForMs = 86_400_000;
+
+export class JwtVerifier implements Verifier {
+  readonly #settings: JwtIssuerSettings;
+  readonly #clock: Clock;
+  readonly #metadata: RemoteDocument<IssuerMetadata>;
+  readonly #keys: RemoteDocument<RemoteJWKSet>;
+  readonly #principals: ExpiringCache<Principal>;
+
+  /** `AccessSetupError` for settings that would let others in. Nothing is fetched before the first token. */
+  constructor(settings: JwtIssuerSettings, clock: Clock, logger: Pick<Logger, 'warn'>) {
+    requireSound(settings);
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#metadata = issuerMetadata(settings, clock, logger);
+    this.#keys = new RemoteDocument({
+      title: `keys of the issuer ${settings.issuer}`,
+      load: () => this.#fetchKeys(),
+      lifetime: { freshForMs: keysFreshForMs, staleForMs: keysStaleForMs, cooldownMs: settings.keyCooldownMs },
+      clock,
+      logger,
+    });
+    this.#principals = new ExpiringCache(maxPrincipals, clock);
+  }
+
+  async verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
+    if (kind !== 'bearer') return undefined;
+    const key = hashToken(token);
+    const known = this.#principals.get(key);
+    if (known !== undefined) return known;
+    if (claimedIssuer(token) !== this.#settings.issuer) return undefined;
+
+    const { claims, endsAtMs } = await this.#checked(token);
+    const principal = principalFrom(claims, this.#settings.issuer, this.#settings);
+    this.#principals.set(key, principal, Math.min(this.#clock.nowMs() + principalForMs, endsAtMs));
+    return principal;
+  }
+
+  /** An unknown key may be new: the issuer is asked once more, as often as the cooldown allows. */
+  async #checked(token: string): Promise<CheckedToken> {
+    const keys = await this.#keys.current();
+    try {
+      return await this.#checkedWith(keys, token);
+    } catch (error) {
+      if (!(error instanceof errors.JWKSNoMatchingKey)) throw refusalOf(error);
+    }
+    const newer = await this.#keys.newerThan(keys);
+    if (newer === undefined) throw unknownKey();
+    return this.#checkedWith(newer, token).catch((error: unknown) => {
+      throw refusalOf(error);
+    });
+  }
+
+  #checkedWith(keys: RemoteJWKSet, token: string): Promise<CheckedToken> {
+    return checkToken(token, keys, this.#settings, this.#clock.nowMs());
+  }
+
+  /**
+   * jose fetches and reads the set; when to fetch is decided by `RemoteDocument`, because jose by itself forgets known
+   * keys when it cannot renew them, and has no pause after a failure.
+   */
+  async #fetchKeys(): Promise<RemoteJWKSet> {
+    const { jwks_uri: uri = '' } = await this.#metadata.current();
+    const url = requireSecure(uri, this.#settings.allowHttp, `jwks_uri of ${this.#settings.issuer}`);
+    const keys = createRemoteJWKSet(url, {
+      [customFetch]: boundedFetch,
+      timeoutDuration: this.#settings.timeoutMs,
+      cooldownDuration: Number.POSITIVE_INFINITY,
+      cacheMaxAge: Number.POSITIVE_INFINITY,
+    });
+    await keys.reload();
+    return keys;
+  }
+}
+
+function requireSound({ issuer, audiences, algorithms, clockSkewMs }: JwtIssuerSettings): void {
+  if (audiences.length === 0) throw new AccessSetupError(`The issuer ${issuer} needs at least one audience.`);
+  if (algorithms.length === 0) throw new AccessSetupError(`The issuer ${issuer} needs at least one algorithm.`);
+  const refused = algorithms.find((algorithm) => !asymmetricAlgorithms.includes(algorithm));
+  if (refused !== undefined) {
+    const choice = asymmetricAlgorithms.join(', ');
+    throw new AccessSetupError(`The issuer ${issuer} cannot use the algorithm ${refused}; possible are ${choice}.`);
+  }
+  if (!(clockSkewMs >= 0 && clockSkewMs <= maxClockSkewMs)) {
+    throw new AccessSetupError(`The clock skew of the issuer ${issuer} must be 0 to ${maxClockSkewMs} ms.`);
+  }
+}

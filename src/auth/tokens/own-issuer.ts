@@ -1,0 +1,191 @@
+/**
+ * The service's own issuer, for use without an authorization server: `lancegate token` mints, the service verifies.
+ *
+ * Both read one key file in the data folder; the first of them creates it (`issuer-key.ts`). Its tokens cannot be revoked one
+ * by one: they should be short-lived; use API keys for long-lived access. A rotation ends all tokens of an old key.
+ *
+ * A running service accepts a rotated key within a second, and at once for a token that names an unknown key. A damaged or
+ * missing file changes nothing and is logged.
+ */
+import { randomUUID } from 'node:crypto';
+import { stat } from 'node:fs/promises';
+import { decodeProtectedHeader, errors, SignJWT } from 'jose';
+import { ExpiringCache } from '../../kernel/bounded-cache.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import type { Principal } from '../../kernel/principal.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { invalidToken } from '../challenge.ts';
+import { defaultClaimNames, principalFrom } from './claims.ts';
+import { type AcceptedKey, type IssuerKeys, openIssuerKeys, readIssuerKeys, signatureAlgorithm } from './issuer-key.ts';
+import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf } from './jwt.ts';
+import { hashToken } from './token-hash.ts';
+import type { Credential, Verifier } from './verifier.ts';
+
+export interface TokenRequest {
+  readonly subject: string;
+  readonly scopes: readonly string[];
+  readonly groups?: readonly string[];
+  readonly expiresAfterMs: number;
+}
+
+/** The keys of one read of the file, and the principals that were verified with them. */
+interface Held {
+  readonly keys: IssuerKeys;
+  readonly principals: ExpiringCache<Principal>;
+}
+
+const audience = 'lancegate';
+const tokenType = 'at+jwt';
+const principalIssuer = 'lancegate';
+const maxPrincipals = 1_000;
+const lookEveryMs = 1_000;
+/** RFC 6749 section 3.3: a scope has no space, `"` or `\`. */
+const scopeForm = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
+
+export class OwnIssuer {
+  readonly verifier: Verifier = { verify: (credential) => this.#verify(credential) };
+  readonly #path: string;
+  readonly #clock: Clock;
+  readonly #logger: Pick<Logger, 'info' | 'warn'> | undefined;
+  #held: Held;
+  /** Of the file when it was last checked, whether it was usable or not. */
+  #signature: string;
+  #lookedAtMs: number;
+  #looking: Promise<void> | undefined;
+
+  private constructor({ path, clock, logger, keys, signature }: OwnIssuerParts) {
+    this.#path = path;
+    this.#clock = clock;
+    this.#logger = logger;
+    this.#held = this.#hold(keys);
+    this.#signature = signature;
+    this.#lookedAtMs = clock.nowMs();
+  }
+
+  /** Reads the key file, or creates it together with its folder. `AccessSetupError` if it cannot be trusted or read. */
+  static async open(path: string, clock: Clock, logger?: Pick<Logger, 'info' | 'warn'>): Promise<OwnIssuer> {
+    const signature = await signatureOf(path); // taken before the read, so that the next check finds a later file
+    const keys = await openIssuerKeys(path);
+    return new OwnIssuer({ path, clock, logger, keys, signature });
+  }
+
+  /** A signed access token. `InvalidInput` for a request that no token could carry. */
+  mint({ subject, scopes, groups = [], expiresAfterMs }: TokenRequest): Promise<string> {
+    if (subject === '') throw invalidInput('A token needs a subject.');
+    const misfit = scopes.find((scope) => !scopeForm.test(scope));
+    if (misfit !== undefined) throw invalidInput(`'${misfit}' cannot be a scope.`);
+    if (!(expiresAfterMs >= 1_000)) throw invalidInput('A token must live for at least one second.');
+
+    const { issuer, signingId, privateKey } = this.#held.keys;
+    const nowSeconds = Math.floor(this.#clock.nowMs() / 1_000);
+    return new SignJWT({ scope: scopes.join(' '), groups: [...groups] })
+      .setProtectedHeader({ alg: signatureAlgorithm, typ: tokenType, kid: signingId })
+      .setIssuer(issuer)
+      .setAudience(audience)
+      .setSubject(subject)
+      .setIssuedAt(nowSeconds)
+      .setExpirationTime(nowSeconds + Math.floor(expiresAfterMs / 1_000))
+      .setJti(randomUUID())
+      .sign(privateKey);
+  }
+
+  async #verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
+    if (kind !== 'bearer') return undefined;
+    if (this.#clock.nowMs() >= this.#lookedAtMs + lookEveryMs) await this.#look();
+    const known = this.#held.principals.get(hashToken(token));
+    if (known !== undefined) return known;
+    if (claimedIssuer(token) !== this.#held.keys.issuer) return undefined;
+    if (this.#acceptedFor(token).length === 0) await this.#look();
+    return this.#verifyAnew(token, this.#held);
+  }
+
+  async #verifyAnew(token: string, { principals }: Held): Promise<Principal> {
+    const { checked, key } = await this.#checked(token);
+    const principal = principalFrom(checked.claims, principalIssuer, defaultClaimNames);
+    principals.set(hashToken(token), principal, Math.min(checked.endsAtMs, key.acceptedUntilMs));
+    return principal;
+  }
+
+  /** Tokens of earlier releases name no key: every accepted key is tried. */
+  #acceptedFor(token: string): readonly AcceptedKey[] {
+    const id = keyIdOf(token);
+    const nowMs = this.#clock.nowMs();
+    return this.#held.keys.accepted.filter((key) => key.acceptedUntilMs > nowMs && (id === undefined || key.id === id));
+  }
+
+  async #checked(token: string): Promise<{ readonly checked: CheckedToken; readonly key: AcceptedKey }> {
+    let failure: unknown;
+    for (const key of this.#acceptedFor(token)) {
+      try {
+        return { checked: await this.#checkedBy(key, token), key };
+      } catch (error) {
+        failure = error;
+        if (!(error instanceof errors.JWSSignatureVerificationFailed)) break;
+      }
+    }
+    throw failure === undefined ? replacedKey() : refusalOf(failure);
+  }
+
+  /** Minting and verifying share the machine's clock, so no difference is forgiven. */
+  #checkedBy({ publicKey }: AcceptedKey, token: string): Promise<CheckedToken> {
+    const expected: ExpectedToken = {
+      issuer: this.#held.keys.issuer,
+      audiences: [audience],
+      algorithms: [signatureAlgorithm],
+      tokenTypes: [tokenType],
+      clockSkewMs: 0,
+    };
+    return checkToken(token, () => publicKey, expected, this.#clock.nowMs());
+  }
+
+  /** One check of the file at a time, however many requests need one. Never rejects. */
+  #look(): Promise<void> {
+    this.#looking ??= this.#lookOnce().finally(() => {
+      this.#looking = undefined;
+    });
+    return this.#looking;
+  }
+
+  async #lookOnce(): Promise<void> {
+    const signature = await signatureOf(this.#path);
+    this.#lookedAtMs = this.#clock.nowMs();
+    if (signature === this.#signature) return;
+    this.#signature = signature;
+    try {
+      this.#held = this.#hold(await readIssuerKeys(this.#path));
+      this.#logger?.info({ keyId: this.#held.keys.signingId }, 'the key of the own issuer was replaced');
+    } catch (error) {
+      this.#logger?.warn({ error }, 'the key file of the own issuer cannot be used: the keys stay as they are');
+    }
+  }
+
+  #hold(keys: IssuerKeys): Held {
+    return { keys, principals: new ExpiringCache(maxPrincipals, this.#clock) };
+  }
+}
+
+interface OwnIssuerParts {
+  readonly path: string;
+  readonly clock: Clock;
+  readonly logger: Pick<Logger, 'info' | 'warn'> | undefined;
+  readonly keys: IssuerKeys;
+  readonly signature: string;
+}
+
+const replacedKey = (): Error =>
+  invalidToken('The token is signed with a key that was replaced, or with none of this service.');
+
+/** Changes whenever the file does. */
+async function signatureOf(path: string): Promise<string> {
+  const found = await stat(path, { bigint: true }).catch(() => undefined);
+  return found === undefined ? 'missing' : [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join(':');
+}
+
+function keyIdOf(token: string): string | undefined {
+  try {
+    return decodeProtectedHeader(token).kid;
+  } catch {
+    return undefined; // translated: the check of the token says what is wrong with it
+  }
+}

@@ -1,0 +1,12 @@
+import type { Principal } from '../../kernel/principal.ts';
+
+export type Credential = { readonly kind: 'bearer' | 'api-key'; readonly secret: string };
+
+/**
+ * Vouches for one sort of credential. `undefined` means "not of my sort": the next one is asked. Throws
+ * `LancegateError` `Unauthenticated` for a credential of its sort that is not valid, and `IssuerUnavailable` when it
+ * cannot tell because the authorization server does not answer.
+ */
+export interface Verifier {
+  verify(credential: Credential): Promise<Principal | undefined>;
+}

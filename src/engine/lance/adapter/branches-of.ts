@@ -1,0 +1,27 @@
+import type { BranchName } from '../../../kernel/ids.ts';
+import type { BranchFacts } from '../../port/engine.ts';
+import type { NativeBranches, NativeTable } from './native.ts';
+
+export async function branchesOf(dataset: NativeTable): Promise<readonly BranchFacts[]> {
+  const branches = await dataset.branches();
+  return Promise.all(
+    Object.entries(await branches.list()).map(async ([name, { parentBranch, parentVersion, manifestSize }]) => ({
+      name: name as BranchName,
+      parentBranch: (parentBranch ?? undefined) as BranchName | undefined,
+      parentVersion,
+      createdAtSeconds: await createdAtSeconds(branches, name),
+      manifestBytes: manifestSize,
+    })),
+  );
+}
+
+/** The engine's listing has no times; a branch begins with a version of its own, which has one (in microseconds). */
+async function createdAtSeconds(branches: NativeBranches, name: string): Promise<number> {
+  const table = await branches.checkout(name);
+  try {
+    const versions = await table.listVersions();
+    return Math.floor(Math.min(...versions.map(({ timestamp }) => timestamp)) / 1_000_000);
+  } finally {
+    table.close();
+  }
+}

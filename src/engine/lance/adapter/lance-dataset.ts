@@ -1,0 +1,371 @@
+import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
+import type { Schema } from '../../../arrow/schema/schema.ts';
+import type { IpcFile } from '../../../arrow/stream/source.ts';
+import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
+import type { LancegateError } from '../../../kernel/errors.ts';
+import type { BranchName } from '../../../kernel/ids.ts';
+import { rowChangeBetween } from '../../../lance-format/transaction/row-change.ts';
+import { hasTransactionOn } from '../../../lance-format/transaction/transaction-files.ts';
+import type {
+  BranchFacts,
+  Dataset,
+  FilteredMerge,
+  Layout,
+  MergeCounts,
+  MergeSpec,
+  OptimizeRequest,
+  OptimizeResult,
+  Projection,
+  PruneRequest,
+  PruneResult,
+  RowChange,
+  VersionFacts,
+} from '../../port/engine.ts';
+import {
+  type PreparedMove,
+  type Replacing,
+  type RowAddress,
+  type RowPlace,
+  rowAddress,
+  type TrackedRows,
+} from '../../port/row-address.ts';
+import type { FragmentMove } from '../commit/fragment-move.ts';
+import type { RowReplacement } from '../commit/row-replacement.ts';
+import type { Durability } from '../durability/durability.ts';
+import { pruneVersions } from '../durability/prune-versions.ts';
+import { type BranchState, inspectBranch, nothingLeft } from '../head/branch-state.ts';
+import { StandingTable } from '../head/standing-table.ts';
+import type { VersionsFolder } from '../head/versions-folder.ts';
+import { changedRows } from '../live-rows/changed-rows.ts';
+import { FragmentRows } from '../live-rows/live-rows.ts';
+import { branchesOf } from './branches-of.ts';
+import { keptVersions, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './engine-upkeep.ts';
+import { IndexChoice } from './index-choice.ts';
+import { configured, filterName, hasClientFilter } from './merge-builder.ts';
+import { type NativeTable, nativeBtree } from './native.ts';
+import { schemaOfNullColumn } from './null-column.ts';
+import { resultsOf } from './query-results.ts';
+import { type EngineCall, engineCall } from './translate-errors.ts';
+import { type DatasetCaches, warmIndex } from './warm-index.ts';
+
+/** Runs merges with clients' filters in a reader. */
+export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
+
+interface Surroundings {
+  readonly filters?: DatasetFilters | undefined;
+  readonly lineage?: symbol | undefined;
+  /** Of a branch at its newest version. */
+  readonly caches?: DatasetCaches;
+  /** Of such a one on a file system. */
+  readonly versions?: VersionsFolder;
+  /** As found when the dataset was opened; undefined for a new one. */
+  readonly state?: BranchState | undefined;
+  readonly durability?: Durability;
+  readonly replacement?: RowReplacement;
+}
+
+/** One open native table, on one branch. */
+export class LanceDataset implements Dataset {
+  readonly lineage: symbol;
+  readonly #table: StandingTable;
+  readonly #filters: DatasetFilters | undefined;
+  readonly #caches: DatasetCaches | undefined;
+  readonly #versions: VersionsFolder | undefined;
+  readonly #durability: Durability | undefined;
+  readonly #replacement: RowReplacement | undefined;
+  readonly #indexChoice: IndexChoice | undefined;
+  #writeRefusal: LancegateError | undefined;
+  #seen: { readonly version: number; readonly schema: Schema; readonly file: IpcFile } | undefined;
+
+  /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
+  constructor(table: NativeTable, surroundings: Surroundings = {}) {
+    const { lineage, filters, caches, versions, state, durability, replacement } = surroundings;
+    this.#writeRefusal = state?.writeRefusal;
+    this.lineage = lineage ?? Symbol('dataset');
+    this.#table = new StandingTable(table);
+    this.#filters = filters;
+    this.#caches = caches;
+    this.#versions = versions;
+    this.#indexChoice = versions && new IndexChoice(versions.path);
+    this.#durability = durability;
+    this.#replacement = replacement;
+  }
+
+  get isOutgrown(): boolean {
+    return this.#caches?.areReplaced() === true;
+  }
+
+  version(): Promise<number> {
+    return engineCall('open', () => this.#table.version());
+  }
+
+  refresh(): Promise<void> {
+    return engineCall('open', async () => {
+      const known = this.#versions;
+      const change = known?.changeFrom(await this.#table.version());
+      if (change === 'none') return;
+      if (known !== undefined) await this.#inspect(known, change === 'files');
+      await this.#table.latest();
+      known?.standsAt(await this.#table.version());
+    });
+  }
+
+  /** After a fault, the next refresh checks again. */
+  async #inspect(known: VersionsFolder, allFiles: boolean): Promise<void> {
+    known.distrust();
+    known.remember();
+    const state = await inspectBranch(known, allFiles);
+    if (state === undefined) throw nothingLeft(known.datasetPath);
+    this.#writeRefusal = state.writeRefusal;
+    known.trust();
+  }
+
+  async catchUp(): Promise<void> {
+    await engineCall('open', () => this.#table.current());
+  }
+
+  /** Read once per version: every merge asks for it, and it rarely changes. */
+  async schema(): Promise<Schema> {
+    return (await this.#see()).schema;
+  }
+
+  async schemaFile(): Promise<IpcFile> {
+    return (await this.#see()).file;
+  }
+
+  #see(): Promise<{ readonly schema: Schema; readonly file: IpcFile }> {
+    return engineCall('open', async () => {
+      const version = await this.#table.version();
+      if (this.#seen?.version === version) return this.#seen;
+      const file = (await (await this.#table.current()).schema()) as IpcFile;
+      this.#seen = { version, schema: readSchemaOfIpcFile(file), file };
+      return this.#seen;
+    });
+  }
+
+  countRows(filter?: CheckedSql): Promise<number> {
+    return engineCall(filter === undefined ? 'select' : 'count', async () =>
+      (await this.#table.current()).countRows(filter),
+    );
+  }
+
+  async *select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
+    const query = (await this.#table.current()).query();
+    if (where !== undefined) query.onlyIf(where);
+    yield* resultsOf(query, columns);
+  }
+
+  async *take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
+    yield* resultsOf((await this.#table.current()).takeRowIds(rows.map(BigInt)), columns);
+  }
+
+  async append(file: IpcFile): Promise<void> {
+    await this.#commit('append', (table) => table.add(file, 'append'));
+  }
+
+  merge(
+    spec: MergeSpec,
+    file: IpcFile,
+    timeoutMs: number | undefined,
+    principal: string | undefined,
+  ): Promise<MergeCounts> {
+    const run = async (): Promise<MergeCounts> => {
+      this.#requireWritable();
+      if (this.#filters !== undefined && hasClientFilter(spec)) {
+        const version = await this.#table.version();
+        const counts = await this.#filters({ lineage: this.lineage, version, spec, file, timeoutMs, principal });
+        this.#committedBeside(counts.version);
+        return counts;
+      }
+      const useIndex = this.#indexChoice?.usesIndex(spec, await this.#table.version(), file.length) ?? spec.useIndex;
+      const builder = configured((await this.#table.current()).mergeInsert(spec.on), { ...spec, useIndex });
+      if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
+      const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
+      const counts = { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
+      this.#committed(version);
+      this.#indexChoice?.merged(counts);
+      return counts;
+    };
+    return engineCall(hasClientFilter(spec) ? 'filtered merge' : 'merge', run, filterName(spec));
+  }
+
+  trackRows(): TrackedRows | undefined {
+    return this.#replacement && this.#versions && new FragmentRows(this.#versions.path);
+  }
+
+  replaceRows(
+    tracked: TrackedRows,
+    places: Iterable<RowPlace>,
+    { file, rows }: { file: IpcFile; rows: number },
+  ): Promise<Replacing> {
+    return engineCall('replace', async () => {
+      this.#requireWritable();
+      if (!(tracked instanceof FragmentRows)) return 'refused';
+      if (tracked.version !== (await this.#table.version())) return 'overtaken';
+      const replaced = (await this.#replacement?.commit(tracked, places, file, rows)) ?? 'refused';
+      if (typeof replaced === 'object') this.#committedBeside(replaced.version);
+      return replaced;
+    });
+  }
+
+  gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
+    return engineCall(
+      'open',
+      async () => this.#indexChoice?.gainsByIndex(spec, await this.#table.version(), sourceBytes) ?? spec.useIndex,
+    );
+  }
+
+  mayHaveCommitted(matched: number): Promise<boolean> {
+    return engineCall('open', async () => {
+      if (this.#versions !== undefined) return hasTransactionOn(this.#versions.path, matched);
+      await this.refresh();
+      return (await this.#table.version()) > matched;
+    });
+  }
+
+  deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }> {
+    return engineCall('maintain', async () => {
+      this.#requireWritable();
+      const { version, numDeletedRows } = await (await this.#table.current()).delete(
+        ownSql(`${rowAddress} IN (${addresses.join(', ')})`),
+      );
+      this.#committed(version);
+      return { numDeletedRows };
+    });
+  }
+
+  async rowChange(after: number, through: number): Promise<RowChange> {
+    if (after === through) return 'none';
+    return this.#versions === undefined ? 'unknown' : rowChangeBetween(this.#versions.path, after, through);
+  }
+
+  async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined> {
+    return this.#versions && (await changedRows(this.#versions.path, version, change));
+  }
+
+  async addNullColumn(name: string): Promise<void> {
+    await this.#commit('maintain', (table) => table.addColumnsWithSchema(schemaOfNullColumn(name)));
+  }
+
+  async dropColumn(name: string): Promise<void> {
+    await this.#commit('maintain', (table) => table.dropColumns([name]));
+  }
+
+  createScalarIndex(column: string): Promise<void> {
+    return this.#commit('maintain', (table) => table.createIndex(nativeBtree(), column, true));
+  }
+
+  warmIndex(column: string): Promise<boolean> {
+    return engineCall('maintain', async () => warmIndex(await this.#table.current(), this.#caches, column));
+  }
+
+  dropScalarIndex(column: string): Promise<void> {
+    return this.#commit('maintain', (table) => table.dropIndex(plainIndexName(column)));
+  }
+
+  layout(): Promise<Layout> {
+    return engineCall('maintain', async () =>
+      layoutOf(await this.#table.current(), await this.schema(), this.#versions?.path),
+    );
+  }
+
+  versions(): Promise<readonly VersionFacts[]> {
+    return engineCall('maintain', async () => versionsOf(await this.#table.current()));
+  }
+
+  oldestTaggedAtMs(): Promise<number | undefined> {
+    return engineCall('maintain', async () => oldestTaggedAtMs(await this.#table.current()));
+  }
+
+  optimize(request: OptimizeRequest): Promise<OptimizeResult> {
+    return this.#commit('maintain', (table) => optimize(table, request));
+  }
+
+  prune(request: PruneRequest): Promise<PruneResult | undefined> {
+    return engineCall('maintain', async () => {
+      this.#requireWritable();
+      const place = this.#versions;
+      if (place === undefined) return undefined;
+      const kept = await keptVersions(await this.#table.current(), place.branch);
+      return pruneVersions({ datasetPath: place.datasetPath, branch: place.branch, kept, ...request });
+    });
+  }
+
+  prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined> {
+    return engineCall('maintain', async () => {
+      this.#requireWritable();
+      const move = await this.#replacement?.prepareMove(await this.#table.version(), ids);
+      return move && { commit: () => this.#commitMove(move), discard: () => move.discard() };
+    });
+  }
+
+  #commitMove(move: FragmentMove): Promise<number | undefined> {
+    return engineCall('maintain', async () => {
+      const made = move.commit(await this.#table.version());
+      if (made === undefined) return undefined;
+      this.#committedBeside(made.version);
+      return made.removedFragments;
+    });
+  }
+
+  async createBranch(
+    name: BranchName,
+    from: { branch: BranchName | undefined; version: number | undefined },
+  ): Promise<void> {
+    await engineCall('branch', async () => {
+      this.#requireWritable();
+      const branches = await (await this.#table.current()).branches();
+      const made = await branches.create(name, from.branch ?? null, from.version ?? null);
+      await this.#durability?.branchMade(name, await made.version());
+      made.close();
+    });
+  }
+
+  listBranches(): Promise<readonly BranchFacts[]> {
+    return engineCall('branch', async () => branchesOf(await this.#table.current()));
+  }
+
+  async deleteBranch(name: BranchName): Promise<void> {
+    await engineCall('branch', async () => {
+      await (await (await this.#table.current()).branches()).delete(name);
+      await this.#durability?.branchDeleted();
+    });
+  }
+
+  sync(after?: number): Promise<void> {
+    return engineCall('sync', async () => this.#durability?.sync(await this.#table.version(), after));
+  }
+
+  close(): void {
+    this.#table.close();
+  }
+
+  #requireWritable(): void {
+    if (this.#writeRefusal !== undefined) throw this.#writeRefusal;
+  }
+
+  #committed(version: number): void {
+    this.#table.committed(version);
+    this.#carryTo(version);
+  }
+
+  #committedBeside(version: number): void {
+    this.#table.committedBeside(version);
+    this.#carryTo(version);
+  }
+
+  /** A merge changes no columns, and asking for them while the next one is under way waits for that. */
+  #carryTo(version: number): void {
+    this.#versions?.remember();
+    this.#versions?.standsAt(version);
+    if (this.#seen?.version === version - 1) this.#seen = { ...this.#seen, version };
+  }
+
+  /** A commit whose version nobody has to know at once. */
+  #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
+    return engineCall(call, () => {
+      this.#requireWritable();
+      return this.#table.commit(run);
+    });
+  }
+}

@@ -1,0 +1,248 @@
+import { randomUUID } from 'node:crypto';
+import { mkdir, rm, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { IpcFile } from '../../../arrow/stream/source.ts';
+import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
+import { branchFolder } from '../../../lance-format/layout/branch-folder.ts';
+import type {
+  Dataset,
+  Engine,
+  FilteredMerges,
+  OpenRequest,
+  RecoverRequest,
+  Recovery,
+  ResolvedLocation,
+  Scratch,
+  Space,
+} from '../../port/engine.ts';
+import { FileWriter } from '../commit/file-writer.ts';
+import { RowReplacement } from '../commit/row-replacement.ts';
+import { Staging } from '../commit/staging.ts';
+import { StagingFolder } from '../commit/staging-folder.ts';
+import { Durability, type DurableBranch } from '../durability/durability.ts';
+import { DiskSync, type FileSync } from '../durability/file-sync.ts';
+import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
+import { recoverBranch } from '../durability/recover-branch.ts';
+import { inspectBranch } from '../head/branch-state.ts';
+import { VersionsFolder } from '../head/versions-folder.ts';
+import { type CacheLimits, EngineCaches } from './engine-caches.ts';
+import { type DatasetFilters, LanceDataset } from './lance-dataset.ts';
+import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
+import { StorageRoot } from './storage-root.ts';
+import { engineCall } from './translate-errors.ts';
+import type { DatasetCaches } from './warm-index.ts';
+
+export interface LanceEngineOptions extends CacheLimits {
+  /** Absolute path or object-store URI. */
+  readonly root: string;
+  /** How to reach an object store; may hold credentials, so it never leaves this object. */
+  readonly rootOptions: Properties;
+  /** An absolute local path for intermediate results. */
+  readonly scratchFolder: string;
+  /** A folder on a file system in memory; a few MB at most are there, for the time of a commit. */
+  readonly memoryFolder?: string | undefined;
+  /** Without it, merges with filters run in this process. */
+  readonly filteredMerges?: FilteredMerges | undefined;
+  /** Only tests bring their own. */
+  readonly fileSync?: FileSync;
+  readonly machineStart?: MachineStart;
+}
+
+/** The real engine: LanceDB's native library, in process. */
+export class LanceEngine implements Engine {
+  readonly #root: StorageRoot;
+  readonly #options: LanceEngineOptions;
+  readonly #caches: EngineCaches;
+  readonly #fileSync: FileSync;
+  readonly #machineStart: MachineStart;
+  readonly #stagingInMemory: StagingFolder | undefined;
+  readonly #files = new FileWriter();
+
+  constructor(options: LanceEngineOptions) {
+    this.#options = options;
+    this.#fileSync = options.fileSync ?? new DiskSync();
+    this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
+    this.#root = new StorageRoot(options.root);
+    this.#caches = new EngineCaches(options);
+    const { memoryFolder } = options;
+    this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
+  }
+
+  async create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset> {
+    const { folderUri, tableName } = this.#root.place(location);
+    if (this.#root.isLocal) await mkdir(folderUri, { recursive: true });
+    return engineCall('create', async () => {
+      const caches = this.#cachesFor({ location });
+      const connection = await this.#connect(folderUri);
+      const table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
+      const filters = this.#filtersOf('root', location, undefined);
+      return new LanceDataset(table, { caches, filters, ...this.#filesOf(location, undefined, 0) });
+    });
+  }
+
+  async open(request: OpenRequest): Promise<Dataset> {
+    const { location, branch, version, lineage } = request;
+    return engineCall('open', async () => {
+      const caches = this.#cachesFor(request);
+      const state = this.#root.isLocal ? await inspectBranch(this.#placeOf(location, branch), true) : undefined;
+      const table = await this.#openNewest(request);
+      if (version === undefined) {
+        const filters = this.#filtersOf('root', location, branch);
+        const files = this.#filesOf(location, branch, await table.version());
+        return new LanceDataset(table, { lineage, caches, state, filters, ...files });
+      }
+      await table.checkout(version);
+      return new LanceDataset(table);
+    });
+  }
+
+  async scratch(): Promise<Scratch> {
+    const name = randomUUID();
+    const folder = join(this.#options.scratchFolder, name);
+    await mkdir(folder, { recursive: true });
+    const connection = await connectNative(folder, {}, this.#caches.session);
+    return {
+      create: (table, file) =>
+        engineCall('create', async () => {
+          const filters = this.#filtersOf('scratch', `${name}/${table}.lance` as Location, undefined);
+          return new LanceDataset(await connection.createTable(table, file, 'create', []), { filters });
+        }),
+      discard: async () => {
+        connection.close();
+        await rm(folder, { recursive: true, force: true });
+      },
+    };
+  }
+
+  async space(): Promise<Space | undefined> {
+    if (!this.#root.isLocal) return undefined;
+    return engineCall('open', async () => {
+      const { bavail, blocks, bsize, ffree, files } = await statfs(this.#root.path);
+      return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, freeFiles: ffree, totalFiles: files };
+    });
+  }
+
+  async remove(location: Location): Promise<void> {
+    this.#caches.forget(location);
+    if (this.#root.isLocal) return this.#root.remove(location);
+    const { folderUri, tableName } = this.#root.place(location);
+    const connection = await this.#connect(folderUri);
+    await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
+  }
+
+  async isVacant(location: Location): Promise<boolean> {
+    if (this.#root.isLocal) return !(await this.#root.exists(location));
+    return this.open({ location }).then(
+      (dataset) => {
+        dataset.close();
+        return false;
+      },
+      () => true,
+    );
+  }
+
+  get storageSession(): string {
+    return this.#root.isLocal ? this.#machineStart.id : 'object store';
+  }
+
+  /** What an object store has accepted is durable, and its commits are atomic: there is nothing to recover. */
+  async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
+    if (!this.#root.isLocal) return nothingToRecover(acknowledgedVersion);
+    const suspect = {
+      ...this.#placeOf(location, branch),
+      acknowledgedVersion,
+      outlivedPowerCut: storageSession !== this.storageSession,
+      machineStartedAtMs: this.#machineStart.atMs,
+    };
+    return engineCall('sync', () => recoverBranch(suspect, this.#fileSync));
+  }
+
+  uriOf(location: Location): string {
+    return this.#root.uriOf(location);
+  }
+
+  locationOf(pathOrUri: string): Location {
+    return this.#root.locationOf(pathOrUri);
+  }
+
+  resolve(location: Location): Promise<ResolvedLocation | undefined> {
+    return this.#root.resolve(location);
+  }
+
+  /** Once nothing is under way. Datasets that are open can be read. */
+  close(): Promise<void> {
+    return this.#files.close();
+  }
+
+  async #openNewest({ location, branch }: OpenRequest): Promise<NativeTable> {
+    const { folderUri, tableName } = this.#root.place(location);
+    const connection = await this.#connect(folderUri);
+    const main = await connection.openTable(tableName, []);
+    return branch === undefined ? main : checkoutBranch(main, branch);
+  }
+
+  /** To be called before the dataset is opened. */
+  #cachesFor(request: OpenRequest): DatasetCaches {
+    const { session } = this.#caches;
+    return {
+      areReplaced: () => session !== this.#caches.session,
+      makeRoom: (column, bytes) => this.#caches.makeRoom(request.location, column, bytes),
+      open: () => this.#openNewest(request),
+    };
+  }
+
+  #filesOf(location: Location, branch: BranchName | undefined, openedAt: number) {
+    if (!this.#root.isLocal) return undefined;
+    const place = this.#placeOf(location, branch);
+    const versions = new VersionsFolder(place.datasetPath, branch);
+    versions.standsAt(openedAt);
+    const durability = new Durability(this.#fileSync, place, openedAt);
+    const folder = branchFolder(place.datasetPath, branch);
+    const replacement = new RowReplacement({
+      folder,
+      staging: new Staging(folder, randomUUID, this.#stagingInMemory),
+      files: this.#files,
+      beginSync: (paths) => durability.beginSync(paths),
+      fresh: { uuid: randomUUID, nowMs: Date.now },
+    });
+    return { versions, durability, replacement };
+  }
+
+  #filtersOf(
+    store: 'root' | 'scratch',
+    location: Location,
+    branch: BranchName | undefined,
+  ): DatasetFilters | undefined {
+    const { filteredMerges } = this.#options;
+    return filteredMerges && ((merge) => filteredMerges.merge({ ...merge, store, location, branch }));
+  }
+
+  #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {
+    return { rootPath: this.#root.path, datasetPath: this.#root.pathOf(location), branch };
+  }
+
+  /** A connection is a URI and a session: opening one costs under a millisecond and nothing stays open. */
+  #connect(folderUri: string): Promise<NativeConnection> {
+    return connectNative(folderUri, this.#options.rootOptions, this.#caches.session);
+  }
+}
+
+const nothingToRecover = (version: number): Recovery => ({
+  version,
+  kept: [],
+  removed: [],
+  removedFiles: 0,
+  damage: undefined,
+});
+
+async function checkoutBranch(main: NativeTable, branch: string): Promise<NativeTable> {
+  const branches = await main.branches();
+  return branches.checkout(branch);
+}
+
+/** Dropping what is not there is what was wanted. Other failures are the caller's to see. */
+function ignoreMissing(error: unknown): void {
+  const cause = error instanceof Error ? error.cause : undefined;
+  if (cause instanceof Error && /was not found|Not found/.test(cause.message)) return;
+  throw error;
+}

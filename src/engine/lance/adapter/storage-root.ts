@@ -1,0 +1,166 @@
+import { lstat, realpath, rm, stat } from 'node:fs/promises';
+import { isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { invalidInput } from '../../../kernel/errors.ts';
+import type { Location } from '../../../kernel/ids.ts';
+import type { Spelling } from '../../../kernel/places.ts';
+import type { ResolvedLocation } from '../../port/engine.ts';
+
+const suffix = '.lance';
+/** What LanceDB accepts as a table's name; every location ends in such a name and `.lance`. */
+const openableName = /^[A-Za-z0-9_\-.]+$/;
+const hasScheme = /^[a-z][a-z0-9+.-]*:\/\//i;
+
+/** Where a location lies: the folder a LanceDB connection opens, and the table's name in it. */
+export interface Place {
+  readonly folderUri: string;
+  readonly tableName: string;
+}
+
+/**
+ * The folder or object-store prefix under which every dataset lies, and the only way from a location to a place on it.
+ * Nothing a client sends reaches outside (P9) or inside a dataset: segments are checked one by one, and on a file system again
+ * after links are resolved.
+ */
+export class StorageRoot {
+  readonly #root: string;
+  readonly isLocal: boolean;
+
+  /** An absolute path, or a URI such as `s3://bucket/prefix`. */
+  constructor(root: string) {
+    this.isLocal = !hasScheme.test(root);
+    this.#root = root.replace(/[/\\]+$/, '');
+  }
+
+  place(location: Location): Place {
+    const cut = location.lastIndexOf('/');
+    return {
+      folderUri: cut < 0 ? this.#root : `${this.#root}/${location.slice(0, cut)}`,
+      tableName: location.slice(cut + 1, -suffix.length),
+    };
+  }
+
+  uriOf(location: Location): string {
+    const whole = `${this.#root}/${location}`;
+    return this.isLocal ? pathToFileURL(whole).href : whole;
+  }
+
+  /** Only for a local root. */
+  get path(): string {
+    return this.#root;
+  }
+
+  /** Only for a local root. */
+  pathOf(location: Location): string {
+    return join(this.#root, location);
+  }
+
+  async exists(location: Location): Promise<boolean> {
+    return lstat(this.pathOf(location)).then(
+      () => true,
+      (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return false;
+        throw error;
+      },
+    );
+  }
+
+  async remove(location: Location): Promise<void> {
+    await rm(this.pathOf(location), { recursive: true, force: true });
+  }
+
+  locationOf(pathOrUri: string): Location {
+    const inside = this.isLocal ? this.#localPart(pathOrUri) : this.#remotePart(pathOrUri);
+    const segments = inside.replace(/\/+$/, '').split('/');
+    const fault = faultOf(segments);
+    if (fault !== undefined) throw invalidInput(`location: ${fault}`);
+    return segments.join('/') as Location;
+  }
+
+  async resolve(location: Location): Promise<ResolvedLocation | undefined> {
+    if (!this.isLocal) return { location, spelling: 'exact' };
+    const [root, target] = await Promise.all([realPath(this.#root), realPath(this.pathOf(location))]);
+    if (root === undefined || target?.startsWith(root + sep) !== true) return undefined;
+    const segments = relative(root, target).split(sep);
+    if (faultOf(segments) !== undefined) return undefined;
+    return { location: segments.join('/') as Location, spelling: await spellingBelow(root, segments) };
+  }
+
+  #localPart(pathOrUri: string): string {
+    const path = pathOrUri.startsWith('file:') ? this.#pathOfFileUri(pathOrUri) : pathOrUri;
+    if (hasScheme.test(path) || path.includes('\0')) throw outside();
+    const inside = isAbsolute(path) ? relative(resolve(this.#root), resolve(path)) : path;
+    return inside.split(sep).join('/');
+  }
+
+  #pathOfFileUri(uri: string): string {
+    try {
+      return fileURLToPath(uri);
+    } catch (error) {
+      throw invalidInput('location is not a usable file URI', error);
+    }
+  }
+
+  #remotePart(pathOrUri: string): string {
+    if (!hasScheme.test(pathOrUri)) return pathOrUri;
+    if (!pathOrUri.startsWith(`${this.#root}/`)) throw outside();
+    return pathOrUri.slice(this.#root.length + 1);
+  }
+}
+
+/** The namespaces that an identifier can have, and the table. */
+const maxSegments = 33;
+const maxSegmentBytes = 255;
+/** Control characters, and characters with a meaning in URIs: such a name could be read as another one. */
+const ambiguous = /[\p{Cc}%?#\\]/u;
+
+/** A text without any fact that the caller did not send. */
+function faultOf(segments: readonly string[]): string | undefined {
+  const name = segments.at(-1) ?? '';
+  if (segments.some((segment) => segment === '' || segment === '.' || segment === '..')) return outsideText;
+  if (segments.length > maxSegments) return `it has more than ${maxSegments} parts`;
+  if (segments.some((segment) => Buffer.byteLength(segment) > maxSegmentBytes)) {
+    return `a part of it is longer than ${maxSegmentBytes} bytes`;
+  }
+  if (segments.some((segment) => ambiguous.test(segment))) {
+    return 'it must not hold control characters, "%", "?", "#" or a backslash';
+  }
+  if (!name.endsWith(suffix) || !openableName.test(name.slice(0, -suffix.length))) {
+    return 'it must end in a table folder: letters, digits, "_", "-", "." and then ".lance"';
+  }
+  const isInDataset = segments.slice(0, -1).some((segment) => segment.toLowerCase().endsWith(suffix));
+  return isInDataset ? 'it must not lie inside the folder of a table' : undefined;
+}
+
+/** Undefined if nothing is there. */
+async function realPath(path: string): Promise<string | undefined> {
+  return realpath(path).catch((error: NodeJS.ErrnoException) => {
+    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'ENAMETOOLONG'].includes(error.code ?? '')) return undefined;
+    throw error;
+  });
+}
+
+/** Tries other spellings on the file system itself, since each folder may have its own rule. */
+async function spellingBelow(root: string, segments: readonly string[]): Promise<Spelling> {
+  for (const [index, segment] of segments.entries()) {
+    const folder = join(root, ...segments.slice(0, index));
+    for (const other of otherSpellings(segment)) {
+      if (await isSameFile(join(folder, segment), join(folder, other))) return 'loose';
+    }
+  }
+  return 'exact';
+}
+
+const otherSpellings = (name: string): readonly string[] =>
+  [swapCase(name), name.normalize('NFC'), name.normalize('NFD')].filter((other) => other !== name);
+
+const swapCase = (name: string): string =>
+  [...name].map((letter) => (letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase())).join('');
+
+async function isSameFile(one: string, other: string): Promise<boolean> {
+  const [a, b] = await Promise.all([one, other].map((path) => stat(path).catch(() => undefined)));
+  return a !== undefined && b !== undefined && a.ino === b.ino && a.dev === b.dev;
+}
+
+const outsideText = 'it must lie inside the storage root of this service';
+const outside = () => invalidInput(`location: ${outsideText}`);

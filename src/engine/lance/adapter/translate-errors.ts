@@ -1,0 +1,327 @@
+/**
+ * The only place that reads the engine's error texts. They are strings with build paths of the engine in them, so not a
+ * word of them goes to a caller except the parts captured here: names the caller wrote, and the SQL parser's complaint.
+ * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
+ * (engine-notes, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
+ */
+import { type ErrorName, LancegateError, storageFull, storageUnavailable } from '../../../kernel/errors.ts';
+import type { Refusal } from '../../port/engine.ts';
+
+/** `refusal` marks what callers of the port tell apart. */
+type Rule = readonly [
+  shape: RegExp,
+  kind: ErrorName,
+  text: (part: string, filter: string) => string,
+  refusal?: Refusal,
+];
+
+const filterRules: readonly Rule[] = [
+  [
+    /No field named (.+?)\. /s,
+    'TableColumnNotFound',
+    (field, filter) => `${filter} names a column that does not exist: ${field}`,
+  ],
+  [
+    /Field (\S+) not found in struct/,
+    'TableColumnNotFound',
+    (field, filter) => `${filter} names a column that does not exist: ${field}`,
+  ],
+  [
+    /Ambiguous reference to unqualified field (\S+)/,
+    'InvalidInput',
+    (field, filter) =>
+      `${filter} must say which row it means: write target.${field} for the old row or source.${field} for the new one`,
+  ],
+  [
+    /sql parser error: (.+?)\)(?:, \/|\n| {2}Caused|$)/s,
+    'InvalidInput',
+    (why, filter) => `${filter} is not valid SQL: ${why}`,
+  ],
+  [/invalid SQL predicate: (.+?) at Line: /s, 'InvalidInput', (why, filter) => `${filter} is not valid SQL: ${why}`],
+  [/Invalid function '([^']*)'/, 'InvalidInput', (name, filter) => `${filter} calls an unknown function: ${name}`],
+  [
+    /Received literal .+? and could not convert to literal of type '([^']+)'/,
+    'InvalidInput',
+    (type, filter) => `${filter} compares a column of type ${type} with a literal that does not convert to it`,
+  ],
+  [
+    /is not supported SQL in lance|Operator \S+ is not supported|not yet implemented|feature is not implemented()/,
+    'InvalidInput',
+    (_, filter) => `${filter} uses SQL that filters do not support, such as a subquery, a placeholder or an aggregate`,
+  ],
+  [
+    /does not return a boolean()/,
+    'InvalidInput',
+    (_, filter) => `${filter} is not a condition: it must be true or false for each row`,
+  ],
+  // In a merge this comes as a failure of storage.
+  [
+    /Failed to coerce types ([^/\n]{1,200}? in \w+) expression/,
+    'InvalidInput',
+    (types, filter) => `${filter} cannot be evaluated: types that do not go together: ${types}`,
+  ],
+  // These name functions and types. Other complaints of planning come up on rows too, and then name their values.
+  [
+    /Error during planning: ((?:Function '\w+' |The function '\w+' expected |Cannot infer common argument type |There isn't a common type |\w+ does not support type )[^/\n]+?)(?:\. ?No function|\. ?You might|, \/|\n|$)/,
+    'InvalidInput',
+    (why, filter) => `${filter} cannot be evaluated: ${why}`,
+  ],
+  [/Schema error: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why, filter) => `${filter} cannot be evaluated: ${why}`],
+];
+
+const notOfStorage =
+  /^(?!.*(?:LanceError\(IO\)(?!: Internal error: )|os error \d|Object at location|lance-encoding-|Resources exhausted)).*?/
+    .source;
+
+/** Whose filter it is may not be allowed to read a row: what went wrong is said, and never with which value. */
+const evaluation = (shape: RegExp, why: string): Rule => [
+  new RegExp(`${notOfStorage}(?:${shape.source})()`, 's'),
+  'InvalidInput',
+  (_, filter) => `${filter} cannot be evaluated on a row: ${why}`,
+];
+
+/** The last one is for whatever else a function or an operator says. */
+const evaluationRules: readonly Rule[] = [
+  evaluation(/[Dd]ivide by zero/, 'it divides by zero'),
+  evaluation(/[Oo]verflow/, 'a number is too large for its type'),
+  evaluation(/regex parse error|Regular expression did not compile/, 'a regular expression is not valid, or too large'),
+  evaluation(/Failed to decode/, 'a text cannot be decoded'),
+  evaluation(
+    /Cast error|Parser error|Error parsing|Unable to cast|Unable to parse/,
+    'a value does not fit the type it is converted to',
+  ),
+  evaluation(/invalid index|invalid stride/, 'an index or a stride is out of range'),
+  evaluation(/granularity|Date part|DATE_BIN|is out of range|out of range/, 'a date, or a part of one, is not valid'),
+  evaluation(/Failed to encode JSONB|CAST to JSONB/, 'jsonb takes a text, written out, that is JSON'),
+  evaluation(/Invalid escape character/, 'ESCAPE takes a text of one character'),
+  evaluation(
+    /Execution error|Error applying filter|Error optimizing sql filter|Error resolving filter|Error parsing function|Error during planning|Internal error: |LanceError\(Arrow\)|Arrow error|Compute error|Invalid argument error|attempt to (?:divide|multiply|add|subtract|negate)/,
+    'a function or an operator does not take these values',
+  ),
+  [
+    /Unsupported data type|(?:^|GenericFailure, )Invalid input, ()/,
+    'InvalidInput',
+    (_, filter) => `${filter} uses SQL that filters do not support, such as a type, a sign or a subscript`,
+  ],
+];
+
+/** The engine finds such rows by their places alone, and then cannot count them. */
+const countRules: readonly Rule[] = [
+  [
+    /count_pushdown: FilteredReadExec\.index_input is not a ScalarIndexExec()/,
+    'InvalidInput',
+    (_, filter) => `${filter} asks for rows by _rowid, _rowaddr or _rowoffset alone, by which they cannot be counted`,
+  ],
+  [
+    /Invalid input, Column (_row\w+) does not exist/,
+    'TableColumnNotFound',
+    (column, filter) => `${filter} names a column that does not exist: ${column}`,
+  ],
+];
+
+const createRules: readonly Rule[] = [
+  [
+    /already exists()/,
+    'ConcurrentCreate',
+    () => 'somebody else stored a table in the place of this one',
+    'place taken',
+  ],
+  [
+    /Primary key column .* must not be nullable: Field\(id=\d+, name=(.+?), type=/s,
+    'TableSchemaValidationError',
+    (column) => `column ${column} is a primary key by its metadata, and must not be nullable`,
+  ],
+];
+
+const fullShape = /(?:No space left on device|Disk quota exceeded)()/;
+
+/**
+ * What a file system of this machine says, by number. An object store may have done what it was asked before no socket
+ * could be opened to ask it again.
+ */
+const unavailableShape =
+  /LanceError\(IO\): (?:Generic LocalFileSystem error: [^:]+: )?[^:(]+\(os error (13|23|24|30)\)/;
+const unavailable: Readonly<Record<string, string>> = {
+  13: 'the storage denies access',
+  23: 'too many files are open',
+  24: 'too many files are open',
+  30: 'the storage is read-only',
+  EACCES: 'the storage denies access',
+  ENFILE: 'too many files are open',
+  EMFILE: 'too many files are open',
+  EROFS: 'the storage is read-only',
+};
+/** Those that Node gives, where it is what writes: up to its commit a replacement has written nothing that can be seen. */
+const fullCodes: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
+
+/** The engine could neither commit nor see whether it had. */
+const unknownShape = /Commit result for version \d+ is unknown()/;
+
+const rowRules: readonly Rule[] = [
+  [unknownShape, 'Internal', () => 'whether the rows were written is not known'],
+  [
+    /Unknown compression scheme: ([^/\n]+?)(?:, \/|\n| {2}Caused|$)/,
+    'TableSchemaValidationError',
+    (scheme) => `lance-encoding:compression: the scheme ${scheme} is unknown`,
+  ],
+  [
+    /Cannot determine structural encoding for field (.+?)\. /s,
+    'TableSchemaValidationError',
+    (column) => `column ${column}: lance-encoding:structural-encoding is unknown`,
+  ],
+  [
+    /The struct field `(.+?)` contains \d+ null value/s,
+    'TableSchemaValidationError',
+    (column) => `column ${column} holds structs that are NULL, which storage version 2.0 cannot store; 2.1 can`,
+  ],
+  [
+    /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s,
+    'InvalidInput',
+    (key) => `several rows of the source have the same key (${key})`,
+    'ambiguous merge',
+  ],
+  [
+    /key column '(.+?)' does not exist in schema/,
+    'TableColumnNotFound',
+    (column) => `on: the table has no column ${column}`,
+  ],
+  [
+    /field `(.+?)` contained null values/,
+    'TableSchemaValidationError',
+    (column) => `column ${column} must not be null, and a row of the source leaves it so`,
+  ],
+  [
+    /Append with different schema: `(.+?)` should have type/,
+    'TableSchemaValidationError',
+    (column) => `column ${column} has another type in the table`,
+  ],
+  [
+    /Append with different schema()/,
+    'TableSchemaValidationError',
+    () => 'the columns of the source do not fit the table',
+  ],
+  [/merge insert timed out()/, 'TimedOut', () => 'the time allowed for the merge ran out; nothing was written'],
+  [
+    /Too many concurrent writers|[Cc]ommit conflict|Retryable commit|incompatible with concurrent()/,
+    'ConcurrentModification',
+    () => 'another writer changed the table at the same time; nothing was written',
+  ],
+  [fullShape, 'Internal', () => 'the storage is full'],
+  // A source is never decoded from Lance's own format: what panics there is a stored file that somebody, or the disk, spoilt.
+  [/lance-encoding-[^/]+\/src\/decoder\.rs()/, 'Internal', () => 'what is stored cannot be read'],
+];
+
+const unreadableRows: Rule = [
+  /Failed to read IPC file|LanceError\(Arrow\)|Arrow error|Cast error|Parser error|Invalid argument error|[Pp]anic|Spill has been dropped()/,
+  'InvalidInput',
+  () => 'the data of a record batch cannot be read: its values do not fit its types',
+];
+
+const branchRules: readonly Rule[] = [
+  [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
+  [/Ref is invalid: ([^/\n]+?)(?: {2}Caused|, \/|$)/, 'InvalidInput', (why) => `the branch name is not valid: ${why}`],
+  [/Ref not found|\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
+  [/Ref conflict error()/, 'InvalidTableState', () => 'the branch has other branches that start from it'],
+  [
+    /Clone operation should not enter|already exists()/,
+    'TableBranchAlreadyExists',
+    () => 'a branch of this name exists',
+  ],
+];
+
+const openRules: readonly Rule[] = [
+  [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
+  [/\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
+  [/was not found|Not found()/, 'TableNotFound', () => 'nothing is stored where the table should be'],
+];
+
+/** For a table on an object store; on a file system `branch-state.ts` refuses it first. */
+const anyRules: readonly Rule[] = [
+  [
+    /This dataset cannot be (?:read|written) by this version of Lance\..*Flags: (\d+)/s,
+    'InvalidTableState',
+    (flags) =>
+      `the table was written by a newer version of Lance, with feature flags ${flags} that this engine does not know`,
+  ],
+];
+
+/** Before the manifest is there, which comes last, nothing of these can be seen. Of upkeep's steps one may be done already. */
+const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge', 'filtered merge', 'replace']);
+
+/** What was being done; decides which shapes are looked for. */
+export type EngineCall =
+  | 'open'
+  | 'create'
+  | 'append'
+  | 'merge'
+  /** Under a client's filter, which may be at fault. */
+  | 'filtered merge'
+  | 'replace'
+  | 'select'
+  | 'count'
+  | 'branch'
+  | 'maintain'
+  | 'sync'
+  | 'remove';
+
+const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
+  open: openRules,
+  create: [...createRules, ...rowRules, unreadableRows],
+  append: [...rowRules, unreadableRows],
+  merge: [...filterRules, ...rowRules, unreadableRows],
+  'filtered merge': [...filterRules, ...rowRules, ...evaluationRules, unreadableRows],
+  replace: [...rowRules, unreadableRows],
+  select: filterRules,
+  count: [...countRules, ...filterRules, ...evaluationRules],
+  branch: branchRules,
+  maintain: [...rowRules, unreadableRows],
+  sync: [],
+  remove: [],
+};
+
+/** `filter` is how a filter at fault is called in the message. */
+export function translateEngineError(call: EngineCall, error: unknown, filter: string): LancegateError {
+  if (error instanceof LancegateError) return error;
+  const text = error instanceof Error ? error.message : String(error);
+  const ofStorage = unseenUntilDone.has(call) ? storageRefusal(text, error, { engineCall: call }) : undefined;
+  if (ofStorage !== undefined) return ofStorage;
+  for (const [shape, kind, say, refusal] of [...anyRules, ...rulesFor[call]]) {
+    const match = shape.exec(text);
+    if (match === null) continue;
+    return new LancegateError(kind, say(match[1] ?? '', filter), {
+      cause: error,
+      internal: { engineCall: call, refusal },
+    });
+  }
+  return new LancegateError('Internal', 'the storage engine failed', { cause: error, internal: { engineCall: call } });
+}
+
+/** undefined where the storage is not at fault, or something may have been written. */
+function storageRefusal(
+  text: string,
+  cause: unknown,
+  internal: { engineCall: EngineCall },
+): LancegateError | undefined {
+  if (unknownShape.test(text)) return undefined;
+  const code = internal.engineCall === 'replace' ? ((cause as NodeJS.ErrnoException).code ?? '') : '';
+  if (fullShape.test(text) || fullCodes.has(code)) return storageFull(cause, internal);
+  const why = unavailable[unavailableShape.exec(text)?.[1] ?? code];
+  return why === undefined ? undefined : storageUnavailable(why, cause, internal);
+}
+
+/** Runs one engine call; its failure leaves as a `LancegateError`. */
+export async function engineCall<Result>(
+  call: EngineCall,
+  run: () => Promise<Result>,
+  filter = 'the filter',
+): Promise<Result> {
+  try {
+    return await run();
+  } catch (error) {
+    throw translateEngineError(call, error, filter);
+  }
+}
+
+/** A handle at a version that was checked out changes nothing. */
+export const isRefusedAsPinned = (error: unknown): boolean =>
+  error instanceof Error && error.message.includes('cannot be modified when a specific version is checked out');

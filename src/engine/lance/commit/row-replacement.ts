@@ -1,0 +1,182 @@
+/**
+ * The commit that replaces rows by their places: the engine writes the new rows, and this puts them in place with the lists
+ * of deleted rows, the transaction and the manifest that an update has. The engine's own merge first has to find the rows,
+ * which takes it five to ten times as long as everything here (docs/adr/0015).
+ *
+ * The commit is one `link` of the manifest to its name, which fails if the version is there already (`commit-link.ts`): so
+ * either nobody has committed since the version that the places are of, or nothing happens. It is never a guess: other
+ * people's commits are not rebased on, save those that leave all rows where they are. Before the link nothing refers to the
+ * files that were written; they are removed, and those that a crash leaves are found by start-up recovery. Files are made
+ * durable by whoever made the commit (`durability.ts`).
+ *
+ * The few files that every commit has are written in its turn of the event loop: a turn of the thread pool for each of their
+ * three calls takes 1 ms beside everything else that goes on.
+ */
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { IpcFile } from '../../../arrow/stream/source.ts';
+import { deletionsFile } from '../../../lance-format/deletion/deletion-files.ts';
+import { NotReplaceable } from '../../../lance-format/manifest/manifest-draft.ts';
+import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { type DeletionFile, type NextManifest, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
+import { keepsEveryPlace } from '../../../lance-format/transaction/row-change.ts';
+import type { Replacing, RowPlace } from '../../port/row-address.ts';
+import type { FragmentRows } from '../live-rows/live-rows.ts';
+import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
+import type { FileWriter } from './file-writer.ts';
+import { FragmentMove } from './fragment-move.ts';
+import type { NewFile } from './new-files.ts';
+import type { StagedRows, Staging } from './staging.ts';
+
+/** Indexes that are finished one after the other just then; more is no coincidence. */
+const mostAttempts = 5;
+
+/** What a fragment's list of deleted rows becomes; undefined where no row is left. */
+type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
+
+export interface ReplacementParts {
+  /** Of the dataset, or of the branch in it. */
+  readonly folder: string;
+  readonly staging: Staging;
+  readonly files: FileWriter;
+  /** Begins to make files durable of which no version tells yet. Whoever syncs the version waits for it. */
+  readonly beginSync: (paths: readonly string[]) => void;
+  readonly fresh: Fresh;
+}
+
+export class RowReplacement {
+  readonly #folder: string;
+  readonly #versionsFolder: string;
+  readonly #staging: Staging;
+  readonly #files: FileWriter;
+  readonly #beginSync: ReplacementParts['beginSync'];
+  readonly #fresh: Fresh;
+  readonly #link: CommitLink;
+
+  constructor({ folder, staging, files, beginSync, fresh }: ReplacementParts) {
+    this.#folder = folder;
+    this.#versionsFolder = join(folder, '_versions');
+    this.#staging = staging;
+    this.#files = files;
+    this.#beginSync = beginSync;
+    this.#fresh = fresh;
+    this.#link = new CommitLink(folder, fresh);
+  }
+
+  /** As `Dataset.replaceRows`. */
+  async commit(tracked: FragmentRows, places: Iterable<RowPlace>, file: IpcFile, rows: number): Promise<Replacing> {
+    if (this.#manifestOf(tracked) === undefined) return 'overtaken';
+    try {
+      return await this.#commitMarked(tracked, this.#markDeleted(tracked, places), { file, rows });
+    } finally {
+      tracked.takeBack(); // nothing, once it is committed
+    }
+  }
+
+  /** As `Dataset.prepareMove`, of this version; undefined also for a table that is for the engine alone. */
+  async prepareMove(version: number, ids: readonly number[]): Promise<FragmentMove | undefined> {
+    try {
+      const parts = { folder: this.#folder, staging: this.#staging, fresh: this.#fresh };
+      return await FragmentMove.prepare(parts, version, ids);
+    } catch (error) {
+      if (error instanceof NotReplaceable) return undefined;
+      throw error;
+    }
+  }
+
+  /** The lists of deleted rows get to the disk while the engine writes the new rows: neither needs the other. */
+  async #commitMarked(
+    tracked: FragmentRows,
+    deletions: ReadonlyMap<number, Deletion>,
+    source: { readonly file: IpcFile; readonly rows: number },
+  ): Promise<Replacing> {
+    const lists = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
+    const [listing, staging] = await Promise.allSettled([this.#write(lists), this.#staging.stage(source.file)]);
+    const written = lists.map(({ path }) => path);
+    try {
+      if (listing.status === 'rejected') throw listing.reason;
+      if (staging.status === 'rejected') throw staging.reason;
+      const staged = staging.value;
+      if (staged.rows !== source.rows) return 'refused';
+      written.push(...staged.moveTo(this.#folder));
+      const made = this.#commitOnNewest(tracked, deletions, staged);
+      if (typeof made === 'object') written.length = 0;
+      return made;
+    } finally {
+      if (staging.status === 'fulfilled') staging.value.discard();
+      for (const path of written) rmSync(path, { force: true });
+    }
+  }
+
+  async #write(lists: readonly NewFile[]): Promise<void> {
+    await this.#files.write(lists);
+    if (lists.length > 0) this.#beginSync(lists.map(({ path }) => path));
+  }
+
+  #commitOnNewest(tracked: FragmentRows, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Replacing {
+    for (let attempt = 0; attempt < mostAttempts; attempt++) {
+      const next = this.#next(tracked, deletions, staged);
+      // Where somebody else has made the table one that is for the engine alone, they have come between.
+      if (next === 'refused' && attempt > 0) return 'overtaken';
+      if (typeof next === 'string') return next;
+      if (this.#link.commit(next, next.after)) {
+        const { version, fragments } = next;
+        tracked.committed(next, new Map([...deletions].map(([id, each]) => [id, each?.listed.id])), fragments);
+        return { version, fragments };
+      }
+      const newest = listVersions(this.#versionsFolder).at(-1) ?? 0;
+      if (newest <= tracked.version || !keepsEveryPlace(this.#versionsFolder, tracked.version, newest))
+        return 'overtaken';
+      tracked.skipTo(newest);
+    }
+    return 'overtaken';
+  }
+
+  #next(
+    tracked: FragmentRows,
+    deletions: ReadonlyMap<number, Deletion>,
+    staged: StagedRows,
+  ): Next | 'refused' | 'overtaken' {
+    const current = this.#manifestOf(tracked);
+    if (current === undefined) return 'overtaken';
+    try {
+      const next = nextManifest(current.bytes, {
+        deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
+        staged: staged.manifest,
+        transactionId: this.#fresh.uuid(),
+        committedAtMs: committedAtMs(this.#fresh),
+      });
+      return { ...next, after: current.path };
+    } catch (error) {
+      if (error instanceof NotReplaceable) return 'refused';
+      throw error;
+    }
+  }
+
+  /** undefined where it is gone, or another table's by now. */
+  #manifestOf(tracked: FragmentRows): ReturnType<typeof readManifest> {
+    const current = readManifest(this.#versionsFolder, tracked.version);
+    return current !== undefined && tracked.isOf(current.bytes) ? current : undefined;
+  }
+
+  #markDeleted(tracked: FragmentRows, places: Iterable<RowPlace>): ReadonlyMap<number, Deletion> {
+    const fragments = new Set<number>();
+    for (const place of places) {
+      if (!tracked.markDeleted(place)) throw new Error(`no row at ${place.fragment}, ${place.offset}`);
+      fragments.add(place.fragment);
+    }
+    return new Map([...fragments].map((fragment) => [fragment, this.#deletionIn(tracked, fragment)]));
+  }
+
+  #deletionIn(tracked: FragmentRows, fragment: number): Deletion {
+    const deleted = tracked.deletionsOf(fragment);
+    if (deleted === undefined) return undefined;
+    const listed = { readVersion: tracked.version, id: randomId(this.#fresh), deletedRows: deleted.count };
+    return { listed, file: deletionsFile(this.#folder, fragment, listed, deleted.toBitmap()) };
+  }
+}
+
+interface Next extends NextManifest {
+  /** The path of the manifest before it. */
+  readonly after: string;
+}

@@ -1,0 +1,168 @@
+import { readdirSync } from 'node:fs';
+import { dirname, join, sep } from 'node:path';
+import { branchFolder, branchRecord, branchRecords } from '../../../lance-format/layout/branch-folder.ts';
+import { indexFolders, storedFiles } from '../../../lance-format/layout/stored-files.ts';
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { type FileKind, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import type { FileSync } from './file-sync.ts';
+
+interface NeededFile {
+  readonly path: string;
+  readonly mayBeMissing: boolean;
+}
+
+export interface DurableBranch {
+  /** The folder above every dataset; its own name is made durable too. */
+  readonly rootPath: string;
+  readonly datasetPath: string;
+  readonly branch: string | undefined;
+}
+
+/** Files whose sync has begun before their version was there. */
+interface Ahead {
+  readonly paths: ReadonlySet<string>;
+  readonly done: Promise<void>;
+}
+
+const nothingAhead: Ahead = { paths: new Set(), done: Promise.resolve() };
+
+/**
+ * Makes the versions of one branch survive a power cut. The engine itself never calls `fsync`: after a commit the new files
+ * and their names are in memory only.
+ *
+ * What has to be synced is asked of the manifests, since the engine does not tell: the files they name, less those synced
+ * before. The first call knows of none, so it syncs all the version needs, also what somebody else wrote; for files that
+ * are on disk already that costs some microseconds each. Later calls sync what the versions since then brought, usually
+ * two to four files, and the folders holding them.
+ *
+ * There is no order among the files and their names, because the engine has shown them all to the operating system by now,
+ * which may write them as it likes. What counts is that all are on disk before the promise resolves.
+ */
+export class Durability {
+  readonly #sync: FileSync;
+  readonly #place: DurableBranch;
+  readonly #path: string;
+  #files: ReadonlySet<string> = new Set();
+  #ahead = nothingAhead;
+  readonly #folders = new Set<string>();
+  readonly #openedAt: number;
+  #synced: number | undefined;
+
+  /** `openedAt`: the version the branch was at when it was opened; 0 for one that is being made. */
+  constructor(sync: FileSync, place: DurableBranch, openedAt: number) {
+    this.#sync = sync;
+    this.#place = place;
+    this.#path = branchFolder(place.datasetPath, place.branch);
+    this.#openedAt = openedAt;
+  }
+
+  /**
+   * Begins with files of a version that is not there yet, while the rest of it is made: `sync` waits for them and has less to
+   * do. Harmless where the version never comes.
+   */
+  beginSync(paths: readonly string[]): void {
+    const done = this.#syncAll(paths.map((path) => ({ path, mayBeMissing: false })));
+    done.catch(() => undefined); // for `sync` to tell
+    this.#ahead = { paths: new Set(paths), done };
+  }
+
+  /**
+   * Everything that `version` and those after `durable` need; by default those since the last call, or since the branch was
+   * opened here. Throws the errors of `node:fs`, and `MalformedFile`.
+   */
+  async sync(version: number, durable: number | undefined = this.#synced): Promise<void> {
+    if (durable !== undefined && version <= durable) return;
+    const between = this.#filesBetween(durable ?? this.#openedAt, version);
+    const newest = this.#filesOf(version);
+    if (newest === undefined) throw new MalformedFile(`the manifest of version ${version} is missing`);
+    const ahead = this.#ahead;
+    this.#ahead = nothingAhead; // if it has failed, the next call begins anew
+    const needed = [...between, ...newest].filter(({ path }) => !this.#files.has(path));
+    const begun = needed.filter(({ path }) => ahead.paths.has(path));
+    const rest = needed.filter(({ path }) => !ahead.paths.has(path));
+    // Of a version that never came, its failure is nobody's.
+    await Promise.all([begun.length > 0 ? ahead.done : undefined, this.#syncAll(rest)]);
+    this.#files = new Set(newest.map(({ path }) => path));
+    this.#synced = version;
+  }
+
+  /** A branch is two things: its first version, and the file that says it exists. */
+  async branchMade(name: string, version: number): Promise<void> {
+    const { rootPath, datasetPath } = this.#place;
+    await new Durability(this.#sync, { rootPath, datasetPath, branch: name }, version).sync(version);
+    await this.#syncAll([{ path: branchRecord(datasetPath, name), mayBeMissing: false }]);
+  }
+
+  async branchDeleted(): Promise<void> {
+    const { datasetPath } = this.#place;
+    const folders = [branchRecords(datasetPath), join(datasetPath, 'tree')];
+    await Promise.all(folders.map((folder) => this.#sync.folder(folder).catch(ignoreMissing)));
+  }
+
+  async #syncAll(files: readonly NeededFile[]): Promise<void> {
+    const paths = new Map(files.map(({ path, mayBeMissing }) => [path, mayBeMissing]));
+    const folders = this.#foldersOf([...paths.keys()]);
+    await Promise.all([
+      ...[...paths].map(([path, mayBeMissing]) => this.#sync.file(path).catch(mayBeMissing ? ignoreMissing : rethrow)),
+      ...[...folders].map((folder) => this.#sync.folder(folder).catch(ignoreMissing)),
+    ]);
+    for (const folder of folders) this.#folders.add(folder);
+  }
+
+  /** Versions that made way for the newest one can be read too, unless somebody has pruned them already. */
+  #filesBetween(before: number, version: number): readonly NeededFile[] {
+    const files: NeededFile[] = [];
+    for (let next = before + 1; next < version; next += 1) files.push(...(this.#filesOf(next) ?? []));
+    return files.map(({ path }) => ({ path, mayBeMissing: true }));
+  }
+
+  #filesOf(version: number): readonly NeededFile[] | undefined {
+    const found = readManifest(join(this.#path, '_versions'), version);
+    if (found === undefined) return undefined;
+    const manifest = parseManifest(found.bytes);
+    const indexFiles = indexFolders(manifest, this.#path).flatMap(filesIn);
+    return [
+      { path: found.path, mayBeMissing: false },
+      ...storedFiles(manifest, this.#path).map(({ path, kind }) => ({ path, mayBeMissing: !holdsRows.has(kind) })),
+      ...indexFiles.map((path) => ({ path, mayBeMissing: true })),
+    ];
+  }
+
+  /** The folders that got a new name, and those above that were not known to be durable themselves. */
+  #foldersOf(files: readonly string[]): ReadonlySet<string> {
+    const folders = new Set<string>();
+    for (const file of files) {
+      let folder = dirname(file);
+      folders.add(folder);
+      while (!this.#folders.has(folder) && isBelow(this.#place.rootPath, folder)) {
+        folder = dirname(folder);
+        folders.add(folder);
+      }
+    }
+    return folders;
+  }
+}
+
+/** Without one of these a version cannot be read. Some writers leave out or prune the others. */
+const holdsRows: ReadonlySet<FileKind> = new Set(['data', 'deletions', 'rowIds']);
+
+/** Also true for the root itself: the folder that holds its name is synced with it. */
+const isBelow = (root: string, folder: string): boolean => folder === root || folder.startsWith(root + sep);
+
+const filesIn = (folder: string): readonly string[] => {
+  try {
+    return readdirSync(folder).map((name) => join(folder, name));
+  } catch (error) {
+    // An index whose whole content is in the manifest has no folder.
+    return ignoreMissing(error) ?? [];
+  }
+};
+
+function ignoreMissing(error: unknown): undefined {
+  if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+}
+
+function rethrow(error: unknown): never {
+  throw error;
+}

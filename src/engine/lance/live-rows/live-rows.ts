@@ -1,0 +1,186 @@
+import { dirname } from 'node:path';
+import { readDeletedOffsets } from '../../../lance-format/deletion/deletion-files.ts';
+import { DeletedRows } from '../../../lance-format/deletion/deletion-vector.ts';
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
+import { type RewriteGroup, rewriteGroupsOf } from '../../../lance-format/transaction/address-changes.ts';
+import { mostVersionsFollowed, transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
+import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import type { RowMoves, RowPlace, TrackedRows } from '../../port/row-address.ts';
+import { Moves, type Tracked } from './remap.ts';
+
+/**
+ * The fragments of one version of a branch and which of their rows are deleted, held in memory: so that rows can be replaced
+ * by their places, and so that whoever remembers places knows which of them are still rows. A bit for each row at the most.
+ *
+ * It follows the branch from manifest to manifest. What is not known of the way between two versions is not guessed: the
+ * fragments count as new then. Throws the errors of `node:fs`, and `MalformedFile`; it stands where it stood then.
+ */
+export class FragmentRows implements TrackedRows {
+  readonly #versionsFolder: string;
+  readonly #only: ReadonlySet<number> | undefined;
+  #version = 0;
+  /** Rows that a commit under way deletes. */
+  #marked: RowPlace[] = [];
+  /** The whole of it: another table in the same folder may have a version of the same number, and fragments too. */
+  #manifest: Buffer | undefined;
+  #fragments: ReadonlyMap<number, Tracked> = new Map();
+
+  /** `only`: the other fragments are of no interest. */
+  constructor(versionsFolder: string, only?: ReadonlySet<number>) {
+    this.#versionsFolder = versionsFolder;
+    this.#only = only;
+  }
+
+  /** Stands where this stands, and shares what it has read: for one of which no row is marked. */
+  copy(): FragmentRows {
+    const copy = new FragmentRows(this.#versionsFolder, this.#only);
+    copy.#version = this.#version;
+    copy.#manifest = this.#manifest;
+    copy.#fragments = this.#fragments;
+    return copy;
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  get bytes(): number {
+    return this.#fragments.values().reduce((sum, { deleted }) => sum + deleted.bytes, this.#manifest?.length ?? 0);
+  }
+
+  has({ fragment, offset }: RowPlace): boolean {
+    const tracked = this.#fragments.get(fragment);
+    return tracked !== undefined && offset < tracked.rows && !tracked.deleted.has(offset);
+  }
+
+  get fragments(): ReadonlyMap<number, Tracked> {
+    return this.#fragments;
+  }
+
+  hasFragment(id: number): boolean {
+    return this.#fragments.has(id);
+  }
+
+  countRows(fragment: number): number {
+    const tracked = this.#fragments.get(fragment);
+    return tracked === undefined ? 0 : tracked.rows - tracked.deleted.count;
+  }
+
+  *rowsOf(fragment: number): Iterable<RowPlace> {
+    const tracked = this.#fragments.get(fragment);
+    for (let offset = 0; offset < (tracked?.rows ?? 0); offset++) {
+      if (tracked?.deleted.has(offset) === false) yield { fragment, offset };
+    }
+  }
+
+  advance(version: number): RowMoves {
+    const groups = this.#rewrittenSince(version);
+    const before = groups === undefined ? new Map<number, Tracked>() : this.#fragments;
+    const after = this.#read(version, before);
+    const moves = new Moves(before, after, groups ?? []);
+    const added = [...after.keys()].filter((id) => !before.has(id) && !moves.isTarget(id));
+    this.#fragments = after;
+    this.#version = version;
+    if (groups === undefined) return { added, isKnown: false, moved: undefined };
+    const moved = moves.isEmpty ? undefined : moves;
+    return { added, isKnown: true, moved };
+  }
+
+  /** undefined where there is no such fragment. */
+  deletedIn(fragment: number): DeletedRows | undefined {
+    return this.#fragments.get(fragment)?.deleted;
+  }
+
+  /** Whether this is the manifest that it was made of. */
+  isOf(manifest: Buffer): boolean {
+    return this.#manifest?.equals(manifest) === true;
+  }
+
+  /** Where no commit since has changed or moved a row. */
+  skipTo(version: number): void {
+    this.#manifest = readManifest(this.#versionsFolder, version)?.bytes;
+    this.#version = version;
+  }
+
+  /** Until `committed` or `takeBack`. False where it was deleted before. */
+  markDeleted(place: RowPlace): boolean {
+    const isMarked = this.#fragments.get(place.fragment)?.deleted.add(place.offset) ?? false;
+    if (isMarked) this.#marked.push(place);
+    return isMarked;
+  }
+
+  /** What was marked is as it was before. Nothing is marked after `committed`. */
+  takeBack(): void {
+    for (const { fragment, offset } of this.#marked) this.#fragments.get(fragment)?.deleted.remove(offset);
+    this.#marked = [];
+  }
+
+  /** `undefined` for a fragment none of whose rows is left. */
+  deletionsOf(fragment: number): DeletedRows | undefined {
+    const { rows, deleted } = this.#tracked(fragment);
+    return deleted.count === rows ? undefined : deleted;
+  }
+
+  /** After a commit of `version` with the deletions that were marked. */
+  committed(
+    { version, bytes }: { readonly version: number; readonly bytes: Buffer },
+    deletions: ReadonlyMap<number, bigint | undefined>,
+    added: readonly { readonly id: number; readonly rows: number }[],
+  ): void {
+    const fragments = new Map(this.#fragments);
+    for (const [id, deletionsId] of deletions) {
+      if (deletionsId === undefined) fragments.delete(id);
+      else fragments.set(id, { ...this.#tracked(id), deletionsId });
+    }
+    for (const { id, rows } of added) {
+      fragments.set(id, { rows, deleted: new DeletedRows(rows), deletionsId: undefined });
+    }
+    this.#fragments = fragments;
+    this.#version = version;
+    this.#manifest = bytes;
+    this.#marked = [];
+  }
+
+  #tracked(fragment: number): Tracked {
+    const tracked = this.#fragments.get(fragment);
+    if (tracked === undefined) throw new MalformedFile(`no fragment ${fragment}`);
+    return tracked;
+  }
+
+  /** What `before` has already is not read again. */
+  #read(version: number, before: ReadonlyMap<number, Tracked>): ReadonlyMap<number, Tracked> {
+    const file = readManifest(this.#versionsFolder, version);
+    if (file === undefined) throw new MalformedFile(`no manifest of version ${version}`);
+    this.#manifest = file.bytes;
+    const manifest = parseManifest(file.bytes);
+    const fragments = manifest.fragments.filter(({ id }) => this.#only?.has(id) !== false);
+    return new Map(fragments.map((each) => [each.id, this.#readFragment(manifest, each, before.get(each.id))]));
+  }
+
+  #readFragment(manifest: Manifest, fragment: StoredFragment, known: Tracked | undefined): Tracked {
+    if (fragment.hasRowIds) throw new MalformedFile('rows have identifiers of their own');
+    const { rows, deletionsId } = fragment;
+    if (known !== undefined && known.deletionsId === deletionsId) return known;
+    const offsets = readDeletedOffsets(manifest, dirname(this.#versionsFolder), fragment);
+    return { rows, deleted: DeletedRows.of(rows, offsets), deletionsId };
+  }
+
+  /** Not where somebody has put another table in its folder, or its version is removed. */
+  #isStillThere(): boolean {
+    const file = readManifest(this.#versionsFolder, this.#version);
+    return file !== undefined && this.isOf(file.bytes);
+  }
+
+  /** undefined where the commits in between do not tell. */
+  #rewrittenSince(version: number): readonly RewriteGroup[] | undefined {
+    if (this.#version === 0 || !this.#isStillThere()) return undefined;
+    const all: RewriteGroup[] = [];
+    for (const transaction of transactionsBetween(this.#versionsFolder, this.#version, version, mostVersionsFollowed)) {
+      const groups = transaction && rewriteGroupsOf(transaction);
+      if (groups === undefined) return undefined;
+      all.push(...groups);
+    }
+    return all;
+  }
+}

@@ -1,0 +1,343 @@
+/**
+ * The engine as the rest of the house sees it: datasets of Lance at locations under one storage root. It stores and
+ * matches; it does not take turns, check sources or know names of tables. Those who call it hold the table's turn
+ * wherever a method commits (P2: the engine duplicates keys when two merges run at once).
+ *
+ * Every method throws `LancegateError` only. An error of the caller's making is `InvalidInput`,
+ * `TableSchemaValidationError` or `TableBranchNotFound`, in our words; anything else is `Internal` with the engine's
+ * text in `internal`, for the log alone.
+ */
+import type { Schema } from '../../arrow/schema/schema.ts';
+import type { IpcFile } from '../../arrow/stream/source.ts';
+import type { CheckedSql, Filtered } from '../../kernel/checked-sql.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
+import type { Spelling } from '../../kernel/places.ts';
+import type { PreparedMove, Replacing, RowAddress, RowPlace, TrackedRows } from './row-address.ts';
+
+export interface Filter extends Filtered {
+  /** Built by the service, with a client's keys as literals only: it costs no more than the merge and runs in the same process. */
+  readonly isOurs?: boolean;
+}
+
+export interface MergeSpec {
+  /** Top-level columns of the table, exactly as the schema spells them. */
+  readonly on: readonly string[];
+  readonly whenMatchedUpdateAll: boolean | Filter;
+  readonly whenNotMatchedInsertAll: boolean;
+  readonly whenNotMatchedBySourceDelete: boolean | Filter;
+  readonly useIndex: boolean;
+}
+
+export interface MergeCounts {
+  /** The version the merge made. */
+  readonly version: number;
+  readonly numInsertedRows: number;
+  readonly numUpdatedRows: number;
+  readonly numDeletedRows: number;
+  readonly numAttempts: number;
+}
+
+/** A result column: `expression` is SQL over the dataset's columns. */
+export interface Projection {
+  readonly name: string;
+  readonly expression: string;
+}
+
+/** What some commits did to the rows: tidying and indexing move or copy them, which changes none. */
+export type RowChange = 'none' | 'some' | 'unknown';
+
+export interface BranchFacts {
+  readonly name: BranchName;
+  /** undefined is main. */
+  readonly parentBranch: BranchName | undefined;
+  readonly parentVersion: number;
+  readonly createdAtSeconds: number;
+  readonly manifestBytes: number;
+}
+
+/** How a branch is stored. */
+export interface Layout {
+  /** When the version was committed, by the clock of who did. Not known where the engine alone can be asked. */
+  readonly committedAtMs: number | undefined;
+  readonly rows: number;
+  /** Oldest first. Where the engine alone can be asked, on object stores, all are taken to be of one size. */
+  readonly fragments: readonly FragmentFacts[];
+  /** Of data and indexes, as far as this version needs them. */
+  readonly bytes: number;
+  readonly indexes: readonly IndexFacts[];
+}
+
+export interface FragmentFacts {
+  /** By what `prepareMove` knows it; undefined where that cannot be done. */
+  readonly id?: number | undefined;
+  /** Deleted ones included. */
+  readonly rows: number;
+  readonly deletedRows: number;
+}
+
+export interface IndexFacts {
+  readonly columns: readonly string[];
+  readonly unindexedRows: number;
+  /** As `createScalarIndex` makes it: made anew it is the same. */
+  readonly isPlain: boolean;
+}
+
+export interface VersionFacts {
+  readonly version: number;
+  readonly committedAtMs: number;
+}
+
+export interface OptimizeRequest {
+  /** 0 removes no version. */
+  readonly pruneBeforeMs: number;
+  /**
+   * Fragments are put together and nothing else: indexes do not come to cover the new rows, and nothing is pruned. Those that
+   * an index covers are never put together with those that it does not, so the next call too finds the new rows by
+   * themselves. For a dataset that nobody else uses meanwhile.
+   */
+  readonly leavesIndexes: boolean;
+  /**
+   * Called once, at the first commit: of the new fragments or, where there was nothing to put together, of an index, which
+   * the engine may come to even if it is to leave them. Not if there is none.
+   */
+  readonly onRewritten: () => void;
+}
+
+export interface OptimizeResult {
+  /** How many fewer fragments there are. */
+  readonly removedFragments: number;
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+}
+
+export interface PruneRequest {
+  /** Versions committed before it are removed, except those that a tag names or a branch starts from. */
+  readonly beforeMs: number;
+  /** This version and later ones stay. */
+  readonly keptFromVersion: number;
+}
+
+export interface PruneResult {
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+}
+
+/** Of the file system that holds the tables. */
+export interface Space {
+  /** What this service can still write. */
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+  readonly freeFiles: number;
+  /** 0 where it has no bound to them. */
+  readonly totalFiles: number;
+}
+
+/** One branch of one dataset, open at a version. Reads see that version; commits move it to the one they made. */
+export interface Dataset {
+  /**
+   * What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. Another
+   * lineage says nothing, as a place can be given to something new.
+   */
+  readonly lineage: symbol;
+  /** Since it was opened, indexes have been given more room in memory than it can use. It works on, but more slowly. */
+  readonly isOutgrown: boolean;
+  version(): Promise<number>;
+  /** Moves to the newest version. */
+  refresh(): Promise<void>;
+  /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
+  catchUp(): Promise<void>;
+  schema(): Promise<Schema>;
+  /** The schema as a file without rows. */
+  schemaFile(): Promise<IpcFile>;
+  countRows(filter?: CheckedSql): Promise<number>;
+  /**
+   * Result batches, each a complete IPC file of its own, as large as the engine makes them. At least one, so that the
+   * schema is known.
+   */
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
+  /** Result batches as those of `select`, in any order. Rows that are not there are passed over. */
+  take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
+  append(file: IpcFile): Promise<void>;
+  /**
+   * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
+   * there then or in a moment: `mayHaveCommitted` says. The same holds for `ReaderDied`, if a reader ran a filter. A
+   * filter counts against the share of `principal` (`principalKey`).
+   */
+  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
+  /** For `replaceRows`; undefined where rows are not to be replaced by their places, as on object stores. */
+  trackRows(): TrackedRows | undefined;
+  /**
+   * Commits one version without the rows at `places` and with those of the file, all or nothing. The dataset is to stand at
+   * the version of `tracked`, which stands at the new one afterwards.
+   */
+  replaceRows(
+    tracked: TrackedRows,
+    places: Iterable<RowPlace>,
+    piece: { file: IpcFile; rows: number },
+  ): Promise<Replacing>;
+  /**
+   * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows: false where it is to
+   * use none, else true where it is not known, as where there is no index yet.
+   */
+  gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
+  /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
+  mayHaveCommitted(matched: number): Promise<boolean>;
+  /** Commits a version without these rows; those that are not there any more are passed over. */
+  deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }>;
+  /**
+   * What the commits after version `after` up to version `through` did, whoever made them. Reads a manifest for each;
+   * `unknown` on object stores, and where one was pruned.
+   */
+  rowChange(after: number, through: number): Promise<RowChange>;
+  /**
+   * The rows that the commit of `version` took away, updated ones included, as `version` − 1 has them; or those it brought, in
+   * new fragments. Reads two manifests and files of deletions; undefined where they do not tell, as on object stores.
+   */
+  changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined>;
+  /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
+  addNullColumn(name: string): Promise<void>;
+  dropColumn(name: string): Promise<void>;
+  /** Commits; safe beside merges, which it neither waits for nor hinders. */
+  createScalarIndex(column: string): Promise<void>;
+  /**
+   * Reads the newest index that `createScalarIndex` made of a column into memory, so that the next merges need not: 0.1 s
+   * for each million rows, beside them. Answers false where there is no room for all of it; then nothing is read, as where
+   * there is no such index.
+   */
+  warmIndex(column: string): Promise<boolean>;
+  /** Commits a version without the index that `createScalarIndex` made of a column. */
+  dropScalarIndex(column: string): Promise<void>;
+  /** Read from the newest manifest alone. */
+  layout(): Promise<Layout>;
+  /** Ascending. Reads every manifest: 0.1 ms each. */
+  versions(): Promise<readonly VersionFacts[]>;
+  /** When the oldest version that a tag names was committed; undefined without tags. */
+  oldestTaggedAtMs(): Promise<number | undefined>;
+  /**
+   * Puts small fragments together, then removes versions committed before `pruneBeforeMs` (save the newest one and those
+   * branches start from), then brings indexes up to date. The first part conflicts with merges, so the caller holds the
+   * branch's turn until `onRewritten` is called; the rest can run beside them. Throws, once the first part is done, if a tag
+   * names a version that was to be removed. Every call reads every manifest: 0.1 ms each.
+   */
+  optimize(request: OptimizeRequest): Promise<OptimizeResult>;
+  /**
+   * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
+   * writers. A crash leaves a version that the next call removes. undefined on object stores.
+   */
+  prune(request: PruneRequest): Promise<PruneResult | undefined>;
+  /**
+   * Puts these fragments together beside the writers, for as long as that takes; nothing is changed before `commit`. Indexes and
+   * other fragments stay as they are, and no index covers what comes of it. Every row keeps its values. undefined where
+   * nothing can be put together, as on object stores.
+   */
+  prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined>;
+  createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
+  listBranches(): Promise<readonly BranchFacts[]>;
+  deleteBranch(name: BranchName): Promise<void>;
+  /**
+   * Resolves once the version this dataset stands at would survive a power cut (P3), and with it those after `after`, the
+   * newest that is known to be durable; without it, those since the last call or since it was opened. To be called after a
+   * commit and before anybody is told of it. Branches made or deleted need no such call. Once it has failed, what was
+   * written may be lost although it can be read, and it fails for every dataset until the next start.
+   */
+  sync(after?: number): Promise<void>;
+  close(): void;
+}
+
+export interface OpenRequest {
+  readonly location: Location;
+  readonly branch?: BranchName | undefined;
+  readonly version?: number | undefined;
+  /** Of the open dataset that the new one is to take the place of. */
+  readonly lineage?: symbol | undefined;
+}
+
+/** What to know of a branch whose writer ended without saying so. */
+export interface RecoverRequest {
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  /** The newest version that somebody was told of; 0 where that is none, because the branch was being made. */
+  readonly acknowledgedVersion: number;
+  /** `Engine.storageSession` as it was when the branch was opened for writing. */
+  readonly storageSession: string;
+}
+
+export interface Recovery {
+  /** Newest version now. */
+  readonly version: number;
+  /** Versions that nobody was told of and that are there wholly. */
+  readonly kept: readonly number[];
+  /** Versions that were there in part, with what was wrong; `reason` is for the log alone. */
+  readonly removed: readonly { readonly version: number; readonly reason: string }[];
+  readonly removedFiles: number;
+  /** Not undefined: the acknowledged version itself cannot be read, so nothing was touched. For the log alone. */
+  readonly damage: string | undefined;
+}
+
+export interface ResolvedLocation {
+  readonly location: Location;
+  /** How the file system compares the names in it. */
+  readonly spelling: Spelling;
+}
+
+export interface Engine {
+  /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
+  readonly storageSession: string;
+  /** Undoes what a branch has of commits that were cut short (P1). While it runs nobody else may use the dataset. */
+  recover(request: RecoverRequest): Promise<Recovery>;
+  /** Makes a dataset of the file's schema and rows where none is; refuses with `place taken` where one is. */
+  create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
+  /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
+  open(request: OpenRequest): Promise<Dataset>;
+  /** A private place for intermediate results; gone with `discard`. */
+  scratch(): Promise<Scratch>;
+  /** undefined on object stores. */
+  space(): Promise<Space | undefined>;
+  /** Removes every file of the location. Harmless when repeated. */
+  remove(location: Location): Promise<void>;
+  /** False as soon as anything at all is stored at the location. */
+  isVacant(location: Location): Promise<boolean>;
+  /** What a reader with access to the storage opens. */
+  uriOf(location: Location): string;
+  /** The location of a path or URI under the root, or `InvalidInput`: by its text alone, whatever is stored (P9). */
+  locationOf(pathOrUri: string): Location;
+  /**
+   * The real place of a location's files, links resolved. Undefined if nothing is stored there, or if the place is outside the
+   * root or inside a dataset.
+   */
+  resolve(location: Location): Promise<ResolvedLocation | undefined>;
+}
+
+/** A merge with a filter that a client wrote, for a dataset of this engine at its checked-out version. */
+export interface FilteredMerge {
+  /** Under the storage root, or in the folder for intermediate results. */
+  readonly store: 'root' | 'scratch';
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  readonly lineage: symbol;
+  readonly version: number;
+  readonly spec: MergeSpec;
+  readonly file: IpcFile;
+  readonly timeoutMs: number | undefined;
+  readonly principal: string | undefined;
+}
+
+/** Runs such merges in another process, with the contract of `Dataset.merge`: native code may die of a filter (P12). */
+export interface FilteredMerges {
+  /** Settles only when nothing can still commit. */
+  merge(merge: FilteredMerge): Promise<MergeCounts>;
+}
+
+export interface Scratch {
+  create(name: string, file: IpcFile): Promise<Dataset>;
+  discard(): Promise<void>;
+}
+
+/**
+ * Refusals that a caller of this port acts upon: several source rows match one target row; something is stored already
+ * where a dataset was to be created.
+ */
+export type Refusal = 'ambiguous merge' | 'place taken';
+export const isRefusal = (error: unknown, refusal: Refusal): boolean =>
+  error instanceof LancegateError && error.internal?.refusal === refusal;

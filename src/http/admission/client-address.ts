@@ -1,0 +1,111 @@
+/**
+ * The client that a request comes from: the other end of the connection, unless the operator trusts that as a proxy; then the
+ * address that the proxy reports. Each proxy appends its caller's address to `X-Forwarded-For`. So the rightmost address that is
+ * no trusted proxy's is the last one that a trusted proxy has seen, and a client may have forged all to its left. If all are
+ * trusted, the client is the leftmost.
+ *
+ * `Forwarded` (RFC 7239) is read only if there is no `X-Forwarded-For`. Most proxies set the latter and pass on the former as the
+ * client wrote it, so a client could otherwise forge its address.
+ *
+ * A proxy that reports no address, or something that is none, counts as the client itself.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
+import { headerText } from '../header-text.ts';
+
+export interface ClientAddress {
+  /** In the canonical form, an IPv4 address never as IPv6; `unknown` if the connection ended before. */
+  readonly address: string;
+  /** What its connections count for: the address, or the IPv6 network of 64 bits, the least that a customer has (RFC 6177). */
+  readonly sharer: string;
+  /** True if a trusted proxy reported it. */
+  readonly isReported: boolean;
+}
+
+/** The parts of a request that show its origin. */
+export interface Sent {
+  readonly socket: { readonly remoteAddress?: string | undefined };
+  readonly headers: IncomingHttpHeaders;
+}
+
+export class ClientAddresses {
+  readonly #trusted = new BlockList();
+
+  /** `trustedProxies` are addresses, or ranges such as `10.0.0.0/8`. */
+  constructor(trustedProxies: readonly string[]) {
+    for (const range of trustedProxies) {
+      const [network = '', prefix] = range.split('/');
+      const family = isIPv4(network) ? 'ipv4' : 'ipv6';
+      this.#trusted.addSubnet(network, Number(prefix ?? (family === 'ipv4' ? 32 : 128)), family);
+    }
+  }
+
+  /** The other end of a connection. */
+  peer({ remoteAddress }: Sent['socket']): ClientAddress {
+    return clientAt(canonical(remoteAddress ?? '') ?? 'unknown', false);
+  }
+
+  /** Whether this is one of the trusted proxies, who may speak for many clients. */
+  isTrusted({ address }: ClientAddress): boolean {
+    return isIP(address) !== 0 && this.#trusted.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
+  }
+
+  clientOf({ socket, headers }: Sent): ClientAddress {
+    const peer = this.peer(socket);
+    return this.isTrusted(peer) ? (this.#reported(headers) ?? peer) : peer;
+  }
+
+  #reported(headers: IncomingHttpHeaders): ClientAddress | undefined {
+    let first: ClientAddress | undefined;
+    for (const hop of hops(headers).toReversed()) {
+      const address = canonical(withoutPort(hop));
+      if (address === undefined) return undefined;
+      first = clientAt(address, true);
+      if (!this.isTrusted(first)) return first;
+    }
+    return first;
+  }
+}
+
+/** The reported addresses, in the order of the header. */
+function hops(headers: IncomingHttpHeaders): readonly string[] {
+  const listed = headerText(headers['x-forwarded-for']);
+  if (listed !== undefined) return listed.split(',').map((hop) => hop.trim());
+  return headers.forwarded === undefined ? [] : headers.forwarded.split(',').map(forOf);
+}
+
+/** `for=192.0.2.60;proto=http`, `For="[2001:db8::17]:4711"`; empty for an element without `for`. */
+const forOf = (element: string): string => /(?:^|;)\s*for=("?)([^";\s]*)\1\s*(?:;|$)/i.exec(element)?.[2] ?? '';
+
+/** Of `192.0.2.60:4711`, `[2001:db8::17]:4711` and `[2001:db8::17]`; a bare `2001:db8::17` has no port. */
+function withoutPort(hop: string): string {
+  const [, bracketed, plain] = /^\[([^\]]*)\](?::\d{1,5})?$|^([\d.]+):\d{1,5}$/.exec(hop) ?? [];
+  return bracketed ?? plain ?? hop;
+}
+
+/** One text for each address, without the zone of a link-local one; undefined if the text is no address. */
+function canonical(text: string): string | undefined {
+  const address = text.replace(/%.*$/, '');
+  if (isIPv4(address)) return address;
+  if (!isIPv6(address)) return undefined;
+  const short = new URL(`http://[${address}]`).hostname.slice(1, -1); // RFC 5952, but for mapped addresses
+  const [, high, low] = /^::ffff:([\da-f]{1,4}):([\da-f]{1,4})$/.exec(short) ?? [];
+  if (high === undefined || low === undefined) return short;
+  return [high, low].flatMap((group) => [Number.parseInt(group, 16) >> 8, Number.parseInt(group, 16) & 255]).join('.');
+}
+
+const clientAt = (address: string, isReported: boolean): ClientAddress => ({
+  address,
+  sharer: isIPv6(address) ? `${firstGroups(address)}::/64` : address,
+  isReported,
+});
+
+const groupsOfNetwork = 4;
+
+function firstGroups(address: string): string {
+  const [head = '', tail] = address.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const last = tail === undefined || tail === '' ? [] : tail.split(':');
+  const between = Array<string>(8 - groups.length - last.length).fill('0');
+  return [...groups, ...between, ...last].slice(0, groupsOfNetwork).join(':');
+}

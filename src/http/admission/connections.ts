@@ -1,0 +1,330 @@
+/**
+ * All connections of the service, from the moment they are accepted: how many there may be, which addresses have them, and how
+ * long one may stay open without use (P7, P10, P12; docs/adr/0019).
+ *
+ * One address has a share of them; further ones are closed at once. A trusted proxy serves many clients, so its connections are
+ * not limited, but the requests under way that it reports for one address are. When all connections are taken, the one that
+ * has waited longest is closed for a new one: first among those that never sent a request, then among those whose clients
+ * neither send the rest of a refused body nor read their answer, then among idle ones. So clients that open connections and
+ * leave them lock no one out, from however many addresses they come.
+ *
+ * A connection either waits for a request or has one under way; requests pipelined behind it wait, unparsed, for its answer.
+ * Node and the request itself end most of what takes too long, with an answer. A check every half second closes the rest:
+ * connections without a request under way whose clients neither close nor read.
+ *
+ * Costs a check of each connection every half second, and a closure for each request.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../../kernel/clock.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import type { ConnectionEnd, Metrics } from '../../telemetry/metrics.ts';
+import type { HttpConfig } from '../http-config.ts';
+import type { ClientAddress, ClientAddresses } from './client-address.ts';
+
+/** The part of a `node:net` socket that is used here. */
+export type ClientSocket = Pick<
+  Duplex,
+  'destroy' | 'destroyed' | 'end' | 'once' | 'on' | 'writable' | 'writableLength'
+> & {
+  readonly remoteAddress?: string | undefined;
+};
+
+export interface ConnectionParts {
+  readonly config: Pick<
+    HttpConfig,
+    'maxConnections' | 'addressShare' | 'requestHeaderTimeoutMs' | 'keepAliveTimeoutMs' | 'uploadIdleTimeoutMs'
+  >;
+  readonly clientAddresses: Pick<ClientAddresses, 'peer' | 'isTrusted'>;
+  readonly clock: Clock;
+  readonly logger: Pick<Logger, 'warn'>;
+  readonly metrics: Pick<Metrics, 'connectionEnded'>;
+}
+
+interface Pipelined {
+  readonly raw: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly letIn: () => void;
+}
+
+interface Connection {
+  readonly socket: ClientSocket;
+  readonly client: ClientAddress;
+  /** The request under way. */
+  current: Pipelined | undefined;
+  /** Requests that came before `current` was answered. */
+  readonly behind: Pipelined[];
+  /** The time since which no request is under way. */
+  waitingSinceMs: number;
+  /** The last request, if it was answered before its body had arrived. */
+  unfinished: IncomingMessage | undefined;
+  /** The check that first found the answer to `current` complete on our side, and the time its client has from then. */
+  answeredAtMs: number | undefined;
+  allowedMs: number;
+}
+
+const checkEveryMs = 500;
+const checkEveryMsWhenStopping = 50;
+/** A client has this long to read a last answer and close, and a new connection to send something. */
+const lingerMs = 1_000;
+/** No client of tables pipelines at all; one that does must repeat unanswered requests (RFC 9112, 9.3.2). */
+const maxPipelined = 16;
+/** A client that reads more slowly holds its answer on purpose; the same rate as for bodies. */
+const slowestBytesPerMs = 1;
+/** All answers together that their clients have not read yet. */
+const maxUnreadBytes = 64 * 2 ** 20;
+const logEveryMs = 10_000;
+
+export class Connections {
+  readonly #parts: ConnectionParts;
+  readonly #maxPerAddress: number;
+  readonly #open = new Map<ClientSocket, Connection>();
+  /**
+   * Connections that wait for their first request, those that have an answer and neither finish their body nor read, and those
+   * that wait for a further request; the longest wait comes first.
+   */
+  readonly #silent = new Set<Connection>();
+  readonly #lingering = new Set<Connection>();
+  readonly #idle = new Set<Connection>();
+  readonly #perAddress = new Map<string, number>();
+  readonly #reportedRequests = new Map<string, number>();
+  readonly #unlogged = new Map<ConnectionEnd, { count: number; address: string }>();
+  #loggedAtMs = Number.NEGATIVE_INFINITY;
+  #isStopping = false;
+  #cancelCheck: (() => void) | undefined;
+
+  constructor(parts: ConnectionParts) {
+    const { maxConnections, addressShare } = parts.config;
+    this.#parts = parts;
+    const isShared = addressShare < 1;
+    this.#maxPerAddress = isShared ? Math.max(1, Math.floor(maxConnections * addressShare)) : Number.POSITIVE_INFINITY;
+  }
+
+  get count(): number {
+    return this.#open.size;
+  }
+
+  /** Counts a new connection, or closes it without an answer. */
+  open(socket: ClientSocket): void {
+    const client = this.#parts.clientAddresses.peer(socket);
+    const refusal = this.#refusalOf(client);
+    if (refusal !== undefined) {
+      socket.destroy();
+      this.#note(refusal, client);
+      return;
+    }
+    const waitingSinceMs = this.#parts.clock.nowMs();
+    const unknown = { current: undefined, unfinished: undefined, answeredAtMs: undefined, allowedMs: 0 };
+    const connection: Connection = { socket, client, behind: [], waitingSinceMs, ...unknown };
+    this.#open.set(socket, connection);
+    this.#silent.add(connection);
+    add(this.#perAddress, client.sharer, 1);
+    socket.once('close', () => this.#forget(connection));
+    this.#checkLater();
+  }
+
+  /** Calls `letIn` when all earlier requests of the connection have been answered; never, if the connection ends before. */
+  receive(raw: IncomingMessage, response: ServerResponse, letIn: () => void): void {
+    const connection = this.#open.get(raw.socket);
+    if (connection === undefined || raw.socket.destroyed) return;
+    const request = { raw, response, letIn };
+    if (connection.current === undefined) this.#begin(connection, request);
+    else if (connection.behind.length < maxPipelined) connection.behind.push(request);
+    else this.#end(connection, 'pipelined');
+  }
+
+  /**
+   * Counts a request that a trusted proxy reports for a client, until the returned function is called. `SlowDown` if the client
+   * has its share of requests under way.
+   */
+  enter({ sharer }: ClientAddress): () => void {
+    const underWay = this.#reportedRequests.get(sharer) ?? 0;
+    if (underWay >= this.#maxPerAddress) {
+      throw new LancegateError('SlowDown', 'the address of the client has its share of requests under way');
+    }
+    add(this.#reportedRequests, sharer, 1);
+    return () => add(this.#reportedRequests, sharer, -1);
+  }
+
+  /**
+   * Whether the client of malformed bytes can get an error: not while another request is under way, since it would take the
+   * error for the answer to that one.
+   */
+  canAnswer(socket: ClientSocket): boolean {
+    const current = this.#open.get(socket)?.current;
+    return socket.writable && (current === undefined || (!current.raw.complete && !current.response.headersSent));
+  }
+
+  /** Sends a last answer and closes the connection soon after, whether or not the client reads it. */
+  dismiss(socket: ClientSocket, lastAnswer: string): void {
+    socket.end(lastAnswer);
+    socket.once(
+      'close',
+      this.#parts.clock.schedule(lingerMs, () => socket.destroy()),
+    );
+  }
+
+  /** From now on, connections that wait for a request are closed as soon as no request is under way. */
+  stop(): void {
+    this.#isStopping = true;
+    this.#cancelCheck?.();
+    this.#cancelCheck = undefined;
+    this.#checkLater();
+  }
+
+  #refusalOf(client: ClientAddress): ConnectionEnd | undefined {
+    const { maxConnections } = this.#parts.config;
+    const held = this.#perAddress.get(client.sharer) ?? 0;
+    if (held >= this.#maxPerAddress && !this.#parts.clientAddresses.isTrusted(client)) return 'address_share';
+    if (this.#open.size < maxConnections) return undefined;
+    const longest = this.#longestWaiting();
+    if (longest === undefined) return 'all_taken';
+    this.#end(longest, 'gave_way');
+    return undefined;
+  }
+
+  /** Excludes new connections: their request may be on its way. */
+  #longestWaiting(): Connection | undefined {
+    const latestMs = this.#parts.clock.nowMs() - lingerMs;
+    for (const waiting of [this.#silent, this.#lingering, this.#idle]) {
+      const [first] = waiting;
+      if (first !== undefined && (first.answeredAtMs ?? first.waitingSinceMs) <= latestMs) return first;
+    }
+    return undefined;
+  }
+
+  #begin(connection: Connection, request: Pipelined): void {
+    this.#silent.delete(connection);
+    this.#idle.delete(connection);
+    connection.current = request;
+    connection.unfinished = undefined;
+    request.response.once('close', () => this.#answered(connection, request));
+    request.letIn();
+  }
+
+  /** Also after an answer that was cut off. */
+  #answered(connection: Connection, { raw }: Pipelined): void {
+    connection.current = undefined;
+    connection.answeredAtMs = undefined;
+    this.#lingering.delete(connection);
+    if (!this.#open.has(connection.socket)) return;
+    const next = connection.behind.shift();
+    if (next !== undefined) {
+      this.#begin(connection, next);
+      return;
+    }
+    connection.unfinished = raw.complete ? undefined : raw;
+    connection.waitingSinceMs = this.#parts.clock.nowMs();
+    this.#idle.add(connection);
+  }
+
+  #forget(connection: Connection): void {
+    if (!this.#open.delete(connection.socket)) return;
+    this.#silent.delete(connection);
+    this.#lingering.delete(connection);
+    this.#idle.delete(connection);
+    connection.behind.length = 0;
+    add(this.#perAddress, connection.client.sharer, -1);
+  }
+
+  #end(connection: Connection, reason: ConnectionEnd): void {
+    connection.socket.destroy();
+    this.#forget(connection);
+    this.#note(reason, connection.client);
+  }
+
+  #checkLater(): void {
+    if (this.#open.size === 0) return;
+    const afterMs = this.#isStopping ? checkEveryMsWhenStopping : checkEveryMs;
+    this.#cancelCheck ??= this.#parts.clock.schedule(afterMs, () => {
+      this.#cancelCheck = undefined;
+      this.#check();
+      this.#checkLater();
+    });
+  }
+
+  #check(): void {
+    const nowMs = this.#parts.clock.nowMs();
+    let unreadBytes = 0;
+    let isAnyUnderWay = false;
+    for (const connection of this.#open.values()) {
+      const reason = this.#overdue(connection, nowMs);
+      if (reason !== undefined) this.#end(connection, reason);
+      else if (connection.answeredAtMs !== undefined) unreadBytes += connection.socket.writableLength;
+      else if (connection.current !== undefined) isAnyUnderWay = true;
+    }
+    if (unreadBytes > maxUnreadBytes) this.#endUnread(unreadBytes);
+    if (this.#isStopping && !isAnyUnderWay) this.#endWaiting(nowMs);
+    this.#log(nowMs);
+  }
+
+  #overdue(connection: Connection, nowMs: number): ConnectionEnd | undefined {
+    if (connection.current === undefined) {
+      return nowMs - connection.waitingSinceMs > this.#longestWaitMs(connection) ? 'silent' : undefined;
+    }
+    if (!isAnswered(connection.current)) return undefined;
+    connection.answeredAtMs ??= this.#linger(connection, nowMs);
+    return nowMs - connection.answeredAtMs > connection.allowedMs ? 'unread' : undefined;
+  }
+
+  #linger(connection: Connection, nowMs: number): number {
+    const { uploadIdleTimeoutMs } = this.#parts.config;
+    connection.allowedMs = uploadIdleTimeoutMs + connection.socket.writableLength / slowestBytesPerMs;
+    this.#lingering.add(connection);
+    return nowMs;
+  }
+
+  /** Longer than Node's own limits for headers and idle connections, so that Node answers first. */
+  #longestWaitMs(connection: Connection): number {
+    const { uploadIdleTimeoutMs, requestHeaderTimeoutMs, keepAliveTimeoutMs } = this.#parts.config;
+    if (connection.unfinished?.complete === true) connection.unfinished = undefined;
+    if (connection.unfinished !== undefined) return uploadIdleTimeoutMs;
+    return requestHeaderTimeoutMs + lingerMs + (this.#silent.has(connection) ? 0 : keepAliveTimeoutMs);
+  }
+
+  /** The largest first. */
+  #endUnread(unreadBytes: number): void {
+    let leftBytes = unreadBytes;
+    const unread = [...this.#open.values()].filter(({ answeredAtMs }) => answeredAtMs !== undefined);
+    for (const connection of unread.toSorted((a, b) => b.socket.writableLength - a.socket.writableLength)) {
+      if (leftBytes <= maxUnreadBytes) return;
+      leftBytes -= connection.socket.writableLength;
+      this.#end(connection, 'unread');
+    }
+  }
+
+  /** The service stops, and no request is under way. A client whose answer is complete has a moment to read it. */
+  #endWaiting(nowMs: number): void {
+    for (const { socket, answeredAtMs } of this.#open.values()) {
+      if (answeredAtMs === undefined || nowMs - answeredAtMs > lingerMs) socket.destroy();
+    }
+  }
+
+  #note(reason: ConnectionEnd, { address }: ClientAddress): void {
+    this.#parts.metrics.connectionEnded(reason);
+    this.#unlogged.set(reason, { count: (this.#unlogged.get(reason)?.count ?? 0) + 1, address });
+    this.#log(this.#parts.clock.nowMs());
+  }
+
+  /** One line for each reason every ten seconds, however many connections it covers. */
+  #log(nowMs: number): void {
+    if (nowMs - this.#loggedAtMs < logEveryMs || this.#unlogged.size === 0) return;
+    for (const [reason, { count, address }] of this.#unlogged) {
+      const fields = { reason, count, address, open: this.#open.size };
+      this.#parts.logger.warn(fields, 'connections were closed; the address is that of the last');
+    }
+    this.#unlogged.clear();
+    this.#loggedAtMs = nowMs;
+  }
+}
+
+/** Completely, or before its body arrived: then the rest of the body is only read so that the client can read the answer. */
+const isAnswered = ({ raw, response }: Pipelined): boolean =>
+  response.writableEnded || (response.headersSent && !raw.complete);
+
+function add(counts: Map<string, number>, key: string, by: 1 | -1): void {
+  const count = (counts.get(key) ?? 0) + by;
+  if (count === 0) counts.delete(key);
+  else counts.set(key, count);
+}

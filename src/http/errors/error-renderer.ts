@@ -1,0 +1,91 @@
+/**
+ * The only place where an error becomes an answer. The body is the union of what the two families of clients parse:
+ * the five members of the founding document, and the namespace specification's `error` and `code` (wire contract, 2).
+ */
+import { challengeFor } from '../../auth/challenge.ts';
+import { type ErrorEntry, invalidInput, LancegateError } from '../../kernel/errors.ts';
+
+type Status = ErrorEntry['status'];
+
+export const statusTitles: Readonly<Record<Status, { readonly type: string; readonly title: string }>> = {
+  400: { type: '/errors/bad-request', title: 'Malformed request' },
+  401: { type: '/errors/unauthorized-request', title: 'No valid authentication credentials for the operation' },
+  403: { type: '/errors/forbidden-request', title: 'Not authorized to make this request' },
+  404: { type: '/errors/not-found-error', title: 'Not found Error' },
+  405: { type: '/errors/method-not-allowed', title: 'The path does not have this method' },
+  406: { type: '/errors/unsupported-operation', title: 'The server does not support this operation' },
+  409: { type: '/errors/conflict', title: 'The namespace has been concurrently modified' },
+  413: { type: '/errors/content-too-large', title: 'The body is too large' },
+  500: { type: '/errors/server-error', title: 'Internal Server Error' },
+  503: { type: '/errors/service-unavailable', title: 'Slow down' },
+};
+
+/** For a 503 whose error names no time of its own. */
+const defaultRetryAfterSeconds = 1;
+
+export interface ErrorBody {
+  readonly type: string;
+  readonly title: string;
+  readonly status: Status;
+  /** Empty, as the founding document shows it: the cause is in `error`, the one text that every client displays. */
+  readonly detail: '';
+  readonly instance: string;
+  readonly error: string;
+  readonly code: number;
+}
+
+export interface RenderedError {
+  readonly status: Status;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: ErrorBody;
+}
+
+export interface ErrorPlace {
+  readonly requestId: string;
+  /** The path that was asked for, without its query. */
+  readonly instance: string;
+  readonly isLanceDbCreate: boolean;
+}
+
+export function renderError(error: LancegateError, place: ErrorPlace): RenderedError {
+  const status = statusOf(error, place);
+  const { code } = error.entry;
+  const text =
+    error.kind === 'Internal' ? `internal error; the log has it under request ${place.requestId}` : error.message;
+  return {
+    status,
+    headers: headersOf(error, status),
+    body: { ...statusTitles[status], status, detail: '', instance: place.instance, error: text, code },
+  };
+}
+
+/** LanceDB's SDKs know "exists already" only as a 400 whose text says so, and then open the table (wire contract, 7.1). */
+function statusOf(error: LancegateError, place: ErrorPlace): Status {
+  return error.kind === 'TableAlreadyExists' && place.isLanceDbCreate ? 400 : error.entry.status;
+}
+
+function headersOf(error: LancegateError, status: Status): Readonly<Record<string, string>> {
+  const retryAfter = error.retryAfterSeconds ?? (status === 503 ? defaultRetryAfterSeconds : undefined);
+  return {
+    ...(retryAfter === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfter)) }),
+    ...(status === 401 || status === 403 ? { 'www-authenticate': challengeFor(error) } : {}),
+  };
+}
+
+/** What Fastify refuses before a route is reached, in our words. */
+const frameworkTexts: Readonly<Record<string, string>> = {
+  FST_ERR_BAD_URL: 'the percent-encoding of the path is broken',
+  FST_ERR_MAX_PARAM_LENGTH: 'a part of the path is too long',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'the Content-Type header is malformed',
+};
+
+/** Anything thrown, as one of ours. What is unknown is a defect: `Internal`, with the original for the log. */
+export function asLancegateError(error: unknown): LancegateError {
+  if (error instanceof LancegateError) return error;
+  const { code, statusCode } = (error ?? {}) as { code?: unknown; statusCode?: unknown };
+  const isFrameworks = typeof code === 'string' && code.startsWith('FST_ERR_');
+  if (isFrameworks && typeof statusCode === 'number' && statusCode < 500) {
+    return invalidInput(frameworkTexts[code] ?? 'the request is malformed', error);
+  }
+  return new LancegateError('Internal', 'unexpected error', { cause: error });
+}

@@ -1,0 +1,141 @@
+/**
+ * The keys of a source: what a merge must know of its rows before it may queue. Only the key columns are decompressed
+ * and decoded. Equality is the engine's: NULL equals nothing, NaN equals NaN whatever its payload, -0.0 differs from 0.0.
+ */
+import { setImmediate } from 'node:timers/promises';
+import { type FieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
+import type { IpcPiece } from '../arrow/stream/source.ts';
+import { searchEqualRows } from './key-hash.ts';
+import { type CanonicalKey, canonicalReader, showValue, sqlLiteral } from './key-value.ts';
+import { valueBytes } from './key-values.ts';
+import { normaliseNaNs } from './normalise-nan.ts';
+import { type KeyColumn, readKeyColumn } from './read-key-column.ts';
+
+export type { CanonicalKey };
+
+export interface DuplicateKey {
+  readonly row: number;
+  readonly firstRow: number;
+  /** The key for people: cut where it is long. */
+  readonly shown: string;
+}
+
+export interface KeyMeasure {
+  readonly allBytes: number;
+  readonly longest: { readonly row: number; readonly bytes: number };
+}
+
+export class Keys {
+  readonly rows: number;
+  readonly #columns: readonly KeyColumn[];
+  /** A group asks for each key several times. */
+  readonly #canonical: CanonicalKey[] = [];
+  readonly #readers: readonly ((row: number) => CanonicalKey)[];
+
+  constructor(rows: number, columns: readonly KeyColumn[]) {
+    this.rows = rows;
+    this.#columns = columns;
+    this.#readers = columns.map(canonicalReader);
+  }
+
+  /** Whether any row's key is NULL, in any of its columns. */
+  get hasNull(): boolean {
+    return this.#columns.some(({ nulls }) => nulls?.includes(1) ?? false);
+  }
+
+  isNull(row: number): boolean {
+    return this.#columns.some(({ nulls }) => nulls !== undefined && nulls[row] === 1);
+  }
+
+  /** The size of the keys with dictionaries resolved: in a dictionary, a long value costs each row that has it one byte. */
+  measure(): KeyMeasure {
+    const values = this.#columns.map((column) => column.values);
+    let longest = { row: 0, bytes: 0 };
+    let allBytes = 0;
+    for (let row = 0; row < this.rows; row++) {
+      let bytes = 0;
+      for (const column of values) bytes += valueBytes(column, row);
+      allBytes += bytes;
+      if (bytes > longest.bytes) longest = { row, bytes };
+    }
+    return { allBytes, longest };
+  }
+
+  /** The first row whose key an earlier row has. Others get the thread in between: a million rows take 150 ms. */
+  async findDuplicate(): Promise<DuplicateKey | undefined> {
+    const values = this.#columns.map((column) => column.values);
+    const isNull = this.#columns.some(({ nulls }) => nulls !== undefined)
+      ? (row: number) => this.isNull(row)
+      : () => false;
+    const search = searchEqualRows(values, this.rows, isNull);
+    for (;;) {
+      const { done, value: equal } = search.next();
+      if (done === true) return equal && { ...equal, shown: this.show(equal.row) };
+      await setImmediate();
+    }
+  }
+
+  /**
+   * A value that equals another row's exactly where the keys are equal, also across requests for one table; undefined
+   * for NULL.
+   */
+  canonical(row: number): CanonicalKey | undefined {
+    if (this.isNull(row)) return undefined;
+    const known = this.#canonical[row];
+    if (known !== undefined) return known;
+    const key = this.#canonicalOf(row);
+    this.#canonical[row] = key;
+    return key;
+  }
+
+  #canonicalOf(row: number): CanonicalKey {
+    const [only] = this.#readers;
+    if (only !== undefined && this.#readers.length === 1) return only(row);
+    return this.#readers.map((read) => lengthPrefixed(read(row))).join('');
+  }
+
+  /** The value of one key column as SQL, or undefined for NULL. */
+  sqlLiteral(row: number, column: number): string | undefined {
+    const of = this.#column(column);
+    return of.nulls !== undefined && of.nulls[row] === 1 ? undefined : sqlLiteral(of, row);
+  }
+
+  /** All values of one key column that are not NULL, each once, as SQL for `path IN (…)`. */
+  sqlLiterals(column: number): string[] {
+    const literals = new Set<string>();
+    for (let row = 0; row < this.rows; row++) {
+      const literal = this.sqlLiteral(row, column);
+      if (literal !== undefined) literals.add(literal);
+    }
+    return [...literals];
+  }
+
+  show(row: number): string {
+    return this.#columns.map((column) => (column.nulls?.[row] === 1 ? 'NULL' : showValue(column, row))).join(', ');
+  }
+
+  #column(index: number): KeyColumn {
+    const column = this.#columns[index];
+    if (column === undefined) throw new Error(`there is no key column ${index}`);
+    return column;
+  }
+}
+
+/** Parts of a composite key must not run into each other; a text and a number never stand in the same place. */
+function lengthPrefixed(value: CanonicalKey): string {
+  const text = String(value);
+  return `${text.length}:${text}`;
+}
+
+/**
+ * `paths` name key columns of the piece. Throws `TableColumnNotFound` for a path that names none, `InvalidInput` naming
+ * the path for a type that cannot be a key and for malformed values.
+ */
+export const readKeys = (piece: IpcPiece, paths: readonly FieldPath[]): Keys =>
+  new Keys(
+    piece.rows,
+    paths.map((path) => normaliseNaNs(readKeyColumn(piece, path))),
+  );
+
+/** A path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */
+export const sqlFieldPath = (path: FieldPath): string => path.segments.map(quoteSegment).join('.');

@@ -1,0 +1,122 @@
+/**
+ * The values of one column as bytes: side by side where all have one width, else ranges of a common buffer. Read from
+ * batches that were only checked for structure, so offsets, indices and UTF-8 are checked on the way.
+ */
+
+import type { BatchBuffers } from '../arrow/column/batch-buffers.ts';
+import { bitAt } from '../arrow/column/bitmap.ts';
+import { type ColumnPosition, columnLayout } from '../arrow/column/column-layout.ts';
+import { isText, readOffsets, requireUtf8 } from '../arrow/column/variable-values.ts';
+import type { DataType, Field } from '../arrow/schema/schema.ts';
+import { invalidInput } from '../kernel/errors.ts';
+
+export type KeyValues =
+  | { readonly form: 'fixed'; readonly widthBytes: number; readonly bytes: Uint8Array }
+  | {
+      readonly form: 'variable';
+      readonly bytes: Uint8Array;
+      readonly starts: Uint32Array;
+      readonly ends: Uint32Array;
+    };
+
+/** Offsets are held in 32 bits, which bounds the bytes of one key column. */
+const maxVariableBytes = 0xffff_ffff;
+
+function fixedValues(batch: BatchBuffers, at: ColumnPosition, widthBytes: number): KeyValues {
+  const { length } = batch.node(at.node);
+  return { form: 'fixed', widthBytes, bytes: batch.buffer(at.buffer + 1).subarray(0, length * widthBytes) };
+}
+
+function bitValues(batch: BatchBuffers, at: ColumnPosition): KeyValues {
+  const { length } = batch.node(at.node);
+  const bits = batch.buffer(at.buffer + 1);
+  const bytes = new Uint8Array(length);
+  for (let row = 0; row < length; row++) bytes[row] = Number(bitAt(bits, row));
+  return { form: 'fixed', widthBytes: 1, bytes };
+}
+
+function variableValues(batch: BatchBuffers, at: ColumnPosition, offsetBytes: 4 | 8, type: DataType): KeyValues {
+  const { length } = batch.node(at.node);
+  const bytes = batch.buffer(at.buffer + 2);
+  const offsets = readOffsets(batch.buffer(at.buffer + 1), offsetBytes, length, bytes.length);
+  if (isText(type)) requireUtf8(bytes, offsets);
+  return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
+}
+
+/** The values of `field` as it lies at `at`; for a dictionary-encoded column its indices. */
+export function readValues(batch: BatchBuffers, field: Field, at: ColumnPosition): KeyValues {
+  const layout = columnLayout(field);
+  switch (layout.form) {
+    case 'bits':
+      return bitValues(batch, at);
+    case 'fixed':
+      return fixedValues(batch, at, layout.widthBytes);
+    case 'variable':
+      return variableValues(batch, at, layout.offsetBytes, field.type);
+    default:
+      throw new Error(`${layout.form} values are no keys`);
+  }
+}
+
+export const countValues = (values: KeyValues): number =>
+  values.form === 'fixed' ? values.bytes.length / values.widthBytes : values.starts.length;
+
+export const valueBytes = (values: KeyValues, row: number): number =>
+  values.form === 'fixed' ? values.widthBytes : values.ends[row]! - values.starts[row]!;
+
+function concatenateFixed(parts: readonly KeyValues[], widthBytes: number): KeyValues {
+  const total = parts.reduce((sum, part) => sum + part.bytes.length, 0);
+  const bytes = new Uint8Array(total);
+  let end = 0;
+  for (const part of parts) {
+    bytes.set(part.bytes, end);
+    end += part.bytes.length;
+  }
+  return { form: 'fixed', widthBytes, bytes };
+}
+
+function concatenateVariable(parts: readonly (KeyValues & { form: 'variable' })[]): KeyValues {
+  const bytesTotal = parts.reduce((sum, part) => sum + part.bytes.length, 0);
+  if (bytesTotal > maxVariableBytes) throw invalidInput(`its keys exceed ${maxVariableBytes} bytes`);
+  const count = parts.reduce((sum, part) => sum + part.starts.length, 0);
+  const values = { bytes: new Uint8Array(bytesTotal), starts: new Uint32Array(count), ends: new Uint32Array(count) };
+  let bytesEnd = 0;
+  let row = 0;
+  for (const part of parts) {
+    values.bytes.set(part.bytes, bytesEnd);
+    for (let i = 0; i < part.starts.length; i++, row++) {
+      values.starts[row] = part.starts[i]! + bytesEnd;
+      values.ends[row] = part.ends[i]! + bytesEnd;
+    }
+    bytesEnd += part.bytes.length;
+  }
+  return { form: 'variable', ...values };
+}
+
+/** All parts are of one form. `none` stands for a column without a batch. */
+export function concatenateValues(parts: readonly KeyValues[]): KeyValues {
+  const [first] = parts;
+  if (first === undefined) return { form: 'fixed', widthBytes: 1, bytes: new Uint8Array(0) };
+  if (parts.length === 1) return first;
+  if (first.form === 'fixed') return concatenateFixed(parts, first.widthBytes);
+  return concatenateVariable(parts.filter((part) => part.form === 'variable'));
+}
+
+/** The values at `picks`; row `i` of the result is value `picks[i]`. Picks of null rows must be in range, too. */
+export function pickValues(values: KeyValues, picks: Uint32Array): KeyValues {
+  if (values.form === 'variable') {
+    const { bytes, starts, ends } = values;
+    return {
+      form: 'variable',
+      bytes,
+      starts: picks.map((pick) => starts[pick]!),
+      ends: picks.map((pick) => ends[pick]!),
+    };
+  }
+  const { widthBytes } = values;
+  const bytes = new Uint8Array(picks.length * widthBytes);
+  for (const [row, pick] of picks.entries()) {
+    for (let k = 0; k < widthBytes; k++) bytes[row * widthBytes + k] = values.bytes[pick * widthBytes + k]!;
+  }
+  return { form: 'fixed', widthBytes, bytes };
+}

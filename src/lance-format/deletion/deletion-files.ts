@@ -1,0 +1,44 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pieceOfFile } from '../../arrow/stream/piece-of-file.ts';
+import type { IpcFile } from '../../arrow/stream/source.ts';
+import type { NewFile } from '../../engine/lance/commit/new-files.ts';
+import { readKeys } from '../../keys/key-columns.ts';
+import { deletionsPath } from '../layout/stored-files.ts';
+import type { DeletionFile } from '../manifest/next-manifest.ts';
+import type { Manifest, StoredFragment } from '../manifest/parse-manifest.ts';
+import { MalformedFile } from '../wire-reader.ts';
+import { valuesOfBitmap } from './roaring.ts';
+
+/**
+ * The offsets of a fragment's deleted rows, ascending or not. Read at once: the file was just written or is about to be
+ * used, so it is in memory. Throws where it is gone, elsewhere or not as the manifest says.
+ */
+export function readDeletedOffsets(
+  manifest: Manifest,
+  branchFolder: string,
+  { deletions, deletedRows }: StoredFragment,
+): Uint32Array {
+  if (deletions === undefined) return new Uint32Array(0);
+  const path = deletionsPath(manifest, branchFolder, deletions);
+  if (path === undefined) throw new MalformedFile('deletions on other storage');
+  const file = readFileSync(path);
+  const offsets = path.endsWith('.bin') ? valuesOfBitmap(file) : listedOffsets(file);
+  if (offsets.length !== deletedRows) throw new MalformedFile(`${offsets.length} deletions, not ${deletedRows}`);
+  return offsets;
+}
+
+/** An Arrow file of one column. */
+function listedOffsets(file: Buffer): Uint32Array {
+  const keys = readKeys(pieceOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
+  return Uint32Array.from({ length: keys.rows }, (_, row) => Number(keys.canonical(row)));
+}
+
+const deletionsName = (fragment: number, { readVersion, id }: DeletionFile): string =>
+  `${fragment}-${readVersion}-${id}.bin`;
+
+/** `bitmap` is its content. */
+export const deletionsFile = (folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer): NewFile => ({
+  path: join(folder, '_deletions', deletionsName(fragment, listed)),
+  content: bitmap,
+});

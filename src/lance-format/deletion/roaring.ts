@@ -1,0 +1,158 @@
+/**
+ * Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec), as Lance keeps many deleted rows of a fragment:
+ * their size, which no manifest tells, their values, and the bytes of new ones.
+ */
+import { MalformedFile } from '../wire-reader.ts';
+
+/** Containers of up to this many values are lists of 2 bytes each; larger ones are bitmaps. */
+const maxListed = 4096;
+const bitmapBytes = 8192;
+const cookie = { plain: 12346, withRuns: 12347 } as const;
+/** With runs, offsets are left out below this many containers. */
+const minContainersWithOffsets = 4;
+
+/** The values that have the same upper 16 bits, `high`. */
+interface Container {
+  readonly form: 'list' | 'bitmap' | 'runs';
+  readonly high: number;
+  readonly count: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** How many bytes the bitmap at the start of `bytes` should have, by its own header; undefined if there is none. */
+export function bytesOfBitmap(bytes: Buffer): number | undefined {
+  try {
+    return containersOf(bytes)?.end;
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+/** Ascending. Throws `MalformedFile`. */
+export function valuesOfBitmap(bytes: Buffer): Uint32Array {
+  const found = bytesOfBitmap(bytes) === bytes.length ? containersOf(bytes) : undefined;
+  if (found === undefined) throw new MalformedFile('no Roaring bitmap');
+  const values = new Uint32Array(found.containers.reduce((sum, { count }) => sum + count, 0));
+  let at = 0;
+  for (const container of found.containers) at = putValues(bytes, container, values, at);
+  if (at !== values.length) throw new MalformedFile('a Roaring container does not have as many values as it says');
+  return values;
+}
+
+/** Values with the same upper 16 bits: the lower ones ascending, or a bit for each in up to 2,048 words, the lowest first. */
+export type ChunkValues =
+  | { readonly list: Uint16Array<ArrayBuffer> }
+  | { readonly bits: Uint32Array<ArrayBuffer>; readonly count: number };
+
+/** The upper 16 bits of each chunk's values are its index. It writes no runs, and takes 1 to 5 microseconds a chunk. */
+export function bitmapOf(chunks: readonly (ChunkValues | undefined)[]): Buffer {
+  const filled = chunks.flatMap((values, high) =>
+    values === undefined || countOf(values) === 0 ? [] : [{ high, values, count: countOf(values) }],
+  );
+  const headerBytes = 8 + filled.length * 8;
+  const bytes = Buffer.alloc(filled.reduce((sum, { count }) => sum + containerBytes(count), headerBytes));
+  bytes.writeUInt32LE(cookie.plain, 0);
+  bytes.writeUInt32LE(filled.length, 4);
+  let start = headerBytes;
+  for (const [index, { high, values, count }] of filled.entries()) {
+    bytes.writeUInt16LE(high, 8 + index * 4);
+    bytes.writeUInt16LE(count - 1, 8 + index * 4 + 2);
+    bytes.writeUInt32LE(start, 8 + filled.length * 4 + index * 4);
+    putContainer(bytes, start, values, count);
+    start += containerBytes(count);
+  }
+  return bytes;
+}
+
+const countOf = (values: ChunkValues): number => ('list' in values ? values.list.length : values.count);
+
+const containerBytes = (count: number): number => (count > maxListed ? bitmapBytes : count * 2);
+
+/** How many of the 32 bits are set. */
+export function bitsSet(word: number): number {
+  const pairs = word - ((word >>> 1) & 0x55555555);
+  const fours = (pairs & 0x33333333) + ((pairs >>> 2) & 0x33333333);
+  return Math.imul((fours + (fours >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
+}
+
+/** Machines that Lance runs on have the format's order of bytes. Lists of more values than a container can list are not. */
+function putContainer(bytes: Buffer, start: number, values: ChunkValues, count: number): void {
+  if ('list' in values) bytes.set(bytesOf(values.list), start);
+  else if (count > maxListed) bytes.set(bytesOf(values.bits), start);
+  else putListed(new Uint16Array(bytes.buffer, bytes.byteOffset + start, count), values.bits);
+}
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: Uint16Array<ArrayBuffer> | Uint32Array<ArrayBuffer>): Uint8Array =>
+  new Uint8Array(buffer, byteOffset, byteLength);
+
+function putListed(target: Uint16Array, bits: Uint32Array): void {
+  let at = 0;
+  for (let word = 0; word < bits.length; word += 1) {
+    for (let rest = bits[word] ?? 0; rest !== 0; rest &= rest - 1) {
+      target[at] = word * 32 + 31 - Math.clz32(rest & -rest);
+      at += 1;
+    }
+  }
+}
+
+function containersOf(bytes: Buffer): { readonly containers: readonly Container[]; readonly end: number } | undefined {
+  const kind = bytes.readUInt16LE(0);
+  if (kind === cookie.plain) {
+    const count = bytes.readUInt32LE(4);
+    return layOut(bytes, { count, headersAt: 8, dataAt: 8 + count * 8, isRuns: () => false });
+  }
+  if (kind !== cookie.withRuns) return undefined;
+  const count = bytes.readUInt16LE(2) + 1;
+  const runFlagsAt = 4;
+  const headersAt = runFlagsAt + Math.ceil(count / 8);
+  const dataAt = headersAt + count * (count >= minContainersWithOffsets ? 8 : 4);
+  const isRuns = (index: number) => (bytes.readUInt8(runFlagsAt + (index >> 3)) & (1 << (index & 7))) !== 0;
+  return layOut(bytes, { count, headersAt, dataAt, isRuns });
+}
+
+interface Header {
+  readonly count: number;
+  readonly headersAt: number;
+  readonly dataAt: number;
+  readonly isRuns: (index: number) => boolean;
+}
+
+function layOut(bytes: Buffer, { count, headersAt, dataAt, isRuns }: Header) {
+  const containers: Container[] = [];
+  let end = dataAt;
+  for (let index = 0; index < count; index += 1) {
+    const header = headersAt + index * 4;
+    const values = bytes.readUInt16LE(header + 2) + 1;
+    const form = isRuns(index) ? 'runs' : values <= maxListed ? 'list' : 'bitmap';
+    const start = end;
+    end += form === 'runs' ? 2 + bytes.readUInt16LE(start) * 4 : form === 'list' ? values * 2 : bitmapBytes;
+    containers.push({ form, high: bytes.readUInt16LE(header), count: values, start, end });
+  }
+  return { containers, end };
+}
+
+/** From `at` on; answers where it ended. No generator: that takes ten times as long, 10 ms for 300,000 values. */
+function putValues(bytes: Buffer, { form, high, start, end }: Container, values: Uint32Array, at: number): number {
+  const first = high * 2 ** 16;
+  let next = at;
+  switch (form) {
+    case 'list':
+      for (let from = start; from < end; from += 2) values[next++] = first + bytes.readUInt16LE(from);
+      return next;
+    case 'bitmap':
+      for (let from = start; from < end; from += 4) {
+        const word = first + (from - start) * 8;
+        for (let rest = bytes.readInt32LE(from); rest !== 0; rest &= rest - 1)
+          values[next++] = word + 31 - Math.clz32(rest & -rest);
+      }
+      return next;
+    case 'runs':
+      for (let from = start + 2; from < end; from += 4) {
+        const low = first + bytes.readUInt16LE(from);
+        for (let value = low; value <= low + bytes.readUInt16LE(from + 2); value += 1) values[next++] = value;
+      }
+      return next;
+  }
+}

@@ -1,0 +1,176 @@
+/**
+ * The memory that bodies are received into: one budget for all of them, and buffers that are used again.
+ *
+ * It counts what a body holds from its admission to its answer: its buffers, what was promised to it before it came, and
+ * what the engine and the reading of keys will take to decompress it. It does not count what the engine needs beside
+ * that to merge and write; docs/adr/0008 has the factor.
+ */
+import { LancegateError } from '../kernel/errors.ts';
+import { type Holder, SharedBudget } from './quota.ts';
+import type { ResidentLimit } from './resident-limit.ts';
+
+const smallestClassBytes = 64 << 10;
+/** Buffers come in eight sizes for each doubling, so at most an eighth of one is unused. */
+const classesPerDoubling = 8;
+
+export interface BodyMemoryLimits {
+  /** What all bodies together may hold; beyond it, `SlowDown` (P7). */
+  readonly maxBytes: number;
+  /** What is kept for the next body when one is done. */
+  readonly maxIdleBytes: number;
+  /** Undefined where resident memory is nobody's concern. */
+  readonly resident?: Pick<ResidentLimit, 'requireRoom'>;
+}
+
+/**
+ * Fresh memory for every body costs more than receiving it: the kernel clears its pages, and V8 collects the whole heap
+ * every few tens of megabytes of buffers (measured: 24 ms of collection per merge of 12.8 MB, none with buffers used
+ * again). A buffer that was given back must not be looked at again: it may be another body's by then.
+ */
+export class BodyMemory {
+  readonly #budget: SharedBudget;
+  readonly #maxIdleBytes: number;
+  readonly #resident: BodyMemoryLimits['resident'];
+  readonly #idle = new Map<number, Buffer[]>();
+  #idleBytes = 0;
+
+  constructor({ maxBytes, maxIdleBytes, resident }: BodyMemoryLimits) {
+    this.#budget = new SharedBudget(maxBytes, 'bytes in bodies');
+    this.#maxIdleBytes = maxIdleBytes;
+    this.#resident = resident;
+  }
+
+  get heldBytes(): number {
+    return this.#budget.held;
+  }
+
+  /** `SlowDown` for a body that is not begun yet where the process as a whole has no room; never for the only one. */
+  requireResidentRoom(): void {
+    this.#resident?.requireRoom(this.#budget.held === 0);
+  }
+
+  /** An account for one body, on behalf of who sends it and where it goes. */
+  open(holders: readonly Holder[] = []): BodyAccount {
+    const idle = { take: (bytes: number) => this.#take(bytes), giveBack: (buffer: Buffer) => this.#giveBack(buffer) };
+    return new BodyAccount(this.#budget, holders, idle);
+  }
+
+  #take(bytes: number): Buffer {
+    const known = this.#idle.get(bytes)?.pop();
+    if (known === undefined) return Buffer.allocUnsafeSlow(bytes);
+    this.#idleBytes -= bytes;
+    return known;
+  }
+
+  #giveBack(buffer: Buffer): void {
+    if (this.#idleBytes + buffer.length > this.#maxIdleBytes) {
+      free(buffer);
+      return;
+    }
+    this.#idleBytes += buffer.length;
+    const others = this.#idle.get(buffer.length);
+    if (others === undefined) this.#idle.set(buffer.length, [buffer]);
+    else others.push(buffer);
+  }
+}
+
+interface IdleBuffers {
+  take(bytes: number): Buffer;
+  giveBack(buffer: Buffer): void;
+}
+
+/**
+ * What one body holds of the memory: as much as it uses, and never less than what was promised to it. Whatever asks for
+ * more throws `SlowDown` where there is no room now, and `BodyTooLarge` where there would be none if it were alone.
+ */
+export class BodyAccount {
+  readonly #budget: SharedBudget;
+  readonly #holders: readonly Holder[];
+  readonly #idle: IdleBuffers;
+  #usedBytes = 0;
+  #promisedBytes = 0;
+  #heldBytes = 0;
+
+  constructor(budget: SharedBudget, holders: readonly Holder[], idle: IdleBuffers) {
+    this.#budget = budget;
+    this.#holders = holders;
+    this.#idle = idle;
+  }
+
+  /** Keeps room for the first `bytes` that the body will use, until `release`. */
+  promise(bytes: number): void {
+    this.#hold(Math.max(this.#usedBytes, bytes));
+    this.#promisedBytes = bytes;
+  }
+
+  /** The promise ends; what is in use stays counted until it is given back. */
+  release(): void {
+    this.#promisedBytes = 0;
+    this.#settle();
+  }
+
+  /** Refuses a body of `bytes` that would find no room now. Takes nothing. */
+  requireRoom(bytes: number): void {
+    this.#requirePossible(bytes);
+    this.#budget.requireRoom(bytes, this.#holders);
+  }
+
+  take(leastBytes: number): Buffer {
+    const bytes = bufferBytesFor(leastBytes);
+    this.charge(bytes);
+    return this.#idle.take(bytes);
+  }
+
+  giveBack(buffer: Buffer): void {
+    const bytes = buffer.length;
+    this.#idle.giveBack(buffer);
+    this.discharge(bytes);
+  }
+
+  /** Counts memory that others will take on the body's account. */
+  charge(bytes: number): void {
+    this.#hold(Math.max(this.#promisedBytes, this.#usedBytes + bytes));
+    this.#usedBytes += bytes;
+  }
+
+  discharge(bytes: number): void {
+    this.#usedBytes -= bytes;
+    this.#settle();
+  }
+
+  #hold(bytes: number): void {
+    if (bytes <= this.#heldBytes) return;
+    this.#requirePossible(bytes);
+    this.#budget.take(bytes - this.#heldBytes, this.#holders);
+    this.#heldBytes = bytes;
+  }
+
+  #settle(): void {
+    const bytes = Math.max(this.#promisedBytes, this.#usedBytes);
+    this.#budget.giveBack(this.#heldBytes - bytes, this.#holders);
+    this.#heldBytes = bytes;
+  }
+
+  #requirePossible(bytes: number): void {
+    const most = this.#budget.largestFor(this.#holders);
+    if (bytes > most) throw neverFits(bytes, most);
+  }
+}
+
+/** The size of the buffer that `take` returns. */
+export function bufferBytesFor(leastBytes: number): number {
+  if (leastBytes <= smallestClassBytes) return smallestClassBytes;
+  const step = 2 ** Math.floor(Math.log2(leastBytes)) / classesPerDoubling;
+  return Math.ceil(leastBytes / step) * step;
+}
+
+/** At once, where the collector would see to it at its leisure. */
+function free(buffer: Buffer): void {
+  (buffer.buffer as ArrayBuffer).transfer(0);
+}
+
+const neverFits = (bytes: number, most: number): LancegateError =>
+  new LancegateError(
+    'BodyTooLarge',
+    `the body takes ${bytes} bytes of memory, and one client or table can have ${most} here; send it in smaller parts`,
+  );

@@ -1,0 +1,173 @@
+/** Which rows of a dataset have which keys. Long work on the keys lets others have the thread in between (P10). */
+import { setImmediate } from 'node:timers/promises';
+import type { FieldPath } from '../../arrow/schema/field-path.ts';
+import { pieceOfFile } from '../../arrow/stream/piece-of-file.ts';
+import type { Dataset, Projection } from '../../engine/port/engine.ts';
+import { type RowAddress, type RowPlace, rowAddress } from '../../engine/port/row-address.ts';
+import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
+import { type CanonicalKey, type Keys, readKeys, sqlFieldPath } from '../../keys/key-columns.ts';
+import type { KeyRows } from '../known-keys/key-rows.ts';
+import type { MergeRequest } from '../merge-request.ts';
+
+/** About a millisecond's work. */
+const sliceRows = 4_096;
+/** Beyond so many literals the whole table is read instead: a filter of a million is parsed for seconds. */
+const mostLiterals = 100_000;
+
+export interface SoughtKeys {
+  readonly on: readonly FieldPath[];
+  readonly keys: ReadonlySet<CanonicalKey>;
+  /** True for every row with one of the keys, and for some others; undefined for all rows. */
+  readonly where: CheckedSql | undefined;
+}
+
+/** The keys of requests that merge on the same columns, or those of them that are in `only`. */
+export function soughtKeys(
+  requests: readonly MergeRequest[],
+  only?: ReadonlySet<CanonicalKey>,
+  table: '' | 'target.' = '',
+): SoughtKeys {
+  const on = requests[0]?.on ?? [];
+  const literals = on.map(() => new Set<string>());
+  const keys = new Set<CanonicalKey>();
+  for (const request of requests) {
+    for (let row = 0; row < request.keys.rows; row++) {
+      const key = request.keys.canonical(row);
+      if (key === undefined || only?.has(key) === false) continue;
+      keys.add(key);
+      for (const [column, values] of literals.entries()) values.add(request.keys.sqlLiteral(row, column) ?? 'NULL');
+    }
+  }
+  return { on, keys, where: whereOf(on, literals, table) };
+}
+
+function whereOf(
+  on: readonly FieldPath[],
+  literals: readonly ReadonlySet<string>[],
+  table: string,
+): CheckedSql | undefined {
+  if (literals.some(({ size }) => size > mostLiterals)) return undefined;
+  const terms = on.map((path, column) => inList(table + sqlFieldPath(path), [...(literals[column] ?? [])]));
+  return ownSql(terms.join(' AND '));
+}
+
+export const inList = (expression: string, literals: readonly string[]): CheckedSql =>
+  ownSql(literals.length === 0 ? 'false' : `${expression} IN (${literals.join(', ')})`);
+
+/** How many rows have each of the sought keys. */
+export async function countSoughtRows(
+  dataset: Dataset,
+  { on, keys, where }: SoughtKeys,
+): Promise<ReadonlyMap<CanonicalKey, number>> {
+  const rows = new Map<CanonicalKey, number>();
+  await eachRow(dataset, { on, from: { where }, others: [] }, (key) => {
+    if (keys.has(key)) rows.set(key, (rows.get(key) ?? 0) + 1);
+    return true;
+  });
+  return rows;
+}
+
+/** How many of the rows at these addresses have each key. */
+export async function countRowsAt(
+  dataset: Dataset,
+  at: readonly RowAddress[],
+  on: readonly FieldPath[],
+): Promise<ReadonlyMap<CanonicalKey, number>> {
+  const rows = new Map<CanonicalKey, number>();
+  await eachRow(dataset, { on, from: { at }, others: [] }, (key) => {
+    rows.set(key, (rows.get(key) ?? 0) + 1);
+    return true;
+  });
+  return rows;
+}
+
+/** Counts the rows of each key into `rows`. False, and not all of them, once `mayGoOn` says no; it is asked after each. */
+export async function countRowsByKey(
+  dataset: Dataset,
+  on: readonly FieldPath[],
+  rows: KeyRows,
+  mayGoOn: () => boolean,
+): Promise<boolean> {
+  let isWhole = true;
+  await eachRow(dataset, { on, from: { where: undefined }, others: [] }, (key) => {
+    rows.add(key);
+    isWhole = mayGoOn();
+    return isWhole;
+  });
+  return isWhole;
+}
+
+/** Where the rows with the sought keys are. */
+export async function addressesByKey(
+  dataset: Dataset,
+  { on, keys, where }: SoughtKeys,
+): Promise<ReadonlyMap<CanonicalKey, readonly RowAddress[]>> {
+  const found = new Map<CanonicalKey, RowAddress[]>();
+  await eachRow(dataset, { on, from: { where }, others: [rowAddress] }, (key, row, others) => {
+    if (!keys.has(key)) return true;
+    const address = others?.sqlLiteral(row, 0) as RowAddress;
+    const known = found.get(key);
+    if (known === undefined) found.set(key, [address]);
+    else known.push(address);
+    return true;
+  });
+  return found;
+}
+
+export type RowsFrom = { readonly where: CheckedSql | undefined } | { readonly at: readonly RowAddress[] };
+
+/** Tells `see` of each row where it is, and its key unless that is NULL, until that answers false. */
+export async function eachPlace(
+  dataset: Dataset,
+  on: readonly FieldPath[],
+  from: RowsFrom,
+  see: (key: CanonicalKey | undefined, place: RowPlace) => boolean,
+): Promise<void> {
+  const reading = { on, from, others: [rowAddress] };
+  const seeRow = (key: CanonicalKey | undefined, row: number, others: Keys | undefined): boolean =>
+    see(key, placeOf(others?.canonical(row) ?? 0));
+  await everyRow(dataset, reading, seeRow);
+}
+
+/** Addresses are 64 bits: the fragment is the upper half. */
+function placeOf(address: CanonicalKey): RowPlace {
+  if (typeof address === 'number') return { fragment: Math.floor(address / 2 ** 32), offset: address % 2 ** 32 };
+  const wide = BigInt(address);
+  return { fragment: Number(wide >> 32n), offset: Number(wide & 0xffff_ffffn) };
+}
+
+interface Reading {
+  readonly on: readonly FieldPath[];
+  readonly from: RowsFrom;
+  /** Expressions whose values are wanted as well. */
+  readonly others: readonly string[];
+}
+
+/** Those that have a key, until `see` says that it has seen enough. */
+const eachRow = (
+  dataset: Dataset,
+  reading: Reading,
+  see: (key: CanonicalKey, row: number, others: Keys | undefined) => boolean,
+): Promise<void> => everyRow(dataset, reading, (key, row, others) => key === undefined || see(key, row, others));
+
+/** Also those whose key is NULL. */
+async function everyRow(
+  dataset: Dataset,
+  { on, from, others }: Reading,
+  see: (key: CanonicalKey | undefined, row: number, others: Keys | undefined) => boolean,
+): Promise<void> {
+  const keyColumns = on.map((path, index) => ({ name: `key_${index}`, expression: sqlFieldPath(path) }));
+  const otherColumns = others.map((expression, index) => ({ name: `other_${index}`, expression }));
+  const pathsOf = (columns: readonly Projection[]) => columns.map(({ name }) => ({ segments: [name] }));
+  const columns = [...keyColumns, ...otherColumns];
+  const files = 'at' in from ? dataset.take(from.at, columns) : dataset.select(columns, from.where);
+  for await (const file of files) {
+    const piece = pieceOfFile(file);
+    const keys = readKeys(piece, pathsOf(keyColumns));
+    const values = others.length === 0 ? undefined : readKeys(piece, pathsOf(otherColumns));
+    for (let row = 0; row < keys.rows; row++) {
+      if (row % sliceRows === sliceRows - 1) await setImmediate();
+      if (!see(keys.canonical(row), row, values)) return;
+    }
+  }
+}

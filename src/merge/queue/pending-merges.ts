@@ -1,0 +1,128 @@
+import type { MergeCounts } from '../../engine/port/engine.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { TableId } from '../../kernel/ids.ts';
+import { principalKey } from '../../kernel/principal.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import type { MergeRequest } from '../merge-request.ts';
+import { GroupRoom, sharingKey } from './batch.ts';
+
+/** A merge that waits, or whose commit is under way. */
+export interface PendingMerge {
+  readonly request: MergeRequest;
+  /** Equal for merges that may share a commit; undefined for one that takes its turn alone. */
+  readonly sharing: string | undefined;
+  readonly principal: string;
+  readonly resolve: (counts: MergeCounts) => void;
+  readonly reject: (error: unknown) => void;
+  /** Ends its wait in the accounts; called once it left the queue, in whatever way. */
+  readonly leave: () => void;
+}
+
+/**
+ * The merges that wait for one table branch, oldest first. A request may leave until it is taken.
+ *
+ * Principals take turns (P10): each group is led by the oldest merge of the one whose turn it is, so that merges that cannot
+ * share, or many large ones, keep others waiting for a group and not for a queue. Nobody starves, since whoever waits comes
+ * one place further with each group, and so does whoever is behind them among their own.
+ */
+export class PendingMerges {
+  readonly #metrics: Metrics;
+  readonly #queue: PendingMerge[] = [];
+  /** Of those who have merges waiting, by turn. */
+  #principals: readonly string[] = [];
+
+  constructor(metrics: Metrics) {
+    this.#metrics = metrics;
+  }
+
+  get length(): number {
+    return this.#queue.length;
+  }
+
+  /** Who leads the next group. */
+  get next(): PendingMerge | undefined {
+    const [principal] = this.#principals;
+    return this.#queue.find((pending) => pending.principal === principal);
+  }
+
+  /** Settles when the request's commit has, or with the reason of its scope's signal if that aborts while it waits. */
+  add(request: MergeRequest): Promise<MergeCounts> {
+    const { signal } = request.scope;
+    const { promise, resolve, reject } = Promise.withResolvers<MergeCounts>();
+    const endWait = this.#startWait();
+    const onAbort = (): void => this.refuse(pending, signal.reason);
+    const leave = (): void => {
+      endWait();
+      signal.removeEventListener('abort', onAbort);
+    };
+    const principal = principalKey(request.scope.principal);
+    const pending: PendingMerge = { request, sharing: sharingKey(request), principal, resolve, reject, leave };
+    signal.addEventListener('abort', onAbort, { once: true });
+    this.#queue.push(pending);
+    if (!this.#principals.includes(principal)) this.#principals = [...this.#principals, principal];
+    return promise;
+  }
+
+  /** Does nothing to one that has left or was taken. */
+  refuse(pending: PendingMerge, error: unknown): void {
+    const place = this.#queue.indexOf(pending);
+    if (place < 0) return;
+    this.#queue.splice(place, 1);
+    this.#dropGonePrincipals();
+    pending.leave();
+    pending.reject(error);
+  }
+
+  /**
+   * The next merge and those that may share with it, in order of arrival. None if the next is not for the table `tableId`,
+   * which was replaced then.
+   */
+  takeGroup(tableId: TableId): readonly PendingMerge[] {
+    const { next } = this;
+    if (next === undefined || next.request.tableId !== tableId) return [];
+    const taken = next.sharing === undefined ? new Set([next]) : this.#sharers(next);
+    const group = this.#queue.filter((pending) => taken.has(pending));
+    this.#queue.splice(0, this.#queue.length, ...this.#queue.filter((pending) => !taken.has(pending)));
+    this.#principals = [...this.#principals.slice(1), next.principal];
+    this.#dropGonePrincipals();
+    for (const pending of group) pending.leave();
+    return group;
+  }
+
+  /** One of each principal in turn, each in their order, as long as there is room for another. */
+  #sharers(next: PendingMerge): ReadonlySet<PendingMerge> {
+    const sharers = this.#queue.filter(({ sharing }) => sharing === next.sharing);
+    const byPrincipal = Map.groupBy(sharers, ({ principal }) => principal);
+    const room = new GroupRoom();
+    const taken = new Set<PendingMerge>();
+    let lanes = this.#principals.map((principal) => byPrincipal.get(principal) ?? []);
+    for (let place = 0; lanes.length > 0; place++) {
+      lanes = lanes.filter((lane) => {
+        const pending = lane[place];
+        if (pending === undefined || !room.take(pending.request.piece)) return false;
+        taken.add(pending);
+        return true;
+      });
+    }
+    return taken;
+  }
+
+  #dropGonePrincipals(): void {
+    const waiting = new Set(this.#queue.map(({ principal }) => principal));
+    this.#principals = this.#principals.filter((principal) => waiting.has(principal));
+  }
+
+  /** Counts a merge as waiting until the returned function is called. */
+  #startWait(): () => void {
+    const leave = this.#metrics.mergeQueued();
+    const wait = Promise.withResolvers<void>();
+    void this.#metrics.mergeStage('wait', () => wait.promise);
+    return () => {
+      leave();
+      wait.resolve();
+    };
+  }
+}
+
+export const queueIsFull = (): LancegateError =>
+  new LancegateError('SlowDown', 'too many writers already wait for this table', { retryAfterSeconds: 1 });

@@ -1,0 +1,363 @@
+import { joinBatches } from '../arrow/column/concat-rows.ts';
+import { nullBytesPerRow } from '../arrow/column/null-bytes.ts';
+import { typedSchema, typeNulls } from '../arrow/column/typed-nulls.ts';
+import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
+import type { Schema } from '../arrow/schema/schema.ts';
+import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
+import type { IpcPiece } from '../arrow/stream/source.ts';
+import type { Catalog, KeyedRequest, TableRecord, TransactionRecord } from '../catalog/port.ts';
+import type { Made, TableMaker } from '../create/table-maker.ts';
+import type { MergeCounts } from '../engine/port/engine.ts';
+import type { Clock, NewId } from '../kernel/clock.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { type BranchName, type Location, showTable, type TransactionId } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import { type Keys, readKeys } from '../keys/key-columns.ts';
+import type { MergeRowsCommand, MergeRowsResult } from '../operations/commands.ts';
+import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
+import { type TableAccess, visibleSchema } from '../table/table-access.ts';
+import type { TableGates } from '../table/table-locks.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { KeyedMerge, MergeRequest } from './merge-request.ts';
+import { checkPartialSource } from './partial-source.ts';
+import type { TableWriter } from './queue/writers.ts';
+
+/** A source that was received, fits its table and holds no key twice. */
+interface ReadySource {
+  readonly piece: IpcPiece;
+  readonly keys: Keys;
+  readonly keyed: KeyedRequest | undefined;
+}
+
+/**
+ * Merge insert. The body is received and checked completely before the request waits for the table's turn: nobody waits on
+ * a client's network (design, flow rule 2).
+ */
+export class MergeRows {
+  readonly #catalog: Catalog;
+  readonly #access: TableAccess;
+  readonly #writer: TableWriter;
+  readonly #maker: TableMaker;
+  readonly #gates: TableGates;
+  readonly #clock: Clock;
+  readonly #newId: NewId;
+  readonly #metrics: Metrics;
+
+  constructor(parts: {
+    catalog: Catalog;
+    access: TableAccess;
+    writer: TableWriter;
+    maker: TableMaker;
+    gates: TableGates;
+    clock: Clock;
+    newId: NewId;
+    metrics: Metrics;
+  }) {
+    this.#catalog = parts.catalog;
+    this.#access = parts.access;
+    this.#writer = parts.writer;
+    this.#maker = parts.maker;
+    this.#gates = parts.gates;
+    this.#clock = parts.clock;
+    this.#newId = parts.newId;
+    this.#metrics = parts.metrics;
+  }
+
+  /** A `keyed` request's answer is recorded with its transaction. */
+  async run(command: MergeRowsCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<MergeRowsResult> {
+    const record = await this.#access.find(command.table);
+    if (record.state === 'declared') return this.#mergeIntoDeclared(record, command, scope, keyed);
+    const check = await this.#fitCheck(record, command);
+    return this.#mergeIntoCreated(record, command, await this.#receive(command, check, keyed), scope);
+  }
+
+  /**
+   * What a source's schema must pass before it may be merged into this table. The table's schema is taken as last seen;
+   * before it leads to a refusal it is looked up again, since a writer outside this service may have changed it.
+   */
+  async #fitCheck(record: TableRecord, command: MergeRowsCommand): Promise<SchemaCheck> {
+    const dataset = await this.#access.lastSeen(record, command.branch);
+    const check: SchemaCheck = async (source) => {
+      const table = await visibleSchema(dataset);
+      requireFit(source, table, command.on);
+      const file = await dataset.schemaFile();
+      return { nullBytesPerRow: nullBytesPerRow(source, table), typed: (piece) => typeNulls(piece, table, file) };
+    };
+    return (source) =>
+      check(source).catch(async () => {
+        await dataset.refresh();
+        return check(source);
+      });
+  }
+
+  async #receive({ source, on }: MergeRowsCommand, check: SchemaCheck, keyed: Keyed | undefined): Promise<ReadySource> {
+    const piece = await this.#metrics.mergeStage('receive', async () => {
+      const { nullBytesPerRow, typed } = await check(await source.schema());
+      return joinBatches(typed(await source.whole(nullBytesPerRow)));
+    });
+    return this.#metrics.mergeStage('check', async () => {
+      const keys = readKeys(piece, on);
+      requireShort(keys, on);
+      await requireDistinct(keys, on);
+      return { piece, keys, keyed: await keyed?.request() };
+    });
+  }
+
+  async #mergeIntoCreated(
+    record: TableRecord,
+    command: MergeRowsCommand,
+    ready: ReadySource,
+    scope: RequestScope,
+  ): Promise<MergeRowsResult> {
+    requireFewNested(ready.piece, command.on);
+    const changesNothing = ready.piece.rows === 0 && command.flags.whenNotMatchedBySourceDelete === false;
+    if (changesNothing) return this.#nothingToDo(record, command, ready, scope);
+    return this.#commit(record, command, ready, scope);
+  }
+
+  #commit(
+    record: TableRecord,
+    command: MergeRowsCommand,
+    { piece, keys, keyed }: ReadySource,
+    scope: RequestScope,
+  ): Promise<MergeRowsResult> {
+    const { table, branch, on, flags, useIndex } = command;
+    const transactionId = this.#newId() as TransactionId;
+    const request: MergeRequest = {
+      table,
+      tableId: record.id,
+      branch,
+      on,
+      spec: { ...flags, useIndex },
+      piece,
+      keys,
+      scope,
+      locate: () => this.#stillThere(record),
+      record: (counts) => this.#transaction(transactionId, record, command, counts),
+      keyed: keyed && keyedMerge(keyed, record, branch, transactionId),
+    };
+    return this.#access.onFilesOf(record, async () => {
+      const counts = await this.#writer.merge(request);
+      this.#count(counts);
+      return { transactionId, ...counts };
+    });
+  }
+
+  /** The source was checked against this very table; one that was dropped or replaced meanwhile must be asked anew. */
+  async #stillThere(record: TableRecord): Promise<Location> {
+    const now = await this.#access.findCreated(record.ref);
+    if (now.id === record.id) return now.location;
+    throw new LancegateError(
+      'ConcurrentModification',
+      `table '${showTable(record.ref)}' was replaced while the merge waited; nothing was written`,
+      { retryAfterSeconds: 1 },
+    );
+  }
+
+  /** Zero rows change nothing, so no version is made of them. */
+  async #nothingToDo(
+    record: TableRecord,
+    command: MergeRowsCommand,
+    { keyed }: ReadySource,
+    scope: RequestScope,
+  ): Promise<MergeRowsResult> {
+    scope.signal.throwIfAborted();
+    const version = await this.#access.read(record, command.branch, undefined, async (dataset) => {
+      await dataset.sync(); // the version may be a neighbour's that nobody was told of yet
+      return dataset.version();
+    });
+    const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
+    const transactionId = this.#newId() as TransactionId;
+    const result = { transactionId, ...counts };
+    const transaction = this.#transaction(transactionId, record, command, counts);
+    await this.#catalog.recordTransactions([transaction], keyed && [keyedAnswer(keyed, result)]);
+    this.#count(counts);
+    return result;
+  }
+
+  /**
+   * If the table comes into being while this request receives its body, its rows are merged like any others. Only where NULLs
+   * have to be added to them the request is to be sent again: the body was received without memory for those.
+   */
+  async #mergeIntoDeclared(
+    declared: TableRecord,
+    command: MergeRowsCommand,
+    scope: RequestScope,
+    keyed: Keyed | undefined,
+  ): Promise<MergeRowsResult> {
+    if (command.branch !== undefined) throw branchOfDeclared(declared);
+    const ready = await this.#receive(command, newTableCheck(command.on), keyed);
+    const leave = await this.#gates.enterAlone(command.table, scope.signal);
+    try {
+      const record = await this.#access.find(command.table);
+      if (record.state === 'declared') return await this.#materialise(record, command, ready, scope);
+    } finally {
+      leave();
+    }
+    const created = await this.#access.findCreated(command.table);
+    const check = await this.#fitCheck(created, command);
+    const { nullBytesPerRow, typed } = await check(ready.piece.schema);
+    if (nullBytesPerRow > 0 || typed(ready.piece) !== ready.piece) throw createdMeanwhile(declared);
+    return this.#mergeIntoCreated(created, command, ready, scope);
+  }
+
+  /** With no rows to merge with, the table is created with the provided data (founding document, section 3). */
+  async #materialise(
+    declared: TableRecord,
+    command: MergeRowsCommand,
+    { piece, keyed }: ReadySource,
+    scope: RequestScope,
+  ): Promise<MergeRowsResult> {
+    const made = await this.#maker.make({
+      table: command.table,
+      existing: declared,
+      pieces: once(piece),
+      properties: undefined,
+      storageOptions: declared.storageOptions,
+      signal: scope.signal,
+      operation: 'merge_insert',
+      outcome: (inserted) => outcomeOf({ numInsertedRows: inserted, numUpdatedRows: 0, numDeletedRows: 0 }),
+      beforePublish: () => Promise.resolve(() => undefined),
+      keyed: keyed && { request: () => Promise.resolve(keyed), answer: allInserted },
+    });
+    return allInserted(made);
+  }
+
+  #count({ numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted }: MergeCounts): void {
+    this.#metrics.mergeFinished({ inserted, updated, deleted });
+  }
+
+  #transaction(
+    id: TransactionId,
+    record: TableRecord,
+    { branch }: MergeRowsCommand,
+    counts: MergeCounts,
+  ): TransactionRecord {
+    return {
+      id,
+      tableId: record.id,
+      ref: record.ref,
+      operation: 'merge_insert',
+      branch,
+      version: counts.version,
+      outcome: outcomeOf(counts),
+      committedAtMs: this.#clock.nowMs(),
+    };
+  }
+}
+
+const allInserted = ({ transactionId, version, rows }: Made): MergeRowsResult => ({
+  transactionId,
+  version,
+  numInsertedRows: rows,
+  numUpdatedRows: 0,
+  numDeletedRows: 0,
+  numAttempts: 1,
+});
+
+const keyedMerge = (
+  request: KeyedRequest,
+  { id: tableId, ref }: TableRecord,
+  branch: BranchName | undefined,
+  transactionId: TransactionId,
+): KeyedMerge => ({
+  announce: (baseVersion) => ({ ...request, tableId, ref, branch, baseVersion }),
+  answer: (counts) => keyedAnswer(request, { transactionId, ...counts }),
+});
+
+interface Fit {
+  /** See `ArrowSource.whole`. */
+  readonly nullBytesPerRow: number;
+  /** The piece with the table's types in place of Null. */
+  readonly typed: (piece: IpcPiece) => IpcPiece;
+}
+
+type SchemaCheck = (source: Schema) => Promise<Fit>;
+
+const newTableCheck =
+  (on: readonly FieldPath[]): SchemaCheck =>
+  async (source) => {
+    for (const path of on) requireField(path, source, 'source');
+    checkStorable(source);
+    return { nullBytesPerRow: 0, typed: (piece) => piece };
+  };
+
+/**
+ * The engine gets nested keys as one SQL list, which for a million of them blocks the event loop for seconds and takes
+ * gigabytes (docs/adr/0004).
+ */
+const mostNestedRows = 250_000;
+
+function requireFewNested({ rows }: IpcPiece, on: readonly FieldPath[]): void {
+  const nested = on.find(({ segments }) => segments.length > 1);
+  if (nested === undefined || rows <= mostNestedRows) return;
+  throw new LancegateError(
+    'BodyTooLarge',
+    `a merge on a nested key such as ${formatFieldPath(nested)} can have ${mostNestedRows} rows, and this one has ${rows}: send fewer at a time`,
+  );
+}
+
+/** Keys are hashed and compared on the event loop, partly while writers wait (P10). */
+const mostBytesOfOneKey = 64 * 2 ** 10;
+const mostBytesOfAllKeys = 256 * 2 ** 20;
+
+function requireShort(keys: Keys, on: readonly FieldPath[]): void {
+  const { allBytes, longest } = keys.measure();
+  const columns = on.map(formatFieldPath).join(', ');
+  if (longest.bytes > mostBytesOfOneKey) {
+    throw invalidInput(
+      `the key ${columns} of row ${longest.row} has ${longest.bytes} bytes; a key can have ${mostBytesOfOneKey}`,
+    );
+  }
+  if (allBytes <= mostBytesOfAllKeys) return;
+  throw new LancegateError(
+    'BodyTooLarge',
+    `the keys ${columns} have ${allBytes} bytes, and those of one merge can have ${mostBytesOfAllKeys}: send fewer rows at a time`,
+  );
+}
+
+async function requireDistinct(keys: Keys, on: readonly FieldPath[]): Promise<void> {
+  const duplicate = await keys.findDuplicate();
+  if (duplicate === undefined) return;
+  const columns = on.map(formatFieldPath).join(', ');
+  throw invalidInput(
+    `the source holds a key twice: ${columns} = ${duplicate.shown} in rows ${duplicate.firstRow} and ${duplicate.row}`,
+  );
+}
+
+function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
+  const typed = typedSchema(source, target);
+  for (const path of on) requireField(path, typed, 'source');
+  for (const path of on) requireField(path, target, 'table');
+  checkSourceFits(source, target);
+  checkPartialSource(typed, target);
+}
+
+function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {
+  if (resolveField(schema, path) !== undefined) return;
+  throw new LancegateError('TableColumnNotFound', `on: the ${where} has no column ${formatFieldPath(path)}`);
+}
+
+const outcomeOf = (counts: {
+  numInsertedRows: number;
+  numUpdatedRows: number;
+  numDeletedRows: number;
+}): Readonly<Record<string, string>> => ({
+  num_inserted_rows: String(counts.numInsertedRows),
+  num_updated_rows: String(counts.numUpdatedRows),
+  num_deleted_rows: String(counts.numDeletedRows),
+});
+
+const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
+  new LancegateError(
+    'ConcurrentModification',
+    `table '${showTable(ref)}' was created while the body arrived, with columns that it lacks; nothing was written`,
+    { retryAfterSeconds: 1 },
+  );
+
+const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
+  new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
+
+async function* once<Item>(item: Item): AsyncGenerator<Item> {
+  yield item;
+}

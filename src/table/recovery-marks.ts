@@ -1,0 +1,81 @@
+import type { Catalog } from '../catalog/port.ts';
+import type { Dataset, Engine } from '../engine/port/engine.ts';
+import type { BranchName, TableId } from '../kernel/ids.ts';
+
+interface Opened {
+  readonly tableId: TableId;
+  readonly branch: BranchName | undefined;
+  /** This version and all before it are durable. */
+  readonly durableVersion: number;
+}
+
+/**
+ * Keeps the catalog's list of branches that this process may be writing to, which is what start-up recovery goes by: a
+ * branch is entered before its first commit, and taken out when this process ends in order. In between it costs nothing.
+ */
+export class OpenBranches {
+  readonly #catalog: Catalog;
+  readonly #engine: Engine;
+  readonly #opened = new Map<string, Opened>();
+
+  constructor(parts: { catalog: Catalog; engine: Engine }) {
+    this.#catalog = parts.catalog;
+    this.#engine = parts.engine;
+  }
+
+  /**
+   * To be called under the branch's turn with the dataset at its newest version, before every commit. What is there then
+   * counts as acknowledged, whoever wrote it, so it is made durable first.
+   */
+  async beforeCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+    const key = keyOf(tableId, branch);
+    if (this.#opened.has(key)) return;
+    await dataset.sync();
+    const acknowledgedVersion = await dataset.version();
+    const { storageSession } = this.#engine;
+    await this.#catalog.markOpenForWriting({ tableId, branch, acknowledgedVersion, storageSession });
+    this.#opened.set(key, { tableId, branch, durableVersion: acknowledgedVersion });
+  }
+
+  /**
+   * Makes what the dataset stands at durable and the version a crash goes back to, for commits that no transaction is
+   * recorded of, such as those of upkeep. To be called before older versions are pruned.
+   */
+  async acknowledge(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+    await this.afterCommit(tableId, branch, dataset);
+    await this.#catalog.acknowledgeVersion(tableId, branch, await dataset.version());
+  }
+
+  /** Under the table's turn, when the branch is gone: one of the same name starts its versions anew. */
+  async close(tableId: TableId, branch: BranchName | undefined): Promise<void> {
+    await this.#catalog.closeBranch(tableId, branch);
+    this.#opened.delete(keyOf(tableId, branch));
+  }
+
+  /**
+   * To be called after every commit, before anybody is told of it: resolves once it is durable (P3), with all the versions
+   * before it. Those another dataset instance has committed are among them: a job of upkeep lets writers in before it has
+   * synced its own, and what a crash goes back to must not have torn versions behind it, which nobody would look at again.
+   * If it fails, what was written may be lost although it can be read, so the branch stays on the list for the next start.
+   */
+  async afterCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+    const key = keyOf(tableId, branch);
+    const version = await dataset.version();
+    try {
+      await dataset.sync(this.#opened.get(key)?.durableVersion);
+    } catch (error) {
+      this.#opened.delete(key);
+      throw error;
+    }
+    const opened = this.#opened.get(key);
+    if (opened === undefined || opened.durableVersion >= version) return;
+    this.#opened.set(key, { ...opened, durableVersion: version });
+  }
+
+  /** Once no commit is under way or will follow. */
+  async closeAll(): Promise<void> {
+    for (const { tableId, branch } of this.#opened.values()) await this.close(tableId, branch);
+  }
+}
+
+const keyOf = (tableId: TableId, branch: BranchName | undefined): string => JSON.stringify([tableId, branch ?? '']);

@@ -1,0 +1,104 @@
+import type { Schema } from '../arrow/schema/schema.ts';
+import type { Catalog, TableRecord } from '../catalog/port.ts';
+import type { Dataset, Engine } from '../engine/port/engine.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
+import { nothingColumn } from '../merge/strategy/nested.ts';
+import type { TableDescription } from '../operations/commands.ts';
+import type { OpenDatasets } from './open-datasets.ts';
+
+/** How operations find tables and read what is on storage. */
+export class TableAccess {
+  readonly #catalog: Catalog;
+  readonly #engine: Engine;
+  readonly #datasets: OpenDatasets;
+
+  constructor(catalog: Catalog, engine: Engine, datasets: OpenDatasets) {
+    this.#catalog = catalog;
+    this.#engine = engine;
+    this.#datasets = datasets;
+  }
+
+  /** `TableNotFound`. */
+  async find(table: TableRef): Promise<TableRecord> {
+    const record = await this.#catalog.findTable(table);
+    if (record !== undefined) return record;
+    throw new LancegateError('TableNotFound', `table '${showTable(table)}' does not exist`);
+  }
+
+  /** `TableNotFound`; `InvalidTableState` for a table that is only declared. */
+  async findCreated(table: TableRef): Promise<TableRecord> {
+    const record = await this.find(table);
+    if (record.state === 'created') return record;
+    throw new LancegateError(
+      'InvalidTableState',
+      `table '${showTable(table)}' is declared but not yet created: create it, or merge rows into it, first`,
+    );
+  }
+
+  /** A branch at its newest version, shared with other requests. */
+  latest(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
+    return this.onFilesOf(record, () => this.#datasets.latest(record.location, branch));
+  }
+
+  /** A branch as it was last seen, without asking the storage whether it has grown. */
+  lastSeen(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
+    return this.onFilesOf(record, () => this.#datasets.lastSeen(record.location, branch));
+  }
+
+  /** Runs `read` on a branch, at a version if one is given. */
+  read<Result>(
+    record: TableRecord,
+    branch: BranchName | undefined,
+    version: number | undefined,
+    read: (dataset: Dataset) => Promise<Result>,
+  ): Promise<Result> {
+    return this.onFilesOf(record, async () => {
+      if (version === undefined) return read(await this.#datasets.latest(record.location, branch));
+      const dataset = await this.#engine.open({ location: record.location, branch, version });
+      try {
+        return await read(dataset);
+      } finally {
+        dataset.close();
+      }
+    });
+  }
+
+  /**
+   * For all work on a table's files. Readers take no turn, so the table may be dropped or replaced under them: then they
+   * hear so. Files that are missing although the catalog points at them are lost, which is ours to answer for and never
+   * "no such table".
+   */
+  async onFilesOf<Result>(record: TableRecord, work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      const kind = error instanceof LancegateError ? error.kind : undefined;
+      if (kind !== 'TableNotFound' && kind !== 'TableDamaged' && kind !== 'Internal') throw error;
+      const now = await this.find(record.ref);
+      if (now.location !== record.location) throw replaced(record, error);
+      if (kind !== 'TableNotFound') throw error;
+      throw new LancegateError('TableDamaged', 'the table is damaged on storage: its folder is missing', {
+        cause: error,
+        internal: { location: record.location },
+      });
+    }
+  }
+
+  describe(record: TableRecord, created: TableDescription['created']): TableDescription {
+    const { ref, location, properties, storageOptions } = record;
+    return { table: ref, location: this.#engine.uriOf(location), properties, storageOptions, created };
+  }
+}
+
+const replaced = ({ ref }: TableRecord, cause: unknown): LancegateError =>
+  new LancegateError('ConcurrentModification', `table '${showTable(ref)}' was replaced meanwhile`, {
+    cause,
+    retryAfterSeconds: 1,
+  });
+
+/** The schema as clients may see it: without the column that an interrupted nested merge can leave behind. */
+export async function visibleSchema(dataset: Dataset): Promise<Schema> {
+  const schema = await dataset.schema();
+  return { ...schema, fields: schema.fields.filter((field) => field.name !== nothingColumn) };
+}
