@@ -7,7 +7,7 @@ import type { CreateTableCommand, CreateTableResult } from '../operations/comman
 import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
-import type { TableGates } from '../table/table-locks.ts';
+import type { TableLocks } from '../table/table-locks.ts';
 import type { Made, TableMaker } from './table-maker.ts';
 
 /** Creates a table from a stream, in pieces; see `TableMaker` for how it stays atomic. */
@@ -15,20 +15,20 @@ export class CreateTable {
   readonly #catalog: Catalog;
   readonly #access: TableAccess;
   readonly #maker: TableMaker;
-  readonly #gates: TableGates;
+  readonly #locks: TableLocks;
   readonly #datasets: OpenDatasets;
 
   constructor(parts: {
     catalog: Catalog;
     access: TableAccess;
     maker: TableMaker;
-    gates: TableGates;
+    locks: TableLocks;
     datasets: OpenDatasets;
   }) {
     this.#catalog = parts.catalog;
     this.#access = parts.access;
     this.#maker = parts.maker;
-    this.#gates = parts.gates;
+    this.#locks = parts.locks;
     this.#datasets = parts.datasets;
   }
 
@@ -65,7 +65,7 @@ export class CreateTable {
       signal: scope.signal,
       operation: 'create_table',
       outcome: (rows) => ({ mode: command.mode, num_inserted_rows: String(rows) }),
-      beforePublish: () => this.#gates.enterAlone(command.table, scope.signal),
+      beforePublish: () => this.#locks.lockExclusive(command.table, scope.signal),
       keyed: keyed && { request: keyed.request, answer: (made) => this.#answer(made) },
     });
   }

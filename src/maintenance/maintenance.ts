@@ -9,7 +9,7 @@
 import type { Layout } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { Turns } from '../kernel/turns.ts';
+import { ReadWriteLock } from '../kernel/read-write-lock.ts';
 import type { Commit, CommitObserver } from '../merge/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -59,7 +59,7 @@ export class Maintenance implements CommitObserver {
   readonly #byHand: ByHand;
   readonly #watched = new Map<string, WatchedBranch>();
   /** Jobs take turns: two at once would leave a machine of two cores to none of the writers. */
-  readonly #turns = new Turns(Number.POSITIVE_INFINITY);
+  readonly #lock = new ReadWriteLock(Number.POSITIVE_INFINITY);
   readonly #stopping = new AbortController();
   #cancelCheck: (() => void) | undefined;
   #isRunning = false;
@@ -95,7 +95,7 @@ export class Maintenance implements CommitObserver {
    * Resolves to what was done; throws what the engine throws.
    */
   async maintainByHand(main: BranchRef): Promise<readonly JobReport[]> {
-    const leave = await this.#turns.take('alone', this.#stopping.signal);
+    const leave = await this.#lock.acquire('exclusive', this.#stopping.signal);
     try {
       await this.#pruning;
       return await this.#byHand.maintain(main, (target) => this.#watched.get(keyOf(target))?.history);
@@ -109,7 +109,7 @@ export class Maintenance implements CommitObserver {
    */
   async pruneTable(main: BranchRef): Promise<void> {
     try {
-      const leave = await this.#turns.take('alone', this.#stopping.signal);
+      const leave = await this.#lock.acquire('exclusive', this.#stopping.signal);
       try {
         await this.#pruning;
         await this.#pruneBranches(main);
@@ -132,7 +132,7 @@ export class Maintenance implements CommitObserver {
   /** Begins nothing new, and resolves when the job under way has ended. */
   async close(): Promise<void> {
     this.#cancelCheck?.();
-    const last = this.#turns.take('alone', new AbortController().signal);
+    const last = this.#lock.acquire('exclusive', new AbortController().signal);
     this.#stopping.abort(new LancegateError('SlowDown', 'the service is stopping'));
     (await last)();
     await this.#pruning;
@@ -185,7 +185,7 @@ export class Maintenance implements CommitObserver {
   }
 
   async #attend(watched: WatchedBranch): Promise<void> {
-    const leave = await this.#turns.take('alone', new AbortController().signal);
+    const leave = await this.#lock.acquire('exclusive', new AbortController().signal);
     const startMs = performance.now();
     try {
       if (this.#stopping.signal.aborted) return;

@@ -16,7 +16,7 @@ import { type Keys, readKeys } from '../keys/key-columns.ts';
 import type { MergeRowsCommand, MergeRowsResult } from '../operations/commands.ts';
 import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
 import { type TableAccess, visibleSchema } from '../table/table-access.ts';
-import type { TableGates } from '../table/table-locks.ts';
+import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { KeyedMerge, MergeRequest } from './merge-request.ts';
 import { checkPartialSource } from './partial-source.ts';
@@ -38,7 +38,7 @@ export class MergeRows {
   readonly #access: TableAccess;
   readonly #writer: TableWriter;
   readonly #maker: TableMaker;
-  readonly #gates: TableGates;
+  readonly #locks: TableLocks;
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #metrics: Metrics;
@@ -48,7 +48,7 @@ export class MergeRows {
     access: TableAccess;
     writer: TableWriter;
     maker: TableMaker;
-    gates: TableGates;
+    locks: TableLocks;
     clock: Clock;
     newId: NewId;
     metrics: Metrics;
@@ -57,7 +57,7 @@ export class MergeRows {
     this.#access = parts.access;
     this.#writer = parts.writer;
     this.#maker = parts.maker;
-    this.#gates = parts.gates;
+    this.#locks = parts.locks;
     this.#clock = parts.clock;
     this.#newId = parts.newId;
     this.#metrics = parts.metrics;
@@ -187,7 +187,7 @@ export class MergeRows {
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
     const ready = await this.#receive(command, newTableCheck(command.on), keyed);
-    const leave = await this.#gates.enterAlone(command.table, scope.signal);
+    const leave = await this.#locks.lockExclusive(command.table, scope.signal);
     try {
       const record = await this.#access.find(command.table);
       if (record.state === 'declared') return await this.#materialise(record, command, ready, scope);

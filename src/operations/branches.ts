@@ -2,11 +2,11 @@ import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port/engine.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
-import { untilItsTurn } from '../kernel/turns.ts';
+import { neverAborts } from '../kernel/read-write-lock.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { OpenBranches } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
-import type { TableGates } from '../table/table-locks.ts';
+import type { TableLocks } from '../table/table-locks.ts';
 import type { BranchDescription, Operations, Visible } from './commands.ts';
 import { visiblePage } from './visible-page.ts';
 
@@ -14,16 +14,16 @@ interface Parts {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly access: TableAccess;
-  readonly gates: TableGates;
+  readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
   readonly openBranches: OpenBranches;
 }
 
 export const createBranch =
-  ({ access, gates, catalog, engine }: Parts): Operations['createBranch'] =>
+  ({ access, locks, catalog, engine }: Parts): Operations['createBranch'] =>
   async ({ table, name, fromBranch, fromVersion }) => {
     const record = await access.findCreated(table);
-    const leave = await gates.enterAlone(table, untilItsTurn);
+    const leave = await locks.lockExclusive(table, neverAborts);
     try {
       const dataset = await access.latest(record, undefined);
       const branches = await dataset.listBranches();
@@ -62,10 +62,10 @@ const withoutHiddenParent = (branch: BranchDescription, visible: Visible<BranchN
   branch.parentBranch === undefined || visible(branch.parentBranch) ? branch : { ...branch, parentBranch: undefined };
 
 export const deleteBranch =
-  ({ access, gates, datasets, openBranches }: Parts): Operations['deleteBranch'] =>
+  ({ access, locks, datasets, openBranches }: Parts): Operations['deleteBranch'] =>
   async ({ table, name }) => {
     const record = await access.findCreated(table);
-    const leave = await gates.enterAlone(table, untilItsTurn);
+    const leave = await locks.lockExclusive(table, neverAborts);
     try {
       const dataset = await access.latest(record, undefined);
       datasets.forget(record.location);

@@ -1,17 +1,17 @@
 import type { Catalog, TableRecord } from '../catalog/port.ts';
 import type { TableMaker } from '../create/table-maker.ts';
 import type { TableRef } from '../kernel/ids.ts';
-import { untilItsTurn } from '../kernel/turns.ts';
+import { neverAborts } from '../kernel/read-write-lock.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
-import type { TableGates } from '../table/table-locks.ts';
+import type { TableLocks } from '../table/table-locks.ts';
 import type { Operations } from './commands.ts';
 
 interface Parts {
   readonly catalog: Catalog;
   readonly access: TableAccess;
   readonly maker: TableMaker;
-  readonly gates: TableGates;
+  readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
 }
 
@@ -33,12 +33,12 @@ export const deregisterTable =
   };
 
 async function removeFromCatalog(
-  { access, gates, datasets }: Parts,
+  { access, locks, datasets }: Parts,
   table: TableRef,
   remove: () => Promise<TableRecord>,
 ): Promise<TableRecord> {
   await access.find(table);
-  const leave = await gates.enterAlone(table, untilItsTurn);
+  const leave = await locks.lockExclusive(table, neverAborts);
   try {
     const record = await remove();
     datasets.forget(record.location);

@@ -15,7 +15,7 @@ import type { Queries } from '../query/port.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { OpenBranches } from '../table/recovery-marks.ts';
 import { TableAccess } from '../table/table-access.ts';
-import { TableGates } from '../table/table-locks.ts';
+import { TableLocks } from '../table/table-locks.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { createBranch, deleteBranch, listBranches } from './branches.ts';
@@ -59,8 +59,8 @@ export interface RunningOperations {
 /** Wires the use cases; first undoes what a crash left half-made (P1), so it must end before requests are taken. */
 export async function startOperations(given: OperationsParts): Promise<RunningOperations> {
   const { catalog, engine, newId, logger, metrics } = given;
-  const gates = new TableGates(given.maxWaitingPerTable);
-  metrics.watchWaitingForTables(() => gates.waitingAlone);
+  const locks = new TableLocks(given.maxWaitingPerTable);
+  metrics.watchWaitingForTables(() => locks.waitingExclusive);
   const datasets = new OpenDatasets(engine, given.maxOpenDatasets);
   const access = new TableAccess(catalog, engine, datasets);
   const maker = new TableMaker(given);
@@ -69,20 +69,20 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   const idempotency = new Idempotency({ ...given, access });
   await idempotency.settle();
   const openBranches = new OpenBranches(given);
-  const upkeep = new Upkeep({ catalog, engine, gates, openBranches });
+  const upkeep = new Upkeep({ catalog, engine, locks, openBranches });
   const maintenance = new Maintenance({ ...given, upkeep, limits: given.maintenance });
   const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
   const writer = new TableWriter({
     ...given,
     datasets,
-    gates,
+    locks,
     observer: maintenance,
     openBranches,
     keyBudget: new KeyBudget(given.keyMemoryBytes, given.clock),
     maxWaiting: given.maxWaitingPerTable,
     maxIdle: given.maxOpenDatasets,
   });
-  const parts = { ...given, gates, datasets, access, maker, writer, openBranches };
+  const parts = { ...given, locks, datasets, access, maker, writer, openBranches };
   const create = new CreateTable(parts);
   const merge = new MergeRows(parts);
   const drop = dropTable(parts);

@@ -13,17 +13,17 @@ import { folderNamespace, mayBeShared, namespacesAround } from '../create/locati
 import type { Engine, ResolvedLocation } from '../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type Location, type NamespacePath, showTable, type TableRef } from '../kernel/ids.ts';
-import { untilItsTurn } from '../kernel/turns.ts';
+import { neverAborts } from '../kernel/read-write-lock.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
-import type { TableGates } from '../table/table-locks.ts';
+import type { TableLocks } from '../table/table-locks.ts';
 import type { Operations, PlaceOwner, Visible } from './commands.ts';
 
 interface Parts {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly access: TableAccess;
-  readonly gates: TableGates;
+  readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
 }
 
@@ -104,12 +104,12 @@ async function faultOfFiles(engine: Engine, location: Location): Promise<unknown
 
 /** The name changes hands in one step, behind the writers of the table that has it. */
 async function adopt(
-  { catalog, gates, datasets }: Parts,
+  { catalog, locks, datasets }: Parts,
   adoption: Omit<Adoption, 'replaces'>,
   existing: TableRecord | undefined,
 ): Promise<TableRecord> {
   if (existing === undefined) return catalog.registerTable({ ...adoption, replaces: undefined });
-  const leave = await gates.enterAlone(adoption.ref, untilItsTurn);
+  const leave = await locks.lockExclusive(adoption.ref, neverAborts);
   try {
     const record = await catalog.registerTable({ ...adoption, replaces: existing.id });
     datasets.forget(existing.location);

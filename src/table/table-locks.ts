@@ -1,23 +1,21 @@
 import type { BranchName, TableRef } from '../kernel/ids.ts';
-import { Turns } from '../kernel/turns.ts';
+import { ReadWriteLock, type Release } from '../kernel/read-write-lock.ts';
 
-export type Release = () => void;
-
-interface Gate {
-  /** Writers of branches share it; what changes the table as a whole (drop, publish, branches) holds it alone. */
-  readonly table: Turns;
-  readonly branches: Map<string, Turns>;
+interface LocksOfTable {
+  /** Writers of branches share it. What changes the table as a whole (drop, publish, branches) holds it exclusively. */
+  readonly table: ReadWriteLock;
+  readonly branches: Map<string, ReadWriteLock>;
 }
 
 /**
- * The gate every write of a table passes (P2, P5): the writers of one branch take turns, writers of different branches do
- * not wait for each other, and whoever replaces or removes the table waits for all of them and keeps new ones out.
+ * The locks that every write of a table acquires (P2, P5): the writers of one branch follow one another, writers of different
+ * branches do not wait for each other, and what replaces or removes the table waits for all of them and keeps new ones out.
  *
- * Turns belong to the table's name, not to its files: a merge that waited while the table was replaced finds the new one.
- * It orders the writers of this process only; an embedded data folder has one process (the catalog's lock sees to it).
+ * A lock belongs to the table's name, not to its files: a merge that waited while the table was replaced finds the new one.
+ * It orders the writers of this process only. An embedded data folder has one process; the catalog's lock sees to it.
  */
-export class TableGates {
-  readonly #gates = new Map<string, Gate>();
+export class TableLocks {
+  readonly #locks = new Map<string, LocksOfTable>();
   readonly #maxWaitingPerTable: number;
 
   constructor(maxWaitingPerTable: number) {
@@ -25,79 +23,57 @@ export class TableGates {
   }
 
   /**
-   * Lets a writer in that will wait for its branch's turn: whoever wants the table alone waits for it from now on.
-   * `SlowDown` when too many wait already; the signal's reason when it aborts first.
+   * The lock of a writer that goes on to lock its branch. `SlowDown` when too many wait already; the signal's reason when it
+   * aborts first.
    */
-  async enterShared(table: TableRef, signal: AbortSignal): Promise<Release> {
+  lockShared(table: TableRef, signal: AbortSignal): Promise<Release> {
+    return this.#lockTable(table, 'shared', signal);
+  }
+
+  /** As `lockShared`; it waits for every writer of the table, and later writers wait for it. */
+  lockExclusive(table: TableRef, signal: AbortSignal): Promise<Release> {
+    return this.#lockTable(table, 'exclusive', signal);
+  }
+
+  /** For a holder of the table's shared lock. */
+  async lockBranch(table: TableRef, branch: BranchName | undefined, signal: AbortSignal): Promise<Release> {
+    const { branches } = this.#locksOf(keyOf(table));
+    const name = branch ?? '';
+    const lock = branches.get(name) ?? new ReadWriteLock(this.#maxWaitingPerTable);
+    branches.set(name, lock);
+    const release = await lock.acquire('exclusive', signal);
+    return () => {
+      release();
+      if (lock.isIdle && branches.get(name) === lock) branches.delete(name);
+    };
+  }
+
+  /** Waiters for the exclusive lock of a table, over all tables. */
+  get waitingExclusive(): number {
+    return [...this.#locks.values()].reduce((sum, { table }) => sum + table.waitingExclusive, 0);
+  }
+
+  async #lockTable(table: TableRef, mode: 'shared' | 'exclusive', signal: AbortSignal): Promise<Release> {
     const key = keyOf(table);
-    const gate = this.#gate(key);
-    const leave = await gate.table.take('shared', signal);
+    const locks = this.#locksOf(key);
+    const release = await locks.table.acquire(mode, signal);
     return () => {
-      leave();
-      this.#forgetIdle(key, gate);
+      release();
+      this.#forgetIdle(key, locks);
     };
   }
 
-  /** The turn at a branch, for one who holds the table shared. */
-  async takeBranch(table: TableRef, branch: BranchName | undefined, signal: AbortSignal): Promise<Release> {
-    const gate = this.#gate(keyOf(table));
-    const turns = this.#branchTurns(gate, branch ?? '');
-    const leave = await turns.take('alone', signal);
-    return () => {
-      leave();
-      if (turns.isIdle && gate.branches.get(branch ?? '') === turns) gate.branches.delete(branch ?? '');
-    };
-  }
-
-  /** Both, for one who writes to a branch and waits in no queue of its own. */
-  async enterBranch(table: TableRef, branch: BranchName | undefined, signal: AbortSignal): Promise<Release> {
-    const leaveTable = await this.enterShared(table, signal);
-    try {
-      const leaveBranch = await this.takeBranch(table, branch, signal);
-      return () => {
-        leaveBranch();
-        leaveTable();
-      };
-    } catch (error) {
-      leaveTable();
-      throw error;
-    }
-  }
-
-  /** How many wait to have a table alone, over all tables. */
-  get waitingAlone(): number {
-    return [...this.#gates.values()].reduce((sum, { table }) => sum + table.waitingAlone, 0);
-  }
-
-  async enterAlone(table: TableRef, signal: AbortSignal): Promise<Release> {
-    const key = keyOf(table);
-    const gate = this.#gate(key);
-    const leave = await gate.table.take('alone', signal);
-    return () => {
-      leave();
-      this.#forgetIdle(key, gate);
-    };
-  }
-
-  #gate(key: string): Gate {
-    const known = this.#gates.get(key);
+  #locksOf(key: string): LocksOfTable {
+    const known = this.#locks.get(key);
     if (known !== undefined) return known;
-    const gate = { table: new Turns(this.#maxWaitingPerTable), branches: new Map<string, Turns>() };
-    this.#gates.set(key, gate);
-    return gate;
+    const locks = { table: new ReadWriteLock(this.#maxWaitingPerTable), branches: new Map<string, ReadWriteLock>() };
+    this.#locks.set(key, locks);
+    return locks;
   }
 
-  #branchTurns(gate: Gate, branch: string): Turns {
-    const known = gate.branches.get(branch);
-    if (known !== undefined) return known;
-    const turns = new Turns(this.#maxWaitingPerTable);
-    gate.branches.set(branch, turns);
-    return turns;
-  }
-
-  /** Gates are made on demand and forgotten when nobody is at them, so their number is that of busy tables (P7). */
-  #forgetIdle(key: string, gate: Gate): void {
-    if (gate.table.isIdle && this.#gates.get(key) === gate) this.#gates.delete(key);
+  /** Locks are made on demand and forgotten when they are idle, so their number is that of busy tables (P7). */
+  #forgetIdle(key: string, locks: LocksOfTable): void {
+    if (locks.table.isIdle && this.#locks.get(key) === locks) this.#locks.delete(key);
   }
 }
 

@@ -28,7 +28,7 @@ import type { OptimizeJob } from '#src/maintenance/job.ts';
 import { eachPlace } from '#src/merge/key-index/key-lookup.ts';
 import { recoverTables } from '#src/operations/recovery.ts';
 import { OpenBranches } from '#src/table/recovery-marks.ts';
-import { TableGates } from '#src/table/table-locks.ts';
+import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -185,7 +185,7 @@ class Recording {
   /** Changes no row, so that what clients were told holds all the while. */
   async upkeep(table: TableRecord, job: Pick<OptimizeJob, 'extent' | 'pruneBeforeMs'>): Promise<void> {
     const { catalog, engine, open } = this.#parts;
-    const upkeep = new Upkeep({ catalog, engine, gates: new TableGates(10), openBranches: open });
+    const upkeep = new Upkeep({ catalog, engine, locks: new TableLocks(10), openBranches: open });
     const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
     const keep = (): void => this.#keep('upkeep has put fragments together');
     this.#isPruning = job.pruneBeforeMs > 0;

@@ -6,7 +6,7 @@ import type { Dataset, Engine, OpenRequest, OptimizeRequest } from '#src/engine/
 import { Upkeep } from '#src/maintenance/act/upkeep.ts';
 import { Maintenance } from '#src/maintenance/maintenance.ts';
 import { OpenBranches } from '#src/table/recovery-marks.ts';
-import { TableGates } from '#src/table/table-locks.ts';
+import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -51,7 +51,7 @@ async function slowlyPruned(t: TestContext, end: () => Promise<void>) {
   const clock = new AdvancingClock();
   const openBranches = new OpenBranches({ catalog, engine: watchedEngine });
   const maintenance = new Maintenance({
-    upkeep: new Upkeep({ catalog, engine: watchedEngine, gates: new TableGates(10), openBranches }),
+    upkeep: new Upkeep({ catalog, engine: watchedEngine, locks: new TableLocks(10), openBranches }),
     clock,
     logger: createLogger({ level: 'info', format: 'json', destination: { write: (line) => log.push(line) } }),
     metrics: new Metrics(),

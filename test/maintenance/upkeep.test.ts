@@ -8,14 +8,14 @@ import type { PreparedMove } from '#src/engine/port/row-address.ts';
 import { Upkeep } from '#src/maintenance/act/upkeep.ts';
 import type { OptimizeReason } from '#src/maintenance/decide/policy.ts';
 import { OpenBranches } from '#src/table/recovery-marks.ts';
-import { TableGates } from '#src/table/table-locks.ts';
+import { TableLocks } from '#src/table/table-locks.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { holdBranch } from '#test/fixtures/hold-branch.ts';
 import { publishTable } from '#test/fixtures/published-table.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 
 const inAnHour = (): number => Date.now() + 3_600_000;
 const nextTurnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-const never = new AbortController().signal;
 const rows = (...ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
 
 interface Job {
@@ -45,13 +45,13 @@ async function tidy(
     await nextMillisecond();
     await dataset.append(ipcFile(rows(id)));
   }
-  const gates = new TableGates(10);
+  const locks = new TableLocks(10);
   let isIn = false;
   let wasLetIn = false;
   const events: string[] = [];
   const writing: Promise<void>[] = [];
   const write = async (): Promise<void> => {
-    const leave = await gates.enterBranch(ref, undefined, never);
+    const leave = await holdBranch(locks, ref, undefined);
     isIn = true;
     events.push('a writer has its turn');
     for (let i = 0; i < 5; i += 1) (await engine.open({ location })).close(); // longer than it takes to begin an index
@@ -75,7 +75,7 @@ async function tidy(
     });
   };
   const openBranches = new OpenBranches({ catalog, engine });
-  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), gates, openBranches });
+  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, openBranches });
   let rewritten = 0;
   const report = await upkeep.optimize({
     target: { table: ref, tableId, branch: undefined, location },
@@ -155,11 +155,11 @@ test('writers go on while chosen fragments are put together, and wait until that
 }, async (t) => {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(0));
   for (const id of [1, 2, 3]) await dataset.append(ipcFile(rows(id)));
-  const gates = new TableGates(10);
+  const locks = new TableLocks(10);
   const events: string[] = [];
   let writing: Promise<void> | undefined;
   const write = async (): Promise<void> => {
-    const leave = await gates.enterBranch(ref, undefined, never);
+    const leave = await holdBranch(locks, ref, undefined);
     events.push('a writer has its turn');
     leave();
   };
@@ -189,7 +189,7 @@ test('writers go on while chosen fragments are put together, and wait until that
     });
   };
   const openBranches = new OpenBranches({ catalog, engine });
-  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), gates, openBranches });
+  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, openBranches });
   const report = await upkeep.optimize({
     target: { table: ref, tableId, branch: undefined, location },
     reason: 'slower',
@@ -219,8 +219,8 @@ test('small fragments that could not be put together are a failure, after which 
     const open = async (request: OpenRequest): Promise<Dataset> =>
       replacing(await engine.open(request), { prepareMove: () => Promise.resolve(move) });
     const openBranches = new OpenBranches({ catalog, engine });
-    const gates = new TableGates(10);
-    const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), gates, openBranches });
+    const locks = new TableLocks(10);
+    const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, openBranches });
     const job = {
       target: { table: ref, tableId, branch: undefined, location },
       reason: 'slower',
@@ -231,7 +231,7 @@ test('small fragments that could not be put together are a failure, after which 
       onOnlyPruning: () => undefined,
     } as const;
     await assert.rejects(upkeep.optimize(job), { kind: 'ConcurrentModification' });
-    (await gates.enterBranch(ref, undefined, never))();
+    (await holdBranch(locks, ref, undefined))();
   }
 });
 
@@ -262,7 +262,7 @@ async function tidyOver(
   };
   const openBranches = new OpenBranches({ catalog, engine });
   const watched = replacing<Engine>(engine, { open });
-  const upkeep = new Upkeep({ catalog, engine: watched, gates: new TableGates(10), openBranches });
+  const upkeep = new Upkeep({ catalog, engine: watched, locks: new TableLocks(10), openBranches });
   const target = { table: ref, tableId, branch: undefined, location };
   const job = {
     target,

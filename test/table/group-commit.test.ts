@@ -6,17 +6,8 @@ import type { MergeSpec } from '#src/engine/port/engine.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
-import {
-  countsOf,
-  type Interruptions,
-  never,
-  place,
-  type Spec,
-  Stage,
-  type StageOptions,
-  table,
-  upsert,
-} from './stage.ts';
+import { holdBranch } from '#test/fixtures/hold-branch.ts';
+import { countsOf, type Interruptions, place, type Spec, Stage, type StageOptions, table, upsert } from './stage.ts';
 
 type Pair = readonly [id: number | null, v: string];
 const tableOf = (pairs: readonly Pair[]): Table =>
@@ -193,7 +184,7 @@ test('requests with other columns do not share, and both are right', async (t) =
 test('one who leaves the queue is not written, and the others are (flow rule 7)', async (t) => {
   const stage = await open(t, []);
   const leaver = new AbortController();
-  const leave = await stage.gates.enterBranch(table, undefined, never);
+  const leave = await holdBranch(stage.locks, table, undefined);
   const staying = stage.writer.merge(await stage.request(tableOf([[1, 'stays']])));
   const leaving = stage.writer.merge(await stage.request(tableOf([[2, 'leaves']]), upsert, leaver.signal));
   leaver.abort(new LancegateError('TimedOut', 'left'));

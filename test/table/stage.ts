@@ -19,10 +19,11 @@ import type { MergeRequest } from '#src/merge/merge-request.ts';
 import { TableWriter } from '#src/merge/queue/writers.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { OpenBranches } from '#src/table/recovery-marks.ts';
-import { TableGates } from '#src/table/table-locks.ts';
+import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsToldBy, Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { holdBranch } from '#test/fixtures/hold-branch.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -98,7 +99,7 @@ export class Stage {
   readonly mergedVersions: number[] = [];
   readonly engine: LanceEngine;
   keyBudget!: KeyBudget;
-  readonly gates = new TableGates(100);
+  readonly locks = new TableLocks(100);
   readonly folder: string;
   readonly on: readonly string[];
   /** Runs between the writer's look at the version and its commit, for requests with a key. */
@@ -162,7 +163,7 @@ export class Stage {
     stage.writer = new TableWriter({
       engine,
       catalog,
-      gates: stage.gates,
+      locks: stage.locks,
       metrics,
       datasets: new OpenDatasets(stage.#keeping(engine), 10),
       openBranches: new OpenBranches({ catalog, engine }),
@@ -206,7 +207,7 @@ export class Stage {
 
   /** Sends all while nobody gets a turn, so that they queue in this order. */
   async together(requests: readonly MergeRequest[]): Promise<PromiseSettledResult<MergeCounts>[]> {
-    const leave = await this.gates.enterBranch(table, undefined, never);
+    const leave = await holdBranch(this.locks, table, undefined);
     const answers = requests.map((request) => this.#merge(request));
     await new Promise<void>((resolve) => setImmediate(resolve));
     leave();

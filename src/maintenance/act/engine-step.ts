@@ -1,5 +1,5 @@
 import type { Dataset, Layout } from '../../engine/port/engine.ts';
-import { untilItsTurn } from '../../kernel/turns.ts';
+import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { OpenBranches } from '../../table/recovery-marks.ts';
 import { isAnythingToPutTogether } from '../decide/fragments.ts';
 import type { BranchRef } from '../job.ts';
@@ -30,7 +30,7 @@ export const nothingRemoved = { removedFragments: 0, removedVersions: 0, removed
  * to date beside them.
  */
 export async function engineStep(
-  { gates, openBranches }: MoveParts,
+  { locks, openBranches }: MoveParts,
   dataset: Dataset,
   target: BranchRef,
   request: StepRequest,
@@ -39,7 +39,7 @@ export async function engineStep(
   // Where there are tags this reads all versions.
   const taggedAtMs = pruneBeforeMs === 0 ? undefined : await dataset.oldestTaggedAtMs();
   const isHeldByTag = taggedAtMs !== undefined && taggedAtMs < pruneBeforeMs;
-  const leave = await gates.takeBranch(target.table, target.branch, untilItsTurn);
+  const leave = await locks.lockBranch(target.table, target.branch, neverAborts);
   const startMs = performance.now();
   let heldMs: number | undefined;
   const letIn = (): void => {

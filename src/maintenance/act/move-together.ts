@@ -1,11 +1,11 @@
 import type { Dataset } from '../../engine/port/engine.ts';
-import { untilItsTurn } from '../../kernel/turns.ts';
+import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { OpenBranches } from '../../table/recovery-marks.ts';
-import type { TableGates } from '../../table/table-locks.ts';
+import type { TableLocks } from '../../table/table-locks.ts';
 import type { BranchRef } from '../job.ts';
 
 export interface MoveParts {
-  readonly gates: TableGates;
+  readonly locks: TableLocks;
   readonly openBranches: OpenBranches;
 }
 
@@ -26,13 +26,13 @@ export interface Moved {
  * whoever commits next makes it durable with their own.
  */
 export async function moveTogether(
-  { gates, openBranches }: MoveParts,
+  { locks, openBranches }: MoveParts,
   dataset: Dataset,
   { target: { table, tableId, branch }, fragments, onCommitted }: Move,
 ): Promise<Moved> {
   const move = await dataset.prepareMove(fragments);
   if (move === undefined) return { heldMs: 0, removedFragments: 0 };
-  const leave = await gates.takeBranch(table, branch, untilItsTurn);
+  const leave = await locks.lockBranch(table, branch, neverAborts);
   const startMs = performance.now();
   try {
     await dataset.refresh();

@@ -15,9 +15,9 @@
 import type { Catalog } from '../../catalog/port.ts';
 import type { Dataset, Engine, Layout, VersionFacts } from '../../engine/port/engine.ts';
 import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
-import { untilItsTurn } from '../../kernel/turns.ts';
+import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { OpenBranches } from '../../table/recovery-marks.ts';
-import type { TableGates } from '../../table/table-locks.ts';
+import type { TableLocks } from '../../table/table-locks.ts';
 import { isAnythingToPutTogether, isMovable } from '../decide/fragments.ts';
 import { plainColumns } from '../decide/policy.ts';
 import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport, PruneReport } from '../job.ts';
@@ -28,7 +28,7 @@ import { isTooTightFor } from './space.ts';
 export interface UpkeepParts {
   readonly catalog: Catalog;
   readonly engine: Engine;
-  readonly gates: TableGates;
+  readonly locks: TableLocks;
   readonly openBranches: OpenBranches;
 }
 
@@ -198,7 +198,7 @@ export class Upkeep {
   /** Answers whether there is room for all of them in memory. */
   async #indexAfterWaiting(target: BranchRef, columns: readonly string[]): Promise<boolean> {
     if (columns.length === 0) return true;
-    const leave = await this.#parts.gates.takeBranch(target.table, target.branch, untilItsTurn);
+    const leave = await this.#parts.locks.lockBranch(target.table, target.branch, neverAborts);
     leave();
     const dataset = await this.#parts.engine.open(target);
     try {
@@ -222,8 +222,8 @@ export class Upkeep {
    * the branch's lock, so that no commit comes between.
    */
   async #acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Dataset): Promise<number> {
-    const { gates, catalog, openBranches } = this.#parts;
-    const leave = await gates.takeBranch(table, branch, untilItsTurn);
+    const { locks, catalog, openBranches } = this.#parts;
+    const leave = await locks.lockBranch(table, branch, neverAborts);
     try {
       await dataset.refresh();
       await openBranches.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
@@ -236,7 +236,7 @@ export class Upkeep {
 
   /** Under the turn, as before any commit; it is over in no time. */
   async #announce({ table, tableId, branch }: BranchRef, dataset: Dataset): Promise<void> {
-    const leave = await this.#parts.gates.takeBranch(table, branch, untilItsTurn);
+    const leave = await this.#parts.locks.lockBranch(table, branch, neverAborts);
     try {
       await dataset.refresh();
       await this.#parts.openBranches.beforeCommit(tableId, branch, dataset);
@@ -246,7 +246,7 @@ export class Upkeep {
   }
 
   async #onTable<Result>(target: BranchRef, work: (dataset: Dataset) => Promise<Result>): Promise<Result | undefined> {
-    const leave = await this.#parts.gates.enterShared(target.table, untilItsTurn);
+    const leave = await this.#parts.locks.lockShared(target.table, neverAborts);
     try {
       if (!(await this.#isThere(target))) return undefined;
       const dataset = await this.#parts.engine.open(target);

@@ -6,19 +6,19 @@
  */
 import type { MergeCounts } from '../../engine/port/engine.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { untilItsTurn } from '../../kernel/turns.ts';
+import { neverAborts, queueIsFull } from '../../kernel/read-write-lock.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
-import type { TableGates } from '../../table/table-locks.ts';
+import type { TableLocks } from '../../table/table-locks.ts';
 import { type CommitterParts, MergeCommitter } from '../commit.ts';
 import type { CommitTarget } from '../engine-commit.ts';
 import type { MergeRequest } from '../merge-request.ts';
 import { dropLeftoverColumn } from '../strategy/nested.ts';
 import { Gathering } from './group-commit-delay.ts';
-import { type PendingMerge, PendingMerges, queueIsFull } from './pending-merges.ts';
+import { type PendingMerge, PendingMerges } from './pending-merges.ts';
 
 export interface WriterParts extends CommitterParts {
   readonly datasets: OpenDatasets;
-  readonly gates: TableGates;
+  readonly locks: TableLocks;
   readonly maxWaiting: number;
   readonly clock: Clock;
 }
@@ -86,7 +86,7 @@ export class BranchWriter {
   async #turn(next: PendingMerge): Promise<number> {
     const { table, tableId, branch } = next.request;
     this.#isPreparing = true;
-    const leave = await this.#parts.gates.takeBranch(table, branch, untilItsTurn);
+    const leave = await this.#parts.locks.lockBranch(table, branch, neverAborts);
     try {
       const target = await this.#prepare(next.request);
       const group = this.#pending.takeGroup(tableId);

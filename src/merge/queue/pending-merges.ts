@@ -1,5 +1,4 @@
 import type { MergeCounts } from '../../engine/port/engine.ts';
-import { LancegateError } from '../../kernel/errors.ts';
 import type { TableId } from '../../kernel/ids.ts';
 import { principalKey } from '../../kernel/principal.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
@@ -123,6 +122,3 @@ export class PendingMerges {
     };
   }
 }
-
-export const queueIsFull = (): LancegateError =>
-  new LancegateError('SlowDown', 'too many writers already wait for this table', { retryAfterSeconds: 1 });

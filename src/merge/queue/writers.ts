@@ -24,7 +24,7 @@ export class TableWriter {
    * throw, `SlowDown`, and the reason of the scope's signal: then nothing was written. `Internal` leaves that open.
    */
   async merge(request: MergeRequest): Promise<MergeCounts> {
-    const leave = await this.#parts.gates.enterShared(request.table, request.scope.signal);
+    const leave = await this.#parts.locks.lockShared(request.table, request.scope.signal);
     try {
       return await this.#writerOf(request).merge(request);
     } finally {

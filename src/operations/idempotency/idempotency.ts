@@ -23,7 +23,7 @@ import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { CreateTableCommand, MergeRowsCommand, Replayable } from '../commands.ts';
-import { KeyTurns } from './key-locks.ts';
+import { KeyLocks } from './key-locks.ts';
 import { type Keyed, keyedRequest, ownerOf, requestDigest } from './keyed-request.ts';
 
 type Operation = 'create_table' | 'merge_insert';
@@ -34,7 +34,7 @@ export class Idempotency {
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #keptMs: number;
-  readonly #turns = new KeyTurns();
+  readonly #locks = new KeyLocks();
 
   constructor(parts: {
     catalog: Catalog;
@@ -66,7 +66,7 @@ export class Idempotency {
     if (idempotency === undefined) return { ...(await work(undefined)), isReplay: false };
     const expiresAtMs = this.#clock.nowMs() + this.#keptMs;
     const keyed = keyedRequest(idempotency, ownerOf(scope.principal), requestDigest(operation, command), expiresAtMs);
-    const leave = await this.#turns.take(keyed, scope.signal);
+    const leave = await this.#locks.acquire(keyed, scope.signal);
     try {
       const first = await this.#firstAnswer<Result>(keyed);
       if (first !== undefined) return { ...first, isReplay: true };

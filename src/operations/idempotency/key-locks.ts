@@ -1,35 +1,35 @@
 import type { KeyedRequest } from '../../catalog/port.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import { Turns } from '../../kernel/turns.ts';
+import { ReadWriteLock, type Release } from '../../kernel/read-write-lock.ts';
 
 /** Clients retry one at a time; more than this at once is a client gone wrong. */
 const maxAtOnce = 16;
 
-interface KeyTurn {
-  readonly turns: Turns;
-  /** Who works and who waits. */
+interface KeyLock {
+  readonly lock: ReadWriteLock;
+  /** The holder and the waiters. */
   present: number;
 }
 
-/** Requests with one key take turns. Keys nobody is at are forgotten, so there are no more than requests (P7). */
-export class KeyTurns {
-  readonly #byKey = new Map<string, KeyTurn>();
+/** A lock for each `Idempotency-Key`. A key without requests is forgotten, so there are no more than requests (P7). */
+export class KeyLocks {
+  readonly #byKey = new Map<string, KeyLock>();
 
   /** `SlowDown` where too many wait; the signal's reason where it aborts first. */
-  async take({ owner, key }: Pick<KeyedRequest, 'owner' | 'key'>, signal: AbortSignal): Promise<() => void> {
+  async acquire({ owner, key }: Pick<KeyedRequest, 'owner' | 'key'>, signal: AbortSignal): Promise<Release> {
     const name = JSON.stringify([owner, key]);
-    const turn = this.#byKey.get(name) ?? { turns: new Turns(maxAtOnce), present: 0 };
-    if (turn.present >= maxAtOnce) throw tooMany();
-    this.#byKey.set(name, turn);
-    turn.present += 1;
+    const of = this.#byKey.get(name) ?? { lock: new ReadWriteLock(maxAtOnce), present: 0 };
+    if (of.present >= maxAtOnce) throw tooMany();
+    this.#byKey.set(name, of);
+    of.present += 1;
     const forget = (): void => {
-      turn.present -= 1;
-      if (turn.present === 0) this.#byKey.delete(name);
+      of.present -= 1;
+      if (of.present === 0) this.#byKey.delete(name);
     };
     try {
-      const leave = await turn.turns.take('alone', signal);
+      const release = await of.lock.acquire('exclusive', signal);
       return () => {
-        leave();
+        release();
         forget();
       };
     } catch (error) {
