@@ -211,7 +211,7 @@ export interface Catalog {
   unfinished(): Promise<Unfinished>;
 
   /**
-   * All or none, the answers to keyed requests included. Moves the acknowledged versions of the branches they are of
+   * All or none, the answers to keyed requests included. CompactionRemap the acknowledged versions of the branches they are of
    * forward, where those are open for writing.
    */
   recordTransactions(records: readonly TransactionRecord[], answers?: readonly KeyedAnswer[]): Promise<void>;
@@ -234,10 +234,10 @@ export interface Catalog {
    * first. A repeated call replaces what the one before said.
    */
   markOpenForWriting(open: OpenBranch): Promise<void>;
-  /** For commits no transaction is recorded of. Moves the acknowledged version of an open branch forward, never back. */
+  /** For commits no transaction is recorded of. CompactionRemap the acknowledged version of an open branch forward, never back. */
   acknowledgeVersion(tableId: TableId, branch: BranchName | undefined, version: number): Promise<void>;
   /** Those neither closed nor gone with their table: after a crash, the branches to recover. Ordered by table, branch. */
-  openBranches(): Promise<readonly OpenBranchRecord[]>;
+  recoveryMarks(): Promise<readonly OpenBranchRecord[]>;
   /** Every commit to the branch is acknowledged, or gone. Harmless when repeated. */
   closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
 

@@ -39,7 +39,7 @@ import * as creations from './queries/creations.ts';
 import * as idempotency from './queries/idempotency.ts';
 import * as locations from './queries/locations.ts';
 import * as namespaces from './queries/namespaces.ts';
-import * as openBranches from './queries/open-branches.ts';
+import * as recoveryMarks from './queries/open-branches.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
 import * as transactions from './queries/transactions.ts';
@@ -177,19 +177,19 @@ export class SqlCatalog implements Catalog {
   }
 
   markOpenForWriting(open: OpenBranch): Promise<void> {
-    return this.#session.transact((db) => openBranches.markOpenForWriting(db, open));
+    return this.#session.transact((db) => recoveryMarks.markOpenForWriting(db, open));
   }
 
   acknowledgeVersion(tableId: TableId, branch: BranchName | undefined, version: number): Promise<void> {
-    return this.#session.transact((db) => openBranches.acknowledgeVersion(db, tableId, branch, version));
+    return this.#session.transact((db) => recoveryMarks.acknowledgeVersion(db, tableId, branch, version));
   }
 
-  openBranches(): Promise<readonly OpenBranchRecord[]> {
-    return this.#session.read((db) => openBranches.listOpenBranches(db));
+  recoveryMarks(): Promise<readonly OpenBranchRecord[]> {
+    return this.#session.read((db) => recoveryMarks.listOpenBranches(db));
   }
 
   closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void> {
-    return this.#session.transact((db) => openBranches.closeBranch(db, tableId, branch));
+    return this.#session.transact((db) => recoveryMarks.closeBranch(db, tableId, branch));
   }
 
   close(): Promise<void> {

@@ -24,7 +24,7 @@ const shareOfOneWork = 3 / 4;
 
 /**
  * A bounded queue for a few slots that serves principals in rotation (P7, P10). A principal has a fixed part of the slots, as
- * in `SharedBudget`, so one whose work takes long does not keep others out. The requests of one principal keep their order,
+ * in `Quota`, so one whose work takes long does not keep others out. The requests of one principal keep their order,
  * except that a request whose kind of work has its part taken lets the other kind pass.
  */
 export class FairQueue {

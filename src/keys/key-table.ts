@@ -1,8 +1,8 @@
-import type { MovedRows, RowPlace } from '../engine/port/row-address.ts';
+import type { AddressRemap, RowAddress } from '../engine/port/row-address.ts';
 import type { CanonicalKey } from './key-columns.ts';
 import { digestWords, exactWords, type KeyDigest } from './key-digest.ts';
 
-type Moving = Pick<MovedRows, 'hasMoved' | 'placeOf'>;
+type Moving = Pick<AddressRemap, 'hasMoved' | 'placeOf'>;
 
 /** Of integers, and of other keys. Each grows by itself: that takes 0.1 ms at a million keys, 1 ms at ten million. */
 const parts = 256;
@@ -27,7 +27,7 @@ export const mostBytesPerDigestPlace = ((digestWords + wordsOfPlace) * 4) / (max
  * To find or set one takes 40 ns besides the digest while all are in the processor's cache, and 200 among a million, as
  * in a `Map`: one wait for memory. A new one takes 400, with its part of the growing.
  */
-export class KeyPlaces {
+export class KeyTable {
   readonly #digest: KeyDigest;
   /** Of the key at hand. */
   readonly #words = new Uint32Array(digestWords);
@@ -46,14 +46,14 @@ export class KeyPlaces {
     return this.#parts.reduce((sum, part) => sum + (part?.size ?? 0), 0);
   }
 
-  find(key: CanonicalKey): RowPlace | undefined {
+  find(key: CanonicalKey): RowAddress | undefined {
     const keyWords = this.#digest.write(key, this.#words);
     const spread = this.#digest.spread(this.#words[0]!, this.#words[1]!);
     return this.#parts[partOf(keyWords, spread)]?.find(this.#words, spread);
   }
 
   /** Answers the place it had before. */
-  set(key: CanonicalKey, fragment: number, offset: number): RowPlace | undefined {
+  set(key: CanonicalKey, fragment: number, offset: number): RowAddress | undefined {
     const keyWords = this.#digest.write(key, this.#words);
     const spread = this.#digest.spread(this.#words[0]!, this.#words[1]!);
     const part = this.#parts[partOf(keyWords, spread)] ?? new Slots(this.#digest, keyWords);
@@ -98,11 +98,11 @@ class Slots {
     return bytesPerPart + this.#slots.byteLength;
   }
 
-  find(words: Uint32Array, spread: number): RowPlace | undefined {
+  find(words: Uint32Array, spread: number): RowAddress | undefined {
     return this.#placeAt(this.#slotOf(words, spread));
   }
 
-  set(words: Uint32Array, spread: number, place: RowPlace): RowPlace | undefined {
+  set(words: Uint32Array, spread: number, place: RowAddress): RowAddress | undefined {
     let at = this.#slotOf(words, spread);
     const before = this.#placeAt(at);
     if (before === undefined) {
@@ -134,12 +134,12 @@ class Slots {
     return Math.max(firstSlots, Math.ceil(this.#size / (maxLoad / growth)));
   }
 
-  #placeAt(at: number): RowPlace | undefined {
+  #placeAt(at: number): RowAddress | undefined {
     const fragment = this.#slots[at]!;
     return fragment === 0 ? undefined : { fragment: fragment - 1, offset: this.#slots[at + 1]! };
   }
 
-  #put(at: number, place: RowPlace | undefined): void {
+  #put(at: number, place: RowAddress | undefined): void {
     this.#slots[at] = place === undefined ? 0 : place.fragment + 1;
     this.#slots[at + 1] = place?.offset ?? 0;
   }

@@ -6,7 +6,7 @@
  * that to merge and write; docs/adr/0008 has the factor.
  */
 import { LancegateError } from '../kernel/errors.ts';
-import { type Holder, SharedBudget } from './quota.ts';
+import { type Holder, Quota } from './quota.ts';
 import type { ResidentLimit } from './resident-limit.ts';
 
 const smallestClassBytes = 64 << 10;
@@ -28,14 +28,14 @@ export interface BodyMemoryLimits {
  * again). A buffer that was given back must not be looked at again: it may be another body's by then.
  */
 export class BodyMemory {
-  readonly #budget: SharedBudget;
+  readonly #budget: Quota;
   readonly #maxIdleBytes: number;
   readonly #resident: BodyMemoryLimits['resident'];
   readonly #idle = new Map<number, Buffer[]>();
   #idleBytes = 0;
 
   constructor({ maxBytes, maxIdleBytes, resident }: BodyMemoryLimits) {
-    this.#budget = new SharedBudget(maxBytes, 'bytes in bodies');
+    this.#budget = new Quota(maxBytes, 'bytes in bodies');
     this.#maxIdleBytes = maxIdleBytes;
     this.#resident = resident;
   }
@@ -84,14 +84,14 @@ interface IdleBuffers {
  * more throws `SlowDown` where there is no room now, and `BodyTooLarge` where there would be none if it were alone.
  */
 export class BodyAccount {
-  readonly #budget: SharedBudget;
+  readonly #budget: Quota;
   readonly #holders: readonly Holder[];
   readonly #idle: IdleBuffers;
   #usedBytes = 0;
   #promisedBytes = 0;
   #heldBytes = 0;
 
-  constructor(budget: SharedBudget, holders: readonly Holder[], idle: IdleBuffers) {
+  constructor(budget: Quota, holders: readonly Holder[], idle: IdleBuffers) {
     this.#budget = budget;
     this.#holders = holders;
     this.#idle = idle;

@@ -14,7 +14,7 @@ export interface Holder {
  * alone; in return nobody finds everything taken by one other, and what a holder can have does not depend on who else
  * comes. Several holders that work together can still take all of it.
  */
-export class SharedBudget {
+export class Quota {
   readonly max: number;
   readonly #what: string;
   readonly #heldBy = new Map<string, number>();

@@ -13,12 +13,12 @@ import type { Dataset, MergeCounts } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { principalKey } from '../kernel/principal.ts';
 import type { CanonicalKey } from '../keys/key-columns.ts';
-import type { OpenBranches } from '../table/recovery-marks.ts';
+import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Commit, CommitObserver } from './commit-observer.ts';
 import { type CommitTarget, isFaultOfOne, type Merged, type SentRows } from './engine-commit.ts';
 import { OutsideCommits, type Settled, undisturbed } from './external/external-commits.ts';
-import { PlaceMemory, type PlaceMemoryParts } from './key-index/key-index-loader.ts';
+import { KeyIndexLoader, type KeyIndexLoaderParts } from './key-index/key-index-loader.ts';
 import { KeyMemory, type KeyMemoryParts } from './known-keys/key-memory.ts';
 import { isNested, type MergeRequest } from './merge-request.ts';
 import { countsOf, rowsBeforeByTotals, type SharedRows, shareRows } from './queue/batch.ts';
@@ -26,24 +26,24 @@ import type { PendingMerge } from './queue/pending-merges.ts';
 import { mergeRows } from './strategy/by-engine.ts';
 import { mergeNested } from './strategy/nested.ts';
 
-export interface CommitterParts extends KeyMemoryParts, PlaceMemoryParts {
+export interface CommitterParts extends KeyMemoryParts, KeyIndexLoaderParts {
   readonly catalog: Catalog;
   readonly metrics: Metrics;
   readonly observer: CommitObserver;
-  readonly openBranches: OpenBranches;
+  readonly recoveryMarks: RecoveryMarks;
 }
 
 export class MergeCommitter {
   readonly #parts: CommitterParts;
   readonly #outside: OutsideCommits;
   readonly #keys: KeyMemory;
-  readonly #places: PlaceMemory;
+  readonly #places: KeyIndexLoader;
 
   constructor(parts: CommitterParts) {
     this.#parts = parts;
     this.#outside = new OutsideCommits(parts);
     this.#keys = new KeyMemory(parts);
-    this.#places = new PlaceMemory(parts);
+    this.#places = new KeyIndexLoader(parts);
   }
 
   /** Gives back what only makes the next commit cheaper. */
@@ -215,7 +215,9 @@ export class MergeCommitter {
   }
 
   #sync({ tableId, branch }: MergeRequest, { dataset }: CommitTarget): Promise<void> {
-    return this.#parts.metrics.mergeStage('sync', () => this.#parts.openBranches.afterCommit(tableId, branch, dataset));
+    return this.#parts.metrics.mergeStage('sync', () =>
+      this.#parts.recoveryMarks.afterCommit(tableId, branch, dataset),
+    );
   }
 
   /**

@@ -4,7 +4,7 @@ import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import { neverAborts } from '../kernel/read-write-lock.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
-import type { OpenBranches } from '../table/recovery-marks.ts';
+import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { BranchDescription, Operations, Visible } from './commands.ts';
@@ -16,7 +16,7 @@ interface Parts {
   readonly access: TableAccess;
   readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
-  readonly openBranches: OpenBranches;
+  readonly recoveryMarks: RecoveryMarks;
 }
 
 export const createBranch =
@@ -62,7 +62,7 @@ const withoutHiddenParent = (branch: BranchDescription, visible: Visible<BranchN
   branch.parentBranch === undefined || visible(branch.parentBranch) ? branch : { ...branch, parentBranch: undefined };
 
 export const deleteBranch =
-  ({ access, locks, datasets, openBranches }: Parts): Operations['deleteBranch'] =>
+  ({ access, locks, datasets, recoveryMarks }: Parts): Operations['deleteBranch'] =>
   async ({ table, name }) => {
     const record = await access.findCreated(table);
     const leave = await locks.lockExclusive(table, neverAborts);
@@ -70,7 +70,7 @@ export const deleteBranch =
       const dataset = await access.latest(record, undefined);
       datasets.forget(record.location);
       await dataset.deleteBranch(name);
-      await openBranches.close(record.id, name).catch(notTheFirstStep);
+      await recoveryMarks.close(record.id, name).catch(notTheFirstStep);
     } finally {
       leave();
     }

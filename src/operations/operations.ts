@@ -13,7 +13,7 @@ import { TableWriter } from '../merge/queue/writers.ts';
 import { MergeRows } from '../merge/request.ts';
 import type { Queries } from '../query/port.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
-import { OpenBranches } from '../table/recovery-marks.ts';
+import { RecoveryMarks } from '../table/recovery-marks.ts';
 import { TableAccess } from '../table/table-access.ts';
 import { TableLocks } from '../table/table-locks.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -68,8 +68,8 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   await recoverTables(given);
   const idempotency = new Idempotency({ ...given, access });
   await idempotency.settle();
-  const openBranches = new OpenBranches(given);
-  const upkeep = new Upkeep({ catalog, engine, locks, openBranches });
+  const recoveryMarks = new RecoveryMarks(given);
+  const upkeep = new Upkeep({ catalog, engine, locks, recoveryMarks });
   const maintenance = new Maintenance({ ...given, upkeep, limits: given.maintenance });
   const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
   const writer = new TableWriter({
@@ -77,12 +77,12 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
     datasets,
     locks,
     observer: maintenance,
-    openBranches,
+    recoveryMarks,
     keyBudget: new KeyBudget(given.keyMemoryBytes, given.clock),
     maxWaiting: given.maxWaitingPerTable,
     maxIdle: given.maxOpenDatasets,
   });
-  const parts = { ...given, locks, datasets, access, maker, writer, openBranches };
+  const parts = { ...given, locks, datasets, access, maker, writer, recoveryMarks };
   const create = new CreateTable(parts);
   const merge = new MergeRows(parts);
   const drop = dropTable(parts);
@@ -114,7 +114,7 @@ export async function startOperations(given: OperationsParts): Promise<RunningOp
   const close = async (): Promise<void> => {
     await writer.settled();
     await Promise.all([spaceWatch.close(), maintenance.close()]);
-    await openBranches.closeAll().catch((error: unknown) => {
+    await recoveryMarks.closeAll().catch((error: unknown) => {
       logger.warn({ error }, 'branches could not be marked as closed in order; the next start looks through them');
     });
   };

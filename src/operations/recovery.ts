@@ -16,7 +16,7 @@ interface Parts {
  * the next start; it does not keep the other tables from being served.
  */
 export async function recoverTables({ catalog, engine, logger }: Parts): Promise<void> {
-  for (const open of await catalog.openBranches()) {
+  for (const open of await catalog.recoveryMarks()) {
     const log = logger.child({ table: showTable(open.ref), branch: open.branch ?? 'main' });
     const recovered = await recover(engine, open, log);
     if (recovered) await catalog.closeBranch(open.tableId, open.branch).catch((error) => staysListed(error, log));

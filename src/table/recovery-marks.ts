@@ -13,7 +13,7 @@ interface Opened {
  * Keeps the catalog's list of branches that this process may be writing to, which is what start-up recovery goes by: a
  * branch is entered before its first commit, and taken out when this process ends in order. In between it costs nothing.
  */
-export class OpenBranches {
+export class RecoveryMarks {
   readonly #catalog: Catalog;
   readonly #engine: Engine;
   readonly #opened = new Map<string, Opened>();

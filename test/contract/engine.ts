@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { type Dataset, type Engine, isRefusal } from '#src/engine/port/engine.ts';
-import { type RowAddress, rowAddress } from '#src/engine/port/row-address.ts';
+import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
@@ -45,11 +45,11 @@ async function idsOf(dataset: Dataset, where?: string): Promise<unknown[]> {
   return found.sort((a, b) => Number(a) - Number(b));
 }
 
-async function addressesOf(dataset: Dataset, where: string): Promise<RowAddress[]> {
+async function addressesOf(dataset: Dataset, where: string): Promise<RowAddressSql[]> {
   const columns = ['id', rowAddress].map((name) => ({ name, expression: name }));
   const files = await Array.fromAsync(dataset.select(columns, ownSql(where)));
   const rows = files.flatMap((file) => rowsOf(file)).sort((a, b) => Number(a.id) - Number(b.id));
-  return rows.map((row) => String(row[rowAddress]) as RowAddress);
+  return rows.map((row) => String(row[rowAddress]) as RowAddressSql);
 }
 
 const tidy = (dataset: Dataset) =>
@@ -187,7 +187,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       await dataset.append(ipcFile(table(3)));
       const { version } = await dataset.merge(upsert, ipcFile(table(2)), undefined);
       const knows = storage === 'file system';
-      assert.equal(dataset.trackRows() !== undefined, knows);
+      assert.equal(dataset.liveRows() !== undefined, knows);
       assert.equal((await dataset.changedRows(version, 'removed'))?.length, knows ? 1 : undefined);
       const ids = (await dataset.layout()).fragments.flatMap(({ id }) => (id === undefined ? [] : [id]));
       assert.equal(ids.length > 1, knows);
@@ -227,7 +227,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.ok(first !== undefined && second !== undefined);
       await dataset.merge(upsert, ipcFile(table(2)), undefined);
       const columns = [{ name: 'doubled', expression: 'id * 2' }];
-      const read = async (rows: readonly RowAddress[]) => {
+      const read = async (rows: readonly RowAddressSql[]) => {
         const files = await Array.fromAsync(dataset.take(rows, columns));
         assert.ok(files.length > 0);
         return files.flatMap((file) => rowsOf(file)).map(({ doubled }) => Number(doubled));

@@ -7,7 +7,7 @@ import { connect } from '@lancedb/lancedb';
 import { Int32, Table, tableFromIPC, vectorFromArray } from 'apache-arrow';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
-import { type RowAddress, rowAddress } from '#src/engine/port/row-address.ts';
+import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
@@ -28,7 +28,7 @@ class Stage {
   }
 
   /** The rows of the newest version that the one before has not, and the other way round, by reading both. */
-  async truth(dataset: Dataset, branch?: BranchName): Promise<{ removed: RowAddress[]; added: RowAddress[] }> {
+  async truth(dataset: Dataset, branch?: BranchName): Promise<{ removed: RowAddressSql[]; added: RowAddressSql[] }> {
     const version = await dataset.version();
     const past = await this.engine.open({ location, branch, version: version - 1 });
     const [before, after] = [await addressesOf(past), await addressesOf(dataset)];
@@ -45,9 +45,9 @@ class Stage {
   }
 }
 
-async function addressesOf(dataset: Dataset): Promise<Set<RowAddress>> {
+async function addressesOf(dataset: Dataset): Promise<Set<RowAddressSql>> {
   const files = await Array.fromAsync(dataset.select([{ name: 'at', expression: rowAddress }], undefined));
-  return new Set(files.flatMap((file) => [...columnOf(file)].map((at) => String(at) as RowAddress)));
+  return new Set(files.flatMap((file) => [...columnOf(file)].map((at) => String(at) as RowAddressSql)));
 }
 
 const columnOf = (file: Uint8Array): Iterable<bigint> => tableFromIPC(file).getChild('at')?.toArray() ?? [];

@@ -17,7 +17,7 @@ import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { TableMaker } from '#src/create/table-maker.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
-import type { RowPlace } from '#src/engine/port/row-address.ts';
+import type { RowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
@@ -27,7 +27,7 @@ import { Upkeep } from '#src/maintenance/act/upkeep.ts';
 import type { OptimizeJob } from '#src/maintenance/job.ts';
 import { eachPlace } from '#src/merge/key-index/key-lookup.ts';
 import { recoverTables } from '#src/operations/recovery.ts';
-import { OpenBranches } from '#src/table/recovery-marks.ts';
+import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
@@ -72,7 +72,7 @@ interface Parts {
   readonly catalog: Catalog;
   readonly engine: LanceEngine;
   readonly maker: TableMaker;
-  readonly open: OpenBranches;
+  readonly open: RecoveryMarks;
   readonly log: readonly string[];
   start(): Promise<void>;
 }
@@ -97,7 +97,7 @@ async function openParts(folder: string, machine: string, fileSync: FileJournal 
     await maker.sweep();
     await recoverTables({ catalog, engine, logger });
   };
-  return { catalog, engine, maker, open: new OpenBranches({ catalog, engine }), log, start };
+  return { catalog, engine, maker, open: new RecoveryMarks({ catalog, engine }), log, start };
 }
 
 /** Does one thing after the other as the service does, and keeps every moment between two steps that differs from the last. */
@@ -185,7 +185,7 @@ class Recording {
   /** Changes no row, so that what clients were told holds all the while. */
   async upkeep(table: TableRecord, job: Pick<OptimizeJob, 'extent' | 'pruneBeforeMs'>): Promise<void> {
     const { catalog, engine, open } = this.#parts;
-    const upkeep = new Upkeep({ catalog, engine, locks: new TableLocks(10), openBranches: open });
+    const upkeep = new Upkeep({ catalog, engine, locks: new TableLocks(10), recoveryMarks: open });
     const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
     const keep = (): void => this.#keep('upkeep has put fragments together');
     this.#isPruning = job.pruneBeforeMs > 0;
@@ -325,9 +325,9 @@ function requireNoLeftovers(dataset: string, areOldAllowed: boolean): void {
 const byPlaces =
   (change: ReadonlyMap<number, number>) =>
   async (dataset: Dataset): Promise<void> => {
-    const tracked = dataset.trackRows();
+    const tracked = dataset.liveRows();
     tracked?.advance(await dataset.version());
-    const places: RowPlace[] = [];
+    const places: RowAddress[] = [];
     await eachPlace(dataset, [parseFieldPath('k')], { where: undefined }, (key, place) => {
       if (change.has(Number(key))) places.push(place);
       return true;

@@ -18,7 +18,7 @@ import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { DiskSync, type FileSync } from '#src/engine/lance/durability/file-sync.ts';
 import type { Dataset, Recovery } from '#src/engine/port/engine.ts';
-import type { TrackedRows } from '#src/engine/port/row-address.ts';
+import type { LiveRows } from '#src/engine/port/row-address.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { storedFiles } from '#src/lance-format/layout/stored-files.ts';
@@ -85,15 +85,15 @@ function filesOf(folder: string, version: number): string[] {
   return [found.path, ...storedFiles(parseManifest(found.bytes), folder).map(({ path }) => path)].sort();
 }
 
-function trackedRows(dataset: Dataset, version: number): TrackedRows {
-  const tracked = dataset.trackRows();
+function trackedRows(dataset: Dataset, version: number): LiveRows {
+  const tracked = dataset.liveRows();
   assert.ok(tracked !== undefined);
   tracked.advance(version);
   return tracked;
 }
 
 /** The first row of those left in the first fragment. */
-async function replaceFirst(dataset: Dataset, tracked: TrackedRows): Promise<void> {
+async function replaceFirst(dataset: Dataset, tracked: LiveRows): Promise<void> {
   const [first] = tracked.rowsOf(0);
   assert.ok(first !== undefined);
   const replaced = await dataset.replaceRows(tracked, [first], { file: table(9), rows: 1 });

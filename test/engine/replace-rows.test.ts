@@ -28,9 +28,9 @@ import { translateEngineError } from '#src/engine/lance/adapter/translate-errors
 import { FileWriter } from '#src/engine/lance/commit/file-writer.ts';
 import { RowReplacement } from '#src/engine/lance/commit/row-replacement.ts';
 import { Staging, stagingFolder } from '#src/engine/lance/commit/staging.ts';
-import type { FragmentRows } from '#src/engine/lance/live-rows/live-rows.ts';
+import type { LiveRowMap } from '#src/engine/lance/live-rows/live-rows.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
-import type { Replaced, Replacing, RowPlace, TrackedRows } from '#src/engine/port/row-address.ts';
+import type { LiveRows, Replaced, Replacing, RowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { manifestNames, namesIn, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
@@ -55,7 +55,7 @@ interface Row {
   readonly text: string;
 }
 interface PlacedRow extends Row {
-  readonly place: RowPlace;
+  readonly place: RowAddress;
 }
 
 /** Keys and texts as a file of the source. */
@@ -74,7 +74,7 @@ const fileOf = (rows: readonly Row[]): IpcFile =>
   );
 const rowsFrom = (from: number, count: number, text: string): Row[] =>
   numbersFrom(from, from + count).map((id) => ({ id, text: `${text} ${id}` }));
-const at = (fragment: number, ...offsets: readonly number[]): RowPlace[] =>
+const at = (fragment: number, ...offsets: readonly number[]): RowAddress[] =>
   offsets.map((offset) => ({ fragment, offset }));
 
 class Stage {
@@ -128,15 +128,15 @@ async function placedRows(table: LanceTable, where?: string): Promise<PlacedRow[
     .sort((a, b) => a.id - b.id);
 }
 
-const placeOf = (address: bigint): RowPlace => ({
+const placeOf = (address: bigint): RowAddress => ({
   fragment: Number(address >> 32n),
   offset: Number(address & 0xffff_ffffn),
 });
 
 const textsOf = (rows: readonly Row[]): string[] => rows.toSorted((a, b) => a.id - b.id).map(({ text }) => text);
 
-async function trackedRows(dataset: Dataset): Promise<TrackedRows> {
-  const tracked = dataset.trackRows();
+async function trackedRows(dataset: Dataset): Promise<LiveRows> {
+  const tracked = dataset.liveRows();
   assert.ok(tracked);
   tracked.advance(await dataset.version());
   return tracked;
@@ -144,8 +144,8 @@ async function trackedRows(dataset: Dataset): Promise<TrackedRows> {
 
 const replacing = (
   dataset: Dataset,
-  tracked: TrackedRows,
-  places: Iterable<RowPlace>,
+  tracked: LiveRows,
+  places: Iterable<RowAddress>,
   rows: readonly Row[],
 ): Promise<Replacing> => dataset.replaceRows(tracked, places, { file: fileOf(rows), rows: rows.length });
 
@@ -159,14 +159,14 @@ function expectReplaced(replaced: Replacing): Replaced {
 }
 
 /** Where the rows of a replacement are, in their order. */
-const placesIn = ({ fragments }: Replaced): RowPlace[] =>
+const placesIn = ({ fragments }: Replaced): RowAddress[] =>
   fragments.flatMap(({ id, rows }) => numbersFrom(0, rows).map((offset) => ({ fragment: id, offset })));
 
 async function opened(
   t: TestContext,
   rows: readonly Row[],
   options: Properties = {},
-): Promise<{ stage: Stage; dataset: Dataset; tracked: TrackedRows }> {
+): Promise<{ stage: Stage; dataset: Dataset; tracked: LiveRows }> {
   const stage = new Stage(t);
   const dataset = await stage.engine.create(location, fileOf(rows), options);
   t.after(() => dataset.close());
@@ -177,13 +177,13 @@ async function opened(
 class KnownTable {
   readonly stage: Stage;
   readonly dataset: Dataset;
-  readonly tracked: TrackedRows;
+  readonly tracked: LiveRows;
   readonly random: Random;
   rows = new Map<number, PlacedRow>();
   #nextId: number;
   #round = 0;
 
-  constructor(stage: Stage, dataset: Dataset, tracked: TrackedRows, first: readonly Row[], seed: number) {
+  constructor(stage: Stage, dataset: Dataset, tracked: LiveRows, first: readonly Row[], seed: number) {
     this.stage = stage;
     this.dataset = dataset;
     this.tracked = tracked;
@@ -215,7 +215,7 @@ class KnownTable {
     await this.dataset.refresh();
     const { isKnown, added, moved } = this.tracked.advance(await this.dataset.version());
     assert.deepEqual([isKnown, added], [true, []]);
-    const placeNow = (place: RowPlace) =>
+    const placeNow = (place: RowAddress) =>
       moved === undefined ? place : (moved.placeOf(place) ?? assert.fail('a row is lost'));
     this.rows = new Map(this.rows.values().map((row) => [row.id, { ...row, place: placeNow(row.place) }]));
   }
@@ -783,7 +783,7 @@ describe('what is not for replacing is refused: nothing is written, and what is 
     });
     t.after(() => dataset.close());
     const before = stage.files();
-    const tracked = dataset.trackRows();
+    const tracked = dataset.liveRows();
     assert.throws(() => tracked?.advance(1), /identifiers/);
     assert.equal(await replacing(dataset, tracked!, [], rowsFrom(3, 1, 'ours')), 'overtaken');
     assert.deepEqual(stage.files(), before);
@@ -1115,7 +1115,7 @@ test('a version is dated before whatever time is noted after its commit, in whol
   const staging = new Staging(folder, randomUUID);
   const beginSync = () => undefined;
   const replacement = new RowReplacement({ folder, staging, files: new FileWriter(), beginSync, fresh });
-  const made = await replacement.commit(tracked as FragmentRows, [], fileOf(rowsFrom(5, 1, 'ours')), 1);
+  const made = await replacement.commit(tracked as LiveRowMap, [], fileOf(rowsFrom(5, 1, 'ours')), 1);
   const version = typeof made === 'object' ? made.version : 0;
   const file = readManifest(join(folder, '_versions'), version);
   assert.equal(parseManifest(file?.bytes ?? Buffer.of()).committedAtMs, nowMs - 1);

@@ -133,7 +133,7 @@ test('on a full disk the service ends in order all the same, and leaves its bran
   faults.now = { closeBranch: brokenDisk };
   await close();
   faults.now = {};
-  assert.equal((await catalog.openBranches()).length, 1);
+  assert.equal((await catalog.recoveryMarks()).length, 1);
 });
 
 test('when a commit is recorded it had been announced, on top of the version before it; afterwards it is not (P6)', async (t) => {

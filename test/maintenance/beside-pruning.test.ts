@@ -5,7 +5,7 @@ import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { Dataset, Engine, OpenRequest, OptimizeRequest } from '#src/engine/port/engine.ts';
 import { Upkeep } from '#src/maintenance/act/upkeep.ts';
 import { Maintenance } from '#src/maintenance/maintenance.ts';
-import { OpenBranches } from '#src/table/recovery-marks.ts';
+import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
@@ -49,9 +49,9 @@ async function slowlyPruned(t: TestContext, end: () => Promise<void>) {
   const watchedEngine = replacing<Engine>(engine, { open });
   const log: string[] = [];
   const clock = new AdvancingClock();
-  const openBranches = new OpenBranches({ catalog, engine: watchedEngine });
+  const recoveryMarks = new RecoveryMarks({ catalog, engine: watchedEngine });
   const maintenance = new Maintenance({
-    upkeep: new Upkeep({ catalog, engine: watchedEngine, locks: new TableLocks(10), openBranches }),
+    upkeep: new Upkeep({ catalog, engine: watchedEngine, locks: new TableLocks(10), recoveryMarks }),
     clock,
     logger: createLogger({ level: 'info', format: 'json', destination: { write: (line) => log.push(line) } }),
     metrics: new Metrics(),

@@ -7,7 +7,7 @@ import type { Dataset, Engine, OpenRequest, OptimizeRequest } from '#src/engine/
 import type { PreparedMove } from '#src/engine/port/row-address.ts';
 import { Upkeep } from '#src/maintenance/act/upkeep.ts';
 import type { OptimizeReason } from '#src/maintenance/decide/policy.ts';
-import { OpenBranches } from '#src/table/recovery-marks.ts';
+import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
@@ -74,8 +74,8 @@ async function tidy(
       },
     });
   };
-  const openBranches = new OpenBranches({ catalog, engine });
-  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, openBranches });
+  const recoveryMarks = new RecoveryMarks({ catalog, engine });
+  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, recoveryMarks });
   let rewritten = 0;
   const report = await upkeep.optimize({
     target: { table: ref, tableId, branch: undefined, location },
@@ -170,7 +170,7 @@ test('writers go on while chosen fragments are put together, and wait until that
         const move = await opened.prepareMove(ids);
         await write();
         const commit = async () => {
-          assert.equal((await catalog.openBranches()).length, 1, 'a crash from here on is recovered from');
+          assert.equal((await catalog.recoveryMarks()).length, 1, 'a crash from here on is recovered from');
           writing = write();
           await nextTurnOfTheLoop();
           const removed = await move?.commit();
@@ -188,8 +188,8 @@ test('writers go on while chosen fragments are put together, and wait until that
       },
     });
   };
-  const openBranches = new OpenBranches({ catalog, engine });
-  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, openBranches });
+  const recoveryMarks = new RecoveryMarks({ catalog, engine });
+  const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, recoveryMarks });
   const report = await upkeep.optimize({
     target: { table: ref, tableId, branch: undefined, location },
     reason: 'slower',
@@ -218,9 +218,9 @@ test('small fragments that could not be put together are a failure, after which 
   for (const move of prepared) {
     const open = async (request: OpenRequest): Promise<Dataset> =>
       replacing(await engine.open(request), { prepareMove: () => Promise.resolve(move) });
-    const openBranches = new OpenBranches({ catalog, engine });
+    const recoveryMarks = new RecoveryMarks({ catalog, engine });
     const locks = new TableLocks(10);
-    const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, openBranches });
+    const upkeep = new Upkeep({ catalog, engine: replacing<Engine>(engine, { open }), locks, recoveryMarks });
     const job = {
       target: { table: ref, tableId, branch: undefined, location },
       reason: 'slower',
@@ -260,9 +260,9 @@ async function tidyOver(
     const opened = await engine.open(request);
     return replacing(opened, replaced(opened));
   };
-  const openBranches = new OpenBranches({ catalog, engine });
+  const recoveryMarks = new RecoveryMarks({ catalog, engine });
   const watched = replacing<Engine>(engine, { open });
-  const upkeep = new Upkeep({ catalog, engine: watched, locks: new TableLocks(10), openBranches });
+  const upkeep = new Upkeep({ catalog, engine: watched, locks: new TableLocks(10), recoveryMarks });
   const target = { table: ref, tableId, branch: undefined, location };
   const job = {
     target,

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Dataset } from '#src/engine/port/engine.ts';
-import type { MovedRows, RowMoves, RowPlace, TrackedRows } from '#src/engine/port/row-address.ts';
+import type { AddressRemap, LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';
 import type { CanonicalKey } from '#src/keys/key-columns.ts';
 import { SecretKeyDigest } from '#src/keys/key-digest.ts';
-import { KnownPlaces } from '#src/merge/key-index/key-index.ts';
+import { KeyIndex } from '#src/merge/key-index/key-index.ts';
 import type { MergeRequest } from '#src/merge/merge-request.ts';
 import type { SharedRows } from '#src/merge/queue/batch.ts';
 
@@ -16,7 +16,7 @@ const bytesPerMove = 2 ** 30;
 const allKeys: readonly CanonicalKey[] = Array.from({ length: rows }, (_, key) => key);
 
 /** A branch on which nothing is deleted: each version puts all rows of the last fragment into the next, in reverse. */
-class MovingRows implements TrackedRows {
+class MovingRows implements LiveRows {
   version = 1;
   readonly bytes = 0;
   #fragment = 1;
@@ -27,14 +27,14 @@ class MovingRows implements TrackedRows {
     this.#movedRows = movedRows;
   }
 
-  has = (place: RowPlace): boolean => place.fragment === this.#fragment;
+  has = (place: RowAddress): boolean => place.fragment === this.#fragment;
   hasFragment = (id: number): boolean => id === this.#fragment;
   countRows = (): number => rows;
-  rowsOf = (): Iterable<RowPlace> => [];
+  rowsOf = (): Iterable<RowAddress> => [];
 
-  advance(version: number): RowMoves {
+  advance(version: number): LiveRowsChange {
     const [source, target] = [this.#fragment, this.#fragment + 1];
-    const moved: MovedRows = {
+    const moved: AddressRemap = {
       rows: this.#movedRows,
       bytes: bytesPerMove,
       fragments: () => [source],
@@ -52,14 +52,14 @@ const request = { keys: { rows, canonical: (row: number) => allKeys[row] } } as 
 const shared = { parts: [], firstWith: new Map(allKeys.map((key) => [key, 0])) } as unknown as SharedRows;
 
 /** `resized` is told of the memory that they take whenever they look. */
-function placesOf(tracked: TrackedRows, resized: (bytes: number) => void = () => undefined): KnownPlaces {
+function placesOf(tracked: LiveRows, resized: (bytes: number) => void = () => undefined): KeyIndex {
   const resize = (bytes: number): boolean => {
     resized(bytes);
     return true;
   };
   const hold = { resize, touch: () => undefined, release: () => undefined };
   const digest = new SecretKeyDigest(new Uint32Array(8).fill(3));
-  const places = new KnownPlaces({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { digest, hold });
+  const places = new KeyIndex({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { digest, hold });
   assert.equal(places.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], shared), undefined);
   return places;
 }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RowAddress } from '#src/engine/port/row-address.ts';
+import type { RowAddressSql } from '#src/engine/port/row-address.ts';
 import { planRepair, type Updates } from '#src/merge/external/repair-plan.ts';
 
-const at = (...rows: string[]) => new Map([['k', rows as RowAddress[]]]);
-const none = new Map<string, RowAddress[]>();
+const at = (...rows: string[]) => new Map([['k', rows as RowAddressSql[]]]);
+const none = new Map<string, RowAddressSql[]>();
 
 test('where an attempt of the engine had found a row of the outsider, a later one of theirs goes and nothing is new', () => {
   for (const updates of ['every column', 'some columns', 'under a filter'] satisfies Updates[]) {

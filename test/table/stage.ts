@@ -18,7 +18,7 @@ import { type KeyHash, SeededKeyHash } from '#src/merge/known-keys/fingerprint.t
 import type { MergeRequest } from '#src/merge/merge-request.ts';
 import { TableWriter } from '#src/merge/queue/writers.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
-import { OpenBranches } from '#src/table/recovery-marks.ts';
+import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsToldBy, Metrics } from '#src/telemetry/metrics.ts';
@@ -166,7 +166,7 @@ export class Stage {
       locks: stage.locks,
       metrics,
       datasets: new OpenDatasets(stage.#keeping(engine), 10),
-      openBranches: new OpenBranches({ catalog, engine }),
+      recoveryMarks: new RecoveryMarks({ catalog, engine }),
       logger: createLogger({ level: 'warn', format: 'json', destination: lines }),
       observer: { committed: (commit) => void stage.gainsByIndex.push(commit.gainsByIndex) },
       keyBudget: stage.keyBudget,
@@ -301,7 +301,7 @@ export class Stage {
   #withInterruptions(dataset: Dataset, interruptions: Interruptions, what: Doing): Dataset {
     return replacing(dataset, {
       ...(what.hidesChanges && { changedRows: async () => undefined }),
-      ...(!what.knowsPlaces && { trackRows: () => undefined }),
+      ...(!what.knowsPlaces && { liveRows: () => undefined }),
       ...(what.cannotCount && { countRows: () => Promise.reject(new Error('not now')) }),
       select: (...args) => this.#selectPlaces(dataset, args, interruptions),
       take: (...args) => this.#takePlaces(dataset, args, interruptions),

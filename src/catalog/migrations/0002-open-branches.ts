@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 
 /** Rows go with their table: what a dropped or replaced table had is removed whole. An empty branch is main. */
-export const openBranches: Migration = {
+export const recoveryMarks: Migration = {
   async up(db: Kysely<unknown>) {
     await db.schema
       .createTable('open_branches')

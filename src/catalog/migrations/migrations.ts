@@ -4,7 +4,7 @@
  */
 import type { Migration } from 'kysely/migration';
 import { namespacesAndTables } from './0001-namespaces-and-tables.ts';
-import { openBranches } from './0002-open-branches.ts';
+import { recoveryMarks } from './0002-open-branches.ts';
 import { idempotencyKeys } from './0003-idempotency-keys.ts';
 import { ownersOfPlaces } from './0004-owners-of-places.ts';
 import type { ColumnTypes } from './column-types.ts';
@@ -12,7 +12,7 @@ import type { ColumnTypes } from './column-types.ts';
 /** Names sort in the order the migrations run. */
 export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, Migration>> => ({
   '0001-namespaces-and-tables': namespacesAndTables(types),
-  '0002-open-branches': openBranches,
+  '0002-open-branches': recoveryMarks,
   '0003-idempotency-keys': idempotencyKeys(types),
   '0004-owners-of-places': ownersOfPlaces(types),
 });

@@ -13,7 +13,7 @@ import type { CheckedSql, Filtered } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/places.ts';
-import type { PreparedMove, Replacing, RowAddress, RowPlace, TrackedRows } from './row-address.ts';
+import type { LiveRows, PreparedMove, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
 
 export interface Filter extends Filtered {
   /** Built by the service, with a client's keys as literals only: it costs no more than the merge and runs in the same process. */
@@ -143,7 +143,7 @@ export interface Dataset {
   /** Since it was opened, indexes have been given more room in memory than it can use. It works on, but more slowly. */
   readonly isOutgrown: boolean;
   version(): Promise<number>;
-  /** Moves to the newest version. */
+  /** CompactionRemap to the newest version. */
   refresh(): Promise<void>;
   /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
   catchUp(): Promise<void>;
@@ -157,7 +157,7 @@ export interface Dataset {
    */
   select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
   /** Result batches as those of `select`, in any order. Rows that are not there are passed over. */
-  take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
+  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
   append(file: IpcFile): Promise<void>;
   /**
    * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
@@ -166,14 +166,14 @@ export interface Dataset {
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
   /** For `replaceRows`; undefined where rows are not to be replaced by their places, as on object stores. */
-  trackRows(): TrackedRows | undefined;
+  liveRows(): LiveRows | undefined;
   /**
    * Commits one version without the rows at `places` and with those of the file, all or nothing. The dataset is to stand at
    * the version of `tracked`, which stands at the new one afterwards.
    */
   replaceRows(
-    tracked: TrackedRows,
-    places: Iterable<RowPlace>,
+    tracked: LiveRows,
+    places: Iterable<RowAddress>,
     piece: { file: IpcFile; rows: number },
   ): Promise<Replacing>;
   /**
@@ -184,7 +184,7 @@ export interface Dataset {
   /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
   mayHaveCommitted(matched: number): Promise<boolean>;
   /** Commits a version without these rows; those that are not there any more are passed over. */
-  deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }>;
+  deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
   /**
    * What the commits after version `after` up to version `through` did, whoever made them. Reads a manifest for each;
    * `unknown` on object stores, and where one was pruned.
@@ -194,7 +194,7 @@ export interface Dataset {
    * The rows that the commit of `version` took away, updated ones included, as `version` − 1 has them; or those it brought, in
    * new fragments. Reads two manifests and files of deletions; undefined where they do not tell, as on object stores.
    */
-  changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined>;
+  changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
   /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
   addNullColumn(name: string): Promise<void>;
   dropColumn(name: string): Promise<void>;

@@ -3,28 +3,28 @@ import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { Branded } from '../../kernel/ids.ts';
 
 /** Where one row is stored, as SQL. No other row ever has the same; a row that moves, as most updates make it, gets another. */
-export type RowAddress = Branded<string, 'RowAddress'>;
+export type RowAddressSql = Branded<string, 'RowAddressSql'>;
 /** The expression that selects it. In a filter of `whenMatchedUpdateAll` it is `target._rowaddr`, without the index only. */
 export const rowAddress = '_rowaddr';
 
-/** Where a row is stored, in numbers of 32 bits: the same as its `RowAddress`. */
-export interface RowPlace {
+/** Where a row is stored, in numbers of 32 bits: the same as its `RowAddressSql`. */
+export interface RowAddress {
   readonly fragment: number;
   readonly offset: number;
 }
 
 /** How rows came to be where they are. */
-export interface RowMoves {
+export interface LiveRowsChange {
   /** False: nothing that was known of any place holds any more, and all fragments count as added. */
   readonly isKnown: boolean;
   /** Fragments whose rows are neither those of before nor moved. */
   readonly added: readonly number[];
   /** Without it every row is where it was, or is gone. */
-  readonly moved: MovedRows | undefined;
+  readonly moved: AddressRemap | undefined;
 }
 
 /** Rows that were put elsewhere by one commit, or by some that have nothing to do with each other. */
-export interface MovedRows {
+export interface AddressRemap {
   /** How many were, those not counted that were deleted by then. */
   readonly rows: number;
   /** The memory that it takes to know. */
@@ -39,21 +39,21 @@ export interface MovedRows {
    * Where the row at a place was put; undefined for one that was deleted by then. What has become of it since is for `has`, and
    * for those who moved it again. The same place for rows that have not moved.
    */
-  placeOf(place: RowPlace): RowPlace | undefined;
+  placeOf(place: RowAddress): RowAddress | undefined;
 }
 
 /** Which places have rows, at one version of a branch after the other. In memory: a bit for each row at the most. */
-export interface TrackedRows {
+export interface LiveRows {
   /** 0 to begin with: no rows at all. */
   readonly version: number;
   readonly bytes: number;
-  has(place: RowPlace): boolean;
+  has(place: RowAddress): boolean;
   hasFragment(id: number): boolean;
   /** Those that are not deleted; 0 of a fragment that is not there. */
   countRows(fragment: number): number;
-  rowsOf(fragment: number): Iterable<RowPlace>;
-  /** Moves to a newer version. Throws where its files do not tell; it stands where it stood then. */
-  advance(version: number): RowMoves;
+  rowsOf(fragment: number): Iterable<RowAddress>;
+  /** CompactionRemap to a newer version. Throws where its files do not tell; it stands where it stood then. */
+  advance(version: number): LiveRowsChange;
 }
 
 export interface Replaced {
@@ -83,8 +83,8 @@ export function addressesIn(ids: readonly number[]): CheckedSql {
   return ownSql(terms.join(' OR '));
 }
 
-export const addressOf = ({ fragment, offset }: RowPlace): RowAddress =>
-  String(start(fragment) | BigInt(offset)) as RowAddress;
+export const addressOf = ({ fragment, offset }: RowAddress): RowAddressSql =>
+  String(start(fragment) | BigInt(offset)) as RowAddressSql;
 
 const start = (fragment: number): bigint => BigInt(fragment) << 32n;
 

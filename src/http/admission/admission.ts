@@ -11,7 +11,7 @@ import { bytesAround, firstBufferBytes } from '../../arrow/stream/source-reader.
 import type { TableRef } from '../../kernel/ids.ts';
 import { type Principal, principalKey } from '../../kernel/principal.ts';
 import { type BodyAccount, type BodyMemory, bufferBytesFor } from '../../memory/body-memory.ts';
-import { type Holder, SharedBudget } from '../../memory/quota.ts';
+import { type Holder, Quota } from '../../memory/quota.ts';
 import type { HttpConfig } from '../http-config.ts';
 import type { BodyKind } from '../route.ts';
 
@@ -44,16 +44,16 @@ const leastJsonBytes = 4 * 2 ** 10;
 export class Admission {
   readonly #config: HttpConfig;
   readonly #memory: BodyMemory;
-  readonly #requests: SharedBudget;
-  readonly #writes: SharedBudget;
-  readonly #json: SharedBudget;
+  readonly #requests: Quota;
+  readonly #writes: Quota;
+  readonly #json: Quota;
 
   constructor(config: HttpConfig, memory: BodyMemory) {
     this.#config = config;
     this.#memory = memory;
-    this.#requests = new SharedBudget(config.maxConnections, 'requests');
-    this.#writes = new SharedBudget(config.maxConcurrentWrites, 'writes');
-    this.#json = new SharedBudget(largestJsonBodies * config.maxJsonBytes, 'bytes in JSON bodies');
+    this.#requests = new Quota(config.maxConnections, 'requests');
+    this.#writes = new Quota(config.maxConcurrentWrites, 'writes');
+    this.#json = new Quota(largestJsonBodies * config.maxJsonBytes, 'bytes in JSON bodies');
   }
 
   /** `SlowDown` where there is no room now, `BodyTooLarge` where there never will be. */

@@ -10,7 +10,7 @@ const overhead = { object: 64, array: 200 } as const;
  * The offsets of the deleted rows of one fragment, in chunks of 65,536 rows: nothing, a list while they are few, or a
  * bit for each row. One deletion takes some 0.5 KiB; a million rows, however many are deleted, up to 150 KiB.
  */
-export class DeletedRows {
+export class DeletionVector {
   readonly #rows: number;
   readonly #chunks: (ListedChunk | BitChunk | undefined)[];
   #count = 0;
@@ -24,8 +24,8 @@ export class DeletedRows {
   }
 
   /** Fastest if the offsets ascend. */
-  static of(rows: number, offsets: Iterable<number>): DeletedRows {
-    const deleted = new DeletedRows(rows);
+  static of(rows: number, offsets: Iterable<number>): DeletionVector {
+    const deleted = new DeletionVector(rows);
     for (const offset of offsets) deleted.add(offset);
     return deleted;
   }
@@ -84,7 +84,7 @@ export class DeletedRows {
   }
 
   /** Those that `earlier`, of the same fragment, does not have. Ascending. */
-  *addedSince(earlier: DeletedRows): Iterable<number> {
+  *addedSince(earlier: DeletionVector): Iterable<number> {
     for (const [index, chunk] of this.#chunks.entries()) {
       const known = earlier.#chunks[index]?.toBits();
       for (const [word, bits] of (chunk?.toBits() ?? []).entries()) {

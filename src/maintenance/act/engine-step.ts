@@ -1,6 +1,6 @@
 import type { Dataset, Layout } from '../../engine/port/engine.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
-import type { OpenBranches } from '../../table/recovery-marks.ts';
+import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import { isAnythingToPutTogether } from '../decide/fragments.ts';
 import type { BranchRef } from '../job.ts';
 import type { MoveParts } from './move-together.ts';
@@ -30,7 +30,7 @@ export const nothingRemoved = { removedFragments: 0, removedVersions: 0, removed
  * to date beside them.
  */
 export async function engineStep(
-  { locks, openBranches }: MoveParts,
+  { locks, recoveryMarks }: MoveParts,
   dataset: Dataset,
   target: BranchRef,
   request: StepRequest,
@@ -48,11 +48,12 @@ export async function engineStep(
   };
   try {
     await dataset.refresh();
-    await openBranches.beforeCommit(target.tableId, target.branch, dataset);
+    await recoveryMarks.beforeCommit(target.tableId, target.branch, dataset);
     // Nobody waits for the 10 to 20 ms that this takes, unless what was committed meanwhile can make a difference.
     const isSettled = pruneBeforeMs === 0 && isAnythingToPutTogether(layoutBefore);
     const layout = isSettled ? layoutBefore : await dataset.layout();
-    const keptFromMs = pruneBeforeMs === 0 ? 0 : await keepNewest(openBranches, dataset, target, layout, pruneBeforeMs);
+    const keptFromMs =
+      pruneBeforeMs === 0 ? 0 : await keepNewest(recoveryMarks, dataset, target, layout, pruneBeforeMs);
     const rewrites = isAnythingToPutTogether(layout);
     if (!rewrites && leavesIndexes) return { heldMs: performance.now() - startMs, ...nothingRemoved, isHeldByTag };
     await request.prepare(rewrites);
@@ -67,7 +68,7 @@ export async function engineStep(
         letIn();
       },
     });
-    await openBranches.acknowledge(target.tableId, target.branch, dataset);
+    await recoveryMarks.acknowledge(target.tableId, target.branch, dataset);
     return { heldMs: heldMs ?? performance.now() - startMs, ...result, isHeldByTag };
   } finally {
     leave();
@@ -79,12 +80,12 @@ export async function engineStep(
  * one, whatever clock it was dated by (P3). Answers from when on versions are kept.
  */
 async function keepNewest(
-  openBranches: OpenBranches,
+  recoveryMarks: RecoveryMarks,
   dataset: Dataset,
   { tableId, branch }: BranchRef,
   { committedAtMs }: Layout,
   pruneBeforeMs: number,
 ): Promise<number> {
-  await openBranches.acknowledge(tableId, branch, dataset);
+  await recoveryMarks.acknowledge(tableId, branch, dataset);
   return Math.min(pruneBeforeMs, committedAtMs ?? pruneBeforeMs);
 }

@@ -1,12 +1,12 @@
 import type { Dataset } from '../../engine/port/engine.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
-import type { OpenBranches } from '../../table/recovery-marks.ts';
+import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { BranchRef } from '../job.ts';
 
 export interface MoveParts {
   readonly locks: TableLocks;
-  readonly openBranches: OpenBranches;
+  readonly recoveryMarks: RecoveryMarks;
 }
 
 export interface Move {
@@ -26,7 +26,7 @@ export interface Moved {
  * whoever commits next makes it durable with their own.
  */
 export async function moveTogether(
-  { locks, openBranches }: MoveParts,
+  { locks, recoveryMarks }: MoveParts,
   dataset: Dataset,
   { target: { table, tableId, branch }, fragments, onCommitted }: Move,
 ): Promise<Moved> {
@@ -36,12 +36,12 @@ export async function moveTogether(
   const startMs = performance.now();
   try {
     await dataset.refresh();
-    await openBranches.beforeCommit(tableId, branch, dataset);
+    await recoveryMarks.beforeCommit(tableId, branch, dataset);
     const removedFragments = await move.commit();
     if (removedFragments !== undefined) onCommitted();
     leave();
     const heldMs = performance.now() - startMs;
-    await openBranches.acknowledge(tableId, branch, dataset);
+    await recoveryMarks.acknowledge(tableId, branch, dataset);
     return { heldMs, removedFragments: removedFragments ?? 0 };
   } finally {
     leave();

@@ -16,7 +16,7 @@ import type { Catalog } from '../../catalog/port.ts';
 import type { Dataset, Engine, Layout, VersionFacts } from '../../engine/port/engine.ts';
 import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
-import type { OpenBranches } from '../../table/recovery-marks.ts';
+import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import { isAnythingToPutTogether, isMovable } from '../decide/fragments.ts';
 import { plainColumns } from '../decide/policy.ts';
@@ -29,7 +29,7 @@ export interface UpkeepParts {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly locks: TableLocks;
-  readonly openBranches: OpenBranches;
+  readonly recoveryMarks: RecoveryMarks;
 }
 
 interface Tidied {
@@ -213,7 +213,7 @@ export class Upkeep {
   /** Answers whether there is room for it in memory. Merges into branches use none, so those are not read. */
   async #createIndex(dataset: Dataset, { tableId, branch }: BranchRef, column: string): Promise<boolean> {
     await dataset.createScalarIndex(column);
-    await this.#parts.openBranches.acknowledge(tableId, branch, dataset);
+    await this.#parts.recoveryMarks.acknowledge(tableId, branch, dataset);
     return branch !== undefined || dataset.warmIndex(column);
   }
 
@@ -222,12 +222,12 @@ export class Upkeep {
    * the branch's lock, so that no commit comes between.
    */
   async #acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Dataset): Promise<number> {
-    const { locks, catalog, openBranches } = this.#parts;
+    const { locks, catalog, recoveryMarks } = this.#parts;
     const leave = await locks.lockBranch(table, branch, neverAborts);
     try {
       await dataset.refresh();
-      await openBranches.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
-      const open = (await catalog.openBranches()).find((each) => each.tableId === tableId && each.branch === branch);
+      await recoveryMarks.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
+      const open = (await catalog.recoveryMarks()).find((each) => each.tableId === tableId && each.branch === branch);
       return Math.min(await dataset.version(), open?.acknowledgedVersion ?? Number.POSITIVE_INFINITY);
     } finally {
       leave();
@@ -239,7 +239,7 @@ export class Upkeep {
     const leave = await this.#parts.locks.lockBranch(table, branch, neverAborts);
     try {
       await dataset.refresh();
-      await this.#parts.openBranches.beforeCommit(tableId, branch, dataset);
+      await this.#parts.recoveryMarks.beforeCommit(tableId, branch, dataset);
     } finally {
       leave();
     }

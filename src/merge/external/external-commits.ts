@@ -11,7 +11,7 @@
  */
 
 import type { Dataset, Engine, MergeSpec, RowChange } from '../../engine/port/engine.ts';
-import type { RowAddress } from '../../engine/port/row-address.ts';
+import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { showTable } from '../../kernel/ids.ts';
@@ -163,7 +163,7 @@ async function deleteRows(dataset: Dataset, { keys, ...repair }: Repair, { reque
   throw new Error('the rows of keys that are there twice were changed again and again');
 }
 
-const byAge = (a: RowAddress, b: RowAddress): number => Number(BigInt(a) - BigInt(b));
+const byAge = (a: RowAddressSql, b: RowAddressSql): number => Number(BigInt(a) - BigInt(b));
 
 function onlyUpdating({ spec }: MergeRequest, where: CheckedSql): Omit<MergeSpec, 'on'> {
   const { whenMatchedUpdateAll: updates } = spec;

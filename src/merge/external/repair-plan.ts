@@ -1,10 +1,10 @@
-import type { RowAddress } from '../../engine/port/row-address.ts';
+import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import type { CanonicalKey } from '../../keys/key-columns.ts';
 
 /** What a merge does to a row it finds. */
 export type Updates = 'every column' | 'some columns' | 'under a filter' | 'nothing';
 
-type Addresses = ReadonlyMap<CanonicalKey, readonly RowAddress[]>;
+type Addresses = ReadonlyMap<CanonicalKey, readonly RowAddressSql[]>;
 
 /** Where the rows of a merge's keys are, in three versions. */
 export interface KeyPlaces {
@@ -19,9 +19,9 @@ export interface KeyPlaces {
 export interface Repair {
   /** That get one row. */
   readonly keys: ReadonlySet<CanonicalKey>;
-  readonly doomed: readonly RowAddress[];
+  readonly doomed: readonly RowAddressSql[];
   /** Rows of others that the merge did not find, and would have updated. */
-  readonly missed: readonly RowAddress[];
+  readonly missed: readonly RowAddressSql[];
   /** Those that the merge took for new and inserted. */
   readonly found: ReadonlySet<CanonicalKey>;
 }
@@ -31,8 +31,8 @@ export interface Repair {
  * alone, as are those that only others wrote.
  */
 export function planRepair({ after, beside, matched }: KeyPlaces, updates: Updates): Repair {
-  const doomed: RowAddress[] = [];
-  const missed: RowAddress[] = [];
+  const doomed: RowAddressSql[] = [];
+  const missed: RowAddressSql[] = [];
   const keys = new Set<CanonicalKey>();
   const found = new Set<CanonicalKey>();
   for (const [key, rows] of after) {
@@ -51,7 +51,7 @@ export function planRepair({ after, beside, matched }: KeyPlaces, updates: Updat
   return { keys, doomed, missed, found };
 }
 
-function sidesOf(rows: readonly RowAddress[], beside: readonly RowAddress[], old: readonly RowAddress[]) {
+function sidesOf(rows: readonly RowAddressSql[], beside: readonly RowAddressSql[], old: readonly RowAddressSql[]) {
   return {
     theirs: rows.filter((row) => beside.includes(row) && !old.includes(row)),
     ours: rows.filter((row) => !beside.includes(row)),

@@ -4,7 +4,7 @@ import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { schemaFingerprint } from '../../arrow/schema/schema-message.ts';
 import type { Dataset, Engine, OpenRequest } from '../../engine/port/engine.ts';
-import type { Replaced, RowPlace } from '../../engine/port/row-address.ts';
+import type { Replaced, RowAddress } from '../../engine/port/row-address.ts';
 import type { CanonicalKey } from '../../keys/key-columns.ts';
 import type { KeyDigest } from '../../keys/key-digest.ts';
 import { mostBytesPerPlace } from '../../keys/key-table.ts';
@@ -13,9 +13,9 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { type CommitTarget, isFaultOfOne } from '../engine-commit.ts';
 import type { MergeRequest } from '../merge-request.ts';
 import { type SharedRows, shareRows } from '../queue/batch.ts';
-import { KnownPlaces, type Unknowable } from './key-index.ts';
+import { KeyIndex, type Unknowable } from './key-index.ts';
 
-export interface PlaceMemoryParts {
+export interface KeyIndexLoaderParts {
   readonly engine: Engine;
   readonly logger: Logger;
   readonly keyBudget: KeyBudget;
@@ -29,7 +29,7 @@ export interface PlacedMerge {
   readonly requests: Requests;
   readonly shared: SharedRows;
   /** The keys that had a row. */
-  readonly found: ReadonlyMap<CanonicalKey, RowPlace>;
+  readonly found: ReadonlyMap<CanonicalKey, RowAddress>;
   readonly replaced: Replaced;
 }
 
@@ -52,9 +52,9 @@ const patience = 16;
  * The places that the writer of a branch knows, if it does, and how it comes to know them: they are read beside the commits
  * once merges without them have cost as much as reading them will. Whatever makes them doubtful makes them forgotten.
  */
-export class PlaceMemory {
-  readonly #parts: PlaceMemoryParts;
-  #known: KnownPlaces | undefined;
+export class KeyIndexLoader {
+  readonly #parts: KeyIndexLoaderParts;
+  #known: KeyIndex | undefined;
   #isReading = false;
   /** Schemas of sources that were refused, and of the table that did: it is another object once that may have changed. */
   readonly #refused = new Map<string, Schema>();
@@ -64,7 +64,7 @@ export class PlaceMemory {
   /** A branch that is written to once, or whose writer is forgotten before the second time, has no use for places. */
   #hasDoneWithout = false;
 
-  constructor(parts: PlaceMemoryParts) {
+  constructor(parts: KeyIndexLoaderParts) {
     this.#parts = parts;
   }
 
@@ -75,7 +75,7 @@ export class PlaceMemory {
   }
 
   /** To be called under the turn: those of the dataset's version, if they are known and of the keys of such a merge. */
-  async placesFor({ dataset, location }: CommitTarget, request: MergeRequest): Promise<KnownPlaces | undefined> {
+  async placesFor({ dataset, location }: CommitTarget, request: MergeRequest): Promise<KeyIndex | undefined> {
     const known = this.#known;
     if (known === undefined || this.#isReading || !(await this.#isFor(request, dataset))) return undefined;
     const problem = known.lineage === dataset.lineage ? await this.#bringUpToDate(known, dataset) : 'changed';
@@ -102,7 +102,7 @@ export class PlaceMemory {
    * Under the same turn. undefined, with nothing written, where the engine is to merge them after all. Where the new rows are
    * is known after `learn`.
    */
-  async merge({ dataset }: CommitTarget, requests: Requests, places: KnownPlaces): Promise<PlacedMerge | undefined> {
+  async merge({ dataset }: CommitTarget, requests: Requests, places: KeyIndex): Promise<PlacedMerge | undefined> {
     try {
       const shared = shareRows(requests);
       const piece = requests.length === 1 ? requests[0].piece : concatRows(shared.parts);
@@ -122,7 +122,7 @@ export class PlaceMemory {
   }
 
   /** Before the turn ends. Not part of `merge`, since nobody has to wait for it who waits for the disk. */
-  learn({ requests, shared, replaced }: PlacedMerge, places: KnownPlaces): void {
+  learn({ requests, shared, replaced }: PlacedMerge, places: KeyIndex): void {
     if (this.#known !== places) return; // others needed the room meanwhile
     let problem: Unknowable | undefined = 'changed';
     try {
@@ -159,7 +159,7 @@ export class PlaceMemory {
   }
 
   /** It may be the table that is not fit. */
-  #refuse({ piece }: MergeRequest, schema: Schema, places: KnownPlaces): void {
+  #refuse({ piece }: MergeRequest, schema: Schema, places: KeyIndex): void {
     if (this.#refused.size >= mostRefused) this.#refused.clear();
     this.#refused.set(schemaFingerprint(piece), schema);
     if (!places.isUsed) this.forget();
@@ -171,11 +171,11 @@ export class PlaceMemory {
     this.forget();
   }
 
-  #open(dataset: Dataset, on: readonly FieldPath[], rows: number): KnownPlaces | undefined {
-    const tracked = dataset.trackRows();
+  #open(dataset: Dataset, on: readonly FieldPath[], rows: number): KeyIndex | undefined {
+    const tracked = dataset.liveRows();
     const hold = this.#parts.keyBudget.open(() => this.forget());
     if (tracked !== undefined && hold.resize(rows * mostBytesPerPlace)) {
-      this.#known = new KnownPlaces(dataset, on, tracked, { hold, digest: this.#parts.keyDigest });
+      this.#known = new KeyIndex(dataset, on, tracked, { hold, digest: this.#parts.keyDigest });
       return this.#known;
     }
     hold.release();
@@ -183,7 +183,7 @@ export class PlaceMemory {
     return undefined;
   }
 
-  async #bringUpToDate(known: KnownPlaces, dataset: Dataset): Promise<Unknowable | undefined> {
+  async #bringUpToDate(known: KeyIndex, dataset: Dataset): Promise<Unknowable | undefined> {
     try {
       const problem = known.follow(await dataset.version());
       if (problem !== undefined || known.unreadRows > mostRowsInTurn) return problem;
@@ -196,7 +196,7 @@ export class PlaceMemory {
   }
 
   /** Never rejects. */
-  async #readBeside(known: KnownPlaces, place: OpenRequest): Promise<void> {
+  async #readBeside(known: KeyIndex, place: OpenRequest): Promise<void> {
     this.#isReading = true;
     const problem = await this.#readRounds(known, place).catch((error: unknown): Unknowable => {
       this.#parts.logger.debug({ location: place.location, error }, 'the places of rows could not be read');
@@ -208,7 +208,7 @@ export class PlaceMemory {
   }
 
   /** Each round reads what the commits beside the one before brought; the last few are left for a turn. */
-  async #readRounds(known: KnownPlaces, place: OpenRequest): Promise<Unknowable | undefined> {
+  async #readRounds(known: KeyIndex, place: OpenRequest): Promise<Unknowable | undefined> {
     for (let round = 0; round < mostRounds; round++) {
       const newest = await this.#parts.engine.open(place);
       try {

@@ -4,18 +4,18 @@ import type { Dataset } from '../../engine/port/engine.ts';
 import {
   addressesIn,
   addressOf,
+  type LiveRows,
   type Replaced,
-  type RowPlace,
-  type TrackedRows,
+  type RowAddress,
 } from '../../engine/port/row-address.ts';
 import type { CanonicalKey } from '../../keys/key-columns.ts';
 import type { KeyDigest } from '../../keys/key-digest.ts';
-import { KeyPlaces } from '../../keys/key-table.ts';
+import { KeyTable } from '../../keys/key-table.ts';
 import type { KeyHold } from '../../memory/key-quota.ts';
 import type { MergeRequest } from '../merge-request.ts';
 import type { SharedRows } from '../queue/batch.ts';
 import { eachPlace } from './key-lookup.ts';
-import { PendingMoves } from './pending-remaps.ts';
+import { PendingRemaps } from './pending-remaps.ts';
 
 /** So many rows are read by their addresses, 20 ms of a turn at most; of more, their fragments are. */
 const mostRowsTaken = 20_000;
@@ -35,36 +35,36 @@ export type Unknowable = 'key twice' | 'no room' | 'changed';
 
 /**
  * Where the row with each key of one table branch is stored. A place is looked up in two steps: what was last heard of the key,
- * and whether there still is a row at that place (`TrackedRows`). So what deletes rows need not be told here at all; only
+ * and whether there still is a row at that place (`LiveRows`). So what deletes rows need not be told here at all; only
  * fragments whose rows nobody has told of have to be read.
  *
  * It is exact, or it is nothing: every step that cannot be sure says so, and all of it is forgotten then (P2).
  */
-export class KnownPlaces {
+export class KeyIndex {
   readonly on: readonly FieldPath[];
   readonly lineage: symbol;
-  readonly tracked: TrackedRows;
-  readonly #places: KeyPlaces;
+  readonly tracked: LiveRows;
+  readonly #places: KeyTable;
   readonly #hold: KeyHold;
   /** Whether a commit has been made by them. */
   isUsed = false;
   /** Fragments whose rows nobody has told of yet. */
   #unread: ReadonlySet<number> = new Set();
   /** Places may still be those of before. */
-  readonly #moves = new PendingMoves();
+  readonly #moves = new PendingRemaps();
   #isSweeping = false;
   #isReleased = false;
 
   constructor(
     dataset: Dataset,
     on: readonly FieldPath[],
-    tracked: TrackedRows,
+    tracked: LiveRows,
     { digest, hold }: { digest: KeyDigest; hold: KeyHold },
   ) {
     this.on = on;
     this.lineage = dataset.lineage;
     this.tracked = tracked;
-    this.#places = new KeyPlaces(digest);
+    this.#places = new KeyTable(digest);
     this.#hold = hold;
   }
 
@@ -73,7 +73,7 @@ export class KnownPlaces {
     return [...this.#unread].reduce((sum, id) => sum + this.tracked.countRows(id), 0);
   }
 
-  /** Moves on to a newer version; what came since then is unread. */
+  /** CompactionRemap on to a newer version; what came since then is unread. */
   follow(version: number): Unknowable | undefined {
     if (version === this.tracked.version) return undefined;
     const isFirst = this.tracked.version === 0;
@@ -108,9 +108,9 @@ export class KnownPlaces {
   }
 
   /** Of the keys of a group that have a row, where it is. */
-  find({ firstWith }: SharedRows): ReadonlyMap<CanonicalKey, RowPlace> {
+  find({ firstWith }: SharedRows): ReadonlyMap<CanonicalKey, RowAddress> {
     this.#hold.touch();
-    const found = new Map<CanonicalKey, RowPlace>();
+    const found = new Map<CanonicalKey, RowAddress>();
     for (const key of firstWith.keys()) {
       const place = this.#placeNow(this.#places.find(key));
       if (place !== undefined) found.set(key, place);
@@ -146,7 +146,7 @@ export class KnownPlaces {
     this.#hold.release();
   }
 
-  #learn(key: CanonicalKey, place: RowPlace): Unknowable | undefined {
+  #learn(key: CanonicalKey, place: RowAddress): Unknowable | undefined {
     const before = this.#placeNow(this.#places.set(key, place.fragment, place.offset));
     return before === undefined || isSame(before, place) ? undefined : 'key twice';
   }
@@ -156,7 +156,7 @@ export class KnownPlaces {
   }
 
   /** Where a row is that was heard of; undefined where it is gone. */
-  #placeNow(place: RowPlace | undefined): RowPlace | undefined {
+  #placeNow(place: RowAddress | undefined): RowAddress | undefined {
     const now = place && this.#moves.placeOf(place);
     return now !== undefined && this.tracked.has(now) ? now : undefined;
   }
@@ -188,4 +188,4 @@ export class KnownPlaces {
   }
 }
 
-const isSame = (a: RowPlace, b: RowPlace): boolean => a.fragment === b.fragment && a.offset === b.offset;
+const isSame = (a: RowAddress, b: RowAddress): boolean => a.fragment === b.fragment && a.offset === b.offset;

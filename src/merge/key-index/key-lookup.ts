@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import { pieceOfFile } from '../../arrow/stream/piece-of-file.ts';
 import type { Dataset, Projection } from '../../engine/port/engine.ts';
-import { type RowAddress, type RowPlace, rowAddress } from '../../engine/port/row-address.ts';
+import { type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { type CanonicalKey, type Keys, readKeys, sqlFieldPath } from '../../keys/key-columns.ts';
 import type { KeyRows } from '../known-keys/key-rows.ts';
@@ -70,7 +70,7 @@ export async function countSoughtRows(
 /** How many of the rows at these addresses have each key. */
 export async function countRowsAt(
   dataset: Dataset,
-  at: readonly RowAddress[],
+  at: readonly RowAddressSql[],
   on: readonly FieldPath[],
 ): Promise<ReadonlyMap<CanonicalKey, number>> {
   const rows = new Map<CanonicalKey, number>();
@@ -101,11 +101,11 @@ export async function countRowsByKey(
 export async function addressesByKey(
   dataset: Dataset,
   { on, keys, where }: SoughtKeys,
-): Promise<ReadonlyMap<CanonicalKey, readonly RowAddress[]>> {
-  const found = new Map<CanonicalKey, RowAddress[]>();
+): Promise<ReadonlyMap<CanonicalKey, readonly RowAddressSql[]>> {
+  const found = new Map<CanonicalKey, RowAddressSql[]>();
   await eachRow(dataset, { on, from: { where }, others: [rowAddress] }, (key, row, others) => {
     if (!keys.has(key)) return true;
-    const address = others?.sqlLiteral(row, 0) as RowAddress;
+    const address = others?.sqlLiteral(row, 0) as RowAddressSql;
     const known = found.get(key);
     if (known === undefined) found.set(key, [address]);
     else known.push(address);
@@ -114,14 +114,14 @@ export async function addressesByKey(
   return found;
 }
 
-export type RowsFrom = { readonly where: CheckedSql | undefined } | { readonly at: readonly RowAddress[] };
+export type RowsFrom = { readonly where: CheckedSql | undefined } | { readonly at: readonly RowAddressSql[] };
 
 /** Tells `see` of each row where it is, and its key unless that is NULL, until that answers false. */
 export async function eachPlace(
   dataset: Dataset,
   on: readonly FieldPath[],
   from: RowsFrom,
-  see: (key: CanonicalKey | undefined, place: RowPlace) => boolean,
+  see: (key: CanonicalKey | undefined, place: RowAddress) => boolean,
 ): Promise<void> {
   const reading = { on, from, others: [rowAddress] };
   const seeRow = (key: CanonicalKey | undefined, row: number, others: Keys | undefined): boolean =>
@@ -130,7 +130,7 @@ export async function eachPlace(
 }
 
 /** Addresses are 64 bits: the fragment is the upper half. */
-function placeOf(address: CanonicalKey): RowPlace {
+function placeOf(address: CanonicalKey): RowAddress {
   if (typeof address === 'number') return { fragment: Math.floor(address / 2 ** 32), offset: address % 2 ** 32 };
   const wide = BigInt(address);
   return { fragment: Number(wide >> 32n), offset: Number(wide & 0xffff_ffffn) };

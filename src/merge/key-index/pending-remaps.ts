@@ -1,16 +1,16 @@
-import type { MovedRows, RowPlace } from '../../engine/port/row-address.ts';
+import type { AddressRemap, RowAddress } from '../../engine/port/row-address.ts';
 
 interface Move {
-  readonly moved: MovedRows;
+  readonly moved: AddressRemap;
   /** How many were added before. */
   readonly order: number;
 }
 
 /**
- * Moves of rows that have yet to be put down for the keys they concern. Who looks for a row follows them, at the price of one
+ * CompactionRemap of rows that have yet to be put down for the keys they concern. Who looks for a row follows them, at the price of one
  * lookup more, however many they are: a fragment gives way once, and no other has its number again.
  */
-export class PendingMoves implements Pick<MovedRows, 'hasMoved' | 'placeOf'> {
+export class PendingRemaps implements Pick<AddressRemap, 'hasMoved' | 'placeOf'> {
   readonly #moves: Move[] = [];
   readonly #ofFragment = new Map<number, Move>();
   #added = 0;
@@ -28,7 +28,7 @@ export class PendingMoves implements Pick<MovedRows, 'hasMoved' | 'placeOf'> {
     return this.#moves.reduce((sum, { moved }) => sum + moved.bytes, 0);
   }
 
-  add(moved: MovedRows): void {
+  add(moved: AddressRemap): void {
     const move = { moved, order: this.#added };
     this.#added += 1;
     this.#moves.push(move);
@@ -40,8 +40,8 @@ export class PendingMoves implements Pick<MovedRows, 'hasMoved' | 'placeOf'> {
   }
 
   /** Where a row is that was at this place before any of them, or after some; undefined where it was gone by then. */
-  placeOf(place: RowPlace): RowPlace | undefined {
-    let now: RowPlace | undefined = place;
+  placeOf(place: RowAddress): RowAddress | undefined {
+    let now: RowAddress | undefined = place;
     let next = this.#ofFragment.get(place.fragment);
     for (let last = -1; next !== undefined && next.order > last; ) {
       last = next.order;

@@ -1,7 +1,7 @@
 /** How many rows keys had before a commit, told by the rows that the commit itself took away or brought. */
 
 import type { Dataset, MergeCounts } from '../../engine/port/engine.ts';
-import type { RowAddress } from '../../engine/port/row-address.ts';
+import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import { countRowsAt } from '../key-index/key-lookup.ts';
 import type { MergeRequest } from '../merge-request.ts';
 import type { RowsBefore } from '../queue/batch.ts';
@@ -49,7 +49,7 @@ async function changedRows(
   version: number,
   change: 'removed' | 'added',
   expectedRows: number,
-): Promise<readonly RowAddress[] | undefined> {
+): Promise<readonly RowAddressSql[] | undefined> {
   if (expectedRows > mostRows) return undefined;
   const rows = await dataset.changedRows(version, change);
   return rows?.length === expectedRows ? rows : undefined;

@@ -1,6 +1,6 @@
 /**
  * Several merges as one: which may share a commit, which rows the shared source has, and what of its result is whose.
- * Pure; the commit itself is `BranchWriter`'s.
+ * Pure; the commit itself is `BranchQueue`'s.
  *
  * Requests of a group are applied as if one after the other, in their order. Rows with one key then end as its last
  * update left it, or with inserts alone as its first insert did; so one row per key goes to the engine, and each request

@@ -13,7 +13,7 @@ import { type CommitterParts, MergeCommitter } from '../commit.ts';
 import type { CommitTarget } from '../engine-commit.ts';
 import type { MergeRequest } from '../merge-request.ts';
 import { dropLeftoverColumn } from '../strategy/nested.ts';
-import { Gathering } from './group-commit-delay.ts';
+import { GroupCommitDelay } from './group-commit-delay.ts';
 import { type PendingMerge, PendingMerges } from './pending-merges.ts';
 
 export interface WriterParts extends CommitterParts {
@@ -23,11 +23,11 @@ export interface WriterParts extends CommitterParts {
   readonly clock: Clock;
 }
 
-export class BranchWriter {
+export class BranchQueue {
   readonly #parts: WriterParts;
   readonly #pending: PendingMerges;
   readonly #committer: MergeCommitter;
-  readonly #gathering: Gathering;
+  readonly #gathering: GroupCommitDelay;
   #pumping: Promise<void> | undefined;
   #isPreparing = false;
 
@@ -35,7 +35,7 @@ export class BranchWriter {
     this.#parts = parts;
     this.#pending = new PendingMerges(parts.metrics);
     this.#committer = new MergeCommitter(parts);
-    this.#gathering = new Gathering(parts.clock);
+    this.#gathering = new GroupCommitDelay(parts.clock);
   }
 
   get isIdle(): boolean {
@@ -105,7 +105,7 @@ export class BranchWriter {
   async #prepare({ tableId, branch, locate }: MergeRequest): Promise<CommitTarget> {
     const location = await locate();
     const dataset = await this.#parts.datasets.latest(location, branch);
-    await this.#parts.openBranches.beforeCommit(tableId, branch, dataset);
+    await this.#parts.recoveryMarks.beforeCommit(tableId, branch, dataset);
     await dropLeftoverColumn(dataset);
     return { dataset, location };
   }

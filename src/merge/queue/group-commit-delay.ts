@@ -16,7 +16,7 @@ const longestMs = 30;
  * half a commit at the latest. One client alone is never kept: it is all there is to wait for. A merge that finds its branch
  * idle does not wait at all.
  */
-export class Gathering {
+export class GroupCommitDelay {
   readonly #clock: Clock;
   #arrived: (() => void) | undefined;
   #end: (() => void) | undefined;

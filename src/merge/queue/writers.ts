@@ -1,6 +1,6 @@
 import type { MergeCounts } from '../../engine/port/engine.ts';
 import type { MergeRequest } from '../merge-request.ts';
-import { BranchWriter, type WriterParts } from './branch-queue.ts';
+import { BranchQueue, type WriterParts } from './branch-queue.ts';
 
 export interface TableWriterParts extends WriterParts {
   /**
@@ -13,7 +13,7 @@ export interface TableWriterParts extends WriterParts {
 /** The one way rows get into an existing table: each table branch has one writer, made when it is first written to. */
 export class TableWriter {
   readonly #parts: TableWriterParts;
-  readonly #writers = new Map<string, BranchWriter>();
+  readonly #writers = new Map<string, BranchQueue>();
 
   constructor(parts: TableWriterParts) {
     this.#parts = parts;
@@ -37,9 +37,9 @@ export class TableWriter {
     await Promise.all([...this.#writers.values()].map((writer) => writer.settled()));
   }
 
-  #writerOf(request: MergeRequest): BranchWriter {
+  #writerOf(request: MergeRequest): BranchQueue {
     const key = JSON.stringify([...request.table.namespace, request.table.name, request.branch ?? null]);
-    const writer = this.#writers.get(key) ?? new BranchWriter(this.#parts);
+    const writer = this.#writers.get(key) ?? new BranchQueue(this.#parts);
     this.#writers.delete(key);
     this.#writers.set(key, writer);
     this.#forgetIdle();

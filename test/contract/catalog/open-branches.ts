@@ -22,25 +22,25 @@ export function openBranchesContract(open: () => Promise<Catalog>): void {
       acknowledgedVersion,
       storageSession: 'monday',
     });
-    const versions = async () => (await catalog.openBranches()).map((open) => open.acknowledgedVersion);
+    const versions = async () => (await catalog.recoveryMarks()).map((open) => open.acknowledgedVersion);
 
     test('a branch is open from its mark until it is closed', async () => {
       await catalog.markOpenForWriting({ ...main(3), branch: dev });
       await catalog.markOpenForWriting(main(7));
       const where = { ref: table('t'), location: '1' };
-      assert.deepEqual(await catalog.openBranches(), [
+      assert.deepEqual(await catalog.recoveryMarks(), [
         { ...main(7), ...where },
         { ...main(3), branch: dev, ...where },
       ]);
       await catalog.closeBranch(tableId, undefined);
       await catalog.closeBranch(tableId, undefined);
-      assert.deepEqual(await catalog.openBranches(), [{ ...main(3), branch: dev, ...where }]);
+      assert.deepEqual(await catalog.recoveryMarks(), [{ ...main(3), branch: dev, ...where }]);
     });
 
     test('a second mark replaces the first', async () => {
       await catalog.markOpenForWriting(main(7));
       await catalog.markOpenForWriting({ ...main(5), storageSession: 'tuesday' });
-      const [found] = await catalog.openBranches();
+      const [found] = await catalog.recoveryMarks();
       assert.deepEqual([found?.acknowledgedVersion, found?.storageSession], [5, 'tuesday']);
     });
 
@@ -68,17 +68,17 @@ export function openBranchesContract(open: () => Promise<Catalog>): void {
 
     test('what is recorded of a closed branch does not open it', async () => {
       await catalog.recordTransactions([transactionOf('a', { tableId, version: 2 })]);
-      assert.deepEqual(await catalog.openBranches(), []);
+      assert.deepEqual(await catalog.recoveryMarks(), []);
     });
 
     test('the branches of a table that is dropped or replaced are open no more', async () => {
       await catalog.markOpenForWriting(main(1));
       const creation = await catalog.reserveCreation(table('t'), tableId, place('2'));
       const replaced = await catalog.publishCreation(creation, publicationOf('replacement'));
-      assert.deepEqual(await catalog.openBranches(), []);
+      assert.deepEqual(await catalog.recoveryMarks(), []);
       await catalog.markOpenForWriting({ ...main(1), tableId: replaced.id });
       await catalog.dropTable(table('t'));
-      assert.deepEqual(await catalog.openBranches(), []);
+      assert.deepEqual(await catalog.recoveryMarks(), []);
     });
   });
 }

@@ -22,14 +22,14 @@ import type {
   VersionFacts,
 } from '../../port/engine.ts';
 import {
+  type LiveRows,
   type PreparedMove,
   type Replacing,
   type RowAddress,
-  type RowPlace,
+  type RowAddressSql,
   rowAddress,
-  type TrackedRows,
 } from '../../port/row-address.ts';
-import type { FragmentMove } from '../commit/fragment-move.ts';
+import type { CompactedFragments } from '../commit/compacted-fragments.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
 import { pruneVersions } from '../durability/prune-versions.ts';
@@ -37,7 +37,7 @@ import { type BranchState, inspectBranch, nothingLeft } from '../head/branch-sta
 import { StandingTable } from '../head/standing-table.ts';
 import type { VersionsFolder } from '../head/versions-folder.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
-import { FragmentRows } from '../live-rows/live-rows.ts';
+import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { branchesOf } from './branches-of.ts';
 import { keptVersions, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
@@ -155,7 +155,7 @@ export class LanceDataset implements Dataset {
     yield* resultsOf(query, columns);
   }
 
-  async *take(rows: readonly RowAddress[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
+  async *take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
     yield* resultsOf((await this.#table.current()).takeRowIds(rows.map(BigInt)), columns);
   }
 
@@ -189,18 +189,18 @@ export class LanceDataset implements Dataset {
     return engineCall(hasClientFilter(spec) ? 'filtered merge' : 'merge', run, filterName(spec));
   }
 
-  trackRows(): TrackedRows | undefined {
-    return this.#replacement && this.#versions && new FragmentRows(this.#versions.path);
+  liveRows(): LiveRows | undefined {
+    return this.#replacement && this.#versions && new LiveRowMap(this.#versions.path);
   }
 
   replaceRows(
-    tracked: TrackedRows,
-    places: Iterable<RowPlace>,
+    tracked: LiveRows,
+    places: Iterable<RowAddress>,
     { file, rows }: { file: IpcFile; rows: number },
   ): Promise<Replacing> {
     return engineCall('replace', async () => {
       this.#requireWritable();
-      if (!(tracked instanceof FragmentRows)) return 'refused';
+      if (!(tracked instanceof LiveRowMap)) return 'refused';
       if (tracked.version !== (await this.#table.version())) return 'overtaken';
       const replaced = (await this.#replacement?.commit(tracked, places, file, rows)) ?? 'refused';
       if (typeof replaced === 'object') this.#committedBeside(replaced.version);
@@ -223,7 +223,7 @@ export class LanceDataset implements Dataset {
     });
   }
 
-  deleteRows(addresses: readonly RowAddress[]): Promise<{ readonly numDeletedRows: number }> {
+  deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }> {
     return engineCall('maintain', async () => {
       this.#requireWritable();
       const { version, numDeletedRows } = await (await this.#table.current()).delete(
@@ -239,7 +239,7 @@ export class LanceDataset implements Dataset {
     return this.#versions === undefined ? 'unknown' : rowChangeBetween(this.#versions.path, after, through);
   }
 
-  async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddress[] | undefined> {
+  async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined> {
     return this.#versions && (await changedRows(this.#versions.path, version, change));
   }
 
@@ -299,7 +299,7 @@ export class LanceDataset implements Dataset {
     });
   }
 
-  #commitMove(move: FragmentMove): Promise<number | undefined> {
+  #commitMove(move: CompactedFragments): Promise<number | undefined> {
     return engineCall('maintain', async () => {
       const made = move.commit(await this.#table.version());
       if (made === undefined) return undefined;

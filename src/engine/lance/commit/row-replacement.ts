@@ -20,11 +20,11 @@ import { NotReplaceable } from '../../../lance-format/manifest/manifest-draft.ts
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type DeletionFile, type NextManifest, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { keepsEveryPlace } from '../../../lance-format/transaction/row-change.ts';
-import type { Replacing, RowPlace } from '../../port/row-address.ts';
-import type { FragmentRows } from '../live-rows/live-rows.ts';
+import type { Replacing, RowAddress } from '../../port/row-address.ts';
+import type { LiveRowMap } from '../live-rows/live-rows.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
+import { CompactedFragments } from './compacted-fragments.ts';
 import type { FileWriter } from './file-writer.ts';
-import { FragmentMove } from './fragment-move.ts';
 import type { NewFile } from './new-files.ts';
 import type { StagedRows, Staging } from './staging.ts';
 
@@ -64,7 +64,7 @@ export class RowReplacement {
   }
 
   /** As `Dataset.replaceRows`. */
-  async commit(tracked: FragmentRows, places: Iterable<RowPlace>, file: IpcFile, rows: number): Promise<Replacing> {
+  async commit(tracked: LiveRowMap, places: Iterable<RowAddress>, file: IpcFile, rows: number): Promise<Replacing> {
     if (this.#manifestOf(tracked) === undefined) return 'overtaken';
     try {
       return await this.#commitMarked(tracked, this.#markDeleted(tracked, places), { file, rows });
@@ -74,10 +74,10 @@ export class RowReplacement {
   }
 
   /** As `Dataset.prepareMove`, of this version; undefined also for a table that is for the engine alone. */
-  async prepareMove(version: number, ids: readonly number[]): Promise<FragmentMove | undefined> {
+  async prepareMove(version: number, ids: readonly number[]): Promise<CompactedFragments | undefined> {
     try {
       const parts = { folder: this.#folder, staging: this.#staging, fresh: this.#fresh };
-      return await FragmentMove.prepare(parts, version, ids);
+      return await CompactedFragments.prepare(parts, version, ids);
     } catch (error) {
       if (error instanceof NotReplaceable) return undefined;
       throw error;
@@ -86,7 +86,7 @@ export class RowReplacement {
 
   /** The lists of deleted rows get to the disk while the engine writes the new rows: neither needs the other. */
   async #commitMarked(
-    tracked: FragmentRows,
+    tracked: LiveRowMap,
     deletions: ReadonlyMap<number, Deletion>,
     source: { readonly file: IpcFile; readonly rows: number },
   ): Promise<Replacing> {
@@ -113,7 +113,7 @@ export class RowReplacement {
     if (lists.length > 0) this.#beginSync(lists.map(({ path }) => path));
   }
 
-  #commitOnNewest(tracked: FragmentRows, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Replacing {
+  #commitOnNewest(tracked: LiveRowMap, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Replacing {
     for (let attempt = 0; attempt < mostAttempts; attempt++) {
       const next = this.#next(tracked, deletions, staged);
       // Where somebody else has made the table one that is for the engine alone, they have come between.
@@ -133,7 +133,7 @@ export class RowReplacement {
   }
 
   #next(
-    tracked: FragmentRows,
+    tracked: LiveRowMap,
     deletions: ReadonlyMap<number, Deletion>,
     staged: StagedRows,
   ): Next | 'refused' | 'overtaken' {
@@ -154,12 +154,12 @@ export class RowReplacement {
   }
 
   /** undefined where it is gone, or another table's by now. */
-  #manifestOf(tracked: FragmentRows): ReturnType<typeof readManifest> {
+  #manifestOf(tracked: LiveRowMap): ReturnType<typeof readManifest> {
     const current = readManifest(this.#versionsFolder, tracked.version);
     return current !== undefined && tracked.isOf(current.bytes) ? current : undefined;
   }
 
-  #markDeleted(tracked: FragmentRows, places: Iterable<RowPlace>): ReadonlyMap<number, Deletion> {
+  #markDeleted(tracked: LiveRowMap, places: Iterable<RowAddress>): ReadonlyMap<number, Deletion> {
     const fragments = new Set<number>();
     for (const place of places) {
       if (!tracked.markDeleted(place)) throw new Error(`no row at ${place.fragment}, ${place.offset}`);
@@ -168,7 +168,7 @@ export class RowReplacement {
     return new Map([...fragments].map((fragment) => [fragment, this.#deletionIn(tracked, fragment)]));
   }
 
-  #deletionIn(tracked: FragmentRows, fragment: number): Deletion {
+  #deletionIn(tracked: LiveRowMap, fragment: number): Deletion {
     const deleted = tracked.deletionsOf(fragment);
     if (deleted === undefined) return undefined;
     const listed = { readVersion: tracked.version, id: randomId(this.#fresh), deletedRows: deleted.count };

@@ -12,7 +12,7 @@ import { readDeletedOffsets } from '../../../lance-format/deletion/deletion-file
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
-import { addressOf, type RowAddress } from '../../port/row-address.ts';
+import { addressOf, type RowAddressSql } from '../../port/row-address.ts';
 
 /** Some 5 ms of work, after which others have a turn of the event loop (P10). */
 const fragmentsPerTurn = 32;
@@ -21,13 +21,13 @@ export async function changedRows(
   versionsFolder: string,
   version: number,
   change: 'removed' | 'added',
-): Promise<readonly RowAddress[] | undefined> {
+): Promise<readonly RowAddressSql[] | undefined> {
   try {
     const [before, after] = [manifestOf(versionsFolder, version - 1), manifestOf(versionsFolder, version)];
     if ([...before.fragments, ...after.fragments].some(({ hasRowIds }) => hasRowIds)) return undefined;
     const files = new DeletionFiles(dirname(versionsFolder));
     const changed = change === 'removed' ? removals(before, after, files) : additions(before, after, files);
-    const rows: RowAddress[] = [];
+    const rows: RowAddressSql[] = [];
     let fragments = 0;
     for (const { id, offsets } of changed) {
       for (const offset of offsets) rows.push(addressOf({ fragment: id, offset }));
@@ -42,12 +42,12 @@ export async function changedRows(
 }
 
 /** Rows of one fragment. */
-interface FragmentRows {
+interface OffsetsOfFragment {
   readonly id: number;
   readonly offsets: Iterable<number>;
 }
 
-function* removals(before: Manifest, after: Manifest, files: DeletionFiles): Iterable<FragmentRows> {
+function* removals(before: Manifest, after: Manifest, files: DeletionFiles): Iterable<OffsetsOfFragment> {
   const staying = new Map(after.fragments.map((fragment) => [fragment.id, fragment]));
   for (const fragment of before.fragments) {
     const next = staying.get(fragment.id);
@@ -58,7 +58,7 @@ function* removals(before: Manifest, after: Manifest, files: DeletionFiles): Ite
 }
 
 /** New rows are in new fragments: none is ever added to one that is there. */
-function* additions(before: Manifest, after: Manifest, files: DeletionFiles): Iterable<FragmentRows> {
+function* additions(before: Manifest, after: Manifest, files: DeletionFiles): Iterable<OffsetsOfFragment> {
   const old = new Set(before.fragments.map(({ id }) => id));
   for (const fragment of after.fragments) {
     if (!old.has(fragment.id)) yield { id: fragment.id, offsets: files.living(after, fragment) };

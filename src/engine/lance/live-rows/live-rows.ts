@@ -1,13 +1,13 @@
 import { dirname } from 'node:path';
 import { readDeletedOffsets } from '../../../lance-format/deletion/deletion-files.ts';
-import { DeletedRows } from '../../../lance-format/deletion/deletion-vector.ts';
+import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { type RewriteGroup, rewriteGroupsOf } from '../../../lance-format/transaction/address-changes.ts';
 import { mostVersionsFollowed, transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
-import type { RowMoves, RowPlace, TrackedRows } from '../../port/row-address.ts';
-import { Moves, type Tracked } from './remap.ts';
+import type { LiveRows, LiveRowsChange, RowAddress } from '../../port/row-address.ts';
+import { CompactionRemap, type Tracked } from './remap.ts';
 
 /**
  * The fragments of one version of a branch and which of their rows are deleted, held in memory: so that rows can be replaced
@@ -16,12 +16,12 @@ import { Moves, type Tracked } from './remap.ts';
  * It follows the branch from manifest to manifest. What is not known of the way between two versions is not guessed: the
  * fragments count as new then. Throws the errors of `node:fs`, and `MalformedFile`; it stands where it stood then.
  */
-export class FragmentRows implements TrackedRows {
+export class LiveRowMap implements LiveRows {
   readonly #versionsFolder: string;
   readonly #only: ReadonlySet<number> | undefined;
   #version = 0;
   /** Rows that a commit under way deletes. */
-  #marked: RowPlace[] = [];
+  #marked: RowAddress[] = [];
   /** The whole of it: another table in the same folder may have a version of the same number, and fragments too. */
   #manifest: Buffer | undefined;
   #fragments: ReadonlyMap<number, Tracked> = new Map();
@@ -33,8 +33,8 @@ export class FragmentRows implements TrackedRows {
   }
 
   /** Stands where this stands, and shares what it has read: for one of which no row is marked. */
-  copy(): FragmentRows {
-    const copy = new FragmentRows(this.#versionsFolder, this.#only);
+  copy(): LiveRowMap {
+    const copy = new LiveRowMap(this.#versionsFolder, this.#only);
     copy.#version = this.#version;
     copy.#manifest = this.#manifest;
     copy.#fragments = this.#fragments;
@@ -49,7 +49,7 @@ export class FragmentRows implements TrackedRows {
     return this.#fragments.values().reduce((sum, { deleted }) => sum + deleted.bytes, this.#manifest?.length ?? 0);
   }
 
-  has({ fragment, offset }: RowPlace): boolean {
+  has({ fragment, offset }: RowAddress): boolean {
     const tracked = this.#fragments.get(fragment);
     return tracked !== undefined && offset < tracked.rows && !tracked.deleted.has(offset);
   }
@@ -67,18 +67,18 @@ export class FragmentRows implements TrackedRows {
     return tracked === undefined ? 0 : tracked.rows - tracked.deleted.count;
   }
 
-  *rowsOf(fragment: number): Iterable<RowPlace> {
+  *rowsOf(fragment: number): Iterable<RowAddress> {
     const tracked = this.#fragments.get(fragment);
     for (let offset = 0; offset < (tracked?.rows ?? 0); offset++) {
       if (tracked?.deleted.has(offset) === false) yield { fragment, offset };
     }
   }
 
-  advance(version: number): RowMoves {
+  advance(version: number): LiveRowsChange {
     const groups = this.#rewrittenSince(version);
     const before = groups === undefined ? new Map<number, Tracked>() : this.#fragments;
     const after = this.#read(version, before);
-    const moves = new Moves(before, after, groups ?? []);
+    const moves = new CompactionRemap(before, after, groups ?? []);
     const added = [...after.keys()].filter((id) => !before.has(id) && !moves.isTarget(id));
     this.#fragments = after;
     this.#version = version;
@@ -88,7 +88,7 @@ export class FragmentRows implements TrackedRows {
   }
 
   /** undefined where there is no such fragment. */
-  deletedIn(fragment: number): DeletedRows | undefined {
+  deletedIn(fragment: number): DeletionVector | undefined {
     return this.#fragments.get(fragment)?.deleted;
   }
 
@@ -104,7 +104,7 @@ export class FragmentRows implements TrackedRows {
   }
 
   /** Until `committed` or `takeBack`. False where it was deleted before. */
-  markDeleted(place: RowPlace): boolean {
+  markDeleted(place: RowAddress): boolean {
     const isMarked = this.#fragments.get(place.fragment)?.deleted.add(place.offset) ?? false;
     if (isMarked) this.#marked.push(place);
     return isMarked;
@@ -117,7 +117,7 @@ export class FragmentRows implements TrackedRows {
   }
 
   /** `undefined` for a fragment none of whose rows is left. */
-  deletionsOf(fragment: number): DeletedRows | undefined {
+  deletionsOf(fragment: number): DeletionVector | undefined {
     const { rows, deleted } = this.#tracked(fragment);
     return deleted.count === rows ? undefined : deleted;
   }
@@ -134,7 +134,7 @@ export class FragmentRows implements TrackedRows {
       else fragments.set(id, { ...this.#tracked(id), deletionsId });
     }
     for (const { id, rows } of added) {
-      fragments.set(id, { rows, deleted: new DeletedRows(rows), deletionsId: undefined });
+      fragments.set(id, { rows, deleted: new DeletionVector(rows), deletionsId: undefined });
     }
     this.#fragments = fragments;
     this.#version = version;
@@ -163,7 +163,7 @@ export class FragmentRows implements TrackedRows {
     const { rows, deletionsId } = fragment;
     if (known !== undefined && known.deletionsId === deletionsId) return known;
     const offsets = readDeletedOffsets(manifest, dirname(this.#versionsFolder), fragment);
-    return { rows, deleted: DeletedRows.of(rows, offsets), deletionsId };
+    return { rows, deleted: DeletionVector.of(rows, offsets), deletionsId };
   }
 
   /** Not where somebody has put another table in its folder, or its version is removed. */

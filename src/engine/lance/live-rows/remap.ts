@@ -1,12 +1,12 @@
-import type { DeletedRows } from '../../../lance-format/deletion/deletion-vector.ts';
+import type { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/address-changes.ts';
-import type { MovedRows, RowPlace } from '../../port/row-address.ts';
+import type { AddressRemap, RowAddress } from '../../port/row-address.ts';
 
 /** A fragment as it is known. */
 export interface Tracked {
   /** Deleted ones included. */
   readonly rows: number;
-  readonly deleted: DeletedRows;
+  readonly deleted: DeletionVector;
   /** Tells one list of deleted rows from another; undefined for none. */
   readonly deletionsId: bigint | undefined;
 }
@@ -17,7 +17,7 @@ type Fragments = ReadonlyMap<number, Tracked>;
 interface Source {
   /** How many rows of its group came before its own. */
   readonly start: number;
-  readonly deleted: DeletedRows;
+  readonly deleted: DeletionVector;
   readonly targets: readonly Target[];
 }
 
@@ -35,7 +35,7 @@ interface Target {
  * and after. A group is taken in only if it is known, and adds up, to the last row; the fragments of any other are as good
  * as gone, and new.
  */
-export class Moves implements MovedRows {
+export class CompactionRemap implements AddressRemap {
   readonly #sources = new Map<number, Source>();
   readonly #targets = new Set<number>();
   #rows = 0;
@@ -74,7 +74,7 @@ export class Moves implements MovedRows {
   }
 
   /** undefined for a row that was deleted before; the same place for one that has not moved. */
-  placeOf(place: RowPlace): RowPlace | undefined {
+  placeOf(place: RowAddress): RowAddress | undefined {
     const source = this.#sources.get(place.fragment);
     if (source === undefined) return place;
     if (source.deleted.has(place.offset)) return undefined;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
-import { Gathering } from '#src/merge/queue/group-commit-delay.ts';
+import { GroupCommitDelay } from '#src/merge/queue/group-commit-delay.ts';
 import { full } from './rows.ts';
 import { Stage } from './stage.ts';
 
@@ -37,7 +37,7 @@ class SteppedClock implements Clock {
 /** After a commit of `commitMs` for `missing` merges; says whether the wait has ended. */
 async function waitFor(missing: number, commitMs: number) {
   const clock = new SteppedClock();
-  const gathering = new Gathering(clock);
+  const gathering = new GroupCommitDelay(clock);
   let isOver = false;
   const wait = gathering.wait(missing, commitMs).then(() => {
     isOver = true;
@@ -131,6 +131,6 @@ describe('after a commit, its clients are waited for (P10)', () => {
   });
 
   test('who comes while nobody is waited for is no concern of it', () => {
-    new Gathering(new SteppedClock()).arrived();
+    new GroupCommitDelay(new SteppedClock()).arrived();
   });
 });

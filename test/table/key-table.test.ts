@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { RowPlace } from '#src/engine/port/row-address.ts';
+import type { RowAddress } from '#src/engine/port/row-address.ts';
 import type { CanonicalKey } from '#src/keys/key-columns.ts';
 import { type KeyDigest, SecretKeyDigest } from '#src/keys/key-digest.ts';
-import { KeyPlaces, mostBytesPerDigestPlace, mostBytesPerPlace } from '#src/keys/key-table.ts';
+import { KeyTable, mostBytesPerDigestPlace, mostBytesPerPlace } from '#src/keys/key-table.ts';
 import { type Random, randomOf } from '#test/fuzz/mutations.ts';
 
 const edges: readonly CanonicalKey[] = [
@@ -11,7 +11,7 @@ const edges: readonly CanonicalKey[] = [
   ...[2 ** 31, -(2 ** 31), 2 ** 32, 2 ** 32 + 1, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 2 ** 60, 5e-324],
   ...[2n ** 60n, 2n ** 63n - 1n, -(2n ** 63n), 2n ** 63n, 2n ** 64n, String(2n ** 64n)],
 ];
-const places: readonly RowPlace[] = [
+const places: readonly RowAddress[] = [
   { fragment: 0, offset: 0 },
   { fragment: 0, offset: 2 ** 32 - 1 },
   { fragment: 2 ** 32 - 2, offset: 0 },
@@ -31,23 +31,23 @@ function randomKey(random: Random): CanonicalKey {
   }
 }
 
-function agree(rows: KeyPlaces, map: ReadonlyMap<CanonicalKey, RowPlace>): void {
+function agree(rows: KeyTable, map: ReadonlyMap<CanonicalKey, RowAddress>): void {
   assert.equal(rows.size, map.size);
   for (const [key, place] of map) assert.deepEqual(rows.find(key), place, String(key));
 }
 
 const everyFragment = { hasMoved: () => true };
 
-function moveAll(rows: KeyPlaces, placeOf: (place: RowPlace) => RowPlace | undefined): number {
+function moveAll(rows: KeyTable, placeOf: (place: RowAddress) => RowAddress | undefined): number {
   return [...rows.moveAll({ ...everyFragment, placeOf })].length;
 }
 
 describe('the places of keys', () => {
   test('are found for each key, whatever its type, and wherever its row is', () => {
-    const rows = new KeyPlaces(digestOf(1));
+    const rows = new KeyTable(digestOf(1));
     for (const key of edges) assert.equal(rows.find(key), undefined, String(key));
     for (let round = 0; round < places.length; round++) {
-      const placeOf = (index: number): RowPlace => places[(index + round) % places.length]!;
+      const placeOf = (index: number): RowAddress => places[(index + round) % places.length]!;
       for (const [index, key] of edges.entries()) {
         const { fragment, offset } = placeOf(index);
         const before = rows.set(key, fragment, offset);
@@ -59,8 +59,8 @@ describe('the places of keys', () => {
   });
 
   test('are what a map would say, through all growing, moving and forgetting', () => {
-    const rows = new KeyPlaces(digestOf(2));
-    const map = new Map<CanonicalKey, RowPlace>();
+    const rows = new KeyTable(digestOf(2));
+    const map = new Map<CanonicalKey, RowAddress>();
     const random = randomOf(1, 1);
     for (let round = 0; round < 4; round++) {
       for (let i = 0; i < 60_000; i++) {
@@ -70,7 +70,7 @@ describe('the places of keys', () => {
         map.set(key, place);
       }
       agree(rows, map);
-      const moved = ({ fragment, offset }: RowPlace): RowPlace | undefined =>
+      const moved = ({ fragment, offset }: RowAddress): RowAddress | undefined =>
         fragment === round ? undefined : { fragment: fragment + (offset % 2), offset: offset >>> 1 };
       moveAll(rows, moved);
       for (const [key, place] of map) {
@@ -85,8 +85,8 @@ describe('the places of keys', () => {
   test('are told apart where all are looked for in one slot', () => {
     for (const spread of [0, 1, 0xff_ffff, 2 ** 32 - 1]) {
       const digest = digestOf(3);
-      const rows = new KeyPlaces({ write: (key, words) => digest.write(key, words), spread: () => spread });
-      const map = new Map<CanonicalKey, RowPlace>();
+      const rows = new KeyTable({ write: (key, words) => digest.write(key, words), spread: () => spread });
+      const map = new Map<CanonicalKey, RowAddress>();
       for (const [index, key] of [...edges, ...Array.from({ length: 100 }, (_, i) => i * 3)].entries()) {
         map.set(key, { fragment: index, offset: index });
         rows.set(key, index, index);
@@ -107,7 +107,7 @@ describe('the places of keys', () => {
         words[word] = String(key).length;
         return 4;
       };
-      const rows = new KeyPlaces({ write, spread: () => 0 });
+      const rows = new KeyTable({ write, spread: () => 0 });
       rows.set('one', 1, 1);
       assert.deepEqual(rows.find('two'), { fragment: 1, offset: 1 });
       assert.equal(rows.find('three'), undefined);
@@ -120,7 +120,7 @@ describe('the places of keys', () => {
       [mostBytesPerDigestPlace, (i) => `a long text, of which there are many: ${i}`],
     ];
     for (const [most, keyOf] of kinds) {
-      const rows = new KeyPlaces(digestOf(4));
+      const rows = new KeyTable(digestOf(4));
       for (let i = 0; i < 200_000; i++) {
         rows.set(keyOf(i), 0, i);
         if (i % 20_000 !== 19_999) continue;
@@ -131,7 +131,7 @@ describe('the places of keys', () => {
   });
 
   test('take less once keys are forgotten, and never more', () => {
-    const rows = new KeyPlaces(digestOf(5));
+    const rows = new KeyTable(digestOf(5));
     for (let i = 0; i < 100_000; i++) rows.set(i, 0, i);
     for (let rest = 100_000; rest >= 1; rest = Math.floor(rest / 1.2)) {
       const before = rows.bytes;
@@ -142,7 +142,7 @@ describe('the places of keys', () => {
   });
 
   test('stay where they are in fragments that have not moved', () => {
-    const rows = new KeyPlaces(digestOf(5));
+    const rows = new KeyTable(digestOf(5));
     for (let i = 0; i < 1_000; i++) rows.set(i, i % 5, i);
     const moved = { ...everyFragment, hasMoved: (id: number) => id === 3, placeOf: () => ({ fragment: 9, offset: 1 }) };
     for (const _ of rows.moveAll(moved));
@@ -153,7 +153,7 @@ describe('the places of keys', () => {
   });
 
   test('are moved in steps, of which none has more than a part of the keys (P10)', () => {
-    const rows = new KeyPlaces(digestOf(6));
+    const rows = new KeyTable(digestOf(6));
     assert.equal(
       moveAll(rows, (place) => place),
       0,
@@ -162,7 +162,7 @@ describe('the places of keys', () => {
     const seen = new Set<number>();
     let most = 0;
     let before = 0;
-    const placeOf = (place: RowPlace) => seen.add(place.offset) && place;
+    const placeOf = (place: RowAddress) => seen.add(place.offset) && place;
     for (const _ of rows.moveAll({ ...everyFragment, placeOf })) {
       most = Math.max(most, seen.size - before);
       before = seen.size;

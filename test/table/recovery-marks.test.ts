@@ -4,7 +4,7 @@ import { describe, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import type { Catalog } from '#src/catalog/port.ts';
 import { listVersions, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
-import { OpenBranches } from '#src/table/recovery-marks.ts';
+import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { type PublishedTable, publishTable } from '#test/fixtures/published-table.ts';
 
@@ -12,7 +12,7 @@ const table = (...ids: readonly number[]) => new Table({ id: vectorFromArray(ids
 const rows = (...ids: readonly number[]) => ipcFile(table(...ids));
 
 interface Watched extends PublishedTable {
-  readonly branches: OpenBranches;
+  readonly branches: RecoveryMarks;
   /** Versions whose manifest was synced since the last call, ascending. */
   takeSynced(): readonly number[];
 }
@@ -26,11 +26,11 @@ async function newTable(t: { after(clean: () => unknown): void }): Promise<Watch
     const paths = synced.splice(0);
     return listVersions(versions).filter((version) => paths.includes(readManifest(versions, version)?.path ?? ''));
   };
-  return { ...published, branches: new OpenBranches(published), takeSynced };
+  return { ...published, branches: new RecoveryMarks(published), takeSynced };
 }
 
 const acknowledgedIn = async (catalog: Catalog) =>
-  (await catalog.openBranches()).map(({ acknowledgedVersion }) => acknowledgedVersion);
+  (await catalog.recoveryMarks()).map(({ acknowledgedVersion }) => acknowledgedVersion);
 
 describe('a commit to a branch that is open for writing', () => {
   test('makes durable what another instance has committed before it and not synced yet (P3)', async (t) => {

@@ -8,7 +8,7 @@ import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/stream/source.ts';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
-import type { RowMoves, RowPlace, TrackedRows } from '#src/engine/port/row-address.ts';
+import type { LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { rewriteGroupsOf } from '#src/lance-format/transaction/address-changes.ts';
@@ -35,8 +35,8 @@ const tableOf = (ids: readonly number[], text: string): Table =>
 const fileOf = (ids: readonly number[], text: string): IpcFile => ipcFile(tableOf(ids, text));
 
 type Address = `${number}, ${number}`;
-const addressOf = ({ fragment, offset }: RowPlace): Address => `${fragment}, ${offset}`;
-const placeOf = (address: bigint): RowPlace => ({
+const addressOf = ({ fragment, offset }: RowAddress): Address => `${fragment}, ${offset}`;
+const placeOf = (address: bigint): RowAddress => ({
   fragment: Number(address >> 32n),
   offset: Number(address & 0xffff_ffffn),
 });
@@ -44,7 +44,7 @@ const placeOf = (address: bigint): RowPlace => ({
 interface StoredRow {
   readonly id: number;
   readonly text: string;
-  readonly place: RowPlace;
+  readonly place: RowAddress;
 }
 
 /** A table, what is tracked of it, and what whoever goes by that would know of its rows. */
@@ -52,7 +52,7 @@ class TrackedTable {
   readonly folder: string;
   readonly engine: LanceEngine;
   readonly dataset: Dataset;
-  readonly tracked: TrackedRows;
+  readonly tracked: LiveRows;
   readonly #branch: BranchName | undefined;
   #remembered = new Map<Address, StoredRow>();
 
@@ -60,7 +60,7 @@ class TrackedTable {
     this.folder = folder;
     this.engine = engine;
     this.dataset = dataset;
-    this.tracked = dataset.trackRows() ?? assert.fail();
+    this.tracked = dataset.liveRows() ?? assert.fail();
     this.#branch = branch;
   }
 
@@ -126,8 +126,8 @@ class TrackedTable {
     move?.discard();
   }
 
-  /** Moves on to the newest version. What was said of the way is held against all rows, before and after. */
-  async advance(): Promise<RowMoves> {
+  /** CompactionRemap on to the newest version. What was said of the way is held against all rows, before and after. */
+  async advance(): Promise<LiveRowsChange> {
     await this.dataset.refresh();
     const moves = this.tracked.advance(await this.dataset.version());
     const rows = await this.rows();
@@ -143,7 +143,7 @@ class TrackedTable {
   }
 
   /** What is known of the rows after such moves. */
-  #settled({ isKnown, moved }: RowMoves): StoredRow[] {
+  #settled({ isKnown, moved }: LiveRowsChange): StoredRow[] {
     if (!isKnown) return [];
     return [...this.#remembered.values()].flatMap((row) => {
       const place = moved === undefined ? row.place : moved.placeOf(row.place);
@@ -188,7 +188,7 @@ async function advanced(t: TestContext, count: number): Promise<TrackedTable> {
 const indexOn = (table: LanceTable): Promise<void> => table.createIndex('id', { config: Index.btree(), replace: true });
 
 /** Every row of before, at its place then, is told to be where it is; those that are gone are told to be. */
-async function assertMoved(table: TrackedTable, run: () => Promise<unknown>): Promise<RowMoves> {
+async function assertMoved(table: TrackedTable, run: () => Promise<unknown>): Promise<LiveRowsChange> {
   const before = await table.rows();
   await run();
   const moves = await table.advance();
@@ -259,7 +259,7 @@ describe('which places have rows is known, version after version (P2)', () => {
       places.map((place) => table.tracked.has(place)),
       [false, false],
     );
-    const other = table.dataset.trackRows() ?? assert.fail();
+    const other = table.dataset.liveRows() ?? assert.fail();
     other.advance(2);
     for (const id of [0, 1]) assert.deepEqual([...table.tracked.rowsOf(id)], [...other.rowsOf(id)]);
   });
@@ -334,7 +334,7 @@ describe('where rows have gone is known (P2)', () => {
     await outside.delete('id % 100000 = 7');
     const dataset = await engineIn(folder).open({ location });
     t.after(() => dataset.close());
-    const tracked = dataset.trackRows() ?? assert.fail();
+    const tracked = dataset.liveRows() ?? assert.fail();
     tracked.advance(await dataset.version());
     await outside.optimize();
     await dataset.refresh();

@@ -1,21 +1,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Moves, type Tracked } from '#src/engine/lance/live-rows/remap.ts';
-import { DeletedRows } from '#src/lance-format/deletion/deletion-vector.ts';
+import { CompactionRemap, type Tracked } from '#src/engine/lance/live-rows/remap.ts';
+import { DeletionVector } from '#src/lance-format/deletion/deletion-vector.ts';
 
 const fragmentOf = (rows: number, deletedOffsets: readonly number[] = []): Tracked => ({
   rows,
-  deleted: DeletedRows.of(rows, deletedOffsets),
+  deleted: DeletionVector.of(rows, deletedOffsets),
   deletionsId: undefined,
 });
 
 /** From fragment 1 to fragment 2. */
-function moveOf(before: Tracked, after: Tracked): Moves {
+function moveOf(before: Tracked, after: Tracked): CompactionRemap {
   const group = {
     before: [{ id: 1, rows: before.rows, deletionsId: undefined }],
     after: [{ id: 2, rows: after.rows, deletionsId: undefined }],
   };
-  return new Moves(new Map([[1, before]]), new Map([[2, after]]), [group]);
+  return new CompactionRemap(new Map([[1, before]]), new Map([[2, after]]), [group]);
 }
 
 test('the memory of a move is what was deleted where its rows were, and an offset for each where some are deleted now (P7)', () => {

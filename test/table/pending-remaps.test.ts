@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { MovedRows, RowPlace } from '#src/engine/port/row-address.ts';
-import { PendingMoves } from '#src/merge/key-index/pending-remaps.ts';
+import type { AddressRemap, RowAddress } from '#src/engine/port/row-address.ts';
+import { PendingRemaps } from '#src/merge/key-index/pending-remaps.ts';
 
 const rowsPerFragment = 10;
 
 /** All rows of some fragments, one after the other, into one; those at offset 3 were deleted. */
-function moveOf(sources: readonly number[], target: number): MovedRows {
+function moveOf(sources: readonly number[], target: number): AddressRemap {
   return {
     rows: sources.length * (rowsPerFragment - 1),
     bytes: sources.length * 50,
@@ -18,11 +18,11 @@ function moveOf(sources: readonly number[], target: number): MovedRows {
   };
 }
 
-const at = (fragment: number, offset: number): RowPlace => ({ fragment, offset });
+const at = (fragment: number, offset: number): RowAddress => ({ fragment, offset });
 
 describe('moves of rows that are not put down yet (P2, P8)', () => {
   test('are followed from any of them to where the row is now, and rows that were deleted before are gone', () => {
-    const moves = new PendingMoves();
+    const moves = new PendingRemaps();
     moves.add(moveOf([1, 2], 5));
     moves.add(moveOf([3], 6));
     moves.add(moveOf([5, 6], 9));
@@ -39,7 +39,7 @@ describe('moves of rows that are not put down yet (P2, P8)', () => {
   });
 
   test('are forgotten from the oldest on, and others stay', () => {
-    const moves = new PendingMoves();
+    const moves = new PendingRemaps();
     moves.add(moveOf([1, 2], 5));
     moves.add(moveOf([5], 9));
     assert.deepEqual([moves.count, moves.rows, moves.bytes], [2, 27, 150]);
@@ -52,7 +52,7 @@ describe('moves of rows that are not put down yet (P2, P8)', () => {
   });
 
   test('end, also where a fragment seems to come back', () => {
-    const moves = new PendingMoves();
+    const moves = new PendingRemaps();
     moves.add(moveOf([1], 2));
     moves.add(moveOf([2], 1));
     assert.deepEqual(moves.placeOf(at(1, 4)), at(1, 4));

@@ -11,7 +11,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { deletionsFile } from '../../../lance-format/deletion/deletion-files.ts';
-import { DeletedRows } from '../../../lance-format/deletion/deletion-vector.ts';
+import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { cloneManifest } from '../../../lance-format/manifest/clone-manifest.ts';
 import { NotReplaceable } from '../../../lance-format/manifest/manifest-draft.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
@@ -23,9 +23,9 @@ import {
 } from '../../../lance-format/manifest/next-manifest.ts';
 import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/address-changes.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
-import type { RowPlace } from '../../port/row-address.ts';
-import { FragmentRows } from '../live-rows/live-rows.ts';
-import { Moves, type Tracked } from '../live-rows/remap.ts';
+import type { RowAddress } from '../../port/row-address.ts';
+import { LiveRowMap } from '../live-rows/live-rows.ts';
+import { CompactionRemap, type Tracked } from '../live-rows/remap.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { writeFiles } from './new-files.ts';
 import type { StagedFragments, Staging } from './staging.ts';
@@ -42,19 +42,19 @@ export interface MovedFragments {
   readonly removedFragments: number;
 }
 
-export class FragmentMove {
+export class CompactedFragments {
   readonly #parts: FragmentMoveParts;
   readonly #staged: StagedFragments;
   /** As they were staged. */
-  readonly #then: FragmentRows;
-  readonly #now: FragmentRows;
+  readonly #then: LiveRowMap;
+  readonly #now: LiveRowMap;
 
   private constructor(parts: FragmentMoveParts, staged: StagedFragments, version: number) {
     const versions = join(parts.folder, '_versions');
     this.#parts = parts;
     this.#staged = staged;
     const ids = new Set(staged.groups.flatMap(({ before }) => before).map(({ id }) => id));
-    this.#then = new FragmentRows(versions, ids);
+    this.#then = new LiveRowMap(versions, ids);
     this.#then.advance(version);
     this.#now = this.#then.copy();
   }
@@ -64,11 +64,11 @@ export class FragmentMove {
     parts: FragmentMoveParts,
     version: number,
     ids: readonly number[],
-  ): Promise<FragmentMove | undefined> {
+  ): Promise<CompactedFragments | undefined> {
     const current = readManifest(join(parts.folder, '_versions'), version);
     if (current === undefined) return undefined;
     const staged = await parts.staging.compact(cloneManifest(current.bytes, new Set(ids), parts.folder));
-    if (staged.groups.length > 0) return new FragmentMove(parts, staged, version);
+    if (staged.groups.length > 0) return new CompactedFragments(parts, staged, version);
     staged.discard();
     return undefined;
   }
@@ -111,10 +111,10 @@ export class FragmentMove {
   }
 
   /** In the new fragments, by their staged ids. A fragment that is gone has lost all its rows, wherever they are now. */
-  #deletedMeanwhile(): ReadonlyMap<number, DeletedRows> {
-    const deleted = new Map(this.#targets().map(({ id, rows }) => [id, new DeletedRows(rows)]));
+  #deletedMeanwhile(): ReadonlyMap<number, DeletionVector> {
+    const deleted = new Map(this.#targets().map(({ id, rows }) => [id, new DeletionVector(rows)]));
     const moves = this.#moves();
-    const mark = (place: RowPlace): void => {
+    const mark = (place: RowAddress): void => {
       const now = moves.placeOf(place);
       if (now !== undefined) deleted.get(now.fragment)?.add(now.offset);
     };
@@ -132,14 +132,14 @@ export class FragmentMove {
     return this.#staged.groups.flatMap(({ after }) => after);
   }
 
-  #moves(): Moves {
+  #moves(): CompactionRemap {
     const targets = this.#targets().map(({ id, rows }) => [id, asTracked(rows)] as const);
-    const moves = new Moves(this.#then.fragments, new Map(targets), this.#staged.groups);
+    const moves = new CompactionRemap(this.#then.fragments, new Map(targets), this.#staged.groups);
     if (this.#targets().some(({ id }) => !moves.isTarget(id))) throw new MalformedFile('rows that do not add up');
     return moves;
   }
 
-  #movedGroup({ before, after }: RewriteGroup, deleted: ReadonlyMap<number, DeletedRows>): MovedGroup {
+  #movedGroup({ before, after }: RewriteGroup, deleted: ReadonlyMap<number, DeletionVector>): MovedGroup {
     return {
       before: before.map(({ id }) => id).filter((id) => this.#now.hasFragment(id)),
       after: after.flatMap(({ id, rows }) => {
@@ -158,7 +158,7 @@ export class FragmentMove {
   #write(
     next: NextManifest,
     groups: readonly MovedGroup[],
-    deleted: ReadonlyMap<number, DeletedRows>,
+    deleted: ReadonlyMap<number, DeletionVector>,
     after: string,
   ): boolean {
     const { folder, fresh } = this.#parts;
@@ -182,4 +182,4 @@ export class FragmentMove {
   }
 }
 
-const asTracked = (rows: number): Tracked => ({ rows, deleted: new DeletedRows(rows), deletionsId: undefined });
+const asTracked = (rows: number): Tracked => ({ rows, deleted: new DeletionVector(rows), deletionsId: undefined });
