@@ -42,19 +42,19 @@ function medianMs(run: () => unknown): string {
 }
 
 async function measure(codec: Codec): Promise<void> {
-  const pieces = await Promise.all(range(0, parts).map((index) => partOf(index, codec)));
+  const chunks = await Promise.all(range(0, parts).map((index) => partOf(index, codec)));
   const keeping = (keep: (row: number) => boolean): RowsOf[] =>
-    pieces.map((piece) => ({ piece, keep: Uint8Array.from({ length: piece.rows }, (_, row) => Number(keep(row))) }));
+    chunks.map((chunk) => ({ chunk, keep: Uint8Array.from({ length: chunk.rows }, (_, row) => Number(keep(row))) }));
   const nineInTen = keeping((row) => row % 10 !== 0);
   const everyOther = keeping((row) => row % 2 === 0);
-  const whole = pieces.map((piece) => ({ piece, keep: undefined }));
-  const [first] = pieces;
+  const whole = chunks.map((chunk) => ({ chunk, keep: undefined }));
+  const [first] = chunks;
   console.log(codec, {
     'all rows': medianMs(() => concatRows(whole)),
     'nine rows in ten': medianMs(() => concatRows(nineInTen)),
     'every other row': medianMs(() => concatRows(everyOther)),
-    'the checks alone': medianMs(() => pieces.map(readColumns)),
-    canConcat: medianMs(() => canConcat(pieces)),
+    'the checks alone': medianMs(() => chunks.map(readColumns)),
+    canConcat: medianMs(() => canConcat(chunks)),
     'one fingerprint': medianMs(() => schemaFingerprint(first!)),
   });
 }

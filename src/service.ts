@@ -59,7 +59,7 @@ export interface StartParts extends ServiceParts {
 /** Schema and batch headers; a table of ten thousand columns stays far below. */
 const maxMetadataBytes = 16 * 2 ** 20;
 const maxOpenDatasets = 512;
-/** Enough for the pieces of one create, or a few large merges. */
+/** Enough for the chunks of one create, or a few large merges. */
 const maxIdleBodyBytes = 64 * 2 ** 20;
 /** Nor more than this part of what bodies may hold. */
 const maxIdleBodyPart = 1 / 8;
@@ -321,7 +321,7 @@ function introspectionVerifiers(config: Config, clock: Clock, logger: Logger): r
 }
 
 const ipcLimits = (config: Config): IpcLimits => ({
-  pieceBytes: config.pieceBytes,
+  chunkBytes: config.chunkBytes,
   maxMessageBytes: config.maxBatchBytes,
   maxMetadataBytes,
   maxWholeBytes: config.maxMergeBytes,

@@ -46,7 +46,7 @@ function* introspectionConflicts(config: Config): Iterable<string> {
 
 function* limitConflicts(config: Config): Iterable<string> {
   const ordered = [
-    ['pieceBytes', 'maxDecodedBytes', showBytes],
+    ['chunkBytes', 'maxDecodedBytes', showBytes],
     ['defaultTimeoutMs', 'maxTimeoutMs', showDuration],
   ] as const;
   for (const [smaller, larger, show] of ordered) {
@@ -76,7 +76,7 @@ function* shareConflicts(config: Config): Iterable<string> {
     yield `${flag('principalShare')} and ${flag('tableShare')} leave ${showBytes(part)} of ${flag('bodyMemoryBytes')} (${showBytes(config.bodyMemoryBytes)}), and a body needs up to ${showBytes(leastPartBytes)}`;
     return;
   }
-  for (const name of ['maxMergeBytes', 'pieceBytes', 'maxBatchBytes', 'maxDecodedBytes'] as const) {
+  for (const name of ['maxMergeBytes', 'chunkBytes', 'maxBatchBytes', 'maxDecodedBytes'] as const) {
     if (config[name] <= part) continue;
     const shares = `${flag('principalShare')} and ${flag('tableShare')}`;
     yield `${flag(name)} (${showBytes(config[name])}) is more than the ${showBytes(part)} that ${shares} leave of ${flag('bodyMemoryBytes')}`;

@@ -22,9 +22,9 @@ const bytesPerBodyByte = 4;
 const partOfMachine = 3 / 4;
 /** Of that, for each reader: with four of them, writers have six tenths. */
 const partForReader = 1 / 10;
-/** A merge takes more than its body: keys, and buffers that are not full. A create has several pieces under way. */
+/** A merge takes more than its body: keys, and buffers that are not full. A create has several chunks under way. */
 const mergesPerPart = 2;
-const piecesPerPart = 8;
+const chunksPerPart = 8;
 
 export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(memoryLimitBytes * partForKeys);
 
@@ -66,7 +66,7 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
     maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),
     maxBatchBytes: fit('maxBatchBytes', partBytes / mergesPerPart),
     maxDecodedBytes: fit('maxDecodedBytes', partBytes / mergesPerPart),
-    pieceBytes: fit('pieceBytes', partBytes / piecesPerPart),
+    chunkBytes: fit('chunkBytes', partBytes / chunksPerPart),
   });
 }
 

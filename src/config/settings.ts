@@ -98,11 +98,11 @@ export const settings = {
     default: '256MiB',
     doc: 'Largest body of one merge; it is held in memory as a whole.',
   }),
-  pieceBytes: setting(bytes(KiB, GiB), {
-    flag: 'piece-size',
+  chunkBytes: setting(bytes(KiB, GiB), {
+    flag: 'chunk-size',
     group: 'limits',
     default: '16MiB',
-    doc: 'A create writes its stream in pieces of about this size; it holds about twenty times as much while it runs.',
+    doc: 'A create writes its stream in chunks of about this size; it holds about twenty times as much while it runs.',
   }),
   maxBatchBytes: setting(bytes(KiB, largestBufferBytes), {
     flag: 'max-batch-size',
@@ -114,7 +114,7 @@ export const settings = {
     flag: 'max-decoded-size',
     group: 'limits',
     default: '256MiB',
-    doc: 'Largest merge, or piece of a create, after decompression: what a compressed body may unfold to.',
+    doc: 'Largest merge, or chunk of a create, after decompression: what a compressed body may unfold to.',
   }),
   maxJsonBytes: setting(bytes(KiB, 64 * MiB), {
     flag: 'max-json-size',

@@ -10,7 +10,7 @@ import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Made, TableMaker } from './table-maker.ts';
 
-/** Creates a table from a stream, in pieces; see `TableMaker` for how it stays atomic. */
+/** Creates a table from a stream, in chunks; see `TableMaker` for how it stays atomic. */
 export class CreateTable {
   readonly #catalog: Catalog;
   readonly #access: TableAccess;
@@ -59,7 +59,7 @@ export class CreateTable {
     return this.#maker.make({
       table: command.table,
       existing,
-      pieces: command.source.pieces(),
+      chunks: command.source.chunks(),
       properties: command.properties,
       storageOptions: command.storageOptions,
       signal: scope.signal,

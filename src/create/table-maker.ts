@@ -1,4 +1,4 @@
-import type { IpcPiece } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/stream/source.ts';
 import type { Catalog, Creation, Publication, TableRecord } from '../catalog/port.ts';
 import { type Engine, isRefusal } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
@@ -8,13 +8,13 @@ import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { newLocation } from './locations.ts';
-import { writeDataset } from './write-pieces.ts';
+import { writeDataset } from './write-chunks.ts';
 
 export interface MakeRequest {
   readonly table: TableRef;
   /** The table to be materialised or replaced, as it was found; undefined where none was. */
   readonly existing: TableRecord | undefined;
-  readonly pieces: AsyncIterable<IpcPiece>;
+  readonly chunks: AsyncIterable<IpcChunk>;
   readonly properties: Properties | undefined;
   readonly storageOptions: Properties;
   readonly signal: AbortSignal;
@@ -69,7 +69,7 @@ export class TableMaker {
     this.#metrics = parts.metrics;
   }
 
-  /** `ConcurrentCreate`, `NamespaceNotFound`, and what reading the pieces and writing them throws. */
+  /** `ConcurrentCreate`, `NamespaceNotFound`, and what reading the chunks and writing them throws. */
   async make(request: MakeRequest): Promise<Made> {
     await this.#undoLeftovers();
     const creation = await this.#reserve(request);
@@ -77,10 +77,10 @@ export class TableMaker {
       const { version, rows } = await writeDataset(
         this.#engine,
         creation.location,
-        request.pieces,
+        request.chunks,
         request.storageOptions,
         request.signal,
-        () => this.#metrics.pieceWritten(),
+        () => this.#metrics.chunkWritten(),
       );
       const done = await request.beforePublish();
       try {

@@ -34,7 +34,7 @@ export interface ArrowAnswer {
 export interface ArrowRoute<Parameters> {
   readonly path: string;
   readonly action: Action;
-  readonly body: 'arrow-whole' | 'arrow-pieces';
+  readonly body: 'arrow-whole' | 'arrow-chunks';
   /** What the query says; read, and refused, before the body. */
   parameters(query: QueryParameters, branch: BranchName | undefined): Parameters;
   /** `mode` of the audit record. */

@@ -102,7 +102,7 @@ export class Reception {
         return this.#parts.config.maxJsonBytes;
       case 'arrow-whole':
         return this.#parts.config.maxMergeBytes;
-      case 'arrow-pieces':
+      case 'arrow-chunks':
         return undefined;
     }
   }

@@ -48,8 +48,8 @@ export interface Answer {
   readonly audit?: AuditFacts;
 }
 
-/** Decides how large the body may be: pieces are written as they come, the others are held in memory as a whole. */
-export type BodyKind = 'json' | 'arrow-whole' | 'arrow-pieces';
+/** Decides how large the body may be: chunks are written as they come, the others are held in memory as a whole. */
+export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';
 
 export interface Admitted {
   readonly body: BodyKind;

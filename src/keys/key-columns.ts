@@ -4,7 +4,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { type FieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
-import type { IpcPiece } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/stream/source.ts';
 import { searchEqualRows } from './key-hash.ts';
 import { type CanonicalKey, canonicalReader, showValue, sqlLiteral } from './key-value.ts';
 import { valueBytes } from './key-values.ts';
@@ -128,13 +128,13 @@ function lengthPrefixed(value: CanonicalKey): string {
 }
 
 /**
- * `paths` name key columns of the piece. Throws `TableColumnNotFound` for a path that names none, `InvalidInput` naming
+ * `paths` name key columns of the chunk. Throws `TableColumnNotFound` for a path that names none, `InvalidInput` naming
  * the path for a type that cannot be a key and for malformed values.
  */
-export const readKeys = (piece: IpcPiece, paths: readonly FieldPath[]): Keys =>
+export const readKeys = (chunk: IpcChunk, paths: readonly FieldPath[]): Keys =>
   new Keys(
-    piece.rows,
-    paths.map((path) => normaliseNaNs(readKeyColumn(piece, path))),
+    chunk.rows,
+    paths.map((path) => normaliseNaNs(readKeyColumn(chunk, path))),
   );
 
 /** A path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */

@@ -1,4 +1,4 @@
-/** One key column of a piece: its values over all batches, which rows are NULL, dictionaries resolved. */
+/** One key column of a chunk: its values over all batches, which rows are NULL, dictionaries resolved. */
 
 import { type BatchBuffers, openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { bitAt } from '../arrow/column/bitmap.ts';
@@ -6,7 +6,7 @@ import { type ColumnPosition, firstChildPosition, positionAfter } from '../arrow
 import { type FieldPath, formatFieldPath, resolveFieldChain } from '../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../arrow/schema/schema.ts';
 import { typeName } from '../arrow/schema/type-name.ts';
-import type { IpcPiece } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/stream/source.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { concatenateValues, countValues, type KeyValues, pickValues, readValues } from './key-values.ts';
 
@@ -66,11 +66,11 @@ interface DictionaryValues {
   readonly nulls: Uint8Array;
 }
 
-function readDictionary(piece: IpcPiece, field: Field, id: bigint): DictionaryValues {
+function readDictionary(chunk: IpcChunk, field: Field, id: bigint): DictionaryValues {
   const plain: Field = { ...field, dictionary: undefined };
   const at: ColumnPosition = { node: 0, buffer: 0 };
-  const batches = piece.dictionaries
-    .map((block) => openDictionary(piece.file, block))
+  const batches = chunk.dictionaries
+    .map((block) => openDictionary(chunk.file, block))
     .filter((dictionary) => dictionary.id === id)
     .map((dictionary) => dictionary.values);
   const values = concatenateValues(batches.map((batch) => readValues(batch, plain, at)));
@@ -117,11 +117,11 @@ function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dic
     : pickValues(dictionary.values, picks);
 }
 
-function readLocated(piece: IpcPiece, located: Located, path: FieldPath): KeyColumn {
+function readLocated(chunk: IpcChunk, located: Located, path: FieldPath): KeyColumn {
   const { field, at } = located.at(-1)!;
-  const batches = piece.batches.map((block) => openBatch(piece.file, block));
+  const batches = chunk.batches.map((block) => openBatch(chunk.file, block));
   const values = concatenateValues(batches.map((batch) => readValues(batch, field, at)));
-  const nulls = new Uint8Array(piece.rows);
+  const nulls = new Uint8Array(chunk.rows);
   let row = 0;
   let anyNull = false;
   for (const batch of batches) {
@@ -129,14 +129,14 @@ function readLocated(piece: IpcPiece, located: Located, path: FieldPath): KeyCol
     row += batch.rows;
   }
   if (field.dictionary === undefined) return { path, field, values, nulls: anyNull ? nulls : undefined };
-  const dictionary = readDictionary(piece, field, field.dictionary.id);
+  const dictionary = readDictionary(chunk, field, field.dictionary.id);
   return { path, field, values: resolveIndices(values, nulls, field, dictionary), nulls };
 }
 
 /** Throws `TableColumnNotFound`; `InvalidInput` for a type that cannot be a key and for values that lie. */
-export function readKeyColumn(piece: IpcPiece, path: FieldPath): KeyColumn {
+export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
   const shown = formatFieldPath(path);
-  const chain = resolveFieldChain(piece.schema, path);
+  const chain = resolveFieldChain(chunk.schema, path);
   const field = chain?.at(-1);
   if (chain === undefined || field === undefined) {
     throw new LancegateError('TableColumnNotFound', `the source has no column ${shown}`);
@@ -144,7 +144,7 @@ export function readKeyColumn(piece: IpcPiece, path: FieldPath): KeyColumn {
   if (!isKeyType(field)) throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
   if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
   try {
-    return readLocated(piece, locate(piece.schema, chain), path);
+    return readLocated(chunk, locate(chunk.schema, chain), path);
   } catch (error) {
     if (!(error instanceof LancegateError)) throw error;
     throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });

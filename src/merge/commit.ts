@@ -106,7 +106,7 @@ export class MergeCommitter {
       const startMs = performance.now();
       const merged = await this.#inEngine(target, matched, () => this.#mergeAlone(target.dataset, request));
       const engineMs = performance.now() - startMs;
-      const settled = await this.#outside.settle(target, { requests: [request], piece: request.piece }, merged);
+      const settled = await this.#outside.settle(target, { requests: [request], chunk: request.chunk }, merged);
       const isWorthKnowing = !this.#keys.isEmpty && pending.sharing !== undefined;
       this.#keys.keep(settled, request, isWorthKnowing ? shareRows([request]) : undefined);
       if (isForPlaces(pending)) await this.#places.didWithout(target, [request], engineMs);
@@ -122,13 +122,13 @@ export class MergeCommitter {
   }
 
   async #mergeAlone(dataset: Dataset, request: MergeRequest): Promise<Merged> {
-    const { on, spec, piece, keys, scope } = request;
+    const { on, spec, chunk, keys, scope } = request;
     const remainingMs = () => scope.remainingMs();
     const principal = principalKey(scope.principal);
     if (isNested(request)) {
-      return mergeNested(this.#parts.engine, dataset, { on, spec, piece, keys, remainingMs, principal });
+      return mergeNested(this.#parts.engine, dataset, { on, spec, chunk, keys, remainingMs, principal });
     }
-    return mergeRows(dataset, { requests: [request], piece }, remainingMs());
+    return mergeRows(dataset, { requests: [request], chunk }, remainingMs());
   }
 
   async #commitShared(group: readonly PendingMerge[], target: CommitTarget): Promise<void> {
@@ -142,8 +142,8 @@ export class MergeCommitter {
     let merged: Merged;
     try {
       shared = shareRows(requests);
-      // `canConcat` was asked of each; pieces with one fingerprint have one schema message.
-      sent = { requests, piece: concatRows(shared.parts) };
+      // `canConcat` was asked of each; chunks with one fingerprint have one schema message.
+      sent = { requests, chunk: concatRows(shared.parts) };
       merged = await this.#inEngine(target, matched, () => mergeRows(dataset, sent, longestTime(requests)));
     } catch (error) {
       await this.#commitApart(group, target, error);

@@ -1,4 +1,4 @@
-import type { IpcPiece } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/stream/source.ts';
 import type { Dataset, MergeCounts } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Location } from '../kernel/ids.ts';
@@ -13,7 +13,7 @@ export interface CommitTarget {
 /** The merges of one commit, and the rows they sent: one for each key. */
 export interface SentRows {
   readonly requests: readonly [MergeRequest, ...MergeRequest[]];
-  readonly piece: IpcPiece;
+  readonly chunk: IpcChunk;
 }
 
 /** What a merge did, and the commit of the engine that changed the rows. */

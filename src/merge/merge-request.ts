@@ -1,5 +1,5 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
-import type { IpcPiece } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/stream/source.ts';
 import type { KeyedAnswer, KeyedCommit, TransactionRecord } from '../catalog/port.ts';
 import type { MergeCounts, MergeSpec } from '../engine/port/engine.ts';
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
@@ -14,7 +14,7 @@ export interface MergeRequest {
   /** At least one; all of them are columns of the table and of the source. */
   readonly on: readonly FieldPath[];
   readonly spec: Omit<MergeSpec, 'on'>;
-  readonly piece: IpcPiece;
+  readonly chunk: IpcChunk;
   /** No key twice, NULL aside. */
   readonly keys: Keys;
   readonly scope: RequestScope;

@@ -4,7 +4,7 @@ import { typedSchema, typeNulls } from '../arrow/column/typed-nulls.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
-import type { IpcPiece } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/stream/source.ts';
 import type { Catalog, KeyedRequest, TableRecord, TransactionRecord } from '../catalog/port.ts';
 import type { Made, TableMaker } from '../create/table-maker.ts';
 import type { MergeCounts } from '../engine/port/engine.ts';
@@ -24,7 +24,7 @@ import type { TableWriter } from './queue/writers.ts';
 
 /** A source that was received, fits its table and holds no key twice. */
 interface ReadySource {
-  readonly piece: IpcPiece;
+  readonly chunk: IpcChunk;
   readonly keys: Keys;
   readonly keyed: KeyedRequest | undefined;
 }
@@ -81,7 +81,7 @@ export class MergeRows {
       const table = await visibleSchema(dataset);
       requireFit(source, table, command.on);
       const file = await dataset.schemaFile();
-      return { nullBytesPerRow: nullBytesPerRow(source, table), typed: (piece) => typeNulls(piece, table, file) };
+      return { nullBytesPerRow: nullBytesPerRow(source, table), typed: (chunk) => typeNulls(chunk, table, file) };
     };
     return (source) =>
       check(source).catch(async () => {
@@ -91,15 +91,15 @@ export class MergeRows {
   }
 
   async #receive({ source, on }: MergeRowsCommand, check: SchemaCheck, keyed: Keyed | undefined): Promise<ReadySource> {
-    const piece = await this.#metrics.mergeStage('receive', async () => {
+    const chunk = await this.#metrics.mergeStage('receive', async () => {
       const { nullBytesPerRow, typed } = await check(await source.schema());
       return joinBatches(typed(await source.whole(nullBytesPerRow)));
     });
     return this.#metrics.mergeStage('check', async () => {
-      const keys = readKeys(piece, on);
+      const keys = readKeys(chunk, on);
       requireShort(keys, on);
       await requireDistinct(keys, on);
-      return { piece, keys, keyed: await keyed?.request() };
+      return { chunk, keys, keyed: await keyed?.request() };
     });
   }
 
@@ -109,8 +109,8 @@ export class MergeRows {
     ready: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
-    requireFewNested(ready.piece, command.on);
-    const changesNothing = ready.piece.rows === 0 && command.flags.whenNotMatchedBySourceDelete === false;
+    requireFewNested(ready.chunk, command.on);
+    const changesNothing = ready.chunk.rows === 0 && command.flags.whenNotMatchedBySourceDelete === false;
     if (changesNothing) return this.#nothingToDo(record, command, ready, scope);
     return this.#commit(record, command, ready, scope);
   }
@@ -118,7 +118,7 @@ export class MergeRows {
   #commit(
     record: TableRecord,
     command: MergeRowsCommand,
-    { piece, keys, keyed }: ReadySource,
+    { chunk, keys, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const { table, branch, on, flags, useIndex } = command;
@@ -129,7 +129,7 @@ export class MergeRows {
       branch,
       on,
       spec: { ...flags, useIndex },
-      piece,
+      chunk,
       keys,
       scope,
       locate: () => this.#stillThere(record),
@@ -196,8 +196,8 @@ export class MergeRows {
     }
     const created = await this.#access.findCreated(command.table);
     const check = await this.#fitCheck(created, command);
-    const { nullBytesPerRow, typed } = await check(ready.piece.schema);
-    if (nullBytesPerRow > 0 || typed(ready.piece) !== ready.piece) throw createdMeanwhile(declared);
+    const { nullBytesPerRow, typed } = await check(ready.chunk.schema);
+    if (nullBytesPerRow > 0 || typed(ready.chunk) !== ready.chunk) throw createdMeanwhile(declared);
     return this.#mergeIntoCreated(created, command, ready, scope);
   }
 
@@ -205,13 +205,13 @@ export class MergeRows {
   async #materialise(
     declared: TableRecord,
     command: MergeRowsCommand,
-    { piece, keyed }: ReadySource,
+    { chunk, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const made = await this.#maker.make({
       table: command.table,
       existing: declared,
-      pieces: once(piece),
+      chunks: once(chunk),
       properties: undefined,
       storageOptions: declared.storageOptions,
       signal: scope.signal,
@@ -268,8 +268,8 @@ const keyedMerge = (
 interface Fit {
   /** See `ArrowSource.whole`. */
   readonly nullBytesPerRow: number;
-  /** The piece with the table's types in place of Null. */
-  readonly typed: (piece: IpcPiece) => IpcPiece;
+  /** The chunk with the table's types in place of Null. */
+  readonly typed: (chunk: IpcChunk) => IpcChunk;
 }
 
 type SchemaCheck = (source: Schema) => Promise<Fit>;
@@ -279,7 +279,7 @@ const newTableCheck =
   async (source) => {
     for (const path of on) requireField(path, source, 'source');
     checkStorable(source);
-    return { nullBytesPerRow: 0, typed: (piece) => piece };
+    return { nullBytesPerRow: 0, typed: (chunk) => chunk };
   };
 
 /**
@@ -288,7 +288,7 @@ const newTableCheck =
  */
 const mostNestedRows = 250_000;
 
-function requireFewNested({ rows }: IpcPiece, on: readonly FieldPath[]): void {
+function requireFewNested({ rows }: IpcChunk, on: readonly FieldPath[]): void {
   const nested = on.find(({ segments }) => segments.length > 1);
   if (nested === undefined || rows <= mostNestedRows) return;
   throw new LancegateError(

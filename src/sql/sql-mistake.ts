@@ -23,5 +23,5 @@ function placeOf(at: number, text: string): string {
   return text.includes('\n') ? `line ${before.split('\n').length}, ${column}` : column;
 }
 
-/** A piece of the client's own text, as a message quotes it. */
+/** A chunk of the client's own text, as a message quotes it. */
 export const shown = (text: string): string => (text.length > 40 ? `${text.slice(0, 40)}…` : text);

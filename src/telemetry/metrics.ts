@@ -111,10 +111,10 @@ export class Metrics {
     name: 'lancegate_creates_total',
     help: 'Tables created, replaced or made from a declaration.',
   });
-  readonly #pieces = new Counter({
+  readonly #chunks = new Counter({
     ...this.#on,
-    name: 'lancegate_create_pieces_total',
-    help: 'Pieces that creates have written.',
+    name: 'lancegate_create_chunks_total',
+    help: 'Chunks that creates have written.',
   });
   readonly #maintenance = new Histogram({
     ...this.#on,
@@ -282,8 +282,8 @@ export class Metrics {
     this.#creates.inc();
   }
 
-  pieceWritten(): void {
-    this.#pieces.inc();
+  chunkWritten(): void {
+    this.#chunks.inc();
   }
 
   /** The Prometheus text format. */

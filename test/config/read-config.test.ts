@@ -93,14 +93,14 @@ test('an empty variable counts as absent', () => {
 test('units, lists, switches and maps are read as the documentation says', () => {
   const values = valuesOf({
     args: [
-      ...['--max-merge-size=64KiB', '--piece-size', '2MB', '--body-memory=1073741824'],
+      ...['--max-merge-size=64KiB', '--chunk-size', '2MB', '--body-memory=1073741824'],
       ...['--drain-timeout=1h30m', '--default-timeout', '500ms', '--no-own-issuer'],
       ...['--oidc-issuer', 'https://a.example/', '--oidc-issuer=https://b.example', '--oidc-audience=x, y'],
       ...['--base-path', '/lance/', '--storage-options', '{"aws_region":"eu-west-1"}'],
     ],
   });
   assert.equal(values.maxMergeBytes, 65_536);
-  assert.equal(values.pieceBytes, 2_000_000);
+  assert.equal(values.chunkBytes, 2_000_000);
   assert.equal(values.bodyMemoryBytes, 2 ** 30);
   assert.equal(values.drainTimeoutMs, 5_400_000);
   assert.equal(values.defaultTimeoutMs, 500);
@@ -112,7 +112,7 @@ test('units, lists, switches and maps are read as the documentation says', () =>
 });
 
 const sizesOf = (values: ConfigReading['values']) =>
-  (['memoryLimitBytes', 'engineIndexCacheBytes', 'bodyMemoryBytes', 'maxMergeBytes', 'pieceBytes'] as const).map(
+  (['memoryLimitBytes', 'engineIndexCacheBytes', 'bodyMemoryBytes', 'maxMergeBytes', 'chunkBytes'] as const).map(
     (name) => values[name] / MiB,
   );
 
@@ -168,7 +168,7 @@ test('the configuration cannot be changed afterwards', () => {
 test('every mistake is reported at once, each with its place and what was expected', () => {
   const { problems } = read({
     args: ['--prot', '80', '--host', '--log-level=loud', '--port=1', '--port=2', '-x', '--no-port'],
-    env: { LANCEGATE_MAX_MERGE_SIZ: '1', LANCEGATE_KEEP_ALIVE_TIMEOUT: '72', LANCEGATE_PIECE_SIZE: '1EiB' },
+    env: { LANCEGATE_MAX_MERGE_SIZ: '1', LANCEGATE_KEEP_ALIVE_TIMEOUT: '72', LANCEGATE_CHUNK_SIZE: '1EiB' },
   });
   const expected = [
     /^unknown flag --prot; did you mean --port\?$/,
@@ -177,7 +177,7 @@ test('every mistake is reported at once, each with its place and what was expect
     /^unknown flag -x$/,
     /^unknown flag --no-port/,
     /^unknown environment variable LANCEGATE_MAX_MERGE_SIZ; did you mean LANCEGATE_MAX_MERGE_SIZE\?$/,
-    /^LANCEGATE_PIECE_SIZE: "1EiB" is not accepted; expected a size such as 64KiB/,
+    /^LANCEGATE_CHUNK_SIZE: "1EiB" is not accepted; expected a size such as 64KiB/,
     /^LANCEGATE_KEEP_ALIVE_TIMEOUT: "72" is not accepted; expected a duration such as/,
     /^--log-level: "loud" is not accepted; expected one of debug, info, warn, error$/,
   ];
@@ -307,8 +307,8 @@ test('no secret is shown, neither by the effective configuration nor by an error
 });
 
 test('the effective configuration names every setting, its value and its source', () => {
-  const lines = showConfig(read({ env: { LANCEGATE_PIECE_SIZE: '16777216' } })).split('\n');
+  const lines = showConfig(read({ env: { LANCEGATE_CHUNK_SIZE: '16777216' } })).split('\n');
   assert.equal(lines.length - 1, Object.keys(settings).length);
-  assert.ok(lines.some((line) => /^piece-size +16MiB +LANCEGATE_PIECE_SIZE$/.test(line)));
+  assert.ok(lines.some((line) => /^chunk-size +16MiB +LANCEGATE_CHUNK_SIZE$/.test(line)));
   assert.ok(lines.some((line) => /^policy-file +\(not set\) +default$/.test(line)));
 });

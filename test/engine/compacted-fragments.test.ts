@@ -189,7 +189,7 @@ describe('chosen fragments are put together (P8)', () => {
   test('nor where somebody else has made the columns others meanwhile: it can be tried again', async (t) => {
     const { dataset, folder } = await grownTable(t);
     const outside = await (await connect(folder)).openTable('t');
-    const spoil = () => outside.updateFieldMetadata([{ path: 'id', metadata: { unit: 'piece' } }]);
+    const spoil = () => outside.updateFieldMetadata([{ path: 'id', metadata: { unit: 'chunk' } }]);
     assert.equal(await move(dataset, [1, 2, 3, 4], spoil), undefined);
     assert.equal(await move(dataset, [1, 2, 3, 4]), 3);
     assert.equal(await dataset.countRows(), 1_040);

@@ -11,7 +11,7 @@ import { describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { Int32, Table, tableFromIPC, vectorFromArray } from 'apache-arrow';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import type { IpcPiece } from '#src/arrow/stream/source.ts';
+import type { IpcChunk } from '#src/arrow/stream/source.ts';
 import type { Catalog, TableRecord } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { TableMaker } from '#src/create/table-maker.ts';
@@ -63,9 +63,9 @@ interface Step {
 const sourceOf = (rows: ReadonlyMap<number, number>): Table =>
   new Table({ k: vectorFromArray([...rows.keys()], new Int32()), v: vectorFromArray([...rows.values()], new Int32()) });
 
-function pieceOf(rows: ReadonlyMap<number, number>): IpcPiece {
+function chunkOf(rows: ReadonlyMap<number, number>): IpcChunk {
   const file = ipcFile(sourceOf(rows));
-  return { file, rows: rows.size, release: () => undefined } as unknown as IpcPiece;
+  return { file, rows: rows.size, release: () => undefined } as unknown as IpcChunk;
 }
 
 interface Parts {
@@ -123,7 +123,7 @@ class Recording {
     const { record } = await this.#parts.maker.make({
       table: ref,
       existing: undefined,
-      pieces: pieces([pieceOf(new Map([...rows].slice(0, 3))), pieceOf(new Map([...rows].slice(3)))]),
+      chunks: chunks([chunkOf(new Map([...rows].slice(0, 3))), chunkOf(new Map([...rows].slice(3)))]),
       properties: undefined,
       storageOptions: {},
       signal: new AbortController().signal,
@@ -233,7 +233,7 @@ class Recording {
   }
 }
 
-async function* pieces(all: readonly IpcPiece[]): AsyncGenerator<IpcPiece> {
+async function* chunks(all: readonly IpcChunk[]): AsyncGenerator<IpcChunk> {
   yield* all;
 }
 
@@ -332,8 +332,8 @@ const byPlaces =
       if (change.has(Number(key))) places.push(place);
       return true;
     });
-    const piece = { file: ipcFile(sourceOf(change)), rows: change.size };
-    const replaced = tracked && (await dataset.replaceRows(tracked, places, piece));
+    const chunk = { file: ipcFile(sourceOf(change)), rows: change.size };
+    const replaced = tracked && (await dataset.replaceRows(tracked, places, chunk));
     assert.equal(typeof replaced, 'object');
   };
 

@@ -103,9 +103,9 @@ class TrackedTable {
   /** Of the newest version, whose places are tracked. Where the new ones are is remembered as it is told. */
   async replace(replaced: readonly StoredRow[], text: string): Promise<void> {
     const ids = replaced.map(({ id }) => id);
-    const piece = { file: fileOf(ids, text), rows: ids.length };
+    const chunk = { file: fileOf(ids, text), rows: ids.length };
     const places = replaced.map(({ place }) => place);
-    const told = await this.dataset.replaceRows(this.tracked, places, piece);
+    const told = await this.dataset.replaceRows(this.tracked, places, chunk);
     assert.ok(typeof told === 'object', String(told));
     const at = told.fragments.flatMap(({ id, rows }) =>
       numbersFrom(0, rows).map((offset) => ({ fragment: id, offset })),
@@ -250,8 +250,8 @@ describe('which places have rows is known, version after version (P2)', () => {
   test('after a replacement, which tells it itself', async (t) => {
     const table = await advanced(t, 10);
     const places = [0, 9].map((offset) => ({ fragment: 0, offset }));
-    const piece = { file: fileOf([0, 10], 'ours'), rows: 2 };
-    const replaced = await table.dataset.replaceRows(table.tracked, places, piece);
+    const chunk = { file: fileOf([0, 10], 'ours'), rows: 2 };
+    const replaced = await table.dataset.replaceRows(table.tracked, places, chunk);
     assert.deepEqual(replaced, { version: 2, fragments: [{ id: 1, rows: 2 }] });
     assert.equal(table.tracked.version, 2);
     assert.deepEqual([...table.tracked.rowsOf(1)].map(addressOf), ['1, 0', '1, 1']);

@@ -687,7 +687,7 @@ describe('somebody else commits between', () => {
 
   test('a setting of theirs that makes the source unfit is no error: nothing is written, a merge can be', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
-    await (await stage.outside()).updateFieldMetadata([{ path: 'id', metadata: { unit: 'piece' } }]);
+    await (await stage.outside()).updateFieldMetadata([{ path: 'id', metadata: { unit: 'chunk' } }]);
     const before = stage.files();
     assert.equal(await replacing(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'ours')), 'overtaken');
     assert.deepEqual(stage.files(), before);
@@ -725,11 +725,11 @@ describe('what is not for replacing is refused: nothing is written, and what is 
     [
       'a source with other metadata of a column',
       plain,
-      columns([int('id', true, new Map([['unit', 'piece']])), [1]], [text('text'), ['x']]),
+      columns([int('id', true, new Map([['unit', 'chunk']])), [1]], [text('text'), ['x']]),
     ],
     [
       'a source without the metadata of a column',
-      columns([int('id', true, new Map([['unit', 'piece']])), [1, 2]], [text('text'), ['a', 'b']]),
+      columns([int('id', true, new Map([['unit', 'chunk']])), [1, 2]], [text('text'), ['a', 'b']]),
       plain,
     ],
     ['a table with files of version 2.0', plain, plain, { new_table_data_storage_version: '2.0' }],
@@ -743,8 +743,8 @@ describe('what is not for replacing is refused: nothing is written, and what is 
       t.after(() => dataset.close());
       const tracked = await trackedRows(dataset);
       const before = stage.files();
-      const piece = { file: ipcFile(source), rows: source.numRows };
-      assert.equal(await dataset.replaceRows(tracked, at(0, 0), piece), 'refused');
+      const chunk = { file: ipcFile(source), rows: source.numRows };
+      assert.equal(await dataset.replaceRows(tracked, at(0, 0), chunk), 'refused');
       assert.deepEqual(stage.files(), before);
       assert.deepEqual([tracked.version, [...tracked.rowsOf(0)]], [1, at(0, 0, 1)]);
       assert.equal(await dataset.countRows(), 2);
@@ -758,8 +758,8 @@ describe('what is not for replacing is refused: nothing is written, and what is 
   test('fewer rows than were to come', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 3, 'first'));
     const before = stage.files();
-    const piece = { file: fileOf(rowsFrom(0, 2, 'second')), rows: 3 };
-    assert.equal(await dataset.replaceRows(tracked, at(0, 0), piece), 'refused');
+    const chunk = { file: fileOf(rowsFrom(0, 2, 'second')), rows: 3 };
+    assert.equal(await dataset.replaceRows(tracked, at(0, 0), chunk), 'refused');
     assert.deepEqual(stage.files(), before);
   });
 
@@ -810,8 +810,8 @@ describe('what is not for replacing is refused: nothing is written, and what is 
       const stage = new Stage(t);
       const dataset = await stage.engine.create(location, ipcFile(rowsOf(1, 2)), {});
       t.after(() => dataset.close());
-      const piece = { file: ipcFile(rowsOf(1)), rows: 1 };
-      const replaced = await dataset.replaceRows(await trackedRows(dataset), at(0, 0), piece);
+      const chunk = { file: ipcFile(rowsOf(1)), rows: 1 };
+      const replaced = await dataset.replaceRows(await trackedRows(dataset), at(0, 0), chunk);
       if (replaced !== 'refused') expectReplaced(replaced);
       assert.deepEqual(await storedIn(stage), bothThere);
     });
@@ -831,11 +831,11 @@ describe('values are stored as the engine stores those of a merge', () => {
   for (const codec of ['none', 'lz4', 'zstd'] satisfies readonly Codec[]) {
     test(`of every type, NULL among them, from a file with ${codec} compression`, async (t) => {
       const stage = new Stage(t);
-      const piece = (from: number, count: number, turn = 0) =>
+      const chunk = (from: number, count: number, turn = 0) =>
         wholeOf(wideStream([wideRows(numbersFrom(from, from + count), turn)], codec));
       const [replaced, merged] = await Promise.all(
         ['t.lance', 'twin.lance'].map(async (name) =>
-          stage.engine.create(name as Location, (await piece(0, 40)).file, {}),
+          stage.engine.create(name as Location, (await chunk(0, 40)).file, {}),
         ),
       );
       t.after(() => [replaced, merged].map((dataset) => dataset?.close()));
@@ -845,7 +845,7 @@ describe('values are stored as the engine stores those of a merge', () => {
         [30, 3],
         [45, 5],
       ] as const) {
-        const rows = await piece(from, 15, turn);
+        const rows = await chunk(from, 15, turn);
         const places = fragment === 0 ? at(0, ...numbersFrom(30, 40)) : [];
         await replaced!.replaceRows(tracked, places, rows).then(expectReplaced);
         await merged!.merge(upsertOn('n'), rows.file, undefined);
@@ -987,8 +987,8 @@ describe('what fails in the middle leaves the newest version as it was, and no f
   test('where the file is none that the engine takes', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
     const before = stage.files();
-    const piece = { file: Buffer.from('ARROW1') as IpcFile, rows: 1 };
-    await assert.rejects(dataset.replaceRows(tracked, at(0, 0), piece));
+    const chunk = { file: Buffer.from('ARROW1') as IpcFile, rows: 1 };
+    await assert.rejects(dataset.replaceRows(tracked, at(0, 0), chunk));
     assert.deepEqual(stage.files(), before);
     assert.equal(await dataset.countRows(), 5);
     await replace(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'second'));
@@ -1072,8 +1072,8 @@ test('another table that somebody puts in the same folder is left as it is, thou
     't',
     rowsFrom(0, 5, 'theirs').map((row) => ({ ...row })),
   );
-  const piece = { file: fileOf(rowsFrom(0, 1, 'ours')), rows: 1 };
-  assert.equal(await dataset.replaceRows(tracked, [{ fragment: 0, offset: 0 }], piece), 'overtaken');
+  const chunk = { file: fileOf(rowsFrom(0, 1, 'ours')), rows: 1 };
+  assert.equal(await dataset.replaceRows(tracked, [{ fragment: 0, offset: 0 }], chunk), 'overtaken');
   assert.equal(await (await outside.openTable('t')).countRows("text LIKE 'theirs%'"), 5);
 });
 

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import { checkStorable } from '#src/arrow/schema/schema-rules.ts';
-import type { IpcPiece } from '#src/arrow/stream/source.ts';
+import type { IpcChunk } from '#src/arrow/stream/source.ts';
 import type { IpcLimits } from '#src/arrow/stream/source-reader.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
@@ -16,7 +16,7 @@ import { mutate, randomOf } from '#test/fuzz/mutations.ts';
 const runs = Number(process.env.LANCEGATE_FUZZ_RUNS ?? 3000);
 const seed = Number(process.env.LANCEGATE_FUZZ_SEED ?? 1);
 const limits: IpcLimits = {
-  pieceBytes: 1 << 20,
+  chunkBytes: 1 << 20,
   maxMessageBytes: 1 << 20,
   maxMetadataBytes: 1 << 18,
   maxWholeBytes: 1 << 20,
@@ -31,12 +31,12 @@ const corpus = [
 ];
 
 /** What the service does with a source before it gives it to the engine; undefined where it refuses. */
-async function admit(bytes: Buffer): Promise<IpcPiece | undefined> {
+async function admit(bytes: Buffer): Promise<IpcChunk | undefined> {
   try {
-    const piece = await wholeOf(bytes, limits);
-    checkStorable(piece.schema);
-    for (const { name } of piece.schema.fields) await tryKeys(piece, name);
-    return piece;
+    const chunk = await wholeOf(bytes, limits);
+    checkStorable(chunk.schema);
+    for (const { name } of chunk.schema.fields) await tryKeys(chunk, name);
+    return chunk;
   } catch (error) {
     if (error instanceof LancegateError) return undefined;
     throw error;
@@ -44,9 +44,9 @@ async function admit(bytes: Buffer): Promise<IpcPiece | undefined> {
 }
 
 /** Values that lie are refused only where they are keys, so a refusal here does not spare the engine. */
-async function tryKeys(piece: IpcPiece, name: string): Promise<void> {
+async function tryKeys(chunk: IpcChunk, name: string): Promise<void> {
   try {
-    const keys = readKeys(piece, [{ segments: [name] }]);
+    const keys = readKeys(chunk, [{ segments: [name] }]);
     await keys.findDuplicate();
     if (keys.rows > 0 && keys.rows < 1000) keys.sqlLiterals(0);
   } catch (error) {
@@ -65,17 +65,17 @@ describe(`${runs} damaged streams, seed ${seed}`, () => {
       const base = corpus[random(corpus.length)]!;
       const { bytes, how } = mutate(base.bytes, random);
       const label = `seed ${seed}, run ${run}: ${base.title}; ${how}`;
-      const piece = await admit(bytes).catch((cause: unknown) =>
+      const chunk = await admit(bytes).catch((cause: unknown) =>
         assert.fail(`${label}: ${String(cause)} ${(cause as Error).stack}`),
       );
-      if (piece === undefined) {
+      if (chunk === undefined) {
         tally.refusedByUs += 1;
         continue;
       }
-      const verdict = await judge.judge(piece.file);
+      const verdict = await judge.judge(chunk.file);
       if ('refused' in verdict && !/panic/i.test(verdict.refused)) tally.refusedByEngine += 1;
-      else if ('stored' in verdict && verdict.stored === piece.rows) tally.stored += 1;
-      else assert.fail(`${label}: ${piece.rows} rows sent, ${JSON.stringify(verdict)}`);
+      else if ('stored' in verdict && verdict.stored === chunk.rows) tally.stored += 1;
+      else assert.fail(`${label}: ${chunk.rows} rows sent, ${JSON.stringify(verdict)}`);
     }
     t.diagnostic(`seed ${seed}: ${JSON.stringify(tally)}`);
     assert.ok(runs < 1000 || (tally.refusedByUs > 0 && tally.stored > 0), 'the fuzzer reaches both sides of the check');

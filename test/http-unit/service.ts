@@ -132,7 +132,7 @@ function authenticate(headers: { authorization?: string | undefined; 'x-api-key'
 }
 
 const ipcLimits = {
-  pieceBytes: 1 << 20,
+  chunkBytes: 1 << 20,
   maxMessageBytes: 1 << 20,
   maxMetadataBytes: 1 << 20,
   maxWholeBytes: 1 << 20,

@@ -55,7 +55,7 @@ async function newMaker(t: TestContext): Promise<Maker> {
     maker.make({
       table: { namespace: [], name: name as ObjectName },
       existing: undefined,
-      pieces: sourceFrom(inChunks(stream({ id: vectorFromArray([1, 2], new Int32()) }))).pieces(),
+      chunks: sourceFrom(inChunks(stream({ id: vectorFromArray([1, 2], new Int32()) }))).chunks(),
       properties: undefined,
       storageOptions: {},
       signal: new AbortController().signal,

@@ -14,7 +14,7 @@ describe('columns that a source leaves out', () => {
   let service: TestService;
   const limitBytes = 2 ** 20;
   before(async () => {
-    service = await startTestService(after, { MAX_DECODED_SIZE: '1MiB', PIECE_SIZE: '1MiB', MAX_BATCH_SIZE: '1MiB' });
+    service = await startTestService(after, { MAX_DECODED_SIZE: '1MiB', CHUNK_SIZE: '1MiB', MAX_BATCH_SIZE: '1MiB' });
     const made = await service.post('/v1/table/wide/create', stream({ id: [], vector: vectorFromArray([], vectors) }));
     assert.equal(made.status, 200);
   });

@@ -22,7 +22,7 @@ describe('a service whose storage root is a real S3 gateway', { skip: withoutS3G
     const settings = {
       STORAGE_ROOT: root,
       STORAGE_OPTIONS: JSON.stringify(gateway.storageOptions),
-      PIECE_SIZE: '64KiB',
+      CHUNK_SIZE: '64KiB',
     };
     service = await startTestService(after, settings);
   });
@@ -33,12 +33,12 @@ describe('a service whose storage root is a real S3 gateway', { skip: withoutS3G
     return rows.map((row) => ({ id: Number(row.id), name: String(row.name) })).sort((a, b) => a.id - b.id);
   };
 
-  test('takes a create of many pieces, and plain LanceDB reads every row of it (P1)', async () => {
+  test('takes a create of many chunks, and plain LanceDB reads every row of it (P1)', async () => {
     const ids = Array.from({ length: 50_000 }, (_, id) => id);
-    const { status, body } = await service.post('/v1/table/pieces/create', people(ids, 'ann'));
+    const { status, body } = await service.post('/v1/table/chunks/create', people(ids, 'ann'));
     assert.equal(status, 200, JSON.stringify(body));
     assert.ok(String(body.location).startsWith(root));
-    const rows = await rowsIn('pieces');
+    const rows = await rowsIn('chunks');
     assert.deepEqual([rows.length, rows.at(-1)?.id], [50_000, 49_999]);
   });
 

@@ -50,8 +50,8 @@ describe('every type comes back bit for bit, with its metadata', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    // Small, so that many batches become many pieces.
-    service = await startTestService(later, { PIECE_SIZE: '4KiB' });
+    // Small, so that many batches become many chunks.
+    service = await startTestService(later, { CHUNK_SIZE: '4KiB' });
   });
 
   async function create(table: string, bytes: Uint8Array, rows: number, headers: HeaderFields = {}): Promise<void> {
@@ -161,11 +161,11 @@ describe('dictionaries that grow while the stream comes', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    service = await startTestService(later, { PIECE_SIZE: '1KiB' });
+    service = await startTestService(later, { CHUNK_SIZE: '1KiB' });
   });
 
   for (const codec of ['none', 'lz4', 'zstd'] as const) {
-    test(`are stored whole in every piece, and merged, buffers ${codec}`, async () => {
+    test(`are stored whole in every chunk, and merged, buffers ${codec}`, async () => {
       const table = `deltas_${codec}`;
       const texts = [
         ['a', null, 'b'],
@@ -175,8 +175,8 @@ describe('dictionaries that grow while the stream comes', () => {
       const created = await service.post(`/v1/table/${table}/create`, streamWithDeltas(0, texts, codec));
       assert.equal(created.status, 200, JSON.stringify(created.body));
       assert.equal((await service.get(`/v1/table/${table}/count_rows`)).body, 1800);
-      const pieces = entriesUnder(join(service.tablesFolder, `${table}.lance`, 'data'));
-      assert.equal(pieces.length, texts.length);
+      const chunks = entriesUnder(join(service.tablesFolder, `${table}.lance`, 'data'));
+      assert.equal(chunks.length, texts.length);
       assert.deepEqual((await (await openStored(service.tablesFolder, table)).rows()).word, texts.flat());
       const change = streamWithDeltas(1798, [['x'], ['y', 'x']], codec);
       const { body } = await service.post(`/v1/table/${table}/merge_insert?on=n`, change);

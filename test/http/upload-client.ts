@@ -1,4 +1,4 @@
-/** A client that sends a body piece by piece, sees the answer whenever it comes, and can leave at any point. */
+/** A client that sends a body chunk by chunk, sees the answer whenever it comes, and can leave at any point. */
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import type { Socket } from 'node:net';

@@ -112,7 +112,7 @@ describe('a hopeless upload is answered while its body has no end in sight (P7)'
 const rowsPerBatch = 8;
 const batchOf = (number: number): Buffer => sampleBatch(number * rowsPerBatch, rowsPerBatch, 8 * KiB);
 
-/** Files of rows, of which each piece makes one. */
+/** Files of rows, of which each chunk makes one. */
 const dataFiles = (service: TestService): number =>
   entriesUnder(service.tablesFolder).filter((path) => /\/data\/[^/]+\.lance$/.test(path)).length;
 
@@ -121,20 +121,20 @@ describe('a create of any size is published only when whole (P1)', () => {
   let service: TestService;
   let authorization: string;
   before(async () => {
-    service = await startTestService(later, { PIECE_SIZE: '128KiB' });
+    service = await startTestService(later, { CHUNK_SIZE: '128KiB' });
     authorization = `Bearer ${await service.mint('lancegate:admin')}`;
   });
 
   const open = (path: string): Upload =>
     new Upload(`${service.url}/v1/table/${path}`, { authorization, 'content-type': arrowStream });
 
-  /** Half-way: several pieces are on storage, and more is to come. */
+  /** Half-way: several chunks are on storage, and more is to come. */
   async function half(path: string): Promise<Upload> {
     const filesBefore = dataFiles(service);
     const upload = open(path);
     await upload.write(sampleSchema);
     for (let number = 0; number < 16; number++) await upload.write(batchOf(number));
-    await eventually('several pieces are written', () => dataFiles(service) >= filesBefore + 3);
+    await eventually('several chunks are written', () => dataFiles(service) >= filesBefore + 3);
     assert.equal(upload.isOver, false);
     return upload;
   }

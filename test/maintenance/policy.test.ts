@@ -251,7 +251,7 @@ describe('what is tidied', () => {
 
   const whole: readonly (readonly [string, Partial<Layout>])[] = [
     ['of a table without an index', { indexes: [] }],
-    ['of one that is in many pieces', { fragments: sizes(140, 75_000) }],
+    ['of one that is in many chunks', { fragments: sizes(140, 75_000) }],
     [
       'of one with an old fragment that is rewritten for its deletions',
       { fragments: [...sizes(9, full), ...sizes(1, full, 110_000), ...sizes(60, 100)] },

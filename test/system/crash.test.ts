@@ -31,10 +31,10 @@ function* endlessStream(): Generator<Uint8Array, never, void> {
   for (;;) yield bytes.subarray(schemaBytes, -endBytes);
 }
 
-/** Resolves once that many pieces of data lie on the storage. */
-async function untilWritten(folder: string, pieces: number): Promise<void> {
+/** Resolves once that many chunks of data lie on the storage. */
+async function untilWritten(folder: string, chunks: number): Promise<void> {
   const written = () => filesUnder(folder).filter((name) => name.endsWith('.lance')).length;
-  await eventually(`${pieces} pieces written`, () => written() >= pieces);
+  await eventually(`${chunks} chunks written`, () => written() >= chunks);
 }
 
 const filesUnder = (folder: string): string[] =>
@@ -49,7 +49,7 @@ describe('after kill -9', () => {
     const data = temporaryFolder((clean) => t.after(clean));
     const tables = join(data, 'tables');
     const token = await mintToken(data);
-    const first = await startServiceProcess(data, token, '--piece-size', '1MiB');
+    const first = await startServiceProcess(data, token, '--chunk-size', '1MiB');
     t.after(() => first.kill());
     const create = first.upload('/v1/table/big/create', endlessStream());
     create.catch(() => undefined);
@@ -72,7 +72,7 @@ describe('after kill -9', () => {
     const data = temporaryFolder((clean) => t.after(clean));
     const tables = join(data, 'tables');
     const token = await mintToken(data);
-    const first = await startServiceProcess(data, token, '--piece-size', '1MiB');
+    const first = await startServiceProcess(data, token, '--chunk-size', '1MiB');
     t.after(() => first.kill());
     assert.equal((await first.post('/v1/table/t/create', stream([1, 2], 'old'))).status, 200);
     const before = filesUnder(tables).sort();

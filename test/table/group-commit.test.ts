@@ -99,8 +99,8 @@ test('requests that share a commit leave rows and counts as if applied one after
 test('a request whose values lie is refused alone, and its neighbours share their commit all the same', async (t) => {
   const stage = await open(t, [[1, 'old']]);
   const bad = await stage.request(tableOf([[7, 'bad']]));
-  const offsets = bad.piece.file.indexOf(Buffer.from([0, 0, 0, 0, 3, 0, 0, 0]));
-  bad.piece.file.writeInt32LE(-5, offsets + 4);
+  const offsets = bad.chunk.file.indexOf(Buffer.from([0, 0, 0, 0, 3, 0, 0, 0]));
+  bad.chunk.file.writeInt32LE(-5, offsets + 4);
   const good = await Promise.all([5, 6].map((id) => stage.request(tableOf([[id, 'good']]))));
   const [first, refused, second] = await stage.together([good[0]!, bad, good[1]!]);
   assert.equal(first?.status, 'fulfilled');

@@ -82,8 +82,8 @@ describe('a source that is not stored as the table is', () => {
   test('values that lie: refused alone, and its neighbours share their commit all the same', async (t) => {
     const { stage } = await openKnown(t, full(...before));
     const bad = await stage.request(full([7, 'bad']));
-    const offsets = bad.piece.file.indexOf(Buffer.from([0, 0, 0, 0, 3, 0, 0, 0]));
-    bad.piece.file.writeInt32LE(-5, offsets + 4);
+    const offsets = bad.chunk.file.indexOf(Buffer.from([0, 0, 0, 0, 3, 0, 0, 0]));
+    bad.chunk.file.writeInt32LE(-5, offsets + 4);
     const good = [5, 6].map((id) => stage.request(full([id, 'good'])));
     const [first, refused, second] = await sendTogether(stage, [good[0]!, Promise.resolve(bad), good[1]!]);
     assert.deepEqual([first?.status, second?.status], ['fulfilled', 'fulfilled']);

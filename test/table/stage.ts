@@ -183,7 +183,7 @@ export class Stage {
   /** `source` is a table, or the stream of one. */
   async request(source: Table | Buffer, spec: Spec = upsert, signal = never, subject = 'a'): Promise<MergeRequest> {
     const bytes = source instanceof Table ? tableToIPC(source, 'stream') : source;
-    const piece = await sourceFrom(inChunks(bytes)).whole();
+    const chunk = await sourceFrom(inChunks(bytes)).whole();
     const on = this.on.map(parseFieldPath);
     return {
       table,
@@ -191,8 +191,8 @@ export class Stage {
       branch: undefined,
       on,
       spec,
-      piece,
-      keys: readKeys(piece, on),
+      chunk,
+      keys: readKeys(chunk, on),
       keyed: undefined,
       scope: {
         requestId: 'r',

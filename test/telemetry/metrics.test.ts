@@ -26,7 +26,7 @@ test('every event shows in its instrument', async () => {
   metrics.commitFinished(7);
   metrics.countsTold('search');
   metrics.createFinished();
-  metrics.pieceWritten();
+  metrics.chunkWritten();
   const seen = await samples(metrics);
   const expected: readonly (readonly [string, number])[] = [
     ['http_request_duration_seconds_sum{method="POST",route="/v1/table/:id/create",status="200"}', 0.04],
@@ -42,7 +42,7 @@ test('every event shows in its instrument', async () => {
     ['merges_per_commit_sum', 7],
     ['shared_commits_total{told_by="search"}', 1],
     ['creates_total', 1],
-    ['create_pieces_total', 1],
+    ['create_chunks_total', 1],
   ];
   for (const [name, value] of expected) assert.equal(seen.get(`lancegate_${name}`), value, name);
 });

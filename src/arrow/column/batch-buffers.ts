@@ -1,4 +1,4 @@
-/** Access to single buffers of one batch inside a piece: only what is asked for is decompressed. */
+/** Access to single buffers of one batch inside a chunk: only what is asked for is decompressed. */
 import { zstdDecompressSync } from 'node:zlib';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { FlatTable, FlatVector } from '../format/flatbuffer.ts';

@@ -6,7 +6,7 @@
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
 import type { Field } from '../schema/schema.ts';
-import type { IpcPiece } from '../stream/source.ts';
+import type { IpcChunk } from '../stream/source.ts';
 import { type BatchBuffers, type BatchNode, openBatch } from './batch-buffers.ts';
 import { bitAt, countZeros } from './bitmap.ts';
 import { columnLayout } from './column-layout.ts';
@@ -133,12 +133,12 @@ function readColumn(cursor: BatchCursor, field: Field): ColumnData {
 }
 
 /**
- * All columns of a piece without dictionaries, batch by batch. Uncompressed buffers are views of the piece. Throws
- * `InvalidInput` naming the column for values that lie, so that whoever calls it only for that knows the piece is sound.
+ * All columns of a chunk without dictionaries, batch by batch. Uncompressed buffers are views of the chunk. Throws
+ * `InvalidInput` naming the column for values that lie, so that whoever calls it only for that knows the chunk is sound.
  */
-export const readColumns = (piece: IpcPiece): BatchData[] =>
-  piece.batches.map((block) => {
-    const batch = openBatch(piece.file, block);
+export const readColumns = (chunk: IpcChunk): BatchData[] =>
+  chunk.batches.map((block) => {
+    const batch = openBatch(chunk.file, block);
     const cursor = new BatchCursor(batch);
-    return { rows: batch.rows, columns: piece.schema.fields.map((field) => readColumn(cursor, field)) };
+    return { rows: batch.rows, columns: chunk.schema.fields.map((field) => readColumn(cursor, field)) };
   });

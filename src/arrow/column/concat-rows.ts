@@ -10,15 +10,15 @@ import { fileTail } from '../format/reframe.ts';
 import type { Field } from '../schema/schema.ts';
 import { schemaMessage } from '../schema/schema-message.ts';
 import { sameType } from '../schema/schema-rules.ts';
-import type { Block, IpcFile, IpcPiece } from '../stream/source.ts';
+import type { Block, IpcChunk, IpcFile } from '../stream/source.ts';
 import { BatchPlan } from './batch-plan.ts';
 import { type ColumnData, readColumns } from './column-data.ts';
 import { recordBatchMessageBytes, writeRecordBatchMessage } from './record-batch-message.ts';
 import { allRows, keptRows, type RowRuns } from './row-runs.ts';
 
 export interface RowsOf {
-  readonly piece: IpcPiece;
-  /** One byte for each row of the piece, over all its batches: 1 to take it, 0 to leave it out. Undefined takes all. */
+  readonly chunk: IpcChunk;
+  /** One byte for each row of the chunk, over all its batches: 1 to take it, 0 to leave it out. Undefined takes all. */
   readonly keep: Uint8Array | undefined;
 }
 
@@ -39,7 +39,7 @@ const needsNoBit = ({ type, children }: Field): boolean =>
   type.kind === 'null' || (type.kind === 'struct' && children.length === 0) || children.some(needsNoBit);
 const mostWithoutBits = 1 << 20;
 
-const mostValues = ({ decodedBytes, batches, schema }: IpcPiece): number =>
+const mostValues = ({ decodedBytes, batches, schema }: IpcChunk): number =>
   8 * decodedBytes + (schema.fields.some(needsNoBit) ? batches.length * mostWithoutBits : 0);
 
 const isPlain = ({ dictionary, children }: Field): boolean => dictionary === undefined && children.every(isPlain);
@@ -60,14 +60,14 @@ const sameColumns = (first: readonly Field[], others: readonly Field[]): boolean
   first.length === others.length && first.every((field, i) => sameColumn(field, others[i]!));
 
 /**
- * Whether `concatRows` may be given these pieces: the same columns in the same order, none dictionary-encoded, no field
- * nullable that is not in the first piece's schema, and together small enough for one batch (any that decode to less than
- * 128 MiB are, if no type is Null). The order of the pieces matters only to nullability.
+ * Whether `concatRows` may be given these chunks: the same columns in the same order, none dictionary-encoded, no field
+ * nullable that is not in the first chunk's schema, and together small enough for one batch (any that decode to less than
+ * 128 MiB are, if no type is Null). The order of the chunks matters only to nullability.
  */
-export function canConcat(pieces: readonly IpcPiece[]): boolean {
-  const [first, ...others] = pieces;
+export function canConcat(chunks: readonly IpcChunk[]): boolean {
+  const [first, ...others] = chunks;
   if (first === undefined || !first.schema.fields.every(isPlain)) return false;
-  if (pieces.reduce((sum, piece) => sum + mostValues(piece), 0) > maxValues) return false;
+  if (chunks.reduce((sum, chunk) => sum + mostValues(chunk), 0) > maxValues) return false;
   const message = schemaMessage(first);
   return others.every(
     (other) => message.equals(schemaMessage(other)) || sameColumns(first.schema.fields, other.schema.fields),
@@ -80,10 +80,10 @@ interface Share {
   readonly runs: RowRuns;
 }
 
-function sharesOf({ piece, keep }: RowsOf): Share[] {
-  if (keep !== undefined && keep.length !== piece.rows) throw new Error('the mask has not one byte for each row');
+function sharesOf({ chunk, keep }: RowsOf): Share[] {
+  if (keep !== undefined && keep.length !== chunk.rows) throw new Error('the mask has not one byte for each row');
   let row = 0;
-  return readColumns(piece).map(({ rows, columns }) => {
+  return readColumns(chunk).map(({ rows, columns }) => {
     const runs = keep === undefined ? allRows(rows) : keptRows(keep.subarray(row, row + rows));
     row += rows;
     return { columns, runs };
@@ -99,7 +99,7 @@ function sharesOfPart(part: RowsOf, index: number): Share[] {
   }
 }
 
-function assemble(first: IpcPiece, plan: BatchPlan, rows: number): IpcPiece {
+function assemble(first: IpcChunk, plan: BatchPlan, rows: number): IpcChunk {
   const schema = schemaMessage(first);
   const offset = magic.length + schema.length;
   const metaLength = recordBatchMessageBytes(plan.nodes.length, plan.buffers.length);
@@ -127,11 +127,11 @@ function assemble(first: IpcPiece, plan: BatchPlan, rows: number): IpcPiece {
 
 /**
  * The kept rows of the first part, then of the second, and so on, in one uncompressed batch under the schema of the first
- * part. For parts whose pieces `canConcat` allows, and of which none was released; the result does not need them any more,
+ * part. For parts whose chunks `canConcat` allows, and of which none was released; the result does not need them any more,
  * and its own `release` does nothing. Throws `FaultyPart` for the first part whose values lie, in rows left out too.
  */
-export function concatRows(parts: readonly RowsOf[]): IpcPiece {
-  const first = parts[0]?.piece;
+export function concatRows(parts: readonly RowsOf[]): IpcChunk {
+  const first = parts[0]?.chunk;
   if (first === undefined) throw new Error('no parts to concatenate');
   const shares = parts.flatMap(sharesOfPart).filter(({ runs }) => runs.rows > 0);
   const plan = new BatchPlan();
@@ -151,14 +151,14 @@ const manyBatches = 64;
 const mostUnjoinedBatches = 1024;
 
 /**
- * The piece with its rows in one batch if it has many batches. Throws on invalid buffers, and `InvalidInput` for too many
+ * The chunk with its rows in one batch if it has many batches. Throws on invalid buffers, and `InvalidInput` for too many
  * batches that cannot be joined, such as those with dictionary-encoded columns.
  */
-export function joinBatches(piece: IpcPiece): IpcPiece {
-  const { length } = piece.batches;
-  if (length < manyBatches) return piece;
-  if (canConcat([piece])) return concatRows([{ piece, keep: undefined }]);
-  if (length <= mostUnjoinedBatches) return piece;
+export function joinBatches(chunk: IpcChunk): IpcChunk {
+  const { length } = chunk.batches;
+  if (length < manyBatches) return chunk;
+  if (canConcat([chunk])) return concatRows([{ chunk, keep: undefined }]);
+  if (length <= mostUnjoinedBatches) return chunk;
   throw invalidInput(
     `the stream has ${length} record batches, and a merge with dictionary-encoded columns can have ${mostUnjoinedBatches}: put more rows into each`,
   );

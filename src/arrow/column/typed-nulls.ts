@@ -13,7 +13,7 @@ import { fileTail } from '../format/reframe.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
 import type { Field, Schema } from '../schema/schema.ts';
 import { schemaMessage } from '../schema/schema-message.ts';
-import type { Block, IpcFile, IpcPiece } from '../stream/source.ts';
+import type { Block, IpcChunk, IpcFile } from '../stream/source.ts';
 import { BatchPlan } from './batch-plan.ts';
 import { type ColumnData, readColumns } from './column-data.ts';
 import { columnLayout } from './column-layout.ts';
@@ -55,20 +55,20 @@ function targetOf(field: Field, table: Schema): Field | undefined {
 const mostInnerBytes = 64 * 2 ** 20;
 
 /**
- * The piece with the types of the table, which its schema fits (`checkSourceFits`): the same piece if no column needs to be
+ * The chunk with the types of the table, which its schema fits (`checkSourceFits`): the same chunk if no column needs to be
  * rewritten, else a new one, uncompressed. The reservation of the old one covers both. Throws `InvalidInput` on invalid
  * buffers, and `TableSchemaValidationError` if the table's column is dictionary-encoded: its dictionary is not in the source.
  */
-export function typeNulls(piece: IpcPiece, table: Schema, tableFile: IpcFile): IpcPiece {
-  const { fields } = piece.schema;
+export function typeNulls(chunk: IpcChunk, table: Schema, tableFile: IpcFile): IpcChunk {
+  const { fields } = chunk.schema;
   const typed = fields.flatMap((field) => targetOf(field, table) ?? []);
-  if (typed.length === 0) return piece;
+  if (typed.length === 0) return chunk;
   const encoded = typed.find(isEncoded);
   if (encoded !== undefined)
     throw refuse([encoded.name], 'is of type null, and dictionary-encoded in the table: send it typed');
-  const schema = typedSchema(piece.schema, table);
+  const schema = typedSchema(chunk.schema, table);
   const inner = { bytes: 0 };
-  const plans = readColumns(piece).map(({ rows, columns }) => {
+  const plans = readColumns(chunk).map(({ rows, columns }) => {
     const plan = new BatchPlan();
     for (const [i, field] of schema.fields.entries()) {
       const data = typedData(columns[i]!, fields[i]!, field, inner);
@@ -76,9 +76,9 @@ export function typeNulls(piece: IpcPiece, table: Schema, tableFile: IpcFile): I
     }
     return { rows, plan };
   });
-  const made = assemble(piece, schema, typedSchemaMessage(piece, table, tableFile), plans);
-  const decodedBytes = Math.max(piece.decodedBytes, made.decodedBytes);
-  return { ...made, rows: piece.rows, decodedBytes, release: piece.release };
+  const made = assemble(chunk, schema, typedSchemaMessage(chunk, table, tableFile), plans);
+  const decodedBytes = Math.max(chunk.decodedBytes, made.decodedBytes);
+  return { ...made, rows: chunk.rows, decodedBytes, release: chunk.release };
 }
 
 function typedData(data: ColumnData, field: Field, target: Field, inner: { bytes: number }, depth = 0): ColumnData {
@@ -139,20 +139,20 @@ interface PlannedBatch {
   readonly plan: BatchPlan;
 }
 
-/** The dictionaries are those of `piece`, as they are. */
+/** The dictionaries are those of `chunk`, as they are. */
 function assemble(
-  piece: IpcPiece,
+  chunk: IpcChunk,
   schema: Schema,
   message: Buffer,
   planned: readonly PlannedBatch[],
-): Omit<IpcPiece, 'rows' | 'release'> {
+): Omit<IpcChunk, 'rows' | 'release'> {
   let end = magic.length + message.length;
   const place = (metaLength: number, bodyLength: number): Block => {
     const block = { offset: end, metaLength, bodyLength };
     end += metaLength + bodyLength;
     return block;
   };
-  const dictionaries = piece.dictionaries.map(({ metaLength, bodyLength }) => place(metaLength, bodyLength));
+  const dictionaries = chunk.dictionaries.map(({ metaLength, bodyLength }) => place(metaLength, bodyLength));
   const batches = planned.map(({ plan }) =>
     place(recordBatchMessageBytes(plan.nodes.length, plan.buffers.length), plan.bodyLength),
   );
@@ -160,8 +160,8 @@ function assemble(
   const file = Buffer.alloc(end + tail.length);
   file.set(magic);
   file.set(message, magic.length);
-  for (const [i, { offset, metaLength, bodyLength }] of piece.dictionaries.entries()) {
-    file.set(piece.file.subarray(offset, offset + metaLength + bodyLength), dictionaries[i]!.offset);
+  for (const [i, { offset, metaLength, bodyLength }] of chunk.dictionaries.entries()) {
+    file.set(chunk.file.subarray(offset, offset + metaLength + bodyLength), dictionaries[i]!.offset);
   }
   for (const [i, { rows, plan }] of planned.entries()) {
     const { offset, metaLength, bodyLength } = batches[i]!;
@@ -188,10 +188,10 @@ const schemaKind = 1;
 
 const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
 
-function typedSchemaMessage(piece: IpcPiece, table: Schema, tableFile: IpcFile): Buffer {
-  const source = schemaMessage(piece).subarray(prefixBytes);
+function typedSchemaMessage(chunk: IpcChunk, table: Schema, tableFile: IpcFile): Buffer {
+  const source = schemaMessage(chunk).subarray(prefixBytes);
   const target = schemaMessage({ file: tableFile }).subarray(prefixBytes);
-  const { fields } = piece.schema;
+  const { fields } = chunk.schema;
   const sourceAt = aligned(vectorAt + 4 + 4 * fields.length);
   const targetAt = sourceAt + aligned(source.length);
   const metadata = Buffer.alloc(targetAt + aligned(target.length));

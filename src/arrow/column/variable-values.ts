@@ -6,7 +6,7 @@ import { isUtf8 } from 'node:buffer';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { DataType } from '../schema/schema.ts';
 
-/** Offsets are held in 32 bits. A larger one lies outside of anything that fits into a piece. */
+/** Offsets are held in 32 bits. A larger one lies outside of anything that fits into a chunk. */
 const largestOffset = 0xffff_ffff;
 
 /** `bytes` start at a multiple of eight. */

@@ -1,7 +1,7 @@
 /** The schema message of a file, as bytes. */
 import { hash } from 'node:crypto';
 import { continuation, magic, prefixBytes } from '../format/message.ts';
-import type { IpcFile, IpcPiece } from '../stream/source.ts';
+import type { IpcChunk, IpcFile } from '../stream/source.ts';
 
 /** Where the first message of the file begins. The engine pads the magic to 64 bytes. */
 export function schemaMessageStart(file: IpcFile): number {
@@ -11,13 +11,13 @@ export function schemaMessageStart(file: IpcFile): number {
 }
 
 /** The whole message with its prefix: a view of the file. */
-export function schemaMessage({ file }: Pick<IpcPiece, 'file'>): Buffer {
+export function schemaMessage({ file }: Pick<IpcChunk, 'file'>): Buffer {
   const start = schemaMessageStart(file);
   return file.subarray(start, start + prefixBytes + file.readInt32LE(start + 4));
 }
 
 /**
- * Equal for two pieces only where their schemas are, metadata included; to be part of a key. Writers that say the same
+ * Equal for two chunks only where their schemas are, metadata included; to be part of a key. Writers that say the same
  * schema in other bytes get another fingerprint. A digest, because metadata may take megabytes and queues hold many.
  */
-export const schemaFingerprint = (piece: IpcPiece): string => hash('sha256', schemaMessage(piece), 'base64');
+export const schemaFingerprint = (chunk: IpcChunk): string => hash('sha256', schemaMessage(chunk), 'base64');

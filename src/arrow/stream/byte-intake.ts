@@ -4,7 +4,7 @@ import type { BodyAccount } from '../../memory/body-memory.ts';
 
 /**
  * Bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
- * moved once more on average; a body of known length, and a piece that follows another, start at the right size.
+ * moved once more on average; a body of known length, and a chunk that follows another, start at the right size.
  */
 export class Arena {
   readonly #account: BodyAccount;

@@ -2,7 +2,7 @@
  * The reader of a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
  * it lies as soon as it is complete, and hands out IPC files around them. It decodes nothing and repairs nothing.
  *
- * What it holds: at most one piece (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
+ * What it holds: at most one chunk (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
  * so a header that promises gigabytes costs nothing. Every refusal names the message at fault; the schema is number 1.
  */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
@@ -16,13 +16,13 @@ import type { Schema } from '../schema/schema.ts';
 import { checkNames } from '../schema/schema-rules.ts';
 import { Arena, ByteIntake } from './byte-intake.ts';
 import { checkBatch } from './check-batch.ts';
+import { ChunkBuilder, Preamble } from './chunk-builder.ts';
 import { DictionaryBook } from './dictionary-book.ts';
-import { PieceBuilder, Preamble } from './piece-builder.ts';
-import type { ArrowSource, Block, IpcPiece } from './source.ts';
+import type { ArrowSource, Block, IpcChunk } from './source.ts';
 
 export interface IpcLimits {
-  /** A piece ends with the batch that brings it to this size, encoded or decoded. */
-  readonly pieceBytes: number;
+  /** A chunk ends with the batch that brings it to this size, encoded or decoded. */
+  readonly chunkBytes: number;
   /** The body of one record batch; also all dictionaries of a stream together. */
   readonly maxMessageBytes: number;
   /** The metadata of one message. */
@@ -30,8 +30,8 @@ export interface IpcLimits {
   /** Everything, for `whole()`. */
   readonly maxWholeBytes: number;
   /**
-   * One record batch together with all dictionaries, after decompression; for `whole()` all of it. So a piece decodes
-   * to no more than this and `pieceBytes`.
+   * One record batch together with all dictionaries, after decompression; for `whole()` all of it. So a chunk decodes
+   * to no more than this and `chunkBytes`.
    */
   readonly maxDecodedBytes: number;
 }
@@ -113,24 +113,24 @@ export class StreamSource implements ArrowSource {
     return (await this.#open()).preamble.schema;
   }
 
-  /** `pieces` or `whole` may be called once, and not both: the bytes pass only once. */
-  async *pieces(): AsyncGenerator<IpcPiece, void, void> {
+  /** `chunks` or `whole` may be called once, and not both: the bytes pass only once. */
+  async *chunks(): AsyncGenerator<IpcChunk, void, void> {
     const { arena, preamble, dictionaries } = await this.#take();
-    let piece = new PieceBuilder(preamble, arena);
+    let chunk = new ChunkBuilder(preamble, arena);
     for (let first = true; ; first = false) {
-      const ended = await this.#fill(piece, preamble, dictionaries, this.#limits.pieceBytes);
-      const capacity = piece.arena.used;
-      if (first || piece.batches > 0) yield piece.finish();
+      const ended = await this.#fill(chunk, preamble, dictionaries, this.#limits.chunkBytes);
+      const capacity = chunk.arena.used;
+      if (first || chunk.batches > 0) yield chunk.finish();
       if (ended) return;
-      piece = new PieceBuilder(preamble, this.#newArena(capacity + preamble.bytes));
+      chunk = new ChunkBuilder(preamble, this.#newArena(capacity + preamble.bytes));
     }
   }
 
-  async whole(nullBytesPerRow = 0): Promise<IpcPiece> {
+  async whole(nullBytesPerRow = 0): Promise<IpcChunk> {
     const { arena, preamble, dictionaries } = await this.#take();
-    const piece = new PieceBuilder(preamble, arena, nullBytesPerRow);
-    await this.#fill(piece, preamble, dictionaries, undefined);
-    return piece.finish();
+    const chunk = new ChunkBuilder(preamble, arena, nullBytesPerRow);
+    await this.#fill(chunk, preamble, dictionaries, undefined);
+    return chunk.finish();
   }
 
   close(): void {
@@ -182,17 +182,17 @@ export class StreamSource implements ArrowSource {
     }
   }
 
-  /** Adds messages to `piece` until it weighs `enough`; true where the stream has ended. */
-  async #fill(piece: PieceBuilder, preamble: Preamble, book: DictionaryBook, enough: number | undefined) {
+  /** Adds messages to `chunk` until it weighs `enough`; true where the stream has ended. */
+  async #fill(chunk: ChunkBuilder, preamble: Preamble, book: DictionaryBook, enough: number | undefined) {
     const maxTotalBytes = enough === undefined ? this.#limits.maxWholeBytes : Number.POSITIVE_INFINITY;
-    while (enough === undefined || piece.weight < enough) {
-      const message = await this.#message(piece.arena, maxTotalBytes);
+    while (enough === undefined || chunk.weight < enough) {
+      const message = await this.#message(chunk.arena, maxTotalBytes);
       if (message === undefined) return true;
-      const fixedBytes = enough === undefined ? piece.decodedBytes : preamble.decodedBytes;
+      const fixedBytes = enough === undefined ? chunk.decodedBytes : preamble.decodedBytes;
       const maxDecodedBytes = this.#limits.maxDecodedBytes - fixedBytes;
       this.#named(message, () => {
-        const rows = this.#add(message, piece, preamble, book, maxDecodedBytes);
-        if (enough === undefined) this.#requireModest(piece, rows);
+        const rows = this.#add(message, chunk, preamble, book, maxDecodedBytes);
+        if (enough === undefined) this.#requireModest(chunk, rows);
       });
     }
     return false;
@@ -201,7 +201,7 @@ export class StreamSource implements ArrowSource {
   /** Returns its rows, or values of a dictionary. */
   #add(
     message: ArrivedMessage,
-    piece: PieceBuilder,
+    chunk: ChunkBuilder,
     preamble: Preamble,
     book: DictionaryBook,
     maxDecodedBytes: number,
@@ -212,17 +212,17 @@ export class StreamSource implements ArrowSource {
     if (message.kind === 'batch') {
       const { fields } = preamble.schema;
       const batch = checkBatch({ header: message.header, body, fields, maxDecodedBytes, hasDictionary });
-      piece.addBatch(block, batch.rows, batch.decodedBytes);
+      chunk.addBatch(block, batch.rows, batch.decodedBytes);
       return batch.rows;
     }
     const { id, values, header } = book.open(message.header);
     const { rows, decodedBytes } = checkBatch({ header, body, fields: [values], maxDecodedBytes, hasDictionary });
-    const bytes = piece.arena.view(block.offset, piece.arena.used);
+    const bytes = chunk.arena.view(block.offset, chunk.arena.used);
     if (preamble.bytes + bytes.length > this.#limits.maxMessageBytes) {
       throw tooLarge('the sum of the dictionaries', this.#limits.maxMessageBytes);
     }
     preamble.addDictionary(Buffer.from(bytes), block.metaLength, decodedBytes);
-    piece.addDictionary(block, decodedBytes);
+    chunk.addDictionary(block, decodedBytes);
     book.close(id);
     return rows;
   }
@@ -276,14 +276,14 @@ export class StreamSource implements ArrowSource {
   }
 
   /** Limits of merges only; `rows` have just been added. */
-  #requireModest(piece: PieceBuilder, rows: number): void {
-    piece.arena.charge(rows * keyBytesPerRow);
-    if (piece.decodedBytes > this.#limits.maxDecodedBytes) throw this.#tooManyNulls(piece);
-    if (piece.batches <= mostBatchesOfMerge) return;
+  #requireModest(chunk: ChunkBuilder, rows: number): void {
+    chunk.arena.charge(rows * keyBytesPerRow);
+    if (chunk.decodedBytes > this.#limits.maxDecodedBytes) throw this.#tooManyNulls(chunk);
+    if (chunk.batches <= mostBatchesOfMerge) return;
     throw invalidInput(`a merge can have ${mostBatchesOfMerge} record batches with rows: put more rows into each`);
   }
 
-  #tooManyNulls({ decodedBytes }: PieceBuilder): LancegateError {
+  #tooManyNulls({ decodedBytes }: ChunkBuilder): LancegateError {
     return new LancegateError(
       'BodyTooLarge',
       `with NULL in the columns that the source leaves out, its rows take ${decodedBytes} bytes, more than the ${this.#limits.maxDecodedBytes} that this service accepts: send fewer rows at a time`,

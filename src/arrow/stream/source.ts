@@ -7,7 +7,7 @@ declare const ipcFile: unique symbol;
  */
 export type IpcFile = Buffer & { readonly [ipcFile]: true };
 
-/** Where one message lies in `IpcPiece.file`, in bytes from its start. */
+/** Where one message lies in `IpcChunk.file`, in bytes from its start. */
 export interface Block {
   readonly offset: number;
   readonly metaLength: number;
@@ -15,7 +15,7 @@ export interface Block {
 }
 
 /** A part of a source, or all of it: a file the engine takes, and what is known of it without decoding. */
-export interface IpcPiece {
+export interface IpcChunk {
   readonly file: IpcFile;
   readonly schema: Schema;
   readonly dictionaries: readonly Block[];
@@ -23,7 +23,7 @@ export interface IpcPiece {
   readonly rows: number;
   /** Bytes of all buffers after decompression, and of the NULLs in columns that the source leaves out. */
   readonly decodedBytes: number;
-  /** Gives the memory of `file` to the next body. Nothing of the piece may be used afterwards, nor keys read from it. */
+  /** Gives the memory of `file` to the next body. Nothing of the chunk may be used afterwards, nor keys read from it. */
   release(): void;
 }
 
@@ -34,13 +34,13 @@ export interface IpcPiece {
 export interface ArrowSource {
   /** The schema, as soon as its message has arrived. May be called again. */
   schema(): Promise<Schema>;
-  /** Everything, in pieces of about the configured size, each complete by itself; at least one, perhaps of no rows. */
-  pieces(): AsyncIterable<IpcPiece>;
+  /** Everything, in chunks of about the configured size, each complete by itself; at least one, perhaps of no rows. */
+  chunks(): AsyncIterable<IpcChunk>;
   /**
-   * Everything as one piece, or `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes in
+   * Everything as one chunk, or `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes in
    * columns that the source leaves out; it counts like decompressed bytes of the body.
    */
-  whole(nullBytesPerRow?: number): Promise<IpcPiece>;
-  /** Releases every piece that was not released, and ends the source. To be called when the request is over. */
+  whole(nullBytesPerRow?: number): Promise<IpcChunk>;
+  /** Releases every chunk that was not released, and ends the source. To be called when the request is over. */
   close(): void;
 }

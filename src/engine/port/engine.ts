@@ -174,7 +174,7 @@ export interface Dataset {
   replaceRows(
     tracked: LiveRows,
     places: Iterable<RowAddress>,
-    piece: { file: IpcFile; rows: number },
+    chunk: { file: IpcFile; rows: number },
   ): Promise<Replacing>;
   /**
    * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows: false where it is to

@@ -10,7 +10,7 @@ export const createTableRoute = (operations: Operations): Route =>
   arrowRoute({
     path: createTablePath,
     action: 'CreateTable',
-    body: 'arrow-pieces',
+    body: 'arrow-chunks',
     parameters: (query, branch) => {
       refuseBranch(branch);
       return readCreateParameters(query);

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pieceOfFile } from '../../arrow/stream/piece-of-file.ts';
+import { chunkOfFile } from '../../arrow/stream/chunk-of-file.ts';
 import type { IpcFile } from '../../arrow/stream/source.ts';
 import type { NewFile } from '../../engine/lance/commit/new-files.ts';
 import { readKeys } from '../../keys/key-columns.ts';
@@ -30,7 +30,7 @@ export function readDeletedOffsets(
 
 /** An Arrow file of one column. */
 function listedOffsets(file: Buffer): Uint32Array {
-  const keys = readKeys(pieceOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
+  const keys = readKeys(chunkOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
   return Uint32Array.from({ length: keys.rows }, (_, row) => Number(keys.canonical(row)));
 }
 

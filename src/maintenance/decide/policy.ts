@@ -191,8 +191,8 @@ const mergesWorthWaiting = 10;
 export function isTidiedBeforeIndex(layout: Layout, { all }: Estimate, mergeMs: number): boolean {
   const { fragments, indexes, rows } = layout;
   const isLarge = rows >= fullFragmentRows;
-  const isInPieces = isLarge ? isAnythingToPutTogether(layout) : fragments.filter(isShort).length >= manyFragments;
-  return indexes.length === 0 && isInPieces && all.heldMs <= mergesWorthWaiting * mergeMs;
+  const isInChunks = isLarge ? isAnythingToPutTogether(layout) : fragments.filter(isShort).length >= manyFragments;
+  return indexes.length === 0 && isInChunks && all.heldMs <= mergesWorthWaiting * mergeMs;
 }
 
 /** Those that have an index as we build it. */

@@ -102,17 +102,17 @@ export class OutsideCommits {
   }
 
   /** Inserts nothing: a row that is gone since was taken out after the merge. */
-  async #updateMissed(dataset: Dataset, { requests, piece }: SentRows, { missed, found }: Repair): Promise<number> {
+  async #updateMissed(dataset: Dataset, { requests, chunk }: SentRows, { missed, found }: Repair): Promise<number> {
     const [request] = requests;
     const { on, keys } = request;
     if (isNested(request)) {
       const spec = onlyUpdating(request, soughtKeys(requests, found, 'target.').where ?? ownSql('true'));
       const principal = principalKey(request.scope.principal);
-      const merge = { on, spec, piece, keys, remainingMs: () => undefined, principal };
+      const merge = { on, spec, chunk, keys, remainingMs: () => undefined, principal };
       return (await mergeNested(this.#engine, dataset, merge)).counts.numUpdatedRows;
     }
     const spec = { ...onlyUpdating(request, inList('target._rowaddr', missed)), on: keyColumnsOf(request) };
-    return (await dataset.merge(spec, piece.file, undefined)).numUpdatedRows;
+    return (await dataset.merge(spec, chunk.file, undefined)).numUpdatedRows;
   }
 }
 
@@ -139,12 +139,12 @@ async function rowChangeBeside(dataset: Dataset, { matched, version, ownVersions
   return change;
 }
 
-async function updatesOf(dataset: Dataset, { requests, piece }: SentRows): Promise<Updates> {
+async function updatesOf(dataset: Dataset, { requests, chunk }: SentRows): Promise<Updates> {
   const { whenMatchedUpdateAll } = requests[0].spec;
   if (whenMatchedUpdateAll === false) return 'nothing';
   if (whenMatchedUpdateAll !== true) return 'under a filter';
   const columns = (await dataset.schema()).fields.length;
-  return piece.schema.fields.length === columns ? 'every column' : 'some columns';
+  return chunk.schema.fields.length === columns ? 'every column' : 'some columns';
 }
 
 /**

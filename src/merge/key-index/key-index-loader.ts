@@ -105,10 +105,10 @@ export class KeyIndexLoader {
   async merge({ dataset }: CommitTarget, requests: Requests, places: KeyIndex): Promise<PlacedMerge | undefined> {
     try {
       const shared = shareRows(requests);
-      const piece = requests.length === 1 ? requests[0].piece : concatRows(shared.parts);
-      if (piece.rows > mostRowsWithoutPause) await setImmediate();
+      const chunk = requests.length === 1 ? requests[0].chunk : concatRows(shared.parts);
+      if (chunk.rows > mostRowsWithoutPause) await setImmediate();
       const found = places.find(shared);
-      const replaced = await dataset.replaceRows(places.tracked, found.values(), piece);
+      const replaced = await dataset.replaceRows(places.tracked, found.values(), chunk);
       if (replaced === 'refused') this.#refuse(requests[0], await dataset.schema(), places);
       if (replaced === 'overtaken') this.#giveUp('changed');
       if (typeof replaced === 'string') return undefined;
@@ -154,14 +154,14 @@ export class KeyIndexLoader {
     return !(await this.#isRefused(request, dataset));
   }
 
-  async #isRefused({ piece }: MergeRequest, dataset: Dataset): Promise<boolean> {
-    return this.#refused.size > 0 && this.#refused.get(schemaFingerprint(piece)) === (await dataset.schema());
+  async #isRefused({ chunk }: MergeRequest, dataset: Dataset): Promise<boolean> {
+    return this.#refused.size > 0 && this.#refused.get(schemaFingerprint(chunk)) === (await dataset.schema());
   }
 
   /** It may be the table that is not fit. */
-  #refuse({ piece }: MergeRequest, schema: Schema, places: KeyIndex): void {
+  #refuse({ chunk }: MergeRequest, schema: Schema, places: KeyIndex): void {
     if (this.#refused.size >= mostRefused) this.#refused.clear();
-    this.#refused.set(schemaFingerprint(piece), schema);
+    this.#refused.set(schemaFingerprint(chunk), schema);
     if (!places.isUsed) this.forget();
   }
 

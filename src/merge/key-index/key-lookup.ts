@@ -1,7 +1,7 @@
 /** Which rows of a dataset have which keys. Long work on the keys lets others have the thread in between (P10). */
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
-import { pieceOfFile } from '../../arrow/stream/piece-of-file.ts';
+import { chunkOfFile } from '../../arrow/stream/chunk-of-file.ts';
 import type { Dataset, Projection } from '../../engine/port/engine.ts';
 import { type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
@@ -162,9 +162,9 @@ async function everyRow(
   const columns = [...keyColumns, ...otherColumns];
   const files = 'at' in from ? dataset.take(from.at, columns) : dataset.select(columns, from.where);
   for await (const file of files) {
-    const piece = pieceOfFile(file);
-    const keys = readKeys(piece, pathsOf(keyColumns));
-    const values = others.length === 0 ? undefined : readKeys(piece, pathsOf(otherColumns));
+    const chunk = chunkOfFile(file);
+    const keys = readKeys(chunk, pathsOf(keyColumns));
+    const values = others.length === 0 ? undefined : readKeys(chunk, pathsOf(otherColumns));
     for (let row = 0; row < keys.rows; row++) {
       if (row % sliceRows === sliceRows - 1) await setImmediate();
       if (!see(keys.canonical(row), row, values)) return;

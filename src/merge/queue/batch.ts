@@ -24,12 +24,12 @@ const maxGroupBytes = 32 * 2 ** 20;
  * request's), dictionary columns (a file holds each dictionary once) and large sources.
  */
 export function sharingKey(request: MergeRequest): string | undefined {
-  const { spec, piece, on, tableId } = request;
-  if (piece.rows > maxSharingRows || isNested(request) || !canConcat([piece])) return undefined;
+  const { spec, chunk, on, tableId } = request;
+  if (chunk.rows > maxSharingRows || isNested(request) || !canConcat([chunk])) return undefined;
   if (spec.whenNotMatchedBySourceDelete !== false || typeof spec.whenMatchedUpdateAll !== 'boolean') return undefined;
   const { whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex } = spec;
   const flags = [whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex];
-  return JSON.stringify([tableId, on.map(({ segments }) => segments), flags, schemaFingerprint(piece)]);
+  return JSON.stringify([tableId, on.map(({ segments }) => segments), flags, schemaFingerprint(chunk)]);
 }
 
 /** What one commit still has room for. */
@@ -68,7 +68,7 @@ export function shareRows(requests: readonly MergeRequest[]): SharedRows {
   const masks: (Uint8Array | undefined)[] = requests.map(() => undefined);
   const drop = (place: Place): void => {
     const request = requestAt(place);
-    masks[request] ??= new Uint8Array(requests[request]?.piece.rows ?? 0).fill(1);
+    masks[request] ??= new Uint8Array(requests[request]?.chunk.rows ?? 0).fill(1);
     masks[request][rowAt(place)] = 0;
   };
   const firstWith = new Map<CanonicalKey, Place>();
@@ -92,7 +92,7 @@ export function shareRows(requests: readonly MergeRequest[]): SharedRows {
       }
     }
   }
-  const parts = requests.map(({ piece }, index) => ({ piece, keep: masks[index] }));
+  const parts = requests.map(({ chunk }, index) => ({ chunk, keep: masks[index] }));
   return { parts, firstWith, nullRows };
 }
 

@@ -98,7 +98,7 @@ export class PendingMerges {
     for (let place = 0; lanes.length > 0; place++) {
       lanes = lanes.filter((lane) => {
         const pending = lane[place];
-        if (pending === undefined || !room.take(pending.request.piece)) return false;
+        if (pending === undefined || !room.take(pending.request.chunk)) return false;
         taken.add(pending);
         return true;
       });

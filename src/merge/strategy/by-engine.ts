@@ -6,16 +6,16 @@ import { keyColumnsOf, type MergeRequest } from '../merge-request.ts';
 /** One merge on top-level columns. */
 export async function mergeRows(
   dataset: Dataset,
-  { requests, piece }: SentRows,
+  { requests, chunk }: SentRows,
   timeoutMs: number | undefined,
 ): Promise<Merged> {
   const [first] = requests;
   const matched = await dataset.version();
   const useIndex = first.spec.useIndex && (await mayUseIndex(dataset, requests));
   const spec = { ...first.spec, useIndex, on: keyColumnsOf(first) };
-  const gainsByIndex = await dataset.gainsByIndex(spec, piece.file.length);
+  const gainsByIndex = await dataset.gainsByIndex(spec, chunk.file.length);
   const principal = principalKey(first.scope.principal);
-  const counts = await dataset.merge(spec, piece.file, timeoutMs, principal);
+  const counts = await dataset.merge(spec, chunk.file, timeoutMs, principal);
   const { version, numAttempts } = counts;
   return { counts, commit: { matched, version, numAttempts, ownVersions: [] }, gainsByIndex };
 }
@@ -28,9 +28,9 @@ export async function mergeRows(
 async function mayUseIndex(dataset: Dataset, requests: readonly MergeRequest[]): Promise<boolean> {
   const [first] = requests;
   if (first === undefined || first.branch !== undefined || requests.some(({ keys }) => keys.hasNull)) return false;
-  if (!(await isIndexFaster(dataset, first.piece.rows))) return false;
+  if (!(await isIndexFaster(dataset, first.chunk.rows))) return false;
   if (typeof first.spec.whenMatchedUpdateAll === 'boolean') return true;
-  return first.piece.schema.fields.length === (await dataset.schema()).fields.length;
+  return first.chunk.schema.fields.length === (await dataset.schema()).fields.length;
 }
 
 const rowsSoonFound = 5_000;

@@ -16,7 +16,7 @@
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Field } from '../../arrow/schema/schema.ts';
 import { joinFiles } from '../../arrow/stream/join-files.ts';
-import type { IpcFile, IpcPiece } from '../../arrow/stream/source.ts';
+import type { IpcChunk, IpcFile } from '../../arrow/stream/source.ts';
 import {
   type Dataset,
   type Engine,
@@ -41,7 +41,7 @@ const everyRow = ownSql('true');
 export interface NestedMerge {
   readonly on: readonly FieldPath[];
   readonly spec: Omit<MergeSpec, 'on'>;
-  readonly piece: IpcPiece;
+  readonly chunk: IpcChunk;
   readonly keys: Keys;
   /** Asked for each of the engine's merges; undefined: no deadline. */
   readonly remainingMs: () => number | undefined;
@@ -124,8 +124,8 @@ async function copyCandidates(
 }
 
 async function mergeInScratch(scratch: Scratch, found: Dataset, merge: NestedMerge): Promise<MergeCounts> {
-  const sent = await scratch.create('source', merge.piece.file);
-  const columns = columnProjections(merge.piece.schema.fields);
+  const sent = await scratch.create('source', merge.chunk.file);
+  const columns = columnProjections(merge.chunk.schema.fields);
   const source = await collect(sent, [...keyProjections(merge.on), originProjection('source'), ...columns], everyRow);
   const on = merge.on.map((_, index) => keyColumn(index));
   return found.merge({ ...merge.spec, on }, source, merge.remainingMs(), merge.principal);

@@ -10,6 +10,7 @@ import { mutate, randomOf } from '#test/fuzz/mutations.ts';
 import {
   assertConcat,
   assertSound,
+  chunkOf,
   codecs,
   column,
   int32,
@@ -17,7 +18,6 @@ import {
   list,
   longs,
   none,
-  pieceOf,
   plainCases,
   streamOf,
   struct,
@@ -108,9 +108,9 @@ describe('a part whose values lie is named, and so is its column', () => {
   ];
   for (const [title, schema, stream, message] of faults) {
     it(title, async () => {
-      const empty = await pieceOf(schema, []);
+      const empty = await chunkOf(schema, []);
       const bad = await wholeOf(stream);
-      const parts = [empty, empty, bad, empty].map((piece) => ({ piece, keep: undefined }));
+      const parts = [empty, empty, bad, empty].map((chunk) => ({ chunk, keep: undefined }));
       assert.throws(
         () => concatRows(parts),
         (error) =>
@@ -119,9 +119,9 @@ describe('a part whose values lie is named, and so is its column', () => {
           error.part === 2 &&
           message.test(error.message),
       );
-      const leftOut = { piece: bad, keep: new Uint8Array(bad.rows) };
+      const leftOut = { chunk: bad, keep: new Uint8Array(bad.rows) };
       assert.throws(() => concatRows([leftOut]), { name: 'LancegateError', part: 0 });
-      assert.equal(concatRows(parts.filter(({ piece }) => piece !== bad)).rows, 0);
+      assert.equal(concatRows(parts.filter(({ chunk }) => chunk !== bad)).rows, 0);
     });
   }
 
@@ -130,17 +130,17 @@ describe('a part whose values lie is named, and so is its column', () => {
     const magicAt = stream.lastIndexOf(Buffer.from('28b52ffd', 'hex'));
     stream[magicAt] = 0;
     const parts = [
-      { piece: await pieceOf(text, []), keep: undefined },
-      { piece: await wholeOf(stream), keep: undefined },
+      { chunk: await chunkOf(text, []), keep: undefined },
+      { chunk: await wholeOf(stream), keep: undefined },
     ];
     assert.throws(() => concatRows(parts), { part: 1, message: /^column t: malformed ZSTD/ });
   });
 
   it('but a NULL inside a struct or a list of fixed size that is NULL is none', async () => {
-    const structs = await pieceOf(schemaOf([struct('s', [field('a', int32, item)])]), [{ s: [{ a: 1n }, null] }]);
-    await assertConcat([{ piece: structs, keep: undefined }]);
-    const lists = await pieceOf(pairs, [{ p: [null, [1n, 2n]] }]);
-    await assertConcat([{ piece: lists, keep: undefined }]);
+    const structs = await chunkOf(schemaOf([struct('s', [field('a', int32, item)])]), [{ s: [{ a: 1n }, null] }]);
+    await assertConcat([{ chunk: structs, keep: undefined }]);
+    const lists = await chunkOf(pairs, [{ p: [null, [1n, 2n]] }]);
+    await assertConcat([{ chunk: lists, keep: undefined }]);
   });
 
   it('or its damage is none, and the whole is sound', async () => {
@@ -152,10 +152,10 @@ describe('a part whose values lie is named, and so is its column', () => {
     let faulty = 0;
     for (let run = 0; run < 400; run++) {
       const random = randomOf(3, run);
-      const piece = await wholeOf(mutate(streams[random(3)]!, random).bytes).catch(refused);
-      if (piece === undefined || !canConcat([piece])) continue;
+      const chunk = await wholeOf(mutate(streams[random(3)]!, random).bytes).catch(refused);
+      if (chunk === undefined || !canConcat([chunk])) continue;
       try {
-        await assertSound(concatRows([{ piece, keep: undefined }]));
+        await assertSound(concatRows([{ chunk, keep: undefined }]));
       } catch (error) {
         assert.ok(error instanceof FaultyPart, `run ${run}: ${String(error)}`);
         faulty += 1;
@@ -165,14 +165,14 @@ describe('a part whose values lie is named, and so is its column', () => {
   });
 
   it('a mask of another length is a defect of the caller', async () => {
-    const piece = await pieceOf(text, [{ n: [1n], t: ['x'] }]);
-    assert.throws(() => concatRows([{ piece, keep: new Uint8Array(2) }]), /mask/);
+    const chunk = await chunkOf(text, [{ n: [1n], t: ['x'] }]);
+    assert.throws(() => concatRows([{ chunk, keep: new Uint8Array(2) }]), /mask/);
   });
 });
 
-describe('whether pieces can become one', () => {
+describe('whether chunks can become one', () => {
   const base = [field('id', int64), struct('s', [field('a', utf8)])];
-  const pieceWith = (fields: readonly Field[]) => pieceOf(schemaOf(fields), []);
+  const chunkWith = (fields: readonly Field[]) => chunkOf(schemaOf(fields), []);
   const refused: readonly [title: string, fields: readonly Field[]][] = [
     ['another name', [field('ID', int64), base[1]!]],
     ['another type', [field('id', int32), base[1]!]],
@@ -184,40 +184,40 @@ describe('whether pieces can become one', () => {
   ];
   for (const [title, fields] of refused) {
     it(`no: ${title}`, async () => {
-      assert.equal(canConcat([await pieceWith(base), await pieceWith(fields)]), false);
+      assert.equal(canConcat([await chunkWith(base), await chunkWith(fields)]), false);
     });
   }
 
-  it('no: dictionaries, also within and in one piece alone', async () => {
+  it('no: dictionaries, also within and in one chunk alone', async () => {
     const dictionary = { id: 1n, index: { bitWidth: 8, signed: true }, ordered: false } as const;
-    const coded = await pieceWith([struct('s', [field('a', utf8, { dictionary })])]);
+    const coded = await chunkWith([struct('s', [field('a', utf8, { dictionary })])]);
     assert.equal(canConcat([coded]), false);
     assert.equal(canConcat([coded, coded]), false);
   });
 
   it('yes where a later one is stricter about NULL, no where it is looser, on every level', async () => {
-    const strict = await pieceWith([field('id', int64), struct('s', [field('a', utf8, { nullable: false })])]);
-    const loose = await pieceWith(base);
+    const strict = await chunkWith([field('id', int64), struct('s', [field('a', utf8, { nullable: false })])]);
+    const loose = await chunkWith(base);
     assert.equal(canConcat([loose, strict]), true);
     assert.equal(canConcat([strict, loose]), false);
   });
 
-  it('yes whatever the metadata of the schemas say; no pieces are none', async () => {
-    const other = await pieceOf(schemaOf(base, { pandas: '{}' }), []);
-    assert.equal(canConcat([await pieceWith(base), other]), true);
+  it('yes whatever the metadata of the schemas say; no chunks are none', async () => {
+    const other = await chunkOf(schemaOf(base, { pandas: '{}' }), []);
+    assert.equal(canConcat([await chunkWith(base), other]), true);
     assert.equal(canConcat([]), false);
   });
 
   it('no: too much for one batch', async () => {
-    const piece = await pieceOf(schemaOf(base), [{ id: [1n], s: [null] }]);
-    const large = { ...piece, decodedBytes: 100 << 20 };
-    assert.equal(canConcat([piece, large, large]), true);
-    assert.equal(canConcat([piece, large, large, large]), false);
+    const chunk = await chunkOf(schemaOf(base), [{ id: [1n], s: [null] }]);
+    const large = { ...chunk, decodedBytes: 100 << 20 };
+    assert.equal(canConcat([chunk, large, large]), true);
+    assert.equal(canConcat([chunk, large, large, large]), false);
   });
 
   it('is seen from fingerprints: equal for equal schema messages, and for no others', async () => {
-    const a = await pieceOf(schemaOf(base), [{ id: [1n], s: [null] }], 'zstd');
-    assert.equal(schemaFingerprint(a), schemaFingerprint(await pieceWith(base)));
-    assert.notEqual(schemaFingerprint(a), schemaFingerprint(await pieceWith([base[0]!])));
+    const a = await chunkOf(schemaOf(base), [{ id: [1n], s: [null] }], 'zstd');
+    assert.equal(schemaFingerprint(a), schemaFingerprint(await chunkWith(base)));
+    assert.notEqual(schemaFingerprint(a), schemaFingerprint(await chunkWith([base[0]!])));
   });
 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { canConcat, concatRows, type RowsOf } from '#src/arrow/column/concat-rows.ts';
 import type { DataType, Field, Schema } from '#src/arrow/schema/schema.ts';
-import type { IpcPiece } from '#src/arrow/stream/source.ts';
+import type { IpcChunk } from '#src/arrow/stream/source.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import type { EncodedColumn } from '#test/fixtures/column-encoder.ts';
 import {
@@ -75,7 +75,7 @@ export const deepCases: readonly TypeCase[] = [
 
 export const plainCases: readonly TypeCase[] = [...typeCases.filter((type) => isPlain(type.field)), ...deepCases];
 
-export const pieceOf = (schema: Schema, batches: readonly Rows[], codec: Codec = 'none'): Promise<IpcPiece> =>
+export const chunkOf = (schema: Schema, batches: readonly Rows[], codec: Codec = 'none'): Promise<IpcChunk> =>
   wholeOf(encodeStream(schema, batches, codec));
 
 export function randomMask(random: Random, rows: number): Uint8Array | undefined {
@@ -95,16 +95,16 @@ export async function randomParts(random: Random, schema: Schema, cases: readonl
   };
   const parts: RowsOf[] = [];
   for (let left = 1 + random.int(4); left > 0; left--) {
-    const piece = await pieceOf(schema, Array.from({ length: random.int(4) }, batch), random.pick(codecs));
-    parts.push({ piece, keep: randomMask(random, piece.rows) });
+    const chunk = await chunkOf(schema, Array.from({ length: random.int(4) }, batch), random.pick(codecs));
+    parts.push({ chunk, keep: randomMask(random, chunk.rows) });
   }
   return parts;
 }
 
 export function expectedRows(parts: readonly RowsOf[]): Record<string, unknown[]> {
   const columns: Record<string, unknown[]> = {};
-  for (const { piece, keep } of parts) {
-    for (const [name, values] of Object.entries(decodeFile(piece.file))) {
+  for (const { chunk, keep } of parts) {
+    for (const [name, values] of Object.entries(decodeFile(chunk.file))) {
       const kept = values.filter((_, row) => keep === undefined || keep[row] === 1);
       columns[name] = [...(columns[name] ?? []), ...kept];
     }
@@ -113,7 +113,7 @@ export function expectedRows(parts: readonly RowsOf[]): Record<string, unknown[]
 }
 
 /** The structural check of client streams passes what was made, and counts the same. */
-export async function assertSound(made: IpcPiece): Promise<void> {
+export async function assertSound(made: IpcChunk): Promise<void> {
   const [block] = made.batches;
   assert.ok(block !== undefined && made.batches.length === 1);
   const messages = made.file.subarray(8, block.offset + block.metaLength + block.bodyLength);
@@ -122,8 +122,8 @@ export async function assertSound(made: IpcPiece): Promise<void> {
   assert.ok(file.equals(made.file));
 }
 
-export async function assertConcat(parts: readonly RowsOf[]): Promise<IpcPiece> {
-  assert.equal(canConcat(parts.map(({ piece }) => piece)), true);
+export async function assertConcat(parts: readonly RowsOf[]): Promise<IpcChunk> {
+  assert.equal(canConcat(parts.map(({ chunk }) => chunk)), true);
   const made = concatRows(parts);
   await assertSound(made);
   assert.deepEqual(decodeFile(made.file), expectedRows(parts));

@@ -9,6 +9,7 @@ import { wholeOf } from '#test/fixtures/streams.ts';
 import { Random } from '#test/model/random.ts';
 import {
   assertConcat,
+  chunkOf,
   column,
   deepCases,
   expectedRows,
@@ -16,7 +17,6 @@ import {
   int64,
   list,
   none,
-  pieceOf,
   plainCases,
   randomParts,
   streamOf,
@@ -45,8 +45,8 @@ describe('kept rows of several sources become one source', () => {
       schemaOf([field('t', utf8, { metadata: { unit: 'm' } })], { of: 'the first' }),
       schemaOf([field('t', utf8, { nullable: false, metadata: { unit: 'm' } })], { of: 'the second' }),
     ];
-    const parts = [await pieceOf(a, [{ t: ['x'] }]), await pieceOf(b, [{ t: ['y'] }])];
-    const made = await assertConcat(parts.map((piece) => ({ piece, keep: undefined })));
+    const parts = [await chunkOf(a, [{ t: ['x'] }]), await chunkOf(b, [{ t: ['y'] }])];
+    const made = await assertConcat(parts.map((chunk) => ({ chunk, keep: undefined })));
     const message = encodeSchema(a);
     assert.ok(made.file.subarray(8, 8 + message.length).equals(message));
     assert.equal(made.schema, parts[0]!.schema);
@@ -58,10 +58,10 @@ describe('columns as writers of slices leave them', () => {
     const schema = schemaOf([field('t', utf8), list('l', field('item', int32))]);
     const texts = column(3, [none, words(2, 3, 3, 5), Buffer.from('..abc..')]);
     const lists = column(3, [none, words(1, 2, 4, 4)], [column(6, [none, words(0, 1, 2, 3, 4, 5)])]);
-    const piece = await wholeOf(streamOf(schema, 3, [texts, lists]));
+    const chunk = await wholeOf(streamOf(schema, 3, [texts, lists]));
     const made = await assertConcat([
-      { piece, keep: Uint8Array.of(0, 1, 1) },
-      { piece, keep: undefined },
+      { chunk, keep: Uint8Array.of(0, 1, 1) },
+      { chunk, keep: undefined },
     ]);
     assert.deepEqual(decodeFile(made.file), {
       t: ['', 'bc', 'a', '', 'bc'],
@@ -73,23 +73,23 @@ describe('columns as writers of slices leave them', () => {
   it('keep the values under their NULLs out of sight', async () => {
     const schema = schemaOf([field('t', utf8)]);
     const texts = { ...column(3, [Buffer.of(0b101), words(0, 1, 3, 4), Buffer.from('abbc')]), nulls: 1 };
-    const piece = await wholeOf(streamOf(schema, 3, [texts]));
-    const made = await assertConcat([{ piece, keep: Uint8Array.of(0, 1, 1) }]);
+    const chunk = await wholeOf(streamOf(schema, 3, [texts]));
+    const made = await assertConcat([{ chunk, keep: Uint8Array.of(0, 1, 1) }]);
     assert.deepEqual(decodeFile(made.file), { t: [null, 'c'] });
   });
 
   it('have no NULL where they count none, whatever their bitmap says', async () => {
     const schema = schemaOf([field('n', int32, { nullable: false })]);
-    const piece = await wholeOf(streamOf(schema, 2, [column(2, [Buffer.of(0b01), words(1, 2)])]));
-    const made = await assertConcat([{ piece, keep: undefined }]);
+    const chunk = await wholeOf(streamOf(schema, 2, [column(2, [Buffer.of(0b01), words(1, 2)])]));
+    const made = await assertConcat([{ chunk, keep: undefined }]);
     assert.deepEqual(decodeFile(made.file), { n: [1n, 2n] });
     assert.equal(made.decodedBytes, 8);
   });
 
   it('have no bitmap where no kept row is NULL', async () => {
     const schema = schemaOf([field('n', int32)]);
-    const piece = await pieceOf(schema, [{ n: [1n, null, 3n] }]);
-    const made = await assertConcat([{ piece, keep: Uint8Array.of(1, 0, 1) }]);
+    const chunk = await chunkOf(schema, [{ n: [1n, null, 3n] }]);
+    const made = await assertConcat([{ chunk, keep: Uint8Array.of(1, 0, 1) }]);
     assert.equal(made.decodedBytes, 8);
   });
 });
@@ -101,7 +101,7 @@ describe('a batch of no rows', () => {
     const stream = streamOf(schema, 0, [column(0, [none, none], [empty]), empty]);
     const parts = [stream, encodeStream(schema, [{ l: [['a'], null], t: ['b', null] }])];
     const made = await assertConcat(
-      await Promise.all(parts.map(async (bytes) => ({ piece: await wholeOf(bytes), keep: undefined }))),
+      await Promise.all(parts.map(async (bytes) => ({ chunk: await wholeOf(bytes), keep: undefined }))),
     );
     assert.equal(made.rows, 2);
   });
@@ -117,10 +117,10 @@ describe('the engine', () => {
   it('stores what was joined, of all types (P1)', async () => {
     const cases = plainCases.filter((type) => !deepCases.includes(type));
     const parts = await randomParts(new Random(1), wide(cases), cases);
-    const whole = await pieceOf(wide(cases), [
+    const whole = await chunkOf(wide(cases), [
       Object.fromEntries(cases.map(({ values }, i) => [`c${i}`, [values[0], values.at(-1)]])),
     ]);
-    const all = [...parts, { piece: whole, keep: undefined }];
+    const all = [...parts, { chunk: whole, keep: undefined }];
     const made = await assertConcat(all);
     const table = await lance.create(made.file);
     assert.deepEqual(await table.rows(), expectedRows(all));
@@ -135,10 +135,10 @@ describe('the engine', () => {
 
   it('merges what was joined', async () => {
     const schema = schemaOf([field('id', int64), field('t', utf8)]);
-    const table = await lance.create((await pieceOf(schema, [{ id: [1n, 2n], t: ['a', 'b'] }])).file);
+    const table = await lance.create((await chunkOf(schema, [{ id: [1n, 2n], t: ['a', 'b'] }])).file);
     const parts = [
-      { piece: await pieceOf(schema, [{ id: [2n, 3n], t: ['lost', 'c'] }], 'lz4'), keep: Uint8Array.of(0, 1) },
-      { piece: await pieceOf(schema, [{ id: [2n], t: [null] }], 'zstd'), keep: undefined },
+      { chunk: await chunkOf(schema, [{ id: [2n, 3n], t: ['lost', 'c'] }], 'lz4'), keep: Uint8Array.of(0, 1) },
+      { chunk: await chunkOf(schema, [{ id: [2n], t: [null] }], 'zstd'), keep: undefined },
     ];
     const { numInsertedRows, numUpdatedRows } = await table.merge(['id'], concatRows(parts).file);
     assert.deepEqual({ numInsertedRows, numUpdatedRows }, { numInsertedRows: 1, numUpdatedRows: 1 });

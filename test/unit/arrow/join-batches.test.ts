@@ -23,8 +23,8 @@ describe('what a small body could make large', () => {
 
   it('of batches without rows at most one reaches the engine (P12)', async () => {
     const [head, row, empty] = encodeMessages(schema, [{ id: [7n] }, { id: [] }]);
-    const piece = await wholeOf(Buffer.concat([head!, ...Array<Buffer>(1_000).fill(empty!), row!, endOfStream]));
-    assert.deepEqual([piece.batches.length, piece.rows], [2, 1]);
+    const chunk = await wholeOf(Buffer.concat([head!, ...Array<Buffer>(1_000).fill(empty!), row!, endOfStream]));
+    assert.deepEqual([chunk.batches.length, chunk.rows], [2, 1]);
   });
 
   it('the search for equal keys pauses by bytes, also where they are one value of a dictionary (P10)', () => {

@@ -20,8 +20,8 @@ async function keysOf(
   on: readonly string[],
   codec: Codec = 'none',
 ) {
-  const piece = await wholeOf(encodeStream(schemaOf(fields), batches, codec));
-  return readKeys(piece, on.map(parseFieldPath));
+  const chunk = await wholeOf(encodeStream(schemaOf(fields), batches, codec));
+  return readKeys(chunk, on.map(parseFieldPath));
 }
 
 const canonicals = (keys: Keys): unknown[] => Array.from({ length: keys.rows }, (_, row) => keys.canonical(row));
@@ -122,9 +122,9 @@ describe('the keys of a source (P2)', () => {
     marker.writeDoubleLE(123.5);
     const payload = Buffer.from('010000000000f8ff', 'hex');
     payload.copy(stream, stream.indexOf(marker));
-    const piece = await wholeOf(stream);
-    assert.equal((await readKeys(piece, [parseFieldPath('k')]).findDuplicate())?.row, 1);
-    assert.ok(piece.file.includes(payload));
+    const chunk = await wholeOf(stream);
+    assert.equal((await readKeys(chunk, [parseFieldPath('k')]).findDuplicate())?.row, 1);
+    assert.ok(chunk.file.includes(payload));
   });
 
   it('are shown cut where they are long', async () => {
@@ -194,9 +194,9 @@ describe('keys whose values lie are refused', () => {
     it(title, async () => {
       const stream = encodeStream(schemaOf([field('k', utf8)]), [{ k: ['abc', 'dé'] }]);
       lie(stream);
-      const piece = await wholeOf(stream);
+      const chunk = await wholeOf(stream);
       assert.throws(
-        () => readKeys(piece, [parseFieldPath('k')]),
+        () => readKeys(chunk, [parseFieldPath('k')]),
         (error) => error instanceof LancegateError && error.kind === 'InvalidInput' && why.test(error.message),
       );
     });
@@ -218,9 +218,9 @@ describe('keys as SQL', () => {
 
   for (const { field: of, values } of keyCases) {
     it(`of type ${typeName(of)} find their rows in the engine, and no others`, async () => {
-      const piece = await wholeOf(encodeStream(schemaOf([of]), [{ k: values }]));
-      const table = await lance.create(piece.file);
-      const keys = readKeys(piece, [parseFieldPath('k')]);
+      const chunk = await wholeOf(encodeStream(schemaOf([of]), [{ k: values }]));
+      const table = await lance.create(chunk.file);
+      const keys = readKeys(chunk, [parseFieldPath('k')]);
       const wanted = values.filter((value) => value !== null).length;
       assert.equal(await table.countRows(`\`k\` IN (${keys.sqlLiterals(0).join(', ')})`), wanted);
       for (const [row, value] of values.entries()) {

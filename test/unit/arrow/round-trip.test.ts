@@ -36,8 +36,8 @@ const allRows = ({ schema, batches }: StreamCase): Record<string, unknown[]> =>
 
 async function assertRoundTrip(stream: StreamCase): Promise<void> {
   checkStorable(stream.schema);
-  const piece = await wholeOf(stream.bytes);
-  const table = await lance.create(piece.file);
+  const chunk = await wholeOf(stream.bytes);
+  const table = await lance.create(chunk.file);
   const stored = await table.schema();
   assert.deepEqual(
     stored.fields.map(({ name, nullable, metadata }) => ({ name, nullable, metadata })),
@@ -45,8 +45,8 @@ async function assertRoundTrip(stream: StreamCase): Promise<void> {
   );
   assert.deepEqual(stored.metadata, stream.schema.metadata);
   for (const [i, field] of stored.fields.entries()) assert.ok(sameType(field, stream.schema.fields[i]!), field.name);
-  assert.equal(await table.countRows(), piece.rows);
-  if (piece.rows > 0) assert.deepEqual(await table.rows(), allRows(stream));
+  assert.equal(await table.countRows(), chunk.rows);
+  if (chunk.rows > 0) assert.deepEqual(await table.rows(), allRows(stream));
 }
 
 describe('a stream goes through re-framing into the engine and comes back bit for bit (P1)', () => {

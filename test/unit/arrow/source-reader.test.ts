@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { IpcPiece } from '#src/arrow/stream/source.ts';
+import type { IpcChunk } from '#src/arrow/stream/source.ts';
 import { type IpcLimits, StreamSource } from '#src/arrow/stream/source-reader.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import { BodyMemory } from '#src/memory/body-memory.ts';
@@ -35,18 +35,18 @@ const refusal = (kind: ErrorName, message: RegExp) => (error: unknown) => {
 const sourceOf = (bytes: Uint8Array, limits: Partial<IpcLimits> = {}, chunkBytes?: number): StreamSource =>
   sourceFrom(inChunks(bytes, chunkBytes), { ...roomyLimits, ...limits });
 
-async function piecesOf(source: StreamSource): Promise<IpcPiece[]> {
-  const pieces: IpcPiece[] = [];
-  for await (const piece of source.pieces()) pieces.push(piece);
-  return pieces;
+async function chunksOf(source: StreamSource): Promise<IpcChunk[]> {
+  const chunks: IpcChunk[] = [];
+  for await (const chunk of source.chunks()) chunks.push(chunk);
+  return chunks;
 }
 
 describe('a source', () => {
   for (const chunkBytes of [1, 7, 4096, 1 << 20]) {
     it(`is the same whether it comes in chunks of ${chunkBytes} bytes or at once`, async () => {
-      const piece = await sourceOf(stream, {}, chunkBytes).whole();
-      assert.deepEqual(piece.file, (await wholeOf(stream)).file);
-      assert.equal(piece.rows, 300);
+      const chunk = await sourceOf(stream, {}, chunkBytes).whole();
+      assert.deepEqual(chunk.file, (await wholeOf(stream)).file);
+      assert.equal(chunk.rows, 300);
     });
   }
 
@@ -60,7 +60,7 @@ describe('a source', () => {
     assert.deepEqual((await source.schema()).fields, schema.fields);
   });
 
-  it('reads nothing before it is asked, and no more than a piece ahead (P7)', async () => {
+  it('reads nothing before it is asked, and no more than a chunk ahead (P7)', async () => {
     let sent = 0;
     async function* body() {
       for (const message of encodeMessages(
@@ -71,48 +71,48 @@ describe('a source', () => {
         yield message;
       }
     }
-    const source = sourceFrom(body(), { ...roomyLimits, pieceBytes: 1 });
+    const source = sourceFrom(body(), { ...roomyLimits, chunkBytes: 1 });
     assert.equal(sent, 0);
-    const pieces = source.pieces();
-    await pieces.next();
+    const chunks = source.chunks();
+    await chunks.next();
     assert.equal(sent, 2);
-    await pieces.next();
+    await chunks.next();
     assert.equal(sent, 3);
   });
 
-  it('comes in pieces that are files of their own and hold all rows in order', async () => {
-    const pieces = await piecesOf(sourceOf(stream, { pieceBytes: 1 }));
+  it('comes in chunks that are files of their own and hold all rows in order', async () => {
+    const chunks = await chunksOf(sourceOf(stream, { chunkBytes: 1 }));
     assert.deepEqual(
-      pieces.map((piece) => piece.rows),
+      chunks.map((chunk) => chunk.rows),
       [100, 100, 100],
     );
     assert.deepEqual(
-      pieces.flatMap((piece) => decodeFile(piece.file).k),
+      chunks.flatMap((chunk) => decodeFile(chunk.file).k),
       [rows(0), rows(100), rows(200)].flatMap(({ k }) => k),
     );
   });
 
-  it('keeps a piece as it was while the next one is read', async () => {
-    const pieces = sourceOf(stream, { pieceBytes: 1 }).pieces();
-    const first = (await pieces.next()).value as IpcPiece;
+  it('keeps a chunk as it was while the next one is read', async () => {
+    const chunks = sourceOf(stream, { chunkBytes: 1 }).chunks();
+    const first = (await chunks.next()).value as IpcChunk;
     const before = Buffer.from(first.file);
-    for await (const _ of pieces) {
+    for await (const _ of chunks) {
       // Only to read on.
     }
     assert.ok(first.file.equals(before));
   });
 
-  it('ends a piece by decoded size too, so that compression does not make pieces large (P7)', async () => {
+  it('ends a chunk by decoded size too, so that compression does not make chunks large (P7)', async () => {
     const same = { k: Array.from({ length: 1000 }, () => 'x'.repeat(100)) };
     const bytes = encodeStream(schema, [same, same, same], 'zstd');
-    assert.equal((await piecesOf(sourceOf(bytes, { pieceBytes: 50_000 }))).length, 3);
+    assert.equal((await chunksOf(sourceOf(bytes, { chunkBytes: 50_000 }))).length, 3);
   });
 
-  it('of no batches is one piece of no rows', async () => {
+  it('of no batches is one chunk of no rows', async () => {
     for (const bytes of [encodeStream(schema, []), schemaMessage]) {
-      const pieces = await piecesOf(sourceOf(bytes));
+      const chunks = await chunksOf(sourceOf(bytes));
       assert.deepEqual(
-        pieces.map((piece) => piece.rows),
+        chunks.map((chunk) => chunk.rows),
         [0],
       );
       assert.equal((await sourceOf(bytes).whole()).rows, 0);
@@ -123,21 +123,21 @@ describe('a source', () => {
     assert.equal((await wholeOf(Buffer.concat([schemaMessage, firstBatch]))).rows, 100);
   });
 
-  it('repeats the dictionaries in every piece, with the deltas so far', async () => {
+  it('repeats the dictionaries in every chunk, with the deltas so far', async () => {
     const of = schemaOf([word]);
     const [start, dictionary, one] = encodeMessages(of, [{ w: ['a', 'b'] }]) as [Buffer, Buffer, Buffer];
     const three = encodeMessages(of, [{ w: ['a', 'b', 'c'] }])[2]!;
     const delta = encodeDictionary(1n, encodeColumn(field('w', utf8), ['c'], new Map()), 'none', true);
-    const pieces = await piecesOf(sourceOf(Buffer.concat([start, dictionary, one, delta, three]), { pieceBytes: 1 }));
+    const chunks = await chunksOf(sourceOf(Buffer.concat([start, dictionary, one, delta, three]), { chunkBytes: 1 }));
     assert.deepEqual(
-      pieces.map((piece) => decodeFile(piece.file).w),
+      chunks.map((chunk) => decodeFile(chunk.file).w),
       [
         ['a', 'b'],
         ['a', 'b', 'c'],
       ],
     );
     assert.deepEqual(
-      pieces.map((piece) => piece.dictionaries.length),
+      chunks.map((chunk) => chunk.dictionaries.length),
       [1, 2],
     );
   });
@@ -155,7 +155,7 @@ describe('a source', () => {
     assert.equal(memory.heldBytes, 384 << 10);
   });
 
-  for (const read of ['whole', 'pieces'] as const) {
+  for (const read of ['whole', 'chunks'] as const) {
     it(`counts what its data will unfold to before anything is decompressed, until it is released (P7): ${read}`, async () => {
       const zeros = schemaOf([field('zeros', { kind: 'fixed_size_binary', byteWidth: 1 << 20 })]);
       const bytes = encodeStream(zeros, [{ zeros: [Buffer.alloc(1 << 20), Buffer.alloc(1 << 20)] }], 'zstd');
@@ -164,11 +164,11 @@ describe('a source', () => {
       const sources = [1, 2].map(
         () => new StreamSource(inChunks(bytes), { limits: roomyLimits, account: memory.open() }),
       );
-      const [first, second] = sources.map((source) => (read === 'whole' ? source.whole() : firstOf(source.pieces())));
-      const piece = await first!;
+      const [first, second] = sources.map((source) => (read === 'whole' ? source.whole() : firstOf(source.chunks())));
+      const chunk = await first!;
       await assert.rejects(second!, { kind: 'SlowDown' });
       assert.ok(memory.heldBytes >= 2 << 20, `${memory.heldBytes}`);
-      piece.release();
+      chunk.release();
       sources[1]!.close();
       assert.equal(memory.heldBytes, 0);
     });
@@ -316,10 +316,10 @@ describe('a source that is too large (P7)', () => {
     assert.ok(process.memoryUsage().arrayBuffers - before < 16 << 20);
   });
 
-  it('is refused as a whole, and taken in pieces', async () => {
-    const limits = { maxWholeBytes: 3000, pieceBytes: 1000 };
+  it('is refused as a whole, and taken in chunks', async () => {
+    const limits = { maxWholeBytes: 3000, chunkBytes: 1000 };
     await assert.rejects(sourceOf(stream, limits).whole(), refusal('BodyTooLarge', /3000 bytes/));
-    assert.equal((await piecesOf(sourceOf(stream, limits))).length, 3);
+    assert.equal((await chunksOf(sourceOf(stream, limits))).length, 3);
   });
 
   it('is refused by what it decodes to', async () => {
@@ -334,7 +334,7 @@ describe('a source that is too large (P7)', () => {
       sourceOf(bytes, { maxDecodedBytes: 150_000 }).whole(),
       refusal('BodyTooLarge', /message 3 .*decodes to more/),
     );
-    assert.equal((await piecesOf(sourceOf(bytes, { maxDecodedBytes: 150_000 })))[0]?.rows, 2000);
+    assert.equal((await chunksOf(sourceOf(bytes, { maxDecodedBytes: 150_000 })))[0]?.rows, 2000);
   });
 
   it('is refused by its metadata and by the sum of its dictionaries', async () => {

@@ -1,36 +1,36 @@
-import type { IpcPiece } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/stream/source.ts';
 import type { Dataset, Engine } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Location, Properties } from '../kernel/ids.ts';
 
 /**
- * Writes pieces into a new dataset at a location that nobody reads yet. While one piece is being written the next one is
- * read, so memory is two pieces plus the engine's copy, whatever the size of the whole (P7).
+ * Writes chunks into a new dataset at a location that nobody reads yet. While one chunk is being written the next one is
+ * read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
  *
  * The engine can report success for half of a body (engine-notes, "Crashes and lies"), so the rows stored are counted
- * against the rows sent after every piece. The whole is on disk when the promise resolves (P3). On any failure the files written so far stay: the caller removes the location.
+ * against the rows sent after every chunk. The whole is on disk when the promise resolves (P3). On any failure the files written so far stay: the caller removes the location.
  */
 export async function writeDataset(
   engine: Engine,
   location: Location,
-  pieces: AsyncIterable<IpcPiece>,
+  chunks: AsyncIterable<IpcChunk>,
   storageOptions: Properties,
   signal: AbortSignal,
-  onPiece: () => void,
+  onChunk: () => void,
 ): Promise<{ readonly version: number; readonly rows: number }> {
   let dataset: Dataset | undefined;
   let rows = 0;
   try {
-    for await (const piece of readAhead(pieces)) {
+    for await (const chunk of readAhead(chunks)) {
       signal.throwIfAborted();
-      if (dataset === undefined) dataset = await engine.create(location, piece.file, storageOptions);
-      else if (piece.rows > 0) await dataset.append(piece.file);
-      rows += piece.rows;
-      piece.release();
-      onPiece();
+      if (dataset === undefined) dataset = await engine.create(location, chunk.file, storageOptions);
+      else if (chunk.rows > 0) await dataset.append(chunk.file);
+      rows += chunk.rows;
+      chunk.release();
+      onChunk();
       await expectRows(dataset, rows);
     }
-    if (dataset === undefined) throw new LancegateError('Internal', 'a source without pieces');
+    if (dataset === undefined) throw new LancegateError('Internal', 'a source without chunks');
     await dataset.sync();
     return { version: await dataset.version(), rows };
   } finally {

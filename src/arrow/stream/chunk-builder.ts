@@ -1,15 +1,15 @@
 /**
  * Assembles IPC files out of stream messages. The schema and the dictionaries seen so far are repeated in front of every
- * piece, so each is complete by itself and may be handed to the engine while the next one is on its way.
+ * chunk, so each is complete by itself and may be handed to the engine while the next one is on its way.
  */
 
 import { magic, prefixBytes } from '../format/message.ts';
 import { fileTail } from '../format/reframe.ts';
 import type { Schema } from '../schema/schema.ts';
 import type { Arena } from './byte-intake.ts';
-import type { Block, IpcFile, IpcPiece } from './source.ts';
+import type { Block, IpcChunk, IpcFile } from './source.ts';
 
-/** What every piece begins with. Grows while dictionaries arrive. */
+/** What every chunk begins with. Grows while dictionaries arrive. */
 export class Preamble {
   readonly schema: Schema;
   readonly #schemaMessage: Buffer;
@@ -54,7 +54,7 @@ export class Preamble {
   }
 }
 
-export class PieceBuilder {
+export class ChunkBuilder {
   readonly arena: Arena;
   readonly #preamble: Preamble;
   readonly #dictionaries: Block[];
@@ -65,7 +65,7 @@ export class PieceBuilder {
   #batchBytes = 0;
 
   /**
-   * `arena` holds nothing, or for the first piece the magic and the schema message as they arrived. `nullBytesPerRow` is as for
+   * `arena` holds nothing, or for the first chunk the magic and the schema message as they arrived. `nullBytesPerRow` is as for
    * `ArrowSource.whole`.
    */
   constructor(preamble: Preamble, arena: Arena, nullBytesPerRow = 0) {
@@ -85,7 +85,7 @@ export class PieceBuilder {
     return this.#decodedBytes;
   }
 
-  /** What the piece holds beyond the repeated dictionaries: bytes as sent or decoded, whichever is more. */
+  /** What the chunk holds beyond the repeated dictionaries: bytes as sent or decoded, whichever is more. */
   get weight(): number {
     return Math.max(this.#batchBytes, this.#decodedBytes - this.#preamble.decodedBytes);
   }
@@ -107,7 +107,7 @@ export class PieceBuilder {
     this.#batchBytes += block.metaLength + block.bodyLength;
   }
 
-  finish(): IpcPiece {
+  finish(): IpcChunk {
     const contents = {
       schemaMessage: this.#preamble.schemaMetadata,
       dictionaries: this.#dictionaries,

@@ -1,15 +1,15 @@
 import { openBatch } from '../column/batch-buffers.ts';
 import { asBuffer, readFooter } from '../format/file-blocks.ts';
 import { readSchemaTable } from '../schema/read-schema.ts';
-import type { Block, IpcFile, IpcPiece } from './source.ts';
+import type { Block, IpcChunk, IpcFile } from './source.ts';
 
 const bodyBytes = (blocks: readonly Block[]): number => blocks.reduce((sum, { bodyLength }) => sum + bodyLength, 0);
 
 /**
- * A file that the engine wrote, as a piece, so that keys can be read from it. The footer and the batches are believed, and
+ * A file that the engine wrote, as a chunk, so that keys can be read from it. The footer and the batches are believed, and
  * `decodedBytes` supposes that nothing is compressed, as the engine's results never are. `release` does nothing.
  */
-export function pieceOfFile(file: IpcFile): IpcPiece {
+export function chunkOfFile(file: IpcFile): IpcChunk {
   const { schema, dictionaries, batches } = readFooter(file);
   const bytes = asBuffer(file);
   return {

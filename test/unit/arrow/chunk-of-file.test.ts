@@ -2,35 +2,35 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { concatRows } from '#src/arrow/column/concat-rows.ts';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
+import { chunkOfFile } from '#src/arrow/stream/chunk-of-file.ts';
 import { joinFiles } from '#src/arrow/stream/join-files.ts';
-import { pieceOfFile } from '#src/arrow/stream/piece-of-file.ts';
 import type { IpcFile } from '#src/arrow/stream/source.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { openNativeLance } from '#test/fixtures/native-lance.ts';
-import { int64, pieceOf, utf8 } from '#test/unit/arrow/concat-parts.ts';
+import { chunkOf, int64, utf8 } from '#test/unit/arrow/concat-parts.ts';
 
 it('keys can be read from files that the engine returned, of one batch and of several', async (t) => {
   const lance = await openNativeLance();
   t.after(() => lance.remove());
   const schema = schemaOf([field('v', utf8), field('id', int64)]);
   const ids = Array.from({ length: 50 }, (_, i) => BigInt(i * i));
-  const table = await lance.create((await pieceOf(schema, [{ v: ids.map(String), id: ids }])).file);
+  const table = await lance.create((await chunkOf(schema, [{ v: ids.map(String), id: ids }])).file);
   const files = await table.files(20);
   const keysOf = (file: Uint8Array) => {
-    const keys = readKeys(pieceOfFile(file as IpcFile), [parseFieldPath('id')]);
+    const keys = readKeys(chunkOfFile(file as IpcFile), [parseFieldPath('id')]);
     return Array.from({ length: keys.rows }, (_, row) => keys.canonical(row));
   };
   assert.equal(files.length, 3);
   assert.deepEqual(files.flatMap(keysOf), ids.map(Number));
-  const joined = pieceOfFile(joinFiles(files as IpcFile[]));
+  const joined = chunkOfFile(joinFiles(files as IpcFile[]));
   assert.equal(joined.batches.length, 3);
   assert.deepEqual(keysOf(joined.file), ids.map(Number));
   assert.deepEqual(
     joined.schema.fields.map(({ name }) => name),
     ['v', 'id'],
   );
-  const again = [pieceOfFile(files[0] as IpcFile), joined].map((piece) => ({ piece, keep: undefined }));
+  const again = [chunkOfFile(files[0] as IpcFile), joined].map((chunk) => ({ chunk, keep: undefined }));
   assert.deepEqual(decodeFile(concatRows(again).file).id, [...ids.slice(0, 20), ...ids]);
 });
