@@ -135,7 +135,7 @@ export interface OpenBranchRecord extends OpenBranch {
   readonly location: Location;
 }
 
-export interface Catalog {
+export interface NamespaceCatalog {
   /** `NamespaceNotFound` (the parent), `NamespaceAlreadyExists`. The root always exists. */
   createNamespace(path: NamespacePath, properties: Properties): Promise<NamespaceRecord>;
   /** Replaces the properties. `NamespaceNotFound`. */
@@ -153,7 +153,9 @@ export interface Catalog {
    * is no such namespace.
    */
   namespacesUnder(path: NamespacePath): Promise<readonly NamespacePath[]>;
+}
 
+export interface TableCatalog {
   findTable(ref: TableRef): Promise<TableRecord | undefined>;
   /** Tables directly in a namespace. `NamespaceNotFound`. */
   listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly TableRecord[]>;
@@ -174,7 +176,17 @@ export interface Catalog {
   registerTable(adoption: Adoption): Promise<TableRecord>;
   /** The known places that are this one, lie inside it or around it, in the order of their locations. */
   placesAt(location: Location, spelling: Spelling): Promise<readonly KnownPlace[]>;
+  /**
+   * Makes the table invisible and its location discarded, in one step. `TableNotFound`. A create under way that writes
+   * to the same location keeps it.
+   */
+  dropTable(ref: TableRef): Promise<TableRecord>;
+  /** Forgets the table and leaves its files alone (its location stays used). `TableNotFound`. */
+  deregisterTable(ref: TableRef): Promise<TableRecord>;
+}
 
+/** Creates under way, and the places of their files. */
+export interface CreationCatalog {
   /**
    * Reserves the name until `publishCreation` or `abandonCreation`. `existing` says what the caller saw there
    * (a table's id to be materialised or replaced, or undefined), and must still be so: otherwise `ConcurrentCreate`.
@@ -196,29 +208,26 @@ export interface Catalog {
    */
   abandonCreation(creation: Creation): Promise<void>;
 
-  /**
-   * Makes the table invisible and its location discarded, in one step. `TableNotFound`. A create under way that writes
-   * to the same location keeps it.
-   */
-  dropTable(ref: TableRef): Promise<TableRecord>;
-  /** Forgets the table and leaves its files alone (its location stays used). `TableNotFound`. */
-  deregisterTable(ref: TableRef): Promise<TableRecord>;
-
   /** True if no table, reservation or discarded place ever had this location. */
   isLocationFresh(location: Location): Promise<boolean>;
   /** The files of a discarded location are gone from storage. */
   forgetDiscarded(location: Location): Promise<void>;
   unfinished(): Promise<Unfinished>;
+}
 
+export interface TransactionCatalog {
   /**
-   * All or none, the answers to keyed requests included. CompactionRemap the acknowledged versions of the branches they are of
+   * All or none, the answers to keyed requests included. Moves the acknowledged versions of the branches they are of
    * forward, where those are open for writing.
    */
   recordTransactions(records: readonly TransactionRecord[], answers?: readonly KeyedAnswer[]): Promise<void>;
   findTransaction(id: TransactionId): Promise<TransactionRecord | undefined>;
   /** Forgets up to `limit` transactions committed before that time, the oldest first; the number that went. */
   forgetTransactions(beforeMs: number, limit: number): Promise<number>;
+}
 
+/** What is known of requests with an `Idempotency-Key`. */
+export interface KeyedRequestCatalog {
   /** Replaces what was known of these keys. All or none. */
   announceCommits(commits: readonly KeyedCommit[]): Promise<void>;
   /** Commits that were announced and never answered. */
@@ -228,19 +237,30 @@ export interface Catalog {
   findKeyed(owner: RequestOwner, key: IdempotencyKey): Promise<KeyedAnswer | KeyedCommit | undefined>;
   /** Forgets up to `limit` keys that had expired at that time, the oldest first; the number that went. */
   forgetKeys(atMs: number, limit: number): Promise<number>;
+}
 
+/** Which branches may hold commits that were not acknowledged. */
+export interface OpenBranchCatalog {
   /**
    * Says before the first commit to a branch that commits may follow whose outcome nobody is told of, if this process ends
    * first. A repeated call replaces what the one before said.
    */
   markOpenForWriting(open: OpenBranch): Promise<void>;
-  /** For commits no transaction is recorded of. CompactionRemap the acknowledged version of an open branch forward, never back. */
+  /** For commits no transaction is recorded of. Moves the acknowledged version of an open branch forward, never back. */
   acknowledgeVersion(tableId: TableId, branch: BranchName | undefined, version: number): Promise<void>;
   /** Those neither closed nor gone with their table: after a crash, the branches to recover. Ordered by table, branch. */
   recoveryMarks(): Promise<readonly OpenBranchRecord[]>;
   /** Every commit to the branch is acknowledged, or gone. Harmless when repeated. */
   closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
+}
 
+export interface Catalog
+  extends NamespaceCatalog,
+    TableCatalog,
+    CreationCatalog,
+    TransactionCatalog,
+    KeyedRequestCatalog,
+    OpenBranchCatalog {
   /** Waits for what is under way. The catalog is of no use afterwards. */
   close(): Promise<void>;
 }

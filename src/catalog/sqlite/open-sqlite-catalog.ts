@@ -13,13 +13,14 @@ import { LancegateError } from '../../kernel/errors.ts';
 import { migrateCatalog } from '../migrations/migrate.ts';
 import { catalogMigrations } from '../migrations/migrations.ts';
 import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
+import type { Catalog } from '../port.ts';
 import type { CatalogSchema } from '../queries/schema.ts';
+import { sqlCatalog } from '../sql-catalog.ts';
 import { NodeSqliteDialect } from './dialect.ts';
 import { openExclusiveDatabase } from './exclusive-database.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
 import { type Holder, removeHolder, showHolder, writeHolder } from './holder.ts';
 import { SqliteSession } from './session.ts';
-import { SqliteCatalog } from './sqlite-catalog.ts';
 import { type SyncFile, syncOnDisk, WriteAheadLog } from './write-ahead-log.ts';
 
 export interface SqliteCatalogOptions {
@@ -29,6 +30,12 @@ export interface SqliteCatalogOptions {
   readonly clock?: Clock;
   /** Only tests bring their own. */
   readonly syncFile?: SyncFile;
+}
+
+/** A catalog in a file that this process holds. */
+export interface SqliteCatalog extends Catalog {
+  /** Records for other processes the URL of this service, and whether it accepts tokens that `lancegate token` mints. */
+  announce(service: { readonly url: string; readonly acceptsOwnTokens?: boolean }): void;
 }
 
 /**
@@ -58,13 +65,27 @@ async function prepareCatalog(
     const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database, () => opened.committed()) });
     await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
     await opened.synced();
-    return new SqliteCatalog(new SqliteSession(db, opened, fileCheck(path)), newId, path, holder);
+    return heldCatalog(sqlCatalog(new SqliteSession(db, opened, fileCheck(path)), newId), path, holder);
   } catch (error) {
     removeHolder(path);
     database.close();
     log?.close();
     throw error;
   }
+}
+
+function heldCatalog(catalog: Catalog, path: string, holder: Holder): SqliteCatalog {
+  let closing: Promise<void> | undefined;
+  return {
+    ...catalog,
+    announce: (service) => writeHolder(path, { ...holder, ...service }),
+    close() {
+      // While the lock still stands: later the file may be another process's.
+      if (closing === undefined) removeHolder(path);
+      closing ??= catalog.close();
+      return closing;
+    },
+  };
 }
 
 /** Some microseconds each, and no file of another process's making passes for ours. */
