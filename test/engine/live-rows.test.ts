@@ -126,7 +126,7 @@ class TrackedTable {
     move?.discard();
   }
 
-  /** CompactionRemap on to the newest version. What was said of the way is held against all rows, before and after. */
+  /** Moves on to the newest version. What was said of the way is held against all rows, before and after. */
   async advance(): Promise<LiveRowsChange> {
     await this.dataset.refresh();
     const moves = this.tracked.advance(await this.dataset.version());

@@ -143,7 +143,7 @@ export interface Dataset {
   /** Since it was opened, indexes have been given more room in memory than it can use. It works on, but more slowly. */
   readonly isOutgrown: boolean;
   version(): Promise<number>;
-  /** CompactionRemap to the newest version. */
+  /** Moves to the newest version. */
   refresh(): Promise<void>;
   /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
   catchUp(): Promise<void>;

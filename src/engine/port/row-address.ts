@@ -52,7 +52,7 @@ export interface LiveRows {
   /** Those that are not deleted; 0 of a fragment that is not there. */
   countRows(fragment: number): number;
   rowsOf(fragment: number): Iterable<RowAddress>;
-  /** CompactionRemap to a newer version. Throws where its files do not tell; it stands where it stood then. */
+  /** Moves to a newer version. Throws where its files do not tell; it stands where it stood then. */
   advance(version: number): LiveRowsChange;
 }
 

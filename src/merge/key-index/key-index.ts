@@ -73,7 +73,7 @@ export class KeyIndex {
     return [...this.#unread].reduce((sum, id) => sum + this.tracked.countRows(id), 0);
   }
 
-  /** CompactionRemap on to a newer version; what came since then is unread. */
+  /** Moves on to a newer version; what came since then is unread. */
   follow(version: number): Unknowable | undefined {
     if (version === this.tracked.version) return undefined;
     const isFirst = this.tracked.version === 0;

@@ -7,7 +7,7 @@ interface Move {
 }
 
 /**
- * CompactionRemap of rows that have yet to be put down for the keys they concern. Who looks for a row follows them, at the price of one
+ * Remaps of rows that have yet to be put down for the keys they concern. Who looks for a row follows them, at the price of one
  * lookup more, however many they are: a fragment gives way once, and no other has its number again.
  */
 export class PendingRemaps implements Pick<AddressRemap, 'hasMoved' | 'placeOf'> {
