@@ -1064,6 +1064,29 @@ test('the hint of the newest version names it', async (t) => {
   assert.deepEqual(JSON.parse(readFileSync(hint, 'utf8')), { version: 4 }, 'nothing is left of a longer one');
 });
 
+test('rows that the engine wrote once are committed by the attempt that is not overtaken (P1)', async (t) => {
+  const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
+  const prepared = dataset.prepareRows({ file: fileOf(rowsFrom(0, 1, 'ours')), rows: 1 });
+  const outside = await stage.outside();
+  await outside.delete('id = 3');
+  assert.equal(await dataset.replaceRows(tracked, at(0, 0), prepared), 'overtaken');
+  await dataset.refresh();
+  tracked.advance(await dataset.version());
+  expectReplaced(await dataset.replaceRows(tracked, at(0, 0), prepared));
+  prepared.discard();
+  assert.deepEqual(await stage.contents(), ['ours 0', 'first 1', 'first 2', 'first 4']);
+});
+
+test('rows that no attempt committed leave no file when they are discarded', async (t) => {
+  const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
+  const prepared = dataset.prepareRows({ file: fileOf(rowsFrom(0, 1, 'ours')), rows: 1 });
+  await (await stage.outside()).delete('id = 3');
+  const before = stage.files();
+  assert.equal(await dataset.replaceRows(tracked, at(0, 0), prepared), 'overtaken');
+  prepared.discard();
+  assert.deepEqual(stage.files(), before);
+});
+
 test('another table that somebody puts in the same folder is left as it is, though its version has the same number (P1)', async (t) => {
   const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
   const outside = await connect(stage.folder);
@@ -1115,7 +1138,7 @@ test('a version is dated before whatever time is noted after its commit, in whol
   const staging = new Staging(folder, randomUUID);
   const beginSync = () => undefined;
   const replacement = new RowReplacement({ folder, staging, files: new FileWriter(), beginSync, fresh });
-  const made = await replacement.commit(tracked as LiveRowMap, [], fileOf(rowsFrom(5, 1, 'ours')), 1);
+  const made = await replacement.commit(tracked as LiveRowMap, [], { file: fileOf(rowsFrom(5, 1, 'ours')), rows: 1 });
   const version = typeof made === 'object' ? made.version : 0;
   const file = readManifest(join(folder, '_versions'), version);
   assert.equal(parseManifest(file?.bytes ?? Buffer.of()).committedAtMs, nowMs - 1);

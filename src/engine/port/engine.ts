@@ -13,7 +13,15 @@ import type { CheckedSql, Filtered } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/places.ts';
-import type { LiveRows, PreparedMove, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
+import type {
+  LiveRows,
+  NewRows,
+  PreparedMove,
+  PreparedRows,
+  Replacing,
+  RowAddress,
+  RowAddressSql,
+} from './row-address.ts';
 
 export interface Filter extends Filtered {
   /** Built by the service, with a client's keys as literals only: it costs no more than the merge and runs in the same process. */
@@ -167,15 +175,13 @@ export interface Dataset {
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
   /** For `replaceRows`; undefined where rows are not to be replaced by their places, as on object stores. */
   liveRows(): LiveRows | undefined;
+  /** Begins to write rows for `replaceRows`, which throws what fails. */
+  prepareRows(rows: NewRows): PreparedRows;
   /**
    * Commits one version without the rows at `places` and with those of the file, all or nothing. The dataset is to stand at
    * the version of `tracked`, which stands at the new one afterwards.
    */
-  replaceRows(
-    tracked: LiveRows,
-    places: Iterable<RowAddress>,
-    chunk: { file: IpcFile; rows: number },
-  ): Promise<Replacing>;
+  replaceRows(tracked: LiveRows, places: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
   /**
    * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows: false where it is to
    * use none, else true where it is not known, as where there is no index yet.

@@ -1,4 +1,5 @@
 /** Where rows are stored, and what becomes of places: the words in which `Dataset` is asked to replace and to move rows. */
+import type { IpcFile } from '../../arrow/stream/source.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { Branded } from '../../kernel/ids.ts';
 
@@ -54,6 +55,18 @@ export interface LiveRows {
   rowsOf(fragment: number): Iterable<RowAddress>;
   /** Moves to a newer version. Throws where its files do not tell; it stands where it stood then. */
   advance(version: number): LiveRowsChange;
+}
+
+/** A complete IPC file of so many rows. */
+export interface NewRows {
+  readonly file: IpcFile;
+  readonly rows: number;
+}
+
+/** Rows that the engine has begun to write, for as many attempts of `replaceRows` as it takes. */
+export interface PreparedRows extends NewRows {
+  /** To be called when no attempt follows; after a commit it removes nothing that the table needs. */
+  discard(): void;
 }
 
 export interface Replaced {

@@ -23,7 +23,9 @@ import type {
 } from '../../port/engine.ts';
 import {
   type LiveRows,
+  type NewRows,
   type PreparedMove,
+  type PreparedRows,
   type Replacing,
   type RowAddress,
   type RowAddressSql,
@@ -193,16 +195,16 @@ export class LanceDataset implements Dataset {
     return this.#replacement && this.#versions && new LiveRowMap(this.#versions.path);
   }
 
-  replaceRows(
-    tracked: LiveRows,
-    places: Iterable<RowAddress>,
-    { file, rows }: { file: IpcFile; rows: number },
-  ): Promise<Replacing> {
+  prepareRows(rows: NewRows): PreparedRows {
+    return this.#replacement?.prepare(rows) ?? { ...rows, discard: () => undefined };
+  }
+
+  replaceRows(tracked: LiveRows, places: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
     return engineCall('replace', async () => {
       this.#requireWritable();
       if (!(tracked instanceof LiveRowMap)) return 'refused';
       if (tracked.version !== (await this.#table.version())) return 'overtaken';
-      const replaced = (await this.#replacement?.commit(tracked, places, file, rows)) ?? 'refused';
+      const replaced = (await this.#replacement?.commit(tracked, places, rows)) ?? 'refused';
       if (typeof replaced === 'object') this.#committedBeside(replaced.version);
       return replaced;
     });

@@ -14,13 +14,12 @@
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { IpcFile } from '../../../arrow/stream/source.ts';
 import { deletionsFile } from '../../../lance-format/deletion/deletion-files.ts';
 import { NotReplaceable } from '../../../lance-format/manifest/manifest-draft.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type DeletionFile, type NextManifest, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { keepsEveryPlace } from '../../../lance-format/transaction/row-change.ts';
-import type { Replacing, RowAddress } from '../../port/row-address.ts';
+import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/row-address.ts';
 import type { LiveRowMap } from '../live-rows/live-rows.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
 import { CompactedFragments } from './compacted-fragments.ts';
@@ -63,11 +62,19 @@ export class RowReplacement {
     this.#link = new CommitLink(folder, fresh);
   }
 
+  /** As `Dataset.prepareRows`. */
+  prepare(rows: NewRows): PreparedRows {
+    return new RowsInStaging(this.#staging, rows);
+  }
+
   /** As `Dataset.replaceRows`. */
-  async commit(tracked: LiveRowMap, places: Iterable<RowAddress>, file: IpcFile, rows: number): Promise<Replacing> {
+  async commit(tracked: LiveRowMap, places: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
     if (this.#manifestOf(tracked) === undefined) return 'overtaken';
     try {
-      return await this.#commitMarked(tracked, this.#markDeleted(tracked, places), { file, rows });
+      const deletions = this.#markDeleted(tracked, places);
+      if (rows instanceof RowsInStaging) return await this.#commitMarked(tracked, deletions, rows);
+      const prepared = new RowsInStaging(this.#staging, rows);
+      return await this.#commitMarked(tracked, deletions, prepared).finally(() => prepared.discard());
     } finally {
       tracked.takeBack(); // nothing, once it is committed
     }
@@ -88,23 +95,22 @@ export class RowReplacement {
   async #commitMarked(
     tracked: LiveRowMap,
     deletions: ReadonlyMap<number, Deletion>,
-    source: { readonly file: IpcFile; readonly rows: number },
+    rows: RowsInStaging,
   ): Promise<Replacing> {
     const lists = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
-    const [listing, staging] = await Promise.allSettled([this.#write(lists), this.#staging.stage(source.file)]);
-    const written = lists.map(({ path }) => path);
+    const [listing, staging] = await Promise.allSettled([this.#write(lists), rows.staged]);
+    let made: Replacing | undefined;
     try {
       if (listing.status === 'rejected') throw listing.reason;
       if (staging.status === 'rejected') throw staging.reason;
       const staged = staging.value;
-      if (staged.rows !== source.rows) return 'refused';
-      written.push(...staged.moveTo(this.#folder));
-      const made = this.#commitOnNewest(tracked, deletions, staged);
-      if (typeof made === 'object') written.length = 0;
+      if (staged.rows !== rows.rows) return 'refused';
+      rows.moveTo(this.#folder, staged);
+      made = this.#commitOnNewest(tracked, deletions, staged);
+      if (typeof made === 'object') rows.committed();
       return made;
     } finally {
-      if (staging.status === 'fulfilled') staging.value.discard();
-      for (const path of written) rmSync(path, { force: true });
+      if (typeof made !== 'object') for (const { path } of lists) rmSync(path, { force: true });
     }
   }
 
@@ -173,6 +179,39 @@ export class RowReplacement {
     if (deleted === undefined) return undefined;
     const listed = { readVersion: tracked.version, id: randomId(this.#fresh), deletedRows: deleted.count };
     return { listed, file: deletionsFile(this.#folder, fragment, listed, deleted.toBitmap()) };
+  }
+}
+
+/** Rows that the engine writes, or has written. An attempt that was overtaken leaves them to the next one. */
+class RowsInStaging implements PreparedRows {
+  readonly file: PreparedRows['file'];
+  readonly rows: number;
+  readonly staged: Promise<StagedRows>;
+  #moved: readonly string[] | undefined;
+
+  constructor(staging: Staging, { file, rows }: NewRows) {
+    this.file = file;
+    this.rows = rows;
+    this.staged = staging.stage(file);
+    this.staged.catch(() => undefined); // whoever commits them hears of it
+  }
+
+  moveTo(folder: string, staged: StagedRows): void {
+    this.#moved ??= staged.moveTo(folder);
+  }
+
+  /** A version names the files now. */
+  committed(): void {
+    this.#moved = [];
+  }
+
+  discard(): void {
+    for (const path of this.#moved ?? []) rmSync(path, { force: true });
+    this.#moved = [];
+    this.staged.then(
+      (staged) => staged.discard(),
+      () => undefined,
+    );
   }
 }
 
