@@ -3,7 +3,7 @@
  * It is the truth about existence: a folder on storage without a row here is not a table.
  *
  * Every method is one short transaction, durable when its promise resolves. No method is held open across engine or
- * object-store work (design, flow rule 6). Refusals are `LancegateError`s of the kind named at the method; a failing database is
+ * object-store work. Refusals are `LancegateError`s of the kind named at the method; a failing database is
  * `Internal`, or `StorageFull` where it has no room.
  */
 import type {

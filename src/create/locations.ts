@@ -23,7 +23,7 @@ function folderName(name: ObjectName): string {
 
 /**
  * Where a new table's files go: `{namespace…}/{table}.lance` where that place was never used, else with a short id, so
- * that a recreated table never inherits old files (design, section 5).
+ * that a recreated table never inherits old files.
  */
 export async function newLocation(table: TableRef, catalog: Catalog, engine: Engine, newId: NewId): Promise<Location> {
   const folder = [...table.namespace.map(folderName), folderName(table.name)].join('/');

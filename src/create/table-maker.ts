@@ -38,7 +38,7 @@ export interface Made {
 }
 
 /**
- * Makes a table in three steps (design, section 5): reserve the name, write the data where nobody looks, publish it in one
+ * Makes a table in three steps: reserve the name, write the data where nobody looks, publish it in one
  * catalog transaction. Before the last step nothing is visible and everything can be undone; if this process dies, the
  * reservation is still in the catalog and `sweep` undoes it at the next start (P1). So it is where a failed create cannot be
  * undone; there the next create tries again, too, since a disk that was full may have room by then.

@@ -7,7 +7,7 @@ import type { Location, Properties } from '../kernel/ids.ts';
  * Writes chunks into a new dataset at a location that nobody reads yet. While one chunk is being written the next one is
  * read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
  *
- * The engine can report success for half of a body (engine-notes, "Crashes and lies"), so the rows stored are counted
+ * The engine can report success for half of a body (docs/engine-facts.md, "Crashes and lies"), so the rows stored are counted
  * against the rows sent after every chunk. The whole is on disk when the promise resolves (P3). On any failure the files written so far stay: the caller removes the location.
  */
 export async function writeDataset(

@@ -90,7 +90,7 @@ function openBody(upload: Upload, key: IdempotencyKey | undefined) {
   return { source, idempotency: { key, bodyDigest: digest } };
 }
 
-/** The founding document's 2.4, rule 2. */
+/** `context` of an answer: its own headers, as the specification's context mapping has them (docs/protocol.md). */
 const contextOf = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(headers).map(([name, value]) => [`header.${name}`, value]));
 

@@ -30,8 +30,8 @@ interface ReadySource {
 }
 
 /**
- * Merge insert. The body is received and checked completely before the request waits for the table's turn: nobody waits on
- * a client's network (design, flow rule 2).
+ * Merge insert. The body is received and checked completely before the request waits for the table's turn: no
+ * other client waits on this client's network.
  */
 export class MergeRows {
   readonly #catalog: Catalog;
@@ -201,7 +201,7 @@ export class MergeRows {
     return this.#mergeIntoCreated(created, command, ready, scope);
   }
 
-  /** With no rows to merge with, the table is created with the provided data (founding document, section 3). */
+  /** With no rows to merge with, the table is created with the provided data. */
   async #materialise(
     declared: TableRecord,
     command: MergeRowsCommand,

@@ -1,4 +1,4 @@
-/** What a merge insert says in its query string; the rules are the founding document's 4.1 and the design's section 2. */
+/** What a merge insert says in its query string; docs/protocol.md has the rules. */
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
 import type { Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';

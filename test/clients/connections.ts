@@ -22,7 +22,7 @@ export const connectOver = (service: TestService, credential: Partial<Connection
 export const connectByApiKey = (service: TestService, ...scopes: readonly string[]): Promise<Connection> =>
   connectOver(service, { apiKey: makeApiKey(service, ...(scopes.length === 0 ? [allRights] : scopes)) });
 
-/** The table as it lies on disk, without the service. Every namespace is a folder of its own (design, section 5). */
+/** The table as it lies on disk, without the service. Every namespace is a folder of its own. */
 export async function openDirectly(
   { tablesFolder }: TestService,
   name: string,

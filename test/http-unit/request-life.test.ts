@@ -25,7 +25,7 @@ function waitingMerge() {
   return { started: started.promise, mergeRows };
 }
 
-test('a client that leaves while its merge waits aborts it, though its body was read (flow rule 7)', async () => {
+test('a client that leaves while its merge waits aborts it, though its body was read (P6)', async () => {
   const { started, mergeRows } = waitingMerge();
   const reading = async (command: { source: { whole(): Promise<unknown> } }, scope: RequestScope) => {
     await command.source.whole();

@@ -7,7 +7,7 @@ import type { Clock } from '#src/kernel/clock.ts';
 import { type Answer, startTestService, type TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
-/** The founding document, section 7, and three statuses beside it. */
+/** The statuses that docs/errors.md names. */
 const kinds: Readonly<Record<number, readonly [type: string, title: string]>> = {
   400: ['/errors/bad-request', 'Malformed request'],
   401: ['/errors/unauthorized-request', 'No valid authentication credentials for the operation'],

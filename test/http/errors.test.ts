@@ -10,7 +10,7 @@ import { people, storedRows } from './rows.ts';
 import { holdTurn } from './stalled-reads.ts';
 
 /** Every refusal in here is also checked for its seven fields and for leaks, by `startCheckedService`. */
-describe('each kind of error that the founding document names comes with its status, type and title', () => {
+describe('each kind of error of the specification comes with its status, type and title', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {

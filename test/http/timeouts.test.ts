@@ -94,7 +94,7 @@ describe('a request has a time, and what it did not do by then it never does (P6
     succeeded(await service.post('/v1/table/tiny_new/create', people([1], 'x')));
   });
 
-  test('a client that leaves while its merge waits for a turn has written nothing (flow rule 7)', async (t) => {
+  test('a client that leaves while its merge waits for the lock has written nothing (P6)', async (t) => {
     await create('left');
     const { release, holder } = await hold('left', (clean) => t.after(clean), '&when_matched_update_all_filt=false');
     const received = await receivedBytes(service);

@@ -4,7 +4,7 @@
  * offsets inside their data and checksums are the engine's to refuse, which it does with an ordinary error.
  *
  * Why it must be complete: one crafted length makes the engine's library ask for that much memory and abort the
- * process, and a panic in mid-stream makes a create "succeed" with a part of the rows (engine-notes, "Crashes and lies").
+ * process, and a panic in mid-stream makes a create "succeed" with a part of the rows (docs/engine-facts.md, "Crashes and lies").
  * Cost: under a millisecond per 100 MB of large batches; it grows with columns times batches, not with rows.
  */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';

@@ -3,7 +3,7 @@ import type { Schema } from '../schema/schema.ts';
 declare const ipcFile: unique symbol;
 /**
  * One complete Arrow IPC *file* in one buffer, structurally checked: the only form in which bytes may reach the engine
- * (engine-notes, "Crashes and lies"). Only `arrow/` makes them.
+ * (docs/engine-facts.md, "Crashes and lies"). Only `arrow/` makes them.
  */
 export type IpcFile = Buffer & { readonly [ipcFile]: true };
 

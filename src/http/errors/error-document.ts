@@ -35,19 +35,19 @@ const catalogueSection = `## The catalogue
 
 const closing = `## Remarks
 
-- A 503 carries \`Retry-After\`, in seconds. Many refused writes of one principal are told to come back one after the
-  other, 500 a second, after one to five seconds.
+- A 503 carries \`Retry-After\`, in seconds. It spreads the refused writes of one principal over
+  one to five seconds.
 - A 405 carries \`Allow\`, the methods of the path.
 - A 401 or 403 carries \`WWW-Authenticate\` as RFC 6750 has it.
 - \`TableAlreadyExists\` is 400 instead of 409 for the LanceDB SDKs (a path that ends in a slash, or their
-  \`User-Agent\`): they recognise an existing table only so.
+  \`User-Agent\`): they recognise an existing table by nothing else.
 - \`TableDamaged\` says what is missing or torn; the log has the path. The table accepts no request until the files are
   restored, which the next request notices, or until it is dropped or created with \`mode=overwrite\`.
 - A body that stops arriving, or arrives below 1 KB/s on average, ends with \`TimedOut\`. A body that breaks off, or an
   encoding that does not decode, is \`InvalidInput\`.
 - When a request is answered before its body has been read, the connection is closed after the answer. Not so with a 503
-  if less than 64 KiB of the body are missing and its length is known: the rest is taken and forgotten.
-- While there is no room, a write may be told so before anything else about it is judged, its credential included.
+  if less than 64 KiB of the body are missing and its length is known: the service reads the rest and drops it.
+- At its limit the service may refuse a write with 503 before it looks at anything else, the credential included.
 
 ## Retries
 
@@ -58,8 +58,8 @@ not done twice, and the first answer comes once more, with \`idempotency-replaye
 principal, table, parameters and body, for [\`--idempotency-retention\`](configuration.md) (24 h); with anything else it is
 refused (400). A request that failed may be sent again under its key.
 
-\`OutcomeUnknown\` is what a retry hears if the service died between a merge's commit and the record of it. The merge was
-not applied again. Look into the table, or send it under a new key if applying it twice does no harm, as with an upsert of
+\`OutcomeUnknown\` is the answer to a retry if the service died between a merge's commit and the record of it. The merge was
+not applied again. Read the table to see, or send it under a new key if applying it twice does no harm, as with an upsert of
 whole rows.`;
 
 const errorRow = ([name, entry]: [string, ErrorEntry]): string =>

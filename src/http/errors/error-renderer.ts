@@ -1,6 +1,6 @@
 /**
  * The only place where an error becomes an answer. The body is the union of what the two families of clients parse:
- * the five members of the founding document, and the namespace specification's `error` and `code` (wire contract, 2).
+ * `type` to `instance`, and the namespace specification's `error` and `code` (docs/protocol.md, "Errors").
  */
 import { challengeFor } from '../../auth/challenge.ts';
 import { type ErrorEntry, invalidInput, LancegateError } from '../../kernel/errors.ts';
@@ -27,7 +27,7 @@ export interface ErrorBody {
   readonly type: string;
   readonly title: string;
   readonly status: Status;
-  /** Empty, as the founding document shows it: the cause is in `error`, the one text that every client displays. */
+  /** Always empty: the cause is in `error`, the one text that every client displays. */
   readonly detail: '';
   readonly instance: string;
   readonly error: string;
@@ -59,7 +59,7 @@ export function renderError(error: LancegateError, place: ErrorPlace): RenderedE
   };
 }
 
-/** LanceDB's SDKs know "exists already" only as a 400 whose text says so, and then open the table (wire contract, 7.1). */
+/** LanceDB's SDKs know "exists already" only as a 400 whose text says so, and then open the table (docs/protocol.md). */
 function statusOf(error: LancegateError, place: ErrorPlace): Status {
   return error.kind === 'TableAlreadyExists' && place.isLanceDbCreate ? 400 : error.entry.status;
 }

@@ -1,5 +1,5 @@
 /**
- * Does the jobs. It goes through the table's gate like every writer (design, section 3): where the engine puts fragments
+ * Does the jobs. It goes through the table's gate like every writer: where the engine puts fragments
  * together a tidying has the branch to itself meanwhile, since that conflicts with merges; where a clone of them is put
  * together, for its commit alone (`move-together.ts`). Pruning and bringing indexes up to date
  * run beside the writers, as does building an index: the engine's commits of them do not conflict with merges, and neither

@@ -162,7 +162,7 @@ describe('a source', () => {
 });
 
 describe('the Lance dialect of a schema', () => {
-  it('has the names that LanceDB parses (wire contract 6.2)', () => {
+  it('has the names that LanceDB parses', () => {
     const types = (fields: readonly Field[]) => lanceSchemaJson(schemaOf(fields)).fields.map(({ type }) => type.type);
     const unit = { unit: 'us' } as const;
     const fields = [

@@ -1,6 +1,6 @@
 /**
  * The native binding under LanceDB's public classes: the calls that take an Arrow IPC file in a `Buffer` and never decode
- * it in JavaScript (engine-notes, "Getting bytes in"). It is not part of LanceDB's public interface, so a new version of
+ * it in JavaScript (docs/engine-facts.md, "Getting bytes in"). It is not part of LanceDB's public interface, so a new version of
  * the package may change it; the contract suite of the engine port notices.
  */
 import { mkdtempSync, rmdirSync } from 'node:fs';

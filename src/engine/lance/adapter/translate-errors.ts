@@ -2,7 +2,7 @@
  * The only place that reads the engine's error texts. They are strings with build paths of the engine in them, so not a
  * word of them goes to a caller except the parts captured here: names the caller wrote, and the SQL parser's complaint.
  * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
- * (engine-notes, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
+ * (docs/engine-facts.md, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
 import { type ErrorName, LancegateError, storageFull, storageUnavailable } from '../../../kernel/errors.ts';
 import type { Refusal } from '../../port/engine.ts';
