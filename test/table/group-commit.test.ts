@@ -181,7 +181,7 @@ test('requests with other columns do not share, and both are right', async (t) =
   assert.deepEqual(stage.commits, [2, 1]);
 });
 
-test('one who leaves the queue is not written, and the others are (flow rule 7)', async (t) => {
+test('a merge that leaves the queue is not written, and the others are (P6)', async (t) => {
   const stage = await open(t, []);
   const leaver = new AbortController();
   const leave = await holdBranch(stage.locks, table, undefined);
