@@ -24,23 +24,8 @@ export interface AuditFileParts {
   readonly maxWaitingChars?: number;
 }
 
-/** Some thirty thousand records. */
-const defaultMaxWaitingChars = 16 * 2 ** 20;
 /** The longest that a record waits for others. */
 const flushAfterMs = 100;
-/** A batch of this size does not wait. */
-const batchChars = 2 ** 18;
-/** To make them into one buffer takes the event loop a millisecond. */
-const recordsPerBatch = 2_048;
-const retryAfterMs = 1_000;
-const checkFileEveryMs = 1_000;
-const logLossEveryMs = 10_000;
-/** A stop does not wait longer for a stalled disk. */
-const closeWithinMs = 5_000;
-
-/** Opening a pipe without a reader is an error, not a wait. A new file is for its owner only; an existing one keeps its mode. */
-const openFlags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
-const fileMode = 0o600;
 
 /** Lines that are being written. */
 interface Batch {
@@ -67,7 +52,8 @@ export class AuditFile implements Audit {
 
   private constructor(parts: AuditFileParts, file: FileHandle) {
     this.#parts = parts;
-    this.#maxWaitingChars = parts.maxWaitingChars ?? defaultMaxWaitingChars;
+    // Some thirty thousand records.
+    this.#maxWaitingChars = parts.maxWaitingChars ?? 16 * 2 ** 20;
     this.#file = file;
   }
 
@@ -90,7 +76,8 @@ export class AuditFile implements Audit {
     this.#lost = 0;
     this.#lines.push(line);
     this.#waitingChars += line.length;
-    if (this.#waitingChars >= batchChars && this.#fault === undefined) this.#start();
+    // A quarter of a MiB does not wait.
+    if (this.#waitingChars >= 2 ** 18 && this.#fault === undefined) this.#start();
     else this.#startAfter(flushAfterMs);
   }
 
@@ -105,7 +92,7 @@ export class AuditFile implements Audit {
     if (this.#isClosed) return;
     this.#isClosed = true;
     const late = Promise.withResolvers<void>();
-    const cancel = this.#parts.clock.schedule(closeWithinMs, late.resolve);
+    const cancel = this.#parts.clock.schedule(5_000, late.resolve);
     await Promise.race([this.#writeRest(), late.promise]);
     cancel();
     this.#cancelTimer?.();
@@ -129,7 +116,7 @@ export class AuditFile implements Audit {
     this.#parts.metrics.auditLost(1);
     const { clock, logger, path } = this.#parts;
     if (clock.nowMs() < this.#nextLossLogMs) return;
-    this.#nextLossLogMs = clock.nowMs() + logLossEveryMs;
+    this.#nextLossLogMs = clock.nowMs() + 10_000;
     logger.error({ path, fault: this.#fault ?? 'the disk is too slow' }, 'audit records are being lost');
   }
 
@@ -147,7 +134,7 @@ export class AuditFile implements Audit {
       this.#writing = undefined;
       if (this.#isClosed) return;
       if (this.#nextFileCheckMs === 0) this.#startAfter(0);
-      else if (this.#hasRecords()) this.#startAfter(this.#fault === undefined ? flushAfterMs : retryAfterMs);
+      else if (this.#hasRecords()) this.#startAfter(this.#fault === undefined ? flushAfterMs : 1_000);
     });
   }
 
@@ -173,7 +160,8 @@ export class AuditFile implements Audit {
 
   #nextBatch(): Batch | undefined {
     if (this.#batch !== undefined || this.#lines.length === 0) return this.#batch;
-    const lines = this.#lines.splice(0, recordsPerBatch);
+    // To make so many into one buffer takes the event loop a millisecond.
+    const lines = this.#lines.splice(0, 2_048);
     const text = lines.join('');
     this.#batch = { bytes: Buffer.from(text), chars: text.length, records: lines.length, writtenBytes: 0 };
     return this.#batch;
@@ -190,7 +178,7 @@ export class AuditFile implements Audit {
   async #followFile(): Promise<void> {
     const nowMs = this.#parts.clock.nowMs();
     if (nowMs < this.#nextFileCheckMs) return;
-    this.#nextFileCheckMs = nowMs + checkFileEveryMs;
+    this.#nextFileCheckMs = nowMs + 1_000;
     const { path, logger } = this.#parts;
     if (await this.#isInPlace()) return;
     try {
@@ -224,7 +212,9 @@ export class AuditFile implements Audit {
   }
 }
 
-const openFile = (path: string): Promise<FileHandle> => open(path, openFlags, fileMode);
+/** Opening a pipe without a reader is an error, not a wait. A new file is for its owner only; an existing one keeps its mode. */
+const openFile = (path: string): Promise<FileHandle> =>
+  open(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o600);
 
 function faultOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;

@@ -107,11 +107,10 @@ function bounded(record: AuditRecord): AuditRecord {
 
 /** For text that clients and issuers choose, in UTF-16 units. A name has up to 255 bytes, an id several names. */
 const longestText = 1_024;
-const digestLength = 16;
 
 /** Keeps texts with the same beginning apart: the end is a part of the SHA-256 of the whole. */
 function clipped(text: string): string {
   if (text.length <= longestText) return text;
-  const digest = hash('sha256', text, 'hex').slice(0, digestLength);
-  return `${text.slice(0, longestText - digestLength - 1).toWellFormed()}…${digest}`;
+  const digest = hash('sha256', text, 'hex').slice(0, 16);
+  return `${text.slice(0, longestText - digest.length - 1).toWellFormed()}…${digest}`;
 }

@@ -32,36 +32,20 @@ export function createLogger({ level, format, destination }: LoggerOptions): Log
     timestamp: stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
   };
-  return new RedactingLogger(
-    pino(options, { write: (line: string) => void destination.write(escapeDeceptive(show(line))) }),
-  );
+  return redacting(pino(options, { write: (line: string) => void destination.write(escapeDeceptive(show(line))) }));
 }
 
-class RedactingLogger implements Logger {
-  readonly #pino: PinoLogger;
-
-  constructor(target: PinoLogger) {
-    this.#pino = target;
-  }
-
-  debug(fields: LogFields, message: string): void {
-    this.#write('debug', fields, message);
-  }
-  info(fields: LogFields, message: string): void {
-    this.#write('info', fields, message);
-  }
-  warn(fields: LogFields, message: string): void {
-    this.#write('warn', fields, message);
-  }
-  error(fields: LogFields, message: string): void {
-    this.#write('error', fields, message);
-  }
-
-  child(fields: LogFields): Logger {
-    return new RedactingLogger(this.#pino.child(redactFields(fields)));
-  }
-
-  #write(level: LogLevel, fields: LogFields, message: string): void {
-    if (this.#pino.isLevelEnabled(level)) this.#pino[level](redactFields(fields), redactText(message));
-  }
+function redacting(target: PinoLogger): Logger {
+  const at =
+    (level: LogLevel): Logger['info'] =>
+    (fields, message) => {
+      if (target.isLevelEnabled(level)) target[level](redactFields(fields), redactText(message));
+    };
+  return {
+    debug: at('debug'),
+    info: at('info'),
+    warn: at('warn'),
+    error: at('error'),
+    child: (fields) => redacting(target.child(redactFields(fields))),
+  };
 }

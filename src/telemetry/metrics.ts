@@ -34,113 +34,80 @@ const powersOfTwo = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 /** Own registry per instance. Label values are chosen by the service, never by a client: their number stays small. */
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #on = { registers: [this.#registry] };
 
-  readonly #requestDuration = new Histogram({
-    ...this.#on,
-    name: 'lancegate_http_request_duration_seconds',
-    help: 'Time from the headers of a request to the end of its answer.',
-    labelNames: ['method', 'route', 'status'],
-    buckets: requestSeconds,
-  });
-  readonly #received = new Counter({
-    ...this.#on,
-    name: 'lancegate_received_bytes_total',
-    help: 'Bytes of request bodies, as they came over the network.',
-  });
-  readonly #rejected = new Counter({
-    ...this.#on,
-    name: 'lancegate_rejected_requests_total',
-    help: 'Requests turned away, by the name of the error.',
-    labelNames: ['reason'],
-  });
-  readonly #endedConnections = new Counter({
-    ...this.#on,
-    name: 'lancegate_closed_connections_total',
-    help: 'Connections that the service refused or closed to protect the others, by reason.',
-    labelNames: ['reason'],
-  });
-  readonly #uploads = new Gauge({
-    ...this.#on,
-    name: 'lancegate_uploads_in_flight',
-    help: 'Bodies being received.',
-  });
-  readonly #queuedMerges = new Gauge({
-    ...this.#on,
-    name: 'lancegate_queued_merges',
-    help: 'Merges that wait for their turn, over all tables.',
-  });
-  readonly #merges = new Counter({
-    ...this.#on,
-    name: 'lancegate_merges_total',
-    help: 'Merges acknowledged.',
-  });
-  readonly #mergedRows = new Counter({
-    ...this.#on,
-    name: 'lancegate_merged_rows_total',
-    help: 'Rows changed by merges, by what happened to them.',
-    labelNames: ['change'],
-  });
-  readonly #mergeStage = new Histogram({
-    ...this.#on,
-    name: 'lancegate_merge_stage_duration_seconds',
-    help: 'Time merges spend in each stage.',
-    labelNames: ['stage'],
-    buckets: stageSeconds,
-  });
-  readonly #mergesPerCommit = new Histogram({
-    ...this.#on,
-    name: 'lancegate_merges_per_commit',
-    help: 'Merges that shared one commit.',
-    buckets: powersOfTwo,
-  });
-  readonly #sharedCommits = new Counter({
-    ...this.#on,
-    name: 'lancegate_shared_commits_total',
-    help: 'Commits that merges shared, by what told which rows were new: totals, memory, commit, or a search of the table; and all that were made by the places of their rows.',
-    labelNames: ['told_by'],
-  });
-  readonly #outsideCommits = new Counter({
-    ...this.#on,
-    name: 'lancegate_outside_commits_total',
-    help: 'Commits of rows by others that came between a look at a table and its merge, by whether keys were repaired.',
-    labelNames: ['outcome'],
-  });
-  readonly #creates = new Counter({
-    ...this.#on,
-    name: 'lancegate_creates_total',
-    help: 'Tables created, replaced or made from a declaration.',
-  });
-  readonly #chunks = new Counter({
-    ...this.#on,
-    name: 'lancegate_create_chunks_total',
-    help: 'Chunks that creates have written.',
-  });
-  readonly #maintenance = new Histogram({
-    ...this.#on,
-    name: 'lancegate_maintenance_duration_seconds',
-    help: 'Time that looking after a table took, by job and outcome.',
-    labelNames: ['job', 'outcome'],
-    buckets: stageSeconds,
-  });
-  readonly #maintenanceTurn = new Histogram({
-    ...this.#on,
-    name: 'lancegate_maintenance_turn_seconds',
-    help: 'Part of it in which the writers of the table were kept out.',
-    buckets: stageSeconds,
-  });
-  readonly #auditRecords = new Counter({
-    ...this.#on,
-    name: 'lancegate_audit_records_total',
-    help: 'Audit records for the audit file, written or lost because the file could not be written.',
-    labelNames: ['outcome'],
-  });
-  readonly #readerEnds = new Counter({
-    ...this.#on,
-    name: 'lancegate_reader_ends_total',
-    help: 'Reader processes that ended, by reason: idle, spent (held much memory) and stop are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
-    labelNames: ['reason'],
-  });
+  readonly #requestDuration = this.#histogram(
+    'lancegate_http_request_duration_seconds',
+    'Time from the headers of a request to the end of its answer.',
+    requestSeconds,
+    ['method', 'route', 'status'],
+  );
+  readonly #received = this.#counter(
+    'lancegate_received_bytes_total',
+    'Bytes of request bodies, as they came over the network.',
+  );
+  readonly #rejected = this.#counter(
+    'lancegate_rejected_requests_total',
+    'Requests turned away, by the name of the error.',
+    ['reason'],
+  );
+  readonly #endedConnections = this.#counter(
+    'lancegate_closed_connections_total',
+    'Connections that the service refused or closed to protect the others, by reason.',
+    ['reason'],
+  );
+  readonly #uploads = this.#gauge('lancegate_uploads_in_flight', 'Bodies being received.');
+  readonly #queuedMerges = this.#gauge('lancegate_queued_merges', 'Merges that wait for their turn, over all tables.');
+  readonly #merges = this.#counter('lancegate_merges_total', 'Merges acknowledged.');
+  readonly #mergedRows = this.#counter(
+    'lancegate_merged_rows_total',
+    'Rows changed by merges, by what happened to them.',
+    ['change'],
+  );
+  readonly #mergeStage = this.#histogram(
+    'lancegate_merge_stage_duration_seconds',
+    'Time merges spend in each stage.',
+    stageSeconds,
+    ['stage'],
+  );
+  readonly #mergesPerCommit = this.#histogram(
+    'lancegate_merges_per_commit',
+    'Merges that shared one commit.',
+    powersOfTwo,
+  );
+  readonly #sharedCommits = this.#counter(
+    'lancegate_shared_commits_total',
+    'Commits that merges shared, by what told which rows were new: totals, memory, commit, or a search of the table; and all that were made by the places of their rows.',
+    ['told_by'],
+  );
+  readonly #outsideCommits = this.#counter(
+    'lancegate_outside_commits_total',
+    'Commits of rows by others that came between a look at a table and its merge, by whether keys were repaired.',
+    ['outcome'],
+  );
+  readonly #creates = this.#counter('lancegate_creates_total', 'Tables created, replaced or made from a declaration.');
+  readonly #chunks = this.#counter('lancegate_create_chunks_total', 'Chunks that creates have written.');
+  readonly #maintenance = this.#histogram(
+    'lancegate_maintenance_duration_seconds',
+    'Time that looking after a table took, by job and outcome.',
+    stageSeconds,
+    ['job', 'outcome'],
+  );
+  readonly #maintenanceTurn = this.#histogram(
+    'lancegate_maintenance_turn_seconds',
+    'Part of it in which the writers of the table were kept out.',
+    stageSeconds,
+  );
+  readonly #auditRecords = this.#counter(
+    'lancegate_audit_records_total',
+    'Audit records for the audit file, written or lost because the file could not be written.',
+    ['outcome'],
+  );
+  readonly #readerEnds = this.#counter(
+    'lancegate_reader_ends_total',
+    'Reader processes that ended, by reason: idle, spent (held much memory) and stop are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
+    ['reason'],
+  );
+
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
   }
@@ -188,21 +155,13 @@ export class Metrics {
     );
   }
 
-  /** `read` is asked whenever the metrics are rendered: whether writes are refused for want of resident memory. */
   watchMemoryLimit(limitBytes: number, isFull: () => boolean): void {
-    new Gauge({
-      ...this.#on,
-      name: 'lancegate_memory_limit_bytes',
-      help: 'Resident memory that the service stays under.',
-    }).set(limitBytes);
-    new Gauge({
-      ...this.#on,
-      name: 'lancegate_memory_full',
-      help: '1 while new writes are refused because resident memory is near its limit.',
-      collect() {
-        this.set(isFull() ? 1 : 0);
-      },
-    });
+    this.#watch('lancegate_memory_limit_bytes', 'Resident memory that the service stays under.', () => limitBytes);
+    this.#watch(
+      'lancegate_memory_full',
+      '1 while new writes are refused because resident memory is near its limit.',
+      () => (isFull() ? 1 : 0),
+    );
   }
 
   watchReaders(read: { processes: () => number; running: () => number; waiting: () => number }): void {
@@ -221,18 +180,6 @@ export class Metrics {
 
   readerEnded(reason: ReaderDeath): void {
     this.#readerEnds.inc({ reason });
-  }
-
-  /** A gauge: `read` is called whenever the metrics are rendered. */
-  #watch(name: string, help: string, read: () => number): void {
-    new Gauge({
-      ...this.#on,
-      name,
-      help,
-      collect() {
-        this.set(read());
-      },
-    });
   }
 
   mergeFinished(rows: MergedRows): void {
@@ -289,6 +236,30 @@ export class Metrics {
   /** The Prometheus text format. */
   async render(): Promise<RenderedMetrics> {
     return { contentType: this.#registry.contentType, body: await this.#registry.metrics() };
+  }
+
+  #counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
+    return new Counter({ registers: [this.#registry], name, help, labelNames });
+  }
+
+  #gauge(name: string, help: string): Gauge {
+    return new Gauge({ registers: [this.#registry], name, help });
+  }
+
+  #histogram(name: string, help: string, buckets: number[], labelNames: readonly string[] = []): Histogram {
+    return new Histogram({ registers: [this.#registry], name, help, buckets, labelNames });
+  }
+
+  /** A gauge: `read` is called whenever the metrics are rendered. */
+  #watch(name: string, help: string, read: () => number): void {
+    new Gauge({
+      registers: [this.#registry],
+      name,
+      help,
+      collect() {
+        this.set(read());
+      },
+    });
   }
 }
 

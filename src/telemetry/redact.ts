@@ -12,16 +12,14 @@ const harmlessName = /(id|count|bytes|ms|kind|type|name)$/i;
 /** Bearer credentials, JSON Web Tokens (also halves of one, so that no signed part stays), lancegate's API keys. */
 const secretText = /\b(Bearer|Basic)\s+[\w.~+/=-]+|\beyJ[\w-]{8,}(\.[\w-]*){0,4}|\blgk_[\w-]+/gi;
 
-/** Deeper than any field of ours; keeps a cyclic object from being walked for ever. */
-const deepest = 8;
-
 export const redactText = (text: string): string => text.replace(secretText, mask);
 
 export function redact(value: unknown, depth = 0): unknown {
   if (typeof value === 'string') return redactText(value);
   if (typeof value === 'bigint') return value.toString();
   if (typeof value !== 'object' || value === null) return value;
-  if (depth === deepest) return '[too deep]';
+  // Deeper than any field of ours: a cyclic object is not walked for ever.
+  if (depth === 8) return '[too deep]';
   if (value instanceof Error) return redactError(value, depth);
   if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1));
   if (value instanceof Date || value instanceof URL) return redactText(value.toString());
