@@ -26,16 +26,6 @@ export interface Column {
   readonly values: readonly unknown[];
 }
 
-/** Rows that have been read, and whose columns have no types before somebody asks for them. */
-export interface RowSource {
-  readonly names: readonly string[];
-  /** One of `names`. Its type is inferred from its values where none is given. */
-  column(name: string, type: ColumnType | undefined): Column;
-}
-
-/** Small enough for any limit of the service with ordinary rows, large enough that headers do not count. */
-const rowsPerBatch = 16_384;
-
 export interface EncodedRows {
   readonly schema: Schema;
   readonly batches: Iterable<RecordBatch>;
@@ -48,6 +38,8 @@ export function encodeColumns(columns: readonly Column[]): EncodedRows {
 
 function* encodeBatches(schema: Schema, columns: readonly Column[]): Iterable<RecordBatch> {
   const rows = columns[0]?.values.length ?? 0;
+  // Small enough for any limit of the service with ordinary rows, large enough that headers do not count.
+  const rowsPerBatch = 16_384;
   for (let start = 0; start < rows; start += rowsPerBatch) {
     const length = Math.min(rowsPerBatch, rows - start);
     const children = columns.map((column, index) => {

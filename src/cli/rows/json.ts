@@ -1,19 +1,15 @@
 import { CliError } from '../cli-error.ts';
-import { inferType } from './column-type.ts';
-import type { RowSource } from './encode.ts';
 
 type Row = Readonly<Record<string, unknown>>;
 
-/** A JSON array of objects, or one object a line. Columns come in the order in which they are first seen. */
-export function readJson(text: string): RowSource {
+/** By name, in the order in which they are first seen: a value for each row, null where the row has none. */
+export type Columns = ReadonlyMap<string, readonly unknown[]>;
+
+/** A JSON array of objects, or one object a line. */
+export function readJson(text: string): Columns {
   const rows = /^\s*\[/.test(text) ? readArray(text) : readLines(text);
-  return {
-    names: [...new Set(rows.flatMap((row) => Object.keys(row)))],
-    column(name, type) {
-      const values = rows.map((row) => (Object.hasOwn(row, name) ? row[name] : null));
-      return { name, values, type: type ?? inferType(name, values) };
-    },
-  };
+  const names = new Set(rows.flatMap((row) => Object.keys(row)));
+  return new Map([...names].map((name) => [name, rows.map((row) => (Object.hasOwn(row, name) ? row[name] : null))]));
 }
 
 function readArray(text: string): readonly Row[] {
