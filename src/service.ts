@@ -24,6 +24,7 @@ import type { FilteredMerges } from './engine/port/engine.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
 import { SecretKeyDigest } from './keys/key-digest.ts';
+import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { processMemory } from './memory/process-memory.ts';
 import { ResidentLimit } from './memory/resident-limit.ts';
@@ -88,6 +89,7 @@ export async function startService(config: Config, { logger, clock, environment 
     maxOpenDatasets,
     keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
     keyHash: new SeededKeyHash(randomInt(2 ** 32)),
+    keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     keyDigest: new SecretKeyDigest(crypto.getRandomValues(new Uint32Array(8))),
     idempotencyKeptMs: config.idempotencyKeptMs,
     maintenance: {

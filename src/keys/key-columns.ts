@@ -2,77 +2,48 @@
  * The keys of a source: what a merge must know of its rows before it may queue. Only the key columns are decompressed
  * and decoded. Equality is the engine's: NULL equals nothing, NaN equals NaN whatever its payload, -0.0 differs from 0.0.
  */
-import { setImmediate } from 'node:timers/promises';
 import { type FieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
 import type { IpcChunk } from '../arrow/stream/source.ts';
-import { searchEqualRows } from './key-hash.ts';
 import { type CanonicalKey, canonicalReader, showValue, sqlLiteral } from './key-value.ts';
-import { valueBytes } from './key-values.ts';
+import { equalKeys, type KeyMeasure, type KeyValues, measureKeys } from './key-values.ts';
 import { normaliseNaNs } from './normalise-nan.ts';
 import { type KeyColumn, readKeyColumn } from './read-key-column.ts';
 
 export type { CanonicalKey };
 
-export interface DuplicateKey {
-  readonly row: number;
-  readonly firstRow: number;
-  /** The key for people: cut where it is long. */
-  readonly shown: string;
-}
-
-export interface KeyMeasure {
-  readonly allBytes: number;
-  readonly longest: { readonly row: number; readonly bytes: number };
-}
-
 export class Keys {
   readonly rows: number;
-  readonly #columns: readonly KeyColumn[];
+  readonly columns: readonly KeyColumn[];
   /** A group asks for each key several times. */
   readonly #canonical: CanonicalKey[] = [];
   readonly #readers: readonly ((row: number) => CanonicalKey)[];
 
   constructor(rows: number, columns: readonly KeyColumn[]) {
     this.rows = rows;
-    this.#columns = columns;
+    this.columns = columns;
     this.#readers = columns.map(canonicalReader);
   }
 
   /** Whether any row's key is NULL, in any of its columns. */
   get hasNull(): boolean {
-    return this.#columns.some(({ nulls }) => nulls?.includes(1) ?? false);
+    return this.columns.some(({ nulls }) => nulls?.includes(1) ?? false);
   }
 
   isNull(row: number): boolean {
-    return this.#columns.some(({ nulls }) => nulls !== undefined && nulls[row] === 1);
+    return this.columns.some(({ nulls }) => nulls !== undefined && nulls[row] === 1);
   }
 
-  /** The size of the keys with dictionaries resolved: in a dictionary, a long value costs each row that has it one byte. */
   measure(): KeyMeasure {
-    const values = this.#columns.map((column) => column.values);
-    let longest = { row: 0, bytes: 0 };
-    let allBytes = 0;
-    for (let row = 0; row < this.rows; row++) {
-      let bytes = 0;
-      for (const column of values) bytes += valueBytes(column, row);
-      allBytes += bytes;
-      if (bytes > longest.bytes) longest = { row, bytes };
-    }
-    return { allBytes, longest };
+    return measureKeys(this.#values, this.rows);
   }
 
-  /** The first row whose key an earlier row has. Others get the thread in between: a million rows take 150 ms. */
-  async findDuplicate(): Promise<DuplicateKey | undefined> {
-    const values = this.#columns.map((column) => column.values);
-    const isNull = this.#columns.some(({ nulls }) => nulls !== undefined)
-      ? (row: number) => this.isNull(row)
-      : () => false;
-    const search = searchEqualRows(values, this.rows, isNull);
-    for (;;) {
-      const { done, value: equal } = search.next();
-      if (done === true) return equal && { ...equal, shown: this.show(equal.row) };
-      await setImmediate();
-    }
+  /** Whether two rows, whose keys are not NULL, have the same. */
+  isEqual(a: number, b: number): boolean {
+    return equalKeys(this.#values, a, b);
+  }
+
+  get #values(): readonly KeyValues[] {
+    return this.columns.map(({ values }) => values);
   }
 
   /**
@@ -111,11 +82,11 @@ export class Keys {
   }
 
   show(row: number): string {
-    return this.#columns.map((column) => (column.nulls?.[row] === 1 ? 'NULL' : showValue(column, row))).join(', ');
+    return this.columns.map((column) => (column.nulls?.[row] === 1 ? 'NULL' : showValue(column, row))).join(', ');
   }
 
   #column(index: number): KeyColumn {
-    const column = this.#columns[index];
+    const column = this.columns[index];
     if (column === undefined) throw new Error(`there is no key column ${index}`);
     return column;
   }

@@ -64,6 +64,33 @@ export const countValues = (values: KeyValues): number =>
 export const valueBytes = (values: KeyValues, row: number): number =>
   values.form === 'fixed' ? values.widthBytes : values.ends[row]! - values.starts[row]!;
 
+export interface KeyMeasure {
+  readonly allBytes: number;
+  readonly longest: { readonly row: number; readonly bytes: number };
+}
+
+/** The size of keys with dictionaries resolved: in a dictionary, a long value costs each row that has it one byte. */
+export function measureKeys(columns: readonly KeyValues[], rows: number): KeyMeasure {
+  let longest = { row: 0, bytes: 0 };
+  let allBytes = 0;
+  for (let row = 0; row < rows; row++) {
+    let bytes = 0;
+    for (const values of columns) bytes += valueBytes(values, row);
+    allBytes += bytes;
+    if (bytes > longest.bytes) longest = { row, bytes };
+  }
+  return { allBytes, longest };
+}
+
+export function equalKeys(columns: readonly KeyValues[], a: number, b: number): boolean {
+  return columns.every((values) => Buffer.compare(valueAt(values, a), valueAt(values, b)) === 0);
+}
+
+const valueAt = (values: KeyValues, row: number): Uint8Array =>
+  values.form === 'fixed'
+    ? values.bytes.subarray(row * values.widthBytes, (row + 1) * values.widthBytes)
+    : values.bytes.subarray(values.starts[row], values.ends[row]);
+
 function concatenateFixed(parts: readonly KeyValues[], widthBytes: number): KeyValues {
   const total = parts.reduce((sum, part) => sum + part.bytes.length, 0);
   const bytes = new Uint8Array(total);

@@ -5,6 +5,7 @@ import type { MergeCounts, MergeSpec } from '../engine/port/engine.ts';
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Keys } from '../keys/key-columns.ts';
+import type { KeyDigests } from '../keys/key-hasher.ts';
 
 /** A merge that has been received and checked, and waits for its turn. */
 export interface MergeRequest {
@@ -17,6 +18,7 @@ export interface MergeRequest {
   readonly chunk: IpcChunk;
   /** No key twice, NULL aside. */
   readonly keys: Keys;
+  readonly digests: KeyDigests;
   readonly scope: RequestScope;
   /** Where the table is now. Asked under the turn; throws where it was dropped or replaced since it was checked against. */
   readonly locate: () => Promise<Location>;

@@ -9,10 +9,11 @@ import type { Catalog, KeyedRequest, TableRecord, TransactionRecord } from '../c
 import type { Made, TableMaker } from '../create/table-maker.ts';
 import type { MergeCounts } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
-import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, type Location, showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { type Keys, readKeys } from '../keys/key-columns.ts';
+import { type DistinctKeys, readDistinctKeys } from '../keys/distinct-keys.ts';
+import type { KeyHasher } from '../keys/key-hasher.ts';
 import type { MergeRowsCommand, MergeRowsResult } from '../operations/commands.ts';
 import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
 import { type TableAccess, visibleSchema } from '../table/table-access.ts';
@@ -23,9 +24,8 @@ import { checkPartialSource } from './partial-source.ts';
 import type { TableWriter } from './queue/writers.ts';
 
 /** A source that was received, fits its table and holds no key twice. */
-interface ReadySource {
+interface ReadySource extends DistinctKeys {
   readonly chunk: IpcChunk;
-  readonly keys: Keys;
   readonly keyed: KeyedRequest | undefined;
 }
 
@@ -41,6 +41,7 @@ export class MergeRows {
   readonly #locks: TableLocks;
   readonly #clock: Clock;
   readonly #newId: NewId;
+  readonly #keyHasher: KeyHasher;
   readonly #metrics: Metrics;
 
   constructor(parts: {
@@ -51,6 +52,7 @@ export class MergeRows {
     locks: TableLocks;
     clock: Clock;
     newId: NewId;
+    keyHasher: KeyHasher;
     metrics: Metrics;
   }) {
     this.#catalog = parts.catalog;
@@ -60,6 +62,7 @@ export class MergeRows {
     this.#locks = parts.locks;
     this.#clock = parts.clock;
     this.#newId = parts.newId;
+    this.#keyHasher = parts.keyHasher;
     this.#metrics = parts.metrics;
   }
 
@@ -96,10 +99,8 @@ export class MergeRows {
       return joinBatches(typed(await source.whole(nullBytesPerRow)));
     });
     return this.#metrics.mergeStage('check', async () => {
-      const keys = readKeys(chunk, on);
-      requireShort(keys, on);
-      await requireDistinct(keys, on);
-      return { chunk, keys, keyed: await keyed?.request() };
+      const { keys, digests } = await readDistinctKeys(chunk, on, this.#keyHasher);
+      return { chunk, keys, digests, keyed: await keyed?.request() };
     });
   }
 
@@ -118,7 +119,7 @@ export class MergeRows {
   #commit(
     record: TableRecord,
     command: MergeRowsCommand,
-    { chunk, keys, keyed }: ReadySource,
+    { chunk, keys, digests, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const { table, branch, on, flags, useIndex } = command;
@@ -131,6 +132,7 @@ export class MergeRows {
       spec: { ...flags, useIndex },
       chunk,
       keys,
+      digests,
       scope,
       locate: () => this.#stillThere(record),
       record: (counts) => this.#transaction(transactionId, record, command, counts),
@@ -294,34 +296,6 @@ function requireFewNested({ rows }: IpcChunk, on: readonly FieldPath[]): void {
   throw new LancegateError(
     'BodyTooLarge',
     `a merge on a nested key such as ${formatFieldPath(nested)} can have ${mostNestedRows} rows, and this one has ${rows}: send fewer at a time`,
-  );
-}
-
-/** Keys are hashed and compared on the event loop, partly while writers wait (P10). */
-const mostBytesOfOneKey = 64 * 2 ** 10;
-const mostBytesOfAllKeys = 256 * 2 ** 20;
-
-function requireShort(keys: Keys, on: readonly FieldPath[]): void {
-  const { allBytes, longest } = keys.measure();
-  const columns = on.map(formatFieldPath).join(', ');
-  if (longest.bytes > mostBytesOfOneKey) {
-    throw invalidInput(
-      `the key ${columns} of row ${longest.row} has ${longest.bytes} bytes; a key can have ${mostBytesOfOneKey}`,
-    );
-  }
-  if (allBytes <= mostBytesOfAllKeys) return;
-  throw new LancegateError(
-    'BodyTooLarge',
-    `the keys ${columns} have ${allBytes} bytes, and those of one merge can have ${mostBytesOfAllKeys}: send fewer rows at a time`,
-  );
-}
-
-async function requireDistinct(keys: Keys, on: readonly FieldPath[]): Promise<void> {
-  const duplicate = await keys.findDuplicate();
-  if (duplicate === undefined) return;
-  const columns = on.map(formatFieldPath).join(', ');
-  throw invalidInput(
-    `the source holds a key twice: ${columns} = ${duplicate.shown} in rows ${duplicate.firstRow} and ${duplicate.row}`,
   );
 }
 

@@ -4,6 +4,7 @@ import { TableMaker } from '../create/table-maker.ts';
 import type { Engine } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { KeyDigest } from '../keys/key-digest.ts';
+import type { KeyHasher } from '../keys/key-hasher.ts';
 import { Upkeep } from '../maintenance/act/upkeep.ts';
 import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.ts';
 import { SpaceWatch } from '../maintenance/space-watch.ts';
@@ -46,6 +47,7 @@ export interface OperationsParts {
   readonly keyMemoryBytes: number;
   readonly keyHash: KeyHash;
   readonly keyDigest: KeyDigest;
+  readonly keyHasher: KeyHasher;
   readonly idempotencyKeptMs: number;
   readonly maintenance: MaintenanceLimits;
 }

@@ -8,7 +8,9 @@ import { checkStorable } from '#src/arrow/schema/schema-rules.ts';
 import type { IpcChunk } from '#src/arrow/stream/source.ts';
 import type { IpcLimits } from '#src/arrow/stream/source-reader.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import { findDuplicate } from '#src/keys/distinct-keys.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
+import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { emptyStream, polarsStreams, streamsByType, wholeOf, wideStream } from '#test/fixtures/streams.ts';
 import { EngineJudge } from '#test/fuzz/engine-judge.ts';
 import { mutate, randomOf } from '#test/fuzz/mutations.ts';
@@ -30,6 +32,8 @@ const corpus = [
   emptyStream(),
 ];
 
+const hasher = new KeyHasher(new Uint32Array(8));
+
 /** What the service does with a source before it gives it to the engine; undefined where it refuses. */
 async function admit(bytes: Buffer): Promise<IpcChunk | undefined> {
   try {
@@ -47,7 +51,7 @@ async function admit(bytes: Buffer): Promise<IpcChunk | undefined> {
 async function tryKeys(chunk: IpcChunk, name: string): Promise<void> {
   try {
     const keys = readKeys(chunk, [{ segments: [name] }]);
-    await keys.findDuplicate();
+    await findDuplicate(keys, await hasher.digest(keys));
     if (keys.rows > 0 && keys.rows < 1000) keys.sqlLiterals(0);
   } catch (error) {
     if (!(error instanceof LancegateError)) throw error;

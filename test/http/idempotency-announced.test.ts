@@ -15,6 +15,7 @@ import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.
 import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { SecretKeyDigest } from '#src/keys/key-digest.ts';
+import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { SeededKeyHash } from '#src/merge/known-keys/fingerprint.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
@@ -74,6 +75,7 @@ async function start(t: TestContext) {
     maxOpenDatasets: 10,
     keyMemoryBytes: 1 << 24,
     keyHash: new SeededKeyHash(1),
+    keyHasher: new KeyHasher(new Uint32Array(8)),
     keyDigest: new SecretKeyDigest(new Uint32Array(8)),
     idempotencyKeptMs: 60_000,
     maintenance: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },

@@ -13,6 +13,7 @@ import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
 import { SecretKeyDigest } from '#src/keys/key-digest.ts';
+import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeyBudget } from '#src/memory/key-quota.ts';
 import { type KeyHash, SeededKeyHash } from '#src/merge/known-keys/fingerprint.ts';
 import type { MergeRequest } from '#src/merge/merge-request.ts';
@@ -185,6 +186,7 @@ export class Stage {
     const bytes = source instanceof Table ? tableToIPC(source, 'stream') : source;
     const chunk = await sourceFrom(inChunks(bytes)).whole();
     const on = this.on.map(parseFieldPath);
+    const keys = readKeys(chunk, on);
     return {
       table,
       tableId: this.tableId,
@@ -192,7 +194,8 @@ export class Stage {
       on,
       spec,
       chunk,
-      keys: readKeys(chunk, on),
+      keys,
+      digests: await keyHasher.digest(keys),
       keyed: undefined,
       scope: {
         requestId: 'r',
@@ -385,6 +388,8 @@ export class Stage {
 export const byAppending = (stage: Stage, rows: Table) => async () => (await stage.outsider()).add(rows);
 export const byMerging = (stage: Stage, rows: Table) => async () =>
   (await stage.outsider()).mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll().execute(rows);
+
+const keyHasher = new KeyHasher(new Uint32Array(8));
 
 const transaction = (version: number) => ({
   id: randomUUID() as TransactionId,

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { joinBatches } from '#src/arrow/column/concat-rows.ts';
-import { searchEqualRows } from '#src/keys/key-hash.ts';
-import type { KeyValues } from '#src/keys/key-values.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { encodeMessages, encodeStream, endOfStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';
@@ -25,25 +23,5 @@ describe('what a small body could make large', () => {
     const [head, row, empty] = encodeMessages(schema, [{ id: [7n] }, { id: [] }]);
     const chunk = await wholeOf(Buffer.concat([head!, ...Array<Buffer>(1_000).fill(empty!), row!, endOfStream]));
     assert.deepEqual([chunk.batches.length, chunk.rows], [2, 1]);
-  });
-
-  it('the search for equal keys pauses by bytes, also where they are one value of a dictionary (P10)', () => {
-    const longBytes = 1 << 16;
-    const rows = 1_024;
-    const ids: KeyValues = {
-      form: 'fixed',
-      widthBytes: 4,
-      bytes: new Uint8Array(Uint32Array.from({ length: rows }, (_, id) => id).buffer),
-    };
-    const long: KeyValues = {
-      form: 'variable',
-      bytes: new Uint8Array(longBytes),
-      starts: new Uint32Array(rows),
-      ends: new Uint32Array(rows).fill(longBytes),
-    };
-    const search = searchEqualRows([ids, long], rows, () => false);
-    let pauses = 0;
-    while (search.next().done !== true) pauses += 1;
-    assert.ok(pauses >= 15, `${pauses} pauses in 64 MiB of keys`);
   });
 });

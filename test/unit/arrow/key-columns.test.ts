@@ -4,7 +4,9 @@ import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { DataType, Field } from '#src/arrow/schema/schema.ts';
 import { typeName } from '#src/arrow/schema/type-name.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import { findDuplicate } from '#src/keys/distinct-keys.ts';
 import { type Keys, readKeys, sqlFieldPath } from '#src/keys/key-columns.ts';
+import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { type Codec, encodeStream, field, type Rows, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { type NativeLance, openNativeLance } from '#test/fixtures/native-lance.ts';
 import { keyCases, polarsStreams, wholeOf } from '#test/fixtures/streams.ts';
@@ -24,6 +26,8 @@ async function keysOf(
   return readKeys(chunk, on.map(parseFieldPath));
 }
 
+const hasher = new KeyHasher(new Uint32Array(8).fill(1));
+const duplicateOf = async (keys: Keys) => findDuplicate(keys, await hasher.digest(keys));
 const canonicals = (keys: Keys): unknown[] => Array.from({ length: keys.rows }, (_, row) => keys.canonical(row));
 
 /** Equality as the engine knows it; NULL equals nothing. */
@@ -46,7 +50,7 @@ describe('the keys of a source (P2)', () => {
         }
         const row = twice.findIndex((value, i) => twice.slice(0, i).some((earlier) => sameKey(earlier, value)));
         const firstRow = twice.findIndex((value) => sameKey(value, twice[row]));
-        const duplicate = await keys.findDuplicate();
+        const duplicate = await duplicateOf(keys);
         assert.deepEqual({ row: duplicate?.row, firstRow: duplicate?.firstRow }, { row, firstRow });
       });
     }
@@ -77,7 +81,7 @@ describe('the keys of a source (P2)', () => {
 
   it('hold a NULL as often as they like', async () => {
     const keys = await keysOf([field('k', utf8)], [{ k: [null, 'a', null] }], ['k']);
-    assert.equal(await keys.findDuplicate(), undefined);
+    assert.equal(await duplicateOf(keys), undefined);
     assert.equal(keys.hasNull, true);
   });
 
@@ -92,7 +96,7 @@ describe('the keys of a source (P2)', () => {
     ];
     const keys = await keysOf([field('before', utf8), of], [{ before: rows.map(() => 'x'), m: rows }], ['m.in.k']);
     assert.deepEqual(canonicals(keys), [5, undefined, undefined, undefined, 5]);
-    assert.deepEqual(await keys.findDuplicate(), { row: 4, firstRow: 0, shown: '5' });
+    assert.deepEqual(await duplicateOf(keys), { row: 4, firstRow: 0 });
   });
 
   it('after columns of every layout are found', async () => {
@@ -113,7 +117,8 @@ describe('the keys of a source (P2)', () => {
     const keys = await keysOf(fields, [rows], ['a', 'b']);
     assert.equal(new Set(canonicals(keys)).size, 4);
     assert.equal(keys.canonical(4), undefined);
-    assert.deepEqual(await keys.findDuplicate(), { row: 3, firstRow: 0, shown: '"1", "11"' });
+    assert.deepEqual(await duplicateOf(keys), { row: 3, firstRow: 0 });
+    assert.equal(keys.show(3), '"1", "11"');
   });
 
   it('of NaNs with different payloads are one key, and the source keeps its bytes', async () => {
@@ -123,13 +128,13 @@ describe('the keys of a source (P2)', () => {
     const payload = Buffer.from('010000000000f8ff', 'hex');
     payload.copy(stream, stream.indexOf(marker));
     const chunk = await wholeOf(stream);
-    assert.equal((await readKeys(chunk, [parseFieldPath('k')]).findDuplicate())?.row, 1);
+    assert.equal((await duplicateOf(readKeys(chunk, [parseFieldPath('k')])))?.row, 1);
     assert.ok(chunk.file.includes(payload));
   });
 
   it('are shown cut where they are long', async () => {
     const keys = await keysOf([field('k', utf8)], [{ k: ['x'.repeat(5000), 'x'.repeat(5000)] }], ['k']);
-    assert.ok(((await keys.findDuplicate())?.shown.length ?? 0) < 100);
+    assert.ok(keys.show(1).length < 100);
   });
 
   it('of many rows are compared across all of them, and leave others the thread in between (P10)', async () => {
@@ -139,19 +144,19 @@ describe('the keys of a source (P2)', () => {
     setImmediate(() => {
       othersRan = true;
     });
-    assert.deepEqual(await keys.findDuplicate(), { row: 199_999, firstRow: 3, shown: '3' });
+    assert.deepEqual(await duplicateOf(keys), { row: 199_999, firstRow: 3 });
     assert.ok(othersRan);
   });
 
   it('of no row at all are no keys', async () => {
-    assert.equal(await (await keysOf([field('k', utf8)], [], ['k'])).findDuplicate(), undefined);
+    assert.equal(await duplicateOf(await keysOf([field('k', utf8)], [], ['k'])), undefined);
   });
 
   for (const { title, bytes, rows } of polarsStreams()) {
     it(`are read from ${title}`, async () => {
       const keys = readKeys(await wholeOf(bytes), [parseFieldPath('id')]);
       assert.equal(keys.rows, rows);
-      assert.equal(await keys.findDuplicate(), undefined);
+      assert.equal(await duplicateOf(keys), undefined);
       assert.equal(keys.canonical(rows - 1), `key-${rows - 1}`);
     });
   }
