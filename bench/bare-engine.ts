@@ -28,7 +28,7 @@ export interface BareTable {
 }
 
 /**
- * The peer: Lance in process, given the bytes in the form it takes fastest, with no checks, no turns, no fsync and no
+ * The peer: Lance in process, given the bytes in the form it takes fastest, with no checks, no locks, no fsync and no
  * network. A team without a service between would write like this, at best.
  */
 export async function createBare(folder: string, name: string, file: Buffer): Promise<BareTable> {

@@ -9,7 +9,7 @@ export interface Outcome {
   readonly refusedMs: readonly number[];
   /** From the first request to the last answer. */
   readonly elapsedMs: number;
-  /** Of the processor time asked for meanwhile, the part that other machines took; undefined where it is not known. */
+  /** Of the processor time asked for during the load, the part that other machines took; undefined where it is not known. */
   readonly stolenPart: number | undefined;
 }
 

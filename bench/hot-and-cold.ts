@@ -31,13 +31,13 @@ export async function compareColdTables(service: ServiceProcess, seconds: number
   const coldWriters = await Promise.all(range(0, coldTables).map((i) => connected(service, `cold_${i}`, cold)));
   const turnSeconds = seconds / turns;
   const alone = () => coldLatencies(coldWriters, turnSeconds);
-  const beside = async () => {
+  const withHot = async () => {
     const loaded = load.run(untilBusyMs + (turnSeconds + 1) * 1000);
     await pause(untilBusyMs);
     const latenciesMs = await alone();
     return { latenciesMs, hot: await loaded };
   };
-  const { first, second } = await inTurns(turns, alone, beside);
+  const { first, second } = await inTurns(turns, alone, withHot);
   for (const { upserters } of coldWriters) upserters.close();
   await load.stop();
   const besideMs = second.flatMap(({ latenciesMs }) => latenciesMs);
@@ -49,7 +49,7 @@ function row(aloneMs: readonly number[], besideMs: readonly number[], hotPerSeco
   const shown = (part: number): string =>
     `p${part * 100} ${shownMs(percentile(besideMs, part))} (without it ${shownMs(percentile(aloneMs, part))})`;
   return {
-    what: `${coldTables} cold tables beside a hot one (${hotPerSecond.toFixed(0)} req/s)`,
+    what: `${coldTables} cold tables with a hot one (${hotPerSecond.toFixed(0)} req/s)`,
     lancegate: `${shown(0.99)}, ${shown(0.5)}`,
     bareEngine: '',
     ratio: `${(percentile(besideMs, 0.99) / percentile(aloneMs, 0.99)).toFixed(2)}x`,

@@ -13,7 +13,7 @@ const feed = new KeyFeed(size.targetRows, size.rowsPerRequest);
 
 const request = (client: number) => upserters.upsert(client, feed.next());
 parentPort?.on('message', (durationMs: number) => {
-  // An error of a client ends the thread, which is what the one who waits for the outcome hears of.
+  // An error of a client ends the thread, and so reaches the caller that waits for the outcome.
   void runClosedLoop({ clients: size.clients, durationMs, request }).then((outcome) =>
     parentPort?.postMessage(outcome),
   );

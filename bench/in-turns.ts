@@ -5,7 +5,7 @@ export interface ReadWriteLock<First, Second> {
 }
 
 /**
- * Two loads in turns, with who goes first changing: what the machine, its disk and a growing table do meanwhile, they do to
+ * Two loads in turns, with a different one first each time: what the machine, its disk and a growing table do, they do to
  * both.
  */
 export async function inTurns<First, Second>(

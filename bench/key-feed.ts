@@ -1,6 +1,6 @@
 /**
  * The keys of requests: half of each are in the table already, half are new. One request in ten repeats the new keys of
- * the one before it, as every queue with at-least-once delivery does now and then: what writers that do not take turns
+ * the one before it, as every queue with at-least-once delivery does now and then: what writers without a lock
  * make duplicates of.
  */
 export class KeyFeed {

@@ -84,7 +84,7 @@ function client(upserters: Upserters, rows: number): Client {
   };
 }
 
-/** The ratio is that of lancegate's two tables; the peer's is beside it. */
+/** The ratio is that of lancegate's two tables; the peer's is next to it. */
 const rowOf = (largeRows: number, ours: Medians, theirs: Medians, early: number): Row => ({
   what: `100 rows into ${(largeRows / 1e6).toFixed(0)}M rows`,
   lancegate: `p50 ${shownMs(ours.largeMs)} (100k rows ${shownMs(ours.smallMs)}; right after the create ${shownMs(early)})`,

@@ -40,7 +40,7 @@ interface Loaded {
 }
 
 /**
- * Ten times the clients: is as much accepted as before, are the others told at once, does memory hold? Each turn has a table
+ * Ten times the clients: is as much accepted as before, are the others refused at once, does memory hold? Each turn has a table
  * of its own, since one that was written to for a minute is another table.
  */
 export async function measureOverload(service: ServiceProcess, given: Overload): Promise<readonly Row[]> {

@@ -1,5 +1,5 @@
 /**
- * lancegate beside the bare engine, in one run: `npm run bench`. Every comparison takes turns, so both sides meet the same
+ * lancegate compared with the bare engine, in one run: `npm run bench`. Every comparison takes turns, so both sides meet the same
  * machine; read the ratios, not the milliseconds.
  */
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -1,5 +1,5 @@
 /**
- * Many writers, beside the bare engine doing the same in one process, each request its own merge: `npm run bench:writers`.
+ * Many writers, compared with the bare engine doing the same in one process, each request its own merge: `npm run bench:writers`.
  * `--seconds` is the length of each load (60), `--upserts` the number of single-row upserts (10,000), `--rows` the size of
  * the large table (10,000,000), `--only` names parts: many, far, one, cold, large, overload; `--profile` adds where
  * the service's threads spent their time.
