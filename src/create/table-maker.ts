@@ -1,4 +1,4 @@
-import type { IpcChunk } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
 import type { Catalog, Creation, Publication, TableRecord } from '../catalog/port.ts';
 import { type Engine, isRefusal } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';

@@ -1,4 +1,4 @@
-import type { IpcChunk } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
 import type { Dataset, Engine } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Location, Properties } from '../kernel/ids.ts';

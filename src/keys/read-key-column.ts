@@ -4,9 +4,9 @@ import { type BatchBuffers, openBatch, openDictionary } from '../arrow/column/ba
 import { bitAt } from '../arrow/column/bitmap.ts';
 import { type ColumnPosition, firstChildPosition, positionAfter } from '../arrow/column/column-layout.ts';
 import { type FieldPath, formatFieldPath, resolveFieldChain } from '../arrow/schema/field-path.ts';
+import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
 import type { Field, Schema } from '../arrow/schema/schema.ts';
 import { typeName } from '../arrow/schema/type-name.ts';
-import type { IpcChunk } from '../arrow/stream/source.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { concatenateValues, countValues, type KeyValues, pickValues, readValues } from './key-values.ts';
 

@@ -1,5 +1,5 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
-import type { IpcChunk } from '../arrow/stream/source.ts';
+import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
 import type { KeyedAnswer, KeyedCommit, TransactionRecord } from '../catalog/port.ts';
 import type { MergeCounts, MergeSpec } from '../engine/port/engine.ts';
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';

@@ -1,10 +1,11 @@
 import { joinBatches } from '../arrow/column/concat-rows.ts';
 import { nullBytesPerRow } from '../arrow/column/null-bytes.ts';
-import { typedSchema, typeNulls } from '../arrow/column/typed-nulls.ts';
+import { typeNulls } from '../arrow/column/typed-nulls.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
+import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
-import type { IpcChunk } from '../arrow/stream/source.ts';
+import { typedSchema } from '../arrow/schema/typed-schema.ts';
 import type { Catalog, KeyedRequest, TableRecord, TransactionRecord } from '../catalog/port.ts';
 import type { Made, TableMaker } from '../create/table-maker.ts';
 import type { MergeCounts } from '../engine/port/engine.ts';

@@ -5,7 +5,7 @@
  * this event loop is idle; that of a busy service is not. Beyond the limit the reader reports that and kills itself.
  */
 import type { Duplex } from 'node:stream';
-import type { IpcFile } from '../arrow/stream/source.ts';
+import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import type { Engine } from '../engine/port/engine.ts';
 import { type Frame, frameHead, readFrames, writeFrame } from './frames.ts';
 import { KeptDatasets } from './kept-datasets.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
 import { Field, Int32, LargeBinary, RecordBatch, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import type { IpcFile } from '#src/arrow/stream/source.ts';
+import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import { addressesIn } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';

@@ -11,7 +11,7 @@ import { describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { Int32, Table, tableFromIPC, vectorFromArray } from 'apache-arrow';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import type { IpcChunk } from '#src/arrow/stream/source.ts';
+import type { IpcChunk } from '#src/arrow/schema/ipc-chunk.ts';
 import type { Catalog, TableRecord } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { TableMaker } from '#src/create/table-maker.ts';

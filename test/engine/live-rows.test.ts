@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect, Index, type Table as LanceTable } from '@lancedb/lancedb';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import type { IpcFile } from '#src/arrow/stream/source.ts';
+import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';

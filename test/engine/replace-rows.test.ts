@@ -22,7 +22,7 @@ import {
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
-import type { IpcFile } from '#src/arrow/stream/source.ts';
+import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { translateEngineError } from '#src/engine/lance/adapter/translate-errors.ts';
 import { FileWriter } from '#src/engine/lance/commit/file-writer.ts';

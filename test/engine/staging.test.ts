@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:
 import { basename, dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Table, vectorFromArray } from 'apache-arrow';
-import type { IpcFile } from '#src/arrow/stream/source.ts';
+import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { Staging, stagingFolder } from '#src/engine/lance/commit/staging.ts';
 import { StagingFolder } from '#src/engine/lance/commit/staging-folder.ts';
 import type { Location } from '#src/kernel/ids.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect, type Table as LanceTable, Session } from '@lancedb/lancedb';
 import { Int32, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow';
-import type { IpcFile } from '#src/arrow/stream/source.ts';
+import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { optimize } from '#src/engine/lance/adapter/engine-upkeep.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { connectNative, type NativeTable } from '#src/engine/lance/adapter/native.ts';

@@ -2,8 +2,8 @@
 import { zstdDecompressSync } from 'node:zlib';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { FlatTable, FlatVector } from '../format/flatbuffer.ts';
+import type { Block } from '../format/ipc-file.ts';
 import { prefixBytes, readMessage } from '../format/message.ts';
-import type { Block } from '../stream/source.ts';
 import { decodeLz4Frame } from './lz4-frame.ts';
 
 export interface BatchNode {

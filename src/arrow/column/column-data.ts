@@ -5,8 +5,8 @@
  */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
+import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Field } from '../schema/schema.ts';
-import type { IpcChunk } from '../stream/source.ts';
 import { type BatchBuffers, type BatchNode, openBatch } from './batch-buffers.ts';
 import { bitAt, countZeros } from './bitmap.ts';
 import { columnLayout } from './column-layout.ts';

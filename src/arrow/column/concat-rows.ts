@@ -5,12 +5,13 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import type { Block, IpcFile } from '../format/ipc-file.ts';
 import { magic, prefixBytes } from '../format/message.ts';
 import { fileTail } from '../format/reframe.ts';
+import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Field } from '../schema/schema.ts';
 import { schemaMessage } from '../schema/schema-message.ts';
 import { sameType } from '../schema/schema-rules.ts';
-import type { Block, IpcChunk, IpcFile } from '../stream/source.ts';
 import { BatchPlan } from './batch-plan.ts';
 import { type ColumnData, readColumns } from './column-data.ts';
 import { recordBatchMessageBytes, writeRecordBatchMessage } from './record-batch-message.ts';

@@ -6,50 +6,21 @@
  * The schema of the result points into copies of both schema messages, field by field, as the footer of a file does
  * (`reframe.ts`): so no type or metadata is lost, also none that this code does not know.
  */
-import { LancegateError } from '../../kernel/errors.ts';
 import { FlatTable } from '../format/flatbuffer.ts';
+import type { Block, IpcFile } from '../format/ipc-file.ts';
 import { continuation, magic, prefixBytes } from '../format/message.ts';
 import { fileTail } from '../format/reframe.ts';
-import { formatFieldPath } from '../schema/field-path.ts';
+import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Field, Schema } from '../schema/schema.ts';
 import { schemaMessage } from '../schema/schema-message.ts';
-import type { Block, IpcChunk, IpcFile } from '../stream/source.ts';
+import { holdsNull, isNull, refuse, targetOf, typedSchema } from '../schema/typed-schema.ts';
 import { BatchPlan } from './batch-plan.ts';
 import { type ColumnData, readColumns } from './column-data.ts';
 import { columnLayout } from './column-layout.ts';
 import { recordBatchMessageBytes, writeRecordBatchMessage } from './record-batch-message.ts';
 import { allRows } from './row-runs.ts';
 
-const isNull = ({ type }: Field): boolean => type.kind === 'null';
-const holdsNull = (field: Field): boolean => isNull(field) || field.children.some(holdsNull);
 const isEncoded = ({ dictionary, children }: Field): boolean => dictionary !== undefined || children.some(isEncoded);
-
-const refuse = (path: readonly string[], why: string): LancegateError =>
-  new LancegateError('TableSchemaValidationError', `column ${formatFieldPath({ segments: path })} ${why}`);
-
-/** The field with `target`'s types in place of Null. `TableSchemaValidationError` if `target` allows no NULL there. */
-export function withTypedNulls(field: Field, target: Field, parent: readonly string[] = []): Field {
-  if (!holdsNull(field)) return field;
-  const path = [...parent, field.name];
-  if (isNull(field)) {
-    if (isNull(target) || target.nullable) return { ...target, name: field.name };
-    throw refuse(path, 'is of type null in the source, and the table does not allow NULL in it');
-  }
-  if (field.children.length !== target.children.length) return field;
-  return { ...field, children: field.children.map((child, i) => withTypedNulls(child, target.children[i]!, path)) };
-}
-
-/** The schema that `typeNulls` gives a source that fits the table. A column that holds Null is wholly the table's. */
-export function typedSchema(source: Schema, table: Schema): Schema {
-  const fields = source.fields.map((field) => targetOf(field, table) ?? field);
-  return { ...source, fields };
-}
-
-function targetOf(field: Field, table: Schema): Field | undefined {
-  if (!holdsNull(field)) return undefined;
-  const target = table.fields.find(({ name }) => name === field.name);
-  return target !== undefined && holdsNull(target) ? undefined : target;
-}
 
 /** For NULLs inside structs and lists. A list can have more items than rows, and the body's reservation does not cover them. */
 const mostInnerBytes = 64 * 2 ** 20;

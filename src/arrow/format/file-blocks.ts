@@ -1,7 +1,7 @@
 /** The footer of an IPC file: its schema, and where its messages are. For files that the engine wrote. */
 import { invalidInput } from '../../kernel/errors.ts';
-import type { Block } from '../stream/source.ts';
 import { exactLength, FlatTable } from './flatbuffer.ts';
+import type { Block } from './ipc-file.ts';
 
 const magic = Buffer.from('ARROW1');
 const bytesOfBlock = 24;

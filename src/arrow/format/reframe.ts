@@ -7,8 +7,8 @@
  * this service does not know.
  */
 
-import type { Block } from '../stream/source.ts';
 import { FlatTable } from './flatbuffer.ts';
+import type { Block } from './ipc-file.ts';
 import { endMarker, magic } from './message.ts';
 
 const bytesOfBlock = 24;

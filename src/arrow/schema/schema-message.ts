@@ -1,7 +1,8 @@
 /** The schema message of a file, as bytes. */
 import { hash } from 'node:crypto';
+import type { IpcFile } from '../format/ipc-file.ts';
 import { continuation, magic, prefixBytes } from '../format/message.ts';
-import type { IpcChunk, IpcFile } from '../stream/source.ts';
+import type { IpcChunk } from './ipc-chunk.ts';
 
 /** Where the first message of the file begins. The engine pads the magic to 64 bytes. */
 export function schemaMessageStart(file: IpcFile): number {

@@ -1,10 +1,10 @@
 /** Which schemas may become tables, and which sources fit a table. All refusals are `TableSchemaValidationError`. */
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
-import { withTypedNulls } from '../column/typed-nulls.ts';
 import { formatFieldPath } from './field-path.ts';
 import type { DataType, Field, Schema } from './schema.ts';
 import { typeName } from './type-name.ts';
+import { withTypedNulls } from './typed-schema.ts';
 
 export { typeName };
 

@@ -3,11 +3,12 @@
  * chunk, so each is complete by itself and may be handed to the engine while the next one is on its way.
  */
 
+import type { Block, IpcFile } from '../format/ipc-file.ts';
 import { magic, prefixBytes } from '../format/message.ts';
 import { fileTail } from '../format/reframe.ts';
+import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Schema } from '../schema/schema.ts';
 import type { Arena } from './byte-intake.ts';
-import type { Block, IpcChunk, IpcFile } from './source.ts';
 
 /** What every chunk begins with. Grows while dictionaries arrive. */
 export class Preamble {

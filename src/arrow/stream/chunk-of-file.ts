@@ -1,7 +1,8 @@
 import { openBatch } from '../column/batch-buffers.ts';
 import { asBuffer, readFooter } from '../format/file-blocks.ts';
+import type { Block, IpcFile } from '../format/ipc-file.ts';
+import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import { readSchemaTable } from '../schema/read-schema.ts';
-import type { Block, IpcChunk, IpcFile } from './source.ts';
 
 const bodyBytes = (blocks: readonly Block[]): number => blocks.reduce((sum, { bodyLength }) => sum + bodyLength, 0);
 

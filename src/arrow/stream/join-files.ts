@@ -3,10 +3,10 @@
  * Its own files only: nothing is checked here but what joining needs.
  */
 import { invalidInput } from '../../kernel/errors.ts';
+import type { Block, IpcFile } from '../format/ipc-file.ts';
 import { magic, prefixBytes, readMessage } from '../format/message.ts';
 import { fileTail } from '../format/reframe.ts';
 import { schemaMessageStart } from '../schema/schema-message.ts';
-import type { Block, IpcFile } from './source.ts';
 
 interface Parsed {
   readonly schemaMessage: Buffer;

@@ -9,7 +9,9 @@ import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
 import type { FlatTable } from '../format/flatbuffer.ts';
 import { describeForeignFormat } from '../format/foreign-format.ts';
+import type { Block } from '../format/ipc-file.ts';
 import { continuation, type Message, magic, messageKindName, prefixBytes, readMessage } from '../format/message.ts';
+import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import { KnownSchemas } from '../schema/known-schemas.ts';
 import { readSchemaTable } from '../schema/read-schema.ts';
 import type { Schema } from '../schema/schema.ts';
@@ -18,7 +20,7 @@ import { Arena, ByteIntake } from './byte-intake.ts';
 import { checkBatch } from './check-batch.ts';
 import { ChunkBuilder, Preamble } from './chunk-builder.ts';
 import { DictionaryBook } from './dictionary-book.ts';
-import type { ArrowSource, Block, IpcChunk } from './source.ts';
+import type { ArrowSource } from './source.ts';
 
 export interface IpcLimits {
   /** A chunk ends with the batch that brings it to this size, encoded or decoded. */

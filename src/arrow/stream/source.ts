@@ -1,31 +1,5 @@
+import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Schema } from '../schema/schema.ts';
-
-declare const ipcFile: unique symbol;
-/**
- * One complete Arrow IPC *file* in one buffer, structurally checked: the only form in which bytes may reach the engine
- * (docs/engine-facts.md, "Crashes and lies"). Only `arrow/` makes them.
- */
-export type IpcFile = Buffer & { readonly [ipcFile]: true };
-
-/** Where one message lies in `IpcChunk.file`, in bytes from its start. */
-export interface Block {
-  readonly offset: number;
-  readonly metaLength: number;
-  readonly bodyLength: number;
-}
-
-/** A part of a source, or all of it: a file the engine takes, and what is known of it without decoding. */
-export interface IpcChunk {
-  readonly file: IpcFile;
-  readonly schema: Schema;
-  readonly dictionaries: readonly Block[];
-  readonly batches: readonly Block[];
-  readonly rows: number;
-  /** Bytes of all buffers after decompression, and of the NULLs in columns that the source leaves out. */
-  readonly decodedBytes: number;
-  /** Gives the memory of `file` to the next body. Nothing of the chunk may be used afterwards, nor keys read from it. */
-  release(): void;
-}
 
 /**
  * A client's Arrow IPC stream on its way in. Nothing is read from the network before a method is called. Every method

@@ -7,8 +7,9 @@
  * `TableSchemaValidationError` or `TableBranchNotFound`, in our words; anything else is `Internal` with the engine's
  * text in `internal`, for the log alone.
  */
+
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { IpcFile } from '../../arrow/stream/source.ts';
 import type { CheckedSql, Filtered } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';

@@ -1,5 +1,5 @@
 /** Where rows are stored, and what becomes of places: the words in which `Dataset` is asked to replace and to move rows. */
-import type { IpcFile } from '../../arrow/stream/source.ts';
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { Branded } from '../../kernel/ids.ts';
 

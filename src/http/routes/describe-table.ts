@@ -1,9 +1,9 @@
 import Type from 'typebox';
-import { lanceSchemaJson } from '../../arrow/schema/lance-schema-json.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { Operations, TableDescription } from '../../operations/commands.ts';
 import { readFlag } from '../../wire/flags.ts';
 import { Version } from '../../wire/json-body.ts';
+import { lanceSchemaJson } from '../../wire/lance-schema-json.ts';
 import { jsonRoute } from '../json-route.ts';
 import type { Route } from '../route.ts';
 import { tableTarget } from '../targets.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { chunkOfFile } from '../../arrow/stream/chunk-of-file.ts';
-import type { IpcFile } from '../../arrow/stream/source.ts';
 import type { NewFile } from '../../engine/lance/commit/new-files.ts';
 import { readKeys } from '../../keys/key-columns.ts';
 import { deletionsPath } from '../layout/stored-files.ts';

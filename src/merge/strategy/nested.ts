@@ -13,10 +13,12 @@
  *
  * Cost: reads the whole target (as every merge that deletes by source does) and rewrites the matched rows.
  */
+
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
+import type { IpcChunk } from '../../arrow/schema/ipc-chunk.ts';
 import type { Field } from '../../arrow/schema/schema.ts';
 import { joinFiles } from '../../arrow/stream/join-files.ts';
-import type { IpcChunk, IpcFile } from '../../arrow/stream/source.ts';
 import {
   type Dataset,
   type Engine,

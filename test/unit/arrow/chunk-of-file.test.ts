@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { concatRows } from '#src/arrow/column/concat-rows.ts';
+import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import { chunkOfFile } from '#src/arrow/stream/chunk-of-file.ts';
 import { joinFiles } from '#src/arrow/stream/join-files.ts';
-import type { IpcFile } from '#src/arrow/stream/source.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { field, schemaOf } from '#test/fixtures/ipc-writer.ts';

@@ -1,6 +1,6 @@
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../../arrow/schema/schema.ts';
-import type { IpcFile } from '../../../arrow/stream/source.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { IpcFile } from '../../../arrow/stream/source.ts';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
 import { branchFolder } from '../../../lance-format/layout/branch-folder.ts';
 import type {

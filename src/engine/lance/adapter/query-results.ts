@@ -1,4 +1,4 @@
-import type { IpcFile } from '../../../arrow/stream/source.ts';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Projection } from '../../port/engine.ts';
 import type { NativeQuery } from './native.ts';
 import { engineCall } from './translate-errors.ts';

@@ -8,7 +8,7 @@
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { IpcFile } from '../../../arrow/stream/source.ts';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { type RewriteGroup, rewriteGroupsOf } from '../../../lance-format/transaction/address-changes.ts';
