@@ -1,0 +1,128 @@
+/** The figures of the house: how much stands in one folder and in one interface, and that a name means one thing. */
+import { basename, dirname } from 'node:path';
+import ts from 'typescript';
+import { type CodeFile, type House, lineOf, nodesOf, type Violation } from './house.ts';
+
+const mostFilesInFolder = 15;
+const mostMembersOfPort = 10;
+const mostLinesOfTestFunction = 60;
+
+/** File names that mean the same in every room that has one: a kind of file, or the subject of a route, use case or query. */
+const sharedFileNames: ReadonlySet<string> = new Set([
+  ...['commit.ts', 'port.ts', 'request.ts'],
+  ...['branches.ts', 'count-rows.ts', 'describe-table.ts', 'idempotency.ts', 'locations.ts', 'maintain-table.ts'],
+  ...['metrics.ts', 'namespaces.ts', 'tables.ts', 'transactions.ts'],
+  // The command that handles a thing is named after it.
+  ...['api-key.ts', 'issuer-key.ts'],
+]);
+
+export function figures({ code }: House): readonly Violation[] {
+  const source = code.filter(({ path }) => path.startsWith('src/'));
+  return [
+    ...fullFolders(source),
+    ...source.filter(({ path }) => /\/port(?:\/|[.-])/.test(path)).flatMap(largePorts),
+    ...typesWithOneName(source),
+    ...filesWithOneName(source),
+    ...code.filter(({ path }) => path.startsWith('test/')).flatMap(longTestFunctions),
+  ];
+}
+
+const groupBy = <Item>(items: readonly Item[], keyOf: (item: Item) => string): [string, Item[]][] =>
+  Object.entries(Object.groupBy(items, keyOf)) as [string, Item[]][];
+
+const fullFolders = (source: readonly CodeFile[]): readonly Violation[] =>
+  groupBy(source, ({ path }) => dirname(path))
+    .filter(([, files]) => files.length > mostFilesInFolder)
+    .map(([folder, files]) => ({
+      path: folder,
+      line: 1,
+      text: `${files.length} source files in a folder, at most ${mostFilesInFolder}`,
+    }));
+
+const largePorts = ({ path, tree }: CodeFile): readonly Violation[] =>
+  nodesOf(tree)
+    .filter(ts.isInterfaceDeclaration)
+    .filter(({ members }) => members.length > mostMembersOfPort && members.some(isMethod))
+    .map(({ name, members }) => ({
+      path,
+      line: lineOf(tree, name.getStart(tree)),
+      text: `the port ${name.text} has ${members.length} members, at most ${mostMembersOfPort}`,
+    }));
+
+const isMethod = (member: ts.TypeElement): boolean =>
+  ts.isMethodSignature(member) ||
+  (ts.isPropertySignature(member) && member.type !== undefined && ts.isFunctionTypeNode(member.type));
+
+interface Declared {
+  readonly name: string;
+  readonly path: string;
+  readonly line: number;
+}
+
+function typesWithOneName(source: readonly CodeFile[]): readonly Violation[] {
+  return groupBy(source.flatMap(exportedTypes), ({ name }) => name)
+    .filter(([, declared]) => new Set(declared.map(({ path }) => path)).size > 1)
+    .flatMap(([, declared]) =>
+      declared.map(({ name, path, line }) => ({
+        path,
+        line,
+        text: `the type ${name} is also declared in ${others(declared, path)}`,
+      })),
+    );
+}
+
+const others = (all: readonly { path: string }[], path: string): string =>
+  all
+    .map((other) => other.path)
+    .filter((other) => other !== path)
+    .join(', ');
+
+const exportedTypes = ({ path, tree }: CodeFile): readonly Declared[] =>
+  tree.statements
+    .filter((node) => ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node) || ts.isClassDeclaration(node))
+    .filter(({ modifiers }) => modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword))
+    .flatMap(({ name }) =>
+      name === undefined ? [] : [{ name: name.text, path, line: lineOf(tree, name.getStart(tree)) }],
+    );
+
+const filesWithOneName = (source: readonly CodeFile[]): readonly Violation[] =>
+  groupBy(source, ({ path }) => basename(path))
+    .filter(([name, files]) => files.length > 1 && !sharedFileNames.has(name))
+    .flatMap(([, files]) =>
+      files.map(({ path }) => ({ path, line: 1, text: `a file of this name is also ${others(files, path)}` })),
+    );
+
+/**
+ * Biome holds the length of functions elsewhere. A `describe`, or a suite of contracts, is a list of tests and no function
+ * to read at once: so it is passed over, and the tests that a function registers do not count as its lines.
+ */
+const longTestFunctions = ({ path, tree }: CodeFile): readonly Violation[] =>
+  nodesOf(tree)
+    .filter(isFunctionWithBody)
+    .filter((node) => !isCallOf(node.parent, /^(?:describe|suite)\b/))
+    .map((node) => ({ line: lineOf(tree, node.getStart(tree)), lines: ownLines(tree, node) }))
+    .filter(({ lines }) => lines > mostLinesOfTestFunction)
+    .map(({ line, lines }) => ({
+      path,
+      line,
+      text: `a function of ${lines} lines, at most ${mostLinesOfTestFunction}`,
+    }));
+
+const isFunctionWithBody = (node: ts.Node): node is ts.FunctionLikeDeclaration =>
+  ts.isFunctionLike(node) && 'body' in node && node.body !== undefined;
+
+const isCallOf = (node: ts.Node, name: RegExp): boolean =>
+  ts.isCallExpression(node) && name.test(node.expression.getText());
+
+function ownLines(tree: ts.SourceFile, node: ts.Node): number {
+  const registered = nodesOf(node).filter(
+    (each) => each !== node && isCallOf(each, /^(?:\w+\.)?(?:describe|suite|test|it)\b/),
+  );
+  const outermost = registered.filter((each) => !registered.some((other) => other !== each && contains(other, each)));
+  return outermost.reduce((lines, each) => lines - linesOf(tree, each), linesOf(tree, node));
+}
+
+const linesOf = (tree: ts.SourceFile, node: ts.Node): number =>
+  lineOf(tree, node.end) - lineOf(tree, node.getStart(tree)) + 1;
+
+const contains = (outer: ts.Node, inner: ts.Node): boolean => outer.pos <= inner.pos && inner.end <= outer.end;

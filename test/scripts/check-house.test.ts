@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const script = join(import.meta.dirname, '..', '..', 'scripts', 'check-house.ts');
+
+type Files = Readonly<Record<string, string>>;
+
+/** The violations that are found in a house of the given files. */
+function violationsIn(t: TestContext, files: Files): { status: number | null; found: readonly string[] } {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true });
+    writeFileSync(join(folder, path), text);
+  }
+  const { status, stderr } = spawnSync(process.execPath, [script, folder], { encoding: 'utf8' });
+  return { status, found: stderr.trim().split('\n').slice(0, -1) };
+}
+
+const numbered = (count: number, textOf: (number: number) => string): readonly string[] =>
+  Array.from({ length: count }, (_, index) => textOf(index + 1));
+
+const members = (count: number): string => numbered(count, (number) => `  m${number}(): void;\n`).join('');
+const lines = (count: number): string => numbered(count, (number) => `  void ${number};\n`).join('');
+const filesOf = (folder: string, count: number): Files =>
+  Object.fromEntries(
+    numbered(count, (number) => `${folder}/${basename(folder)}-${number}.ts`).map((file) => [file, '']),
+  );
+
+interface Plant {
+  readonly files: Files;
+  readonly found: readonly string[];
+}
+
+const figures: Readonly<Record<string, Plant>> = {
+  'a sixteenth file in a folder': {
+    files: { ...filesOf('src/wire', 16), ...filesOf('src/sql', 15) },
+    found: ['src/wire:1 16 source files in a folder, at most 15'],
+  },
+  'an eleventh member of a port': {
+    files: {
+      'src/engine/port/large.ts': `export interface Large {\n${members(11)}}\n`,
+      'src/engine/port/small.ts': `export interface Small {\n${members(10)}}\n`,
+      'src/catalog/port.ts': `export interface Rows {\n${members(12)}}\n`,
+    },
+    found: [
+      'src/catalog/port.ts:1 the port Rows has 12 members, at most 10',
+      'src/engine/port/large.ts:1 the port Large has 11 members, at most 10',
+    ],
+  },
+  'a type name for two things': {
+    files: {
+      'src/one.ts': 'export type Thing = string;\nexport { Other } from "./two.ts";\n',
+      'src/two.ts': '\nexport interface Thing {}\nexport class Other {}\ntype Own = 1;\n',
+      'src/three.ts': 'type Own = 2;\n',
+    },
+    found: [
+      'src/one.ts:1 the type Thing is also declared in src/two.ts',
+      'src/two.ts:2 the type Thing is also declared in src/one.ts',
+    ],
+  },
+  'a file name in two rooms, save for what means the same': {
+    files: { 'src/a/same.ts': '', 'src/b/same.ts': '', 'src/a/request.ts': '', 'src/b/request.ts': '' },
+    found: [
+      'src/a/same.ts:1 a file of this name is also src/b/same.ts',
+      'src/b/same.ts:1 a file of this name is also src/a/same.ts',
+    ],
+  },
+  'a long function in a test, which a list of tests is not': {
+    files: {
+      'test/long.ts': `function long() {\n${lines(59)}}\n`,
+      'test/short.ts': `function short() {\n${lines(58)}}\n`,
+      'test/list.test.ts': `describe('list', () => {\n${lines(40)}test('one', () => {\n${lines(40)}});\n});\n`,
+      'test/contract.ts': `function contract() {\n${lines(40)}test('one', () => {\n${lines(40)}});\n}\n`,
+      'test/one.test.ts': `test('one', () => {\n${lines(60)}});\n`,
+    },
+    found: [
+      'test/long.ts:1 a function of 61 lines, at most 60',
+      'test/one.test.ts:1 a function of 62 lines, at most 60',
+    ],
+  },
+};
+
+const code = 'export function commitBatch() {}\nexport class Branch {\n  #head = "an_id of targetRows";\n}\n';
+
+const names: Readonly<Record<string, Plant>> = {
+  'a file, a folder or a decision that is not there': {
+    files: {
+      'src/merge/commit.ts':
+        '/** See merge/commit.ts, `merge/`, commit.ts, ADR 2, ADR 3 and `src/merge/gone/`. */\n// gone.ts\n',
+      'docs/adr/0002-two.md': '',
+      'docs/two.md': 'See `src/merge/commit.ts` and\n`docs/gone.md`.\n```\nreader.ts\n```\n',
+    },
+    found: [
+      'src/merge/commit.ts:1 src/merge/gone/ is not in the repository',
+      'src/merge/commit.ts:1 ADR 3 is not in docs/adr',
+      'src/merge/commit.ts:2 gone.ts is not in the repository',
+      'docs/two.md:2 docs/gone.md is not in the repository',
+    ],
+  },
+  'a name that the code does not have': {
+    files: {
+      'src/one.ts': `${code}/**\n * \`commitBatch\`, \`Branch.head\`, \`commitBatch()\`, \`an_id\`, targetRows; \`commitBatches\` is gone. */\n`,
+      'test/two.ts':
+        '// `Branch.tail` and OldBranch, an ordinary word, \'`SELECT`\' and `x-request-id`\nconst text = "// notAComment";\n',
+      'docs/names.md': '`Branch`, `commitBatch`, `takeBatch()` and an unquoted oldName\n',
+    },
+    found: [
+      'src/one.ts:6 `commitBatches` is not in the code',
+      'test/two.ts:1 `tail` is not in the code',
+      'test/two.ts:1 OldBranch is not in the code',
+      'docs/names.md:1 `takeBatch` is not in the code',
+    ],
+  },
+  'a link that leads nowhere, also in what is dated; what that names is of its day': {
+    files: {
+      'docs/adr/0001-one.md':
+        'See [two](0002-two.md), [one](../adr/0001-one.md#here), [out](https://x.y/z.md); `oldName`, gone.ts\n',
+    },
+    found: ['docs/adr/0001-one.md:1 the link to 0002-two.md leads nowhere'],
+  },
+  'a document that is not in the repository': {
+    files: { 'src/one.ts': '/** As the founding\n * document says. */\n' },
+    found: ['src/one.ts:1 "founding document" is a document that is not in the repository'],
+  },
+};
+
+describe('the check of the house', () => {
+  for (const [which, { files, found }] of Object.entries({ ...figures, ...names })) {
+    test(`finds ${which}`, (t) => {
+      const checked = violationsIn(t, files);
+      assert.deepEqual(checked.found.toSorted(), found.toSorted());
+      assert.equal(checked.status, 1);
+    });
+  }
+
+  test('passes a house without violations', (t) => {
+    const checked = violationsIn(t, { 'src/one.ts': code, 'README.md': '`commitBatch` in [one](src/one.ts)\n' });
+    assert.deepEqual(checked, { status: 0, found: [] });
+  });
+});
