@@ -103,7 +103,7 @@ describe('API keys (P9)', () => {
     assert.throws(() => ApiKeyStore.open(path, clock), { name: 'AccessSetupError', message: /mode 0644/ });
   });
 
-  it('refuses to create a key for nobody, or one that has expired', () => {
+  it('refuses to create a key without a subject, or one that has expired', () => {
     assert.throws(() => commandLine.create({ ...request, subject: '' }), { kind: 'InvalidInput' });
     assert.throws(() => commandLine.create({ ...request, expiresAtMs: clock.nowMs() }), { kind: 'InvalidInput' });
   });

@@ -60,7 +60,7 @@ describe('who is let in by a request head (P9)', () => {
     }
   });
 
-  it('calls a token nobody vouches for an invalid token, and does not repeat it', async () => {
+  it('calls a token that no issuer vouches for an invalid token, and does not repeat it', async () => {
     const said = await challenge({ authorization: 'Bearer s3cret-token' });
     assert.match(said, /error="invalid_token"/);
     assert.doesNotMatch(said, /s3cret/);

@@ -68,12 +68,12 @@ describe('the whole gate (P9)', () => {
     assert.equal(server.requestsTo('/token/introspection'), asked);
   });
 
-  it('refuses a JWT of an issuer nobody set up', async () => {
+  it('refuses a JWT of an issuer that is not set up', async () => {
     const token = await server.sign({ iss: 'https://elsewhere.test' });
     assert.match(await refusal(bearing(token), 'Unauthenticated', token), /No issuer/);
   });
 
-  it('lets a group write a table two namespaces away, and nothing beside it', async () => {
+  it('lets a group write a table two namespaces away, and nothing next to it', async () => {
     const text = 'permit (principal in Group::"crew", action in Action::"write", resource in Namespace::"eu$prod");';
     const policy = CedarPolicy.load({ source: { name: 'policies.cedar', text }, logger: silent });
     const writes = async (token: string, resource: Resource) =>

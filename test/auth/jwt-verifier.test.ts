@@ -54,7 +54,7 @@ describe('JWT access tokens of an authorization server (P9)', () => {
     assert.equal(await verifier.verify({ kind: 'api-key', secret: own }), undefined);
   });
 
-  it('refuses a token made out to another service, or to nobody', async () => {
+  it('refuses a token made out to another service, or to none', async () => {
     assert.match(await refused(await server.sign({ aud: 'https://other.test' })), /claim aud/);
     assert.match(await refused(await server.sign({ aud: undefined })), /claim aud/);
     assert.match(await refused(await server.sign({ aud: [] })), /claim aud/);

@@ -218,7 +218,7 @@ describe('a policy file that is read again on demand', () => {
     assert.equal(isOpen(), true);
   });
 
-  it('is judged again each time, so that whoever asks gets an answer in the log', async (t) => {
+  it('is judged again each time, so that each operator who asks gets an answer in the log', async (t) => {
     const { file, path, isOpen, lines } = await opened(t, plainFile(open));
     await file.reload();
     writeFileSync(path, broken);

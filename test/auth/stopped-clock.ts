@@ -1,6 +1,6 @@
 import type { Clock } from '#src/kernel/clock.ts';
 
-/** Stands at the moment it was made, where a real authorization server's tokens are valid, and moves when told. */
+/** Stands at the moment it was made, where a real authorization server's tokens are valid, and moves when the test moves it. */
 export class StoppedClock implements Clock {
   #nowMs = Date.now();
 

@@ -186,7 +186,7 @@ describe('the SQLite catalog', () => {
     await catalog.close();
   });
 
-  test('takes nothing more once its file was removed, which nobody would find again (P3)', async () => {
+  test('takes nothing more once its file was removed, which no start would find again (P3)', async () => {
     const file = freshFile();
     const catalog = await open(file);
     await catalog.createNamespace(path('a'), {});

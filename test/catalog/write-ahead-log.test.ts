@@ -1,4 +1,4 @@
-/** Nobody is told of what a power cut could take back, and nobody waits for the disk on the event loop (P3). */
+/** Nothing is acknowledged that a power cut could take back, and the event loop does not wait for the disk (P3). */
 import assert from 'node:assert/strict';
 import { fstatSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { Random } from '#test/model/random.ts';
 
 type Part = 'log' | 'database';
 
-/** A catalog whose file the test syncs in its own way; which of the two files it is, is told. */
+/** A catalog whose file the test syncs in its own way; the test learns which of the two files it is. */
 async function openSynced(t: TestContext, sync: (part: Part, really: () => Promise<void>) => Promise<void>) {
   const file = join(
     temporaryFolder((clean) => t.after(clean)),
@@ -57,7 +57,7 @@ async function isDone(work: Promise<unknown>): Promise<boolean> {
 }
 
 describe('the log of the SQLite catalog', () => {
-  test('is synced before a commit is told, or anything that was read after it (P3)', async (t) => {
+  test('is synced before a commit is acknowledged, or anything that was read after it (P3)', async (t) => {
     const { catalog, held } = await openHeld(t);
     const making = catalog.createNamespace(path('a'), {});
     assert.equal(await isDone(making), false);
@@ -81,7 +81,7 @@ describe('the log of the SQLite catalog', () => {
       const making = catalog.createNamespace(name, {});
       for (let passed = 0; passed < microtasks; passed++) await Promise.resolve();
       const reading = catalog.findNamespace(name);
-      if (await isDone(reading)) assert.equal(await reading, undefined, `told of after ${microtasks} microtasks`);
+      if (await isDone(reading)) assert.equal(await reading, undefined, `acknowledged after ${microtasks} microtasks`);
       const both = Promise.all([making, reading]);
       while (!(await isDone(both))) for (const { end } of held.splice(0)) end();
     }
@@ -102,7 +102,7 @@ describe('the log of the SQLite catalog', () => {
     assert.equal(held.length, 2);
   });
 
-  test('that cannot be synced is the end: all that follows fails, and nothing is told (P3)', async (t) => {
+  test('that cannot be synced is the end: all that follows fails, and nothing is acknowledged (P3)', async (t) => {
     let fails = false;
     const { catalog } = await openSynced(t, (_, really) => (fails ? Promise.reject(new Error('EIO')) : really()));
     await catalog.createNamespace(path('before'), {});
@@ -137,7 +137,7 @@ describe('the log of the SQLite catalog', () => {
     assert.deepEqual(synced, ['log']);
   });
 
-  test('is put into the database from time to time, and can be read meanwhile, but not written', async (t) => {
+  test('is put into the database from time to time, and can be read in that time, but not written', async (t) => {
     const waiting = Promise.withResolvers<void>();
     const reached = Promise.withResolvers<void>();
     const { catalog, file } = await openSynced(t, async (part, really) => {
@@ -180,7 +180,7 @@ test('the power may go at any moment: every namespace that was made is there, an
   const sectorBytes = 512;
   const headerBytes = 32;
   const random = new Random(7);
-  const told: string[] = [];
+  const acknowledged: string[] = [];
   const durable: Record<Part, Buffer> = { log: Buffer.alloc(0), database: Buffer.alloc(0) };
   const cuts: Record<string, number> = {};
   const pathOf = (part: Part): string => (part === 'log' ? `${file}-wal` : file);
@@ -205,7 +205,7 @@ test('the power may go at any moment: every namespace that was made is there, an
     );
     database.close();
     assert.deepEqual(
-      told.filter((name) => !kept.has(name)),
+      acknowledged.filter((name) => !kept.has(name)),
       [],
       folder,
     );
@@ -226,7 +226,7 @@ test('the power may go at any moment: every namespace that was made is there, an
   for (let number = 0; number < 450; number++) {
     const name = `n${(number * 7919) % 10_007}`;
     await catalog.createNamespace(path(name), { filler: 'x'.repeat(number) });
-    told.push(name);
+    acknowledged.push(name);
   }
   assert.ok((cuts['before the database'] ?? 0) >= 16 && (cuts['after the log'] ?? 0) >= 60, JSON.stringify(cuts));
   t.diagnostic(JSON.stringify(cuts));

@@ -7,7 +7,7 @@ import type { StartService } from '#src/cli/service-port.ts';
 import type { Config } from '#src/config/settings.ts';
 import { Collector, type Outcome, runInProcess } from './in-process.ts';
 
-/** A service that records how it was started and closed, and closes when it is told. */
+/** A service that records how it was started and closed, and closes when the test asks. */
 class RecordingService {
   config: Config | undefined;
   readonly drains: number[] = [];

@@ -46,7 +46,7 @@ describe('the LanceDB SDK shows who it is (P9)', () => {
     await assert.rejects(database.createTable('not_by_oauth', peopleTable([ann])), refusal(/403/, /CreateTable/));
   });
 
-  test('by a bearer token in a header, beside the API key that the SDK insists on', async () => {
+  test('by a bearer token in a header, together with the API key that the SDK insists on', async () => {
     const token = await service.mint('lancegate:write');
     const database = await connectOver(service, {
       apiKey: 'unused',
@@ -56,7 +56,7 @@ describe('the LanceDB SDK shows who it is (P9)', () => {
     assert.deepEqual(await rowsInOrder(await openDirectly(service, 'by_token'), 'id'), [ann]);
   });
 
-  test('an API key that nobody made, or that was cut short, is refused before anything happens', async () => {
+  test('an API key that was never made, or that was cut short, is refused before anything happens', async () => {
     const key = makeApiKey(service, 'lancegate:write');
     for (const apiKey of ['wrong', key.slice(0, -1)]) {
       const database = await connectOver(service, { apiKey });

@@ -37,7 +37,7 @@ describe('the LanceDB SDK creates, opens, lists and drops tables', () => {
     ]);
   });
 
-  test('a table is created once: the second create is told that it already exists, in words the SDK knows', async () => {
+  test('a table is created once: the second create is refused because it exists, in words the SDK knows', async () => {
     await database.createTable('once', peopleTable([ann]));
     await assert.rejects(database.createTable('once', peopleTable([bob])), refusal(/^Table 'once' already exists$/));
     assert.deepEqual(await stored('once'), [ann]);

@@ -1,7 +1,7 @@
 /**
  * LanceDB's `connectNamespace("rest")` asks the service only where a table is, then reads and writes the files itself.
  * So it reads well, and must not be used to write: what it writes goes past the gate. These tests hold what it can do,
- * and that nothing is lost where somebody writes with it nevertheless.
+ * and that nothing is lost where a program writes with it nevertheless.
  */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';

@@ -12,7 +12,7 @@ import { people } from '#test/http/rows.ts';
 const folderOf = (t: TestContext): string => temporaryFolder((clean) => t.after(clean));
 const modeOf = (path: string): string => (statSync(path).mode & 0o777).toString(8);
 const self = process.getuid?.() ?? 0;
-/** Neither root, who may do everything, nor whoever runs the tests. */
+/** Neither root, who may do everything, nor the user who runs the tests. */
 const somebody = self === 4_711 ? 4_712 : 4_711;
 
 function withUmask(t: TestContext, umask: number): void {

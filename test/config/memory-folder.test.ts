@@ -49,7 +49,7 @@ describe('the folder in memory of a data folder', {
     assert.equal(existsSync(path), false);
   });
 
-  test('is not one that somebody else has put there', (t) => {
+  test('is not one that another user has put there', (t) => {
     const folder = folderOf(t);
     const path = makeMemoryFolder(folder)!;
     rmdirSync(path);

@@ -52,7 +52,7 @@ test('without flags and variables the defaults are in effect, and they contradic
   assert.equal(values.defaultTimeoutMs, 300_000);
 });
 
-test('the own issuer is off beside another one, unless it is asked for (P9)', () => {
+test('the own issuer is off where another one is set, unless it is asked for (P9)', () => {
   const oidc = ['--oidc-issuer=https://a.example', '--oidc-audience=x'];
   const introspection = [
     ...['--introspection-issuer=https://a.example', '--introspection-client-id=x'],

@@ -58,7 +58,7 @@ test('one kind of work leaves a slot for the other, which passes those of its ow
   assert.deepEqual(order, ['c1', 'c2', 'c3', 'm1', 'c4']);
 });
 
-test('with one slot everybody has it in turn', async () => {
+test('with one slot every principal has it in turn', async () => {
   const { order, take, release } = queueOf(1);
   void take('c', 'a', 'count');
   void take('m', 'a', 'merge');

@@ -9,7 +9,7 @@ import { ResidentLimit } from '#src/memory/resident-limit.ts';
  */
 class Surroundings {
   residentBytes = 1_000;
-  /** What is found when somebody looks for it. */
+  /** What is found when the limit reads it. */
   garbageBytes = 0;
   samples = 0;
   collections = 0;
@@ -41,7 +41,7 @@ class Surroundings {
     onChange: (isFull, residentBytes) => this.changes.push([isFull, residentBytes]),
   });
 
-  /** Whether a write that comes `afterMs` later is let in beside others. */
+  /** Whether a write that comes `afterMs` later is let in together with others. */
   letsIn(residentBytes: number, afterMs = 10): boolean {
     this.residentBytes = residentBytes;
     this.nowMs += afterMs;
@@ -90,7 +90,7 @@ describe('the limit on resident memory', () => {
     assert.equal(process.collections, 2);
   });
 
-  it('does not look for garbage so soon again where there was none: everybody waits meanwhile (P10)', () => {
+  it('does not look for garbage so soon again where there was none: all clients wait for it (P10)', () => {
     const process = new Surroundings();
     process.garbageBytes = 49;
     assert.equal(process.letsIn(1_500), false);

@@ -113,7 +113,7 @@ describe('the readers', () => {
     assert.equal(await ends('memory'), 1);
   });
 
-  test('whatever kills a reader, its query hears what happened, and the death is logged and counted (P12)', async (t) => {
+  test('whatever kills a reader, its query is answered with what happened, and the death is logged and counted (P12)', async (t) => {
     const { count, log, ends } = poolFor(t);
     assert.equal(await count(), 2);
     for (const signal of ['SIGSEGV', 'SIGABRT', 'SIGKILL'] as const) {
@@ -147,7 +147,7 @@ describe('the readers', () => {
     const { count, ends } = poolFor(t, { setup, clock });
     for (let i = 0; i < 3; i++) await assert.rejects(count(), died(/^the process that ran the query died/));
     assert.deepEqual(pauses, [100, 200]);
-    assert.equal(await ends('signal'), 3, 'none was begun that nobody asked for');
+    assert.equal(await ends('signal'), 3, 'none was begun without a query');
   });
 
   test('an order whose time is over before its reader is there is not given', async (t) => {

@@ -131,7 +131,7 @@ const read = filterReader([]);
 const judge = new SqlJudge({ withIndex: false });
 after(() => judge.stop());
 
-async function told(mistake: string): Promise<{ kind: string; message: string }> {
+async function refusalOf(mistake: string): Promise<{ kind: string; message: string }> {
   let verdict: SqlVerdict;
   try {
     verdict = await judge.judge({ way: 'count', sql: read(mistake, 'predicate') });
@@ -148,7 +148,7 @@ async function told(mistake: string): Promise<{ kind: string; message: string }>
 describe(`${mistakes.length} kinds of mistakes`, () => {
   for (const mistake of mistakes) {
     test(mistake, async () => {
-      const { kind, message } = await told(mistake);
+      const { kind, message } = await refusalOf(mistake);
       assert.match(kind, /^(?:InvalidInput|TableColumnNotFound)$/);
       assert.ok(!showsSecret(message, mistake), message);
     });

@@ -12,7 +12,7 @@ import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 const project = join(import.meta.dirname, '../..');
 const engines = { node: '>=999' };
 
-/** A project with this one's npm settings, and one dependency that asks for a Node that nobody has. */
+/** A project with this one's npm settings, and one dependency that asks for a Node that does not exist. */
 function projectIn(folder: string): void {
   copyFileSync(join(project, '.npmrc'), join(folder, '.npmrc'));
   mkdirSync(join(folder, 'part'));

@@ -26,7 +26,7 @@ function spawnWith(t: TestContext, stderr: number | 'pipe'): ChildProcess {
   return child;
 }
 
-test('when nobody reads the log any more, requests are answered as before', async (t) => {
+test('when the log is no longer read, requests are answered as before', async (t) => {
   await answersAndStops(spawnWith(t, 'pipe'));
 });
 

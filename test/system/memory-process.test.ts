@@ -30,7 +30,7 @@ describe('the memory of the process', () => {
     untold = await wasteOf('nothing');
   });
 
-  test('keeps what is garbage if it is told nothing; collected now, it is given back at once (P7)', async () => {
+  test('keeps garbage if it has no flags; collected now, it is given back at once (P7)', async () => {
     const now = await wasteOf('now');
     assert.ok(untold.gaveBack < 60, JSON.stringify(untold));
     assert.ok(now.gaveBackAtOnce > 120, JSON.stringify(now));

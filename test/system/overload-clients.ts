@@ -71,7 +71,7 @@ export interface Load {
 }
 
 /**
- * Each client merges new rows, one request after the other; who is refused waits as long as it was told. They begin one by
+ * Each client merges new rows, one request after the other; a refused client waits as long as `Retry-After` asks. They begin one by
  * one, in a third of the time: all at once would mostly wait for the thread that they share themselves.
  */
 export async function load(

@@ -65,7 +65,7 @@ describe('beyond what the service can carry', () => {
     assert.equal(service.death, undefined);
   });
 
-  test('ten times the clients: about as much is stored, the rest is told to slow down, and nothing is left over (P7)', async (t) => {
+  test('ten times the clients: about as much is stored, the rest gets 503 "Slow down", and nothing is left over (P7)', async (t) => {
     const service = await serviceOfTest((clean) => t.after(clean), '--max-concurrent-writes=64');
     assert.equal((await service.post('/v1/table/t/create', idRows([0]))).status, 200);
     const agent = new Agent({ keepAlive: true });
@@ -80,7 +80,7 @@ describe('beyond what the service can carry', () => {
     );
     t.diagnostic(`${flood.refused} refused, in ${flood.refusedMs} ms; served in ${flood.servedMs} ms`);
     assert.deepEqual([...fitting.others, ...flood.others], []);
-    assert.ok(flood.refused > 0, 'nobody was refused');
+    assert.ok(flood.refused > 0, 'no client was refused');
     assert.ok(flood.connections <= 320, `320 clients needed ${flood.connections} connections`);
     const isSlowToRefuse = flood.refusedMs >= 2 * flood.servedMs;
     assert.ok(!isSlowToRefuse, `a refusal takes ${flood.refusedMs} ms, a merge ${flood.servedMs} ms`);

@@ -1,4 +1,4 @@
-/** Black box: the service ends in order, however it was started and whoever is connected. */
+/** Black box: the service ends in order, however it was started and whatever is connected. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,7 +12,7 @@ const packageFolder = join(import.meta.dirname, '../..');
 
 for (const [how, signal] of [
   ['a SIGTERM to npm alone, as a container sends it', 'SIGTERM'],
-  ['a Ctrl-C, which both npm and the service hear', 'SIGINT'],
+  ['a Ctrl-C, which both npm and the service get', 'SIGINT'],
 ] as const) {
   test(`npm start is stopped in order by ${how}`, async (t) => {
     const data = temporaryFolder((clean) => t.after(clean));

@@ -123,7 +123,7 @@ test('beyond its limit records are lost, which is counted, logged now and then, 
   assert.equal(log.filter((line) => line.includes('being lost')).length, 1);
 });
 
-test('a reader that stands still holds up nobody, gets every line whole, and does not keep a stop waiting', async (t) => {
+test('a reader that stands still delays no request, gets every line whole, and does not keep a stop waiting', async (t) => {
   const folder = temporaryFolder((clean) => t.after(clean));
   const path = join(folder, 'pipe');
   execFileSync('mkfifo', [path]);

@@ -47,7 +47,7 @@ test('every event shows in its instrument', async () => {
   for (const [name, value] of expected) assert.equal(seen.get(`lancegate_${name}`), value, name);
 });
 
-test('what is under way is counted once, however often its end is told', async () => {
+test('what is under way is counted once, however often its end is reported', async () => {
   const metrics = new Metrics();
   const ends = [metrics.uploadStarted(), metrics.uploadStarted(), metrics.mergeQueued()];
   assert.equal((await samples(metrics)).get('lancegate_uploads_in_flight'), 2);

@@ -29,7 +29,7 @@ test('names that no table can have are refused (P9)', () => {
   assert.throws(() => parseTableRef('$', '$'), { ...refused, message: /root namespace, not a table/ });
 });
 
-test('an id has at most 32 parts: the policy is asked about each, while everybody waits (P7)', () => {
+test('an id has at most 32 parts: the policy is asked about each, while all requests wait (P7)', () => {
   assert.equal(parseNamespacePath(Array(32).fill('n').join('$'), '$').length, 32);
   const deep = Array(33).fill('n').join('$');
   assert.throws(() => parseNamespacePath(deep, '$'), { ...refused, message: /^id "n.+": it has more than 32 parts$/ });

@@ -28,7 +28,7 @@ test('once an action is named, the others are off', () => {
   assert.deepEqual(flags(`${update}=true&${insert}=true&${remove}=false`), [true, true, false]);
 });
 
-test('a filter turns its action on, also beside a flag that says false', () => {
+test('a filter turns its action on, also together with a flag that says false', () => {
   assert.deepEqual(flags(`${update}_filt=source.n+%3E+1`), [{ filter: '(source.n > 1)' }, false, false]);
   assert.deepEqual(flags(`${update}=false&${update}_filt=x`), [{ filter: '(x)' }, false, false]);
   assert.deepEqual(flags(`${insert}&${remove}&${remove}_filt=n+IS+NULL`), [false, true, { filter: '(n IS NULL)' }]);
@@ -66,6 +66,6 @@ test('use_lsm=true is refused, and false is nothing', () => {
   assert.throws(() => read('on=id&use_lsm=true'), { ...refused, message: /^use_lsm/ });
 });
 
-test('parameters that nobody knows are ignored', () => {
+test('unknown parameters are ignored', () => {
   assert.equal(read('on=id&colour=blue&%ZZ=%ZZ').on.length, 1);
 });

@@ -21,7 +21,7 @@ test('query values are decoded by form rules', () => {
   );
 });
 
-test('a broken escape matters only to whoever asks for the parameter', () => {
+test('a broken escape matters only where the parameter is read', () => {
   const given = query('bad=%ZZ&cut=%C3&%ZZ=1&good=1');
   assert.equal(given.text('good'), '1');
   for (const name of ['bad', 'cut'])

@@ -89,7 +89,7 @@ export function namespacesContract(open: () => Promise<Catalog>): void {
       assert.deepEqual(await catalog.listNamespaces([], all), []);
     });
 
-    test('a cascade sees what is below a namespace, the deepest first, and nothing beside it', async () => {
+    test('a cascade sees what is below a namespace, the deepest first, and nothing next to it', async () => {
       const inside = [['a'], ['a', ' b'], ['a', 'b'], ['a', 'b', 'c']];
       for (const names of [...inside, ['a '], ['a b'], ['aa'], ['A']])
         await catalog.createNamespace(path(...names), {});

@@ -9,7 +9,7 @@ const ben: Holder = { kind: 'principal', name: 'ben', share: 0.5 };
 const orders: Holder = { kind: 'table', name: 'orders', share: 0.25 };
 
 describe('the memory for bodies', () => {
-  it('is one budget: what does not fit is told to slow down, and fits again when something was given back (P7)', () => {
+  it('is one quota: what does not fit gets 503, and fits again when something was released (P7)', () => {
     const memory = new BodyMemory({ maxBytes: 256 * KiB, maxIdleBytes: 0 });
     const [one, other] = [memory.open(), memory.open()];
     const first = one.take(100 * KiB);

@@ -53,7 +53,7 @@ describe('a source', () => {
   it('tells its schema before its batches have come, as often as asked', async () => {
     async function* body() {
       yield schemaMessage;
-      assert.fail('nobody asked for a batch');
+      assert.fail('no batch was asked for');
     }
     const source = sourceFrom(body(), roomyLimits);
     assert.deepEqual((await source.schema()).fields, schema.fields);
@@ -219,7 +219,7 @@ describe('an upload that breaks off', () => {
     await assert.rejects(sourceFrom(body(), roomyLimits).whole(), (error) => error === reason);
   });
 
-  it('is not closed by a refusal: whoever serves the request answers and drains', async () => {
+  it('is not closed by a refusal: the server answers and drains', async () => {
     let closed = false;
     const chunks = inChunks(Buffer.from('no stream at all'));
     const body = {
