@@ -3,8 +3,7 @@
  */
 import { randomInt, randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
-import { KnownSchemas } from './arrow/schema/known-schemas.ts';
-import { type IpcLimits, StreamSource } from './arrow/stream/source-reader.ts';
+import { type IpcLimits, newSchemaCache, StreamSource } from './arrow/stream/source-reader.ts';
 import { Authenticator } from './auth/authenticator.ts';
 import { CedarPolicy } from './auth/policy/cedar-policy.ts';
 import { PolicyFile } from './auth/policy/policy-file.ts';
@@ -104,7 +103,7 @@ export async function startService(config: Config, { logger, clock, environment 
   starting.defer(() => pool.close());
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const limits = ipcLimits(config);
-  const schemas = new KnownSchemas();
+  const schemas = newSchemaCache();
   const memory = bodyMemory(config, { logger, clock, metrics, pool }, starting);
   const server = await startHttpServer({
     operations,

@@ -1,5 +1,5 @@
+import { LRUCache } from 'lru-cache';
 import type { Dataset, Engine } from '../engine/port/engine.ts';
-import { BoundedCache } from '../kernel/bounded-cache.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { ReadAt } from './protocol.ts';
 
@@ -10,7 +10,7 @@ const mostKept = 32;
 export class KeptDatasets {
   readonly #engines: Readonly<Record<ReadAt['store'], Engine>>;
   /** By lineage. One order at a time: no query reads from a dataset while it is closed. */
-  readonly #kept = new BoundedCache<Dataset>(mostKept, (dataset) => dataset.close());
+  readonly #kept = new LRUCache<string, Dataset>({ max: mostKept, dispose: (dataset) => dataset.close() });
 
   constructor(engines: Readonly<Record<ReadAt['store'], Engine>>) {
     this.#engines = engines;

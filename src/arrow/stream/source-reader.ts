@@ -5,6 +5,7 @@
  * What it holds: at most one chunk (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
  * so a header that promises gigabytes costs nothing. Every refusal names the message at fault; the schema is number 1.
  */
+import { LRUCache } from 'lru-cache';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
 import type { FlatTable } from '../format/flatbuffer.ts';
@@ -12,7 +13,6 @@ import { describeForeignFormat } from '../format/foreign-format.ts';
 import type { Block } from '../format/ipc-file.ts';
 import { continuation, type Message, magic, messageKindName, prefixBytes, readMessage } from '../format/message.ts';
 import type { IpcChunk } from '../schema/ipc-chunk.ts';
-import { KnownSchemas } from '../schema/known-schemas.ts';
 import { readSchemaTable } from '../schema/read-schema.ts';
 import type { Schema } from '../schema/schema.ts';
 import { checkNames } from '../schema/schema-rules.ts';
@@ -67,8 +67,19 @@ export interface SourceParts {
   /** The length of the body, where the client declared one. */
   readonly expectedBytes?: number | undefined;
   /** Shared by all sources of a service. */
-  readonly schemas?: KnownSchemas;
+  readonly schemas?: SchemaCache;
 }
+
+/**
+ * Schemas that were read and checked, by the bytes of their message. A client sends the same one with each stream, and to read
+ * it costs as much as the keys of a hundred rows.
+ */
+type SchemaCache = LRUCache<string, Schema>;
+
+export const newSchemaCache = (): SchemaCache => new LRUCache({ max: 128 });
+
+/** Larger ones are read anew each time: 128 of the largest take some 10 MB. */
+const maxCachedSchemaBytes = 8 << 10;
 
 /** What a body takes as soon as it is opened, by the length that the client declared. */
 export const firstBufferBytes = (expectedBytes = 0): number =>
@@ -87,7 +98,7 @@ export class StreamSource implements ArrowSource {
   readonly #limits: IpcLimits;
   readonly #intake: ByteIntake;
   readonly #account: BodyAccount;
-  readonly #schemas: KnownSchemas;
+  readonly #schemas: SchemaCache;
   readonly #arenas = new Set<Arena>();
   #isClosed = false;
   readonly #firstBytes: number;
@@ -100,7 +111,7 @@ export class StreamSource implements ArrowSource {
   constructor(body: AsyncIterable<Uint8Array>, parts: SourceParts) {
     this.#limits = parts.limits;
     this.#account = parts.account;
-    this.#schemas = parts.schemas ?? new KnownSchemas();
+    this.#schemas = parts.schemas ?? newSchemaCache();
     this.#firstBytes = firstBufferBytes(parts.expectedBytes);
     this.#likelyBytes = (parts.expectedBytes ?? parts.limits.maxWholeBytes) + bytesAround;
     this.#intake = new ByteIntake(body);
@@ -169,9 +180,17 @@ export class StreamSource implements ArrowSource {
       if (message.kind !== 'schema') throw invalidInput('the first message must be the schema');
       if (message.bodyLength !== 0) throw invalidInput('a schema has no body');
       const bytes = Buffer.from(arena.view(magic.length, arena.used));
-      const schema = this.#schemas.of(bytes, () => checkedSchema(message.header));
+      const schema = this.#schemaOf(bytes, message.header);
       return { arena, preamble: new Preamble(schema, bytes), dictionaries: new DictionaryBook(schema) };
     });
+  }
+
+  #schemaOf(message: Buffer, header: FlatTable): Schema {
+    if (message.length > maxCachedSchemaBytes) return checkedSchema(header);
+    const key = message.toString('latin1');
+    const schema = this.#schemas.get(key) ?? checkedSchema(header);
+    this.#schemas.set(key, schema);
+    return schema;
   }
 
   /** The first bytes must be those of a message; anything else is told by what it looks like. */

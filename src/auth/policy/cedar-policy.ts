@@ -4,9 +4,10 @@
  * One decision takes 100 to 200 us in Cedar, more with hundreds of policies. So a decision for the same principal object
  * is remembered until the policies are replaced. Fails closed: what cannot be evaluated is denied, and logged.
  */
+
 import { randomUUID } from 'node:crypto';
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
-import { BoundedCache } from '../../kernel/bounded-cache.ts';
+import { LRUCache } from 'lru-cache';
 import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { AccessSetupError } from '../access-setup-error.ts';
@@ -31,7 +32,7 @@ export class CedarPolicy implements Policy {
   readonly #logger: PolicyLogger;
   /** Undefined while an operator's policies are in force. */
   #scopes: typeof actionScopes | undefined;
-  #decisions = new BoundedCache<boolean>(maxDecisions);
+  #decisions = new LRUCache<string, boolean>({ max: maxDecisions });
   readonly #serials = new WeakMap<Principal, number>();
   #nextSerial = 0;
 
@@ -63,7 +64,7 @@ export class CedarPolicy implements Policy {
   #putInForce(source: CheckedSource): void {
     for (const remark of source.remarks) this.#logger.warn({ remark }, 'a remark on the policies');
     requireParsed(cedar.preparsePolicySet(this.#id, { staticPolicies: source.text }));
-    this.#decisions = new BoundedCache(maxDecisions);
+    this.#decisions = new LRUCache({ max: maxDecisions });
   }
 
   scopeFor(action: Action): string | undefined {

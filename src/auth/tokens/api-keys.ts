@@ -4,11 +4,12 @@
  * One SQLite file of its own, beside the catalog, because `lancegate api-key` changes it from another process while the
  * service runs. Every request reads its key's row (some 10 us), so a revocation holds from the next request on.
  */
+
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { closeSync, fstatSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { BoundedCache } from '../../kernel/bounded-cache.ts';
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Principal } from '../../kernel/principal.ts';
@@ -58,7 +59,7 @@ export class ApiKeyStore implements Disposable {
   readonly #byId: StatementSync;
   readonly #clock: Clock;
   /** A key's row never changes but for its revocation, so one key keeps one principal object. */
-  readonly #principals = new BoundedCache<Principal>(maxPrincipals);
+  readonly #principals = new LRUCache<string, Principal>({ max: maxPrincipals });
   /** Compared with where the id is unknown, so that this takes as long as a wrong secret. */
   readonly #nobodysHash = randomBytes(32);
 

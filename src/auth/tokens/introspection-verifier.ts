@@ -7,9 +7,9 @@
  * `SlowDown` beyond the bound.
  */
 import * as oauth from 'oauth4webapi';
-import { ExpiringCache } from '../../kernel/bounded-cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
+import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';

@@ -9,8 +9,8 @@
  * with a key seen before; a token with a new key is then answered `IssuerUnavailable`, since it may well be good.
  */
 import { createRemoteJWKSet, customFetch, errors, type RemoteJWKSet } from 'jose';
-import { ExpiringCache } from '../../kernel/bounded-cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
+import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { AccessSetupError } from '../access-setup-error.ts';

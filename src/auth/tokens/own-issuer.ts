@@ -10,9 +10,9 @@
 import { randomUUID } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { decodeProtectedHeader, errors, SignJWT } from 'jose';
-import { ExpiringCache } from '../../kernel/bounded-cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
+import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';

@@ -22,8 +22,8 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { hashToken } from '../../auth/tokens/token-hash.ts';
-import { ExpiringCache } from '../../kernel/bounded-cache.ts';
 import { LancegateError } from '../../kernel/errors.ts';
+import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import type { AuditRecord } from '../../telemetry/audit.ts';
 import { routedTarget, splitTarget } from '../../wire/request-path.ts';

@@ -1,5 +1,5 @@
-import { ExpiringCache } from '../../kernel/bounded-cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
+import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import { type Principal, principalKey } from '../../kernel/principal.ts';
 
 /** Of one principal. To say no takes 0.1 ms of the event loop, so that is a twentieth of it. */

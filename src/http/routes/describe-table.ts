@@ -3,10 +3,10 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { Operations, TableDescription } from '../../operations/commands.ts';
 import { readFlag } from '../../wire/flags.ts';
 import { Version } from '../../wire/json-body.ts';
-import { lanceSchemaJson } from '../../wire/lance-schema-json.ts';
 import { jsonRoute } from '../json-route.ts';
 import type { Route } from '../route.ts';
 import { tableTarget } from '../targets.ts';
+import { lanceSchemaJson } from './lance-schema-json.ts';
 
 const DescribeBody = Type.Object({
   version: Type.Optional(Version),

@@ -2,7 +2,7 @@
  * A schema as LanceDB clients read it in the answer to a describe: the Lance dialect (`arrow/json.rs` of Lance). Another
  * dialect exists in the namespace specification's reference server, which LanceDB rejects.
  */
-import type { DataType, Field, Schema } from '../arrow/schema/schema.ts';
+import type { DataType, Field, Schema } from '../../arrow/schema/schema.ts';
 
 export interface LanceTypeJson {
   readonly type: string;
