@@ -1,0 +1,122 @@
+/**
+ * How much code one request passes: starts the service of a repository, sends it one create and one upsert, each after others
+ * of its kind, and lists the files of `src` of which a function ran in its main thread from the request to the
+ * answer. Lines are those of the whole files, as a reader would have to open them.
+ *   node scripts/files-on-a-path.ts [root of a repository]
+ */
+import { execFile, spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { tableFromArrays, tableToIPC } from 'apache-arrow';
+
+const root = resolve(process.argv[2] ?? join(import.meta.dirname, '..'));
+const main = join(root, 'src', 'main.ts');
+const goals = { merge: 90, create: 60 };
+const upsertsBefore = 20;
+
+/** What V8 writes: https://chromedevtools.github.io/devtools-protocol/tot/Profiler/#type-ScriptCoverage */
+interface Coverage {
+  readonly result: readonly {
+    readonly url: string;
+    readonly functions: readonly { readonly ranges: readonly { readonly count: number }[] }[];
+  }[];
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'lancegate-path-'));
+const coverageFolder = join(folder, 'coverage');
+const data = join(folder, 'data');
+const { stdout: minted } = await promisify(execFile)(process.execPath, [
+  ...[main, 'token', '--subject', 'path', '--scope', 'lancegate:admin', '--data', data],
+]);
+const authorization = `Bearer ${minted.trim().split('\n').at(-1)}`;
+const preload = pathToFileURL(join(import.meta.dirname, 'take-coverage-on-signal.ts')).href;
+const service = spawn(process.execPath, [main, 'serve', '--port', '0', '--data', data, '--log-level', 'error'], {
+  env: { PATH: process.env.PATH, NODE_V8_COVERAGE: coverageFolder, NODE_OPTIONS: `--import=${preload}` },
+  stdio: ['ignore', 'pipe', 'inherit'],
+});
+
+try {
+  const url = await listening();
+  await send(`${url}/v1/table/rows/create`, 0);
+  const create = await filesThatRan(() => send(`${url}/v1/table/other/create`, 0));
+  const upsert = `${url}/v1/table/rows/merge_insert?on=id&when_matched_update_all=true&when_not_matched_insert_all=true`;
+  for (let sent = 0; sent < upsertsBefore; sent++) await send(upsert, 50 + sent);
+  const merge = await filesThatRan(() => send(upsert, 60));
+  report('create', create);
+  report('merge', merge);
+} finally {
+  service.kill('SIGTERM');
+  await new Promise((ended) => service.once('exit', ended));
+  rmSync(folder, { recursive: true, force: true });
+}
+
+async function listening(): Promise<string> {
+  for await (const chunk of service.stdout) {
+    const url = /listening on (\S+)/.exec(String(chunk))?.[1];
+    service.stdout.resume();
+    if (url !== undefined) return url;
+  }
+  throw new Error('the service did not start');
+}
+
+/** 100 rows with keys from `first` on. */
+async function send(url: string, first: number): Promise<void> {
+  const id = BigInt64Array.from({ length: 100 }, (_, index) => BigInt(first + index));
+  const body = tableToIPC(tableFromArrays({ id, score: Float64Array.from(id, Number) }), 'stream');
+  const headers = { authorization, 'content-type': 'application/vnd.apache.arrow.stream' };
+  const answer = await fetch(url, { method: 'POST', headers, body: new Uint8Array(body) });
+  if (answer.status !== 200) throw new Error(`${url}: ${answer.status} ${await answer.text()}`);
+  await answer.arrayBuffer();
+}
+
+async function filesThatRan(run: () => Promise<void>): Promise<readonly string[]> {
+  await takeCoverage();
+  await run();
+  const { result } = await takeCoverage();
+  const source = pathToFileURL(join(root, 'src/')).href;
+  return result
+    .filter(
+      ({ url, functions }) => url.startsWith(source) && functions.some(({ ranges }) => (ranges[0]?.count ?? 0) > 0),
+    )
+    .map(({ url }) => relative(root, fileURLToPath(url)))
+    .sort();
+}
+
+async function takeCoverage(): Promise<Coverage> {
+  const ofService = (): string[] =>
+    readdirSync(folder).includes('coverage')
+      ? readdirSync(coverageFolder).filter((name) => name.startsWith(`coverage-${service.pid}-`))
+      : [];
+  const before = new Set(ofService());
+  service.kill('SIGUSR2');
+  for (;;) {
+    const written = ofService().find((name) => !before.has(name));
+    const coverage = written === undefined ? undefined : parsed(join(coverageFolder, written));
+    if (coverage !== undefined) return coverage;
+    await sleep(20);
+  }
+}
+
+/** Undefined while the file is being written. */
+function parsed(path: string): Coverage | undefined {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')) as Coverage;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+function report(what: keyof typeof goals, files: readonly string[]): void {
+  const lines = (file: string): number => readFileSync(join(root, file), 'utf8').split('\n').length - 1;
+  const total = files.reduce((sum, file) => sum + lines(file), 0);
+  console.log(`${what}: ${files.length} files (goal: at most ${goals[what]}), ${total} lines`);
+  const rooms = Object.groupBy(files, (file) => file.split('/').slice(0, -1).join('/'));
+  for (const [room, inRoom = []] of Object.entries(rooms)) {
+    console.log(`  ${room}: ${inRoom.map((file) => file.slice(room.length + 1).replace('.ts', '')).join(', ')}`);
+  }
+}
