@@ -20,6 +20,7 @@ import { keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
 import type { FilteredMerges } from './engine/port/engine.ts';
+import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
 import { SecretKeyDigest } from './keys/key-digest.ts';
@@ -37,6 +38,7 @@ import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
 import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
+import { filterReader } from './wire/filter.ts';
 
 export interface Service {
   readonly url: string;
@@ -76,7 +78,7 @@ export async function startService(config: Config, { logger, clock, environment 
   const metrics = new Metrics();
   const audit = await openAudit(config, { logger, clock, metrics }, starting);
   const { pool, queries } = openReaders(config, folder, { logger, clock, environment, metrics });
-  const { operations, close: closeOperations } = await startOperations({
+  const { deps, close: closeOperations } = await startOperations({
     catalog,
     engine: await openEngine(config, folder, queries, starting),
     queries,
@@ -91,7 +93,7 @@ export async function startService(config: Config, { logger, clock, environment 
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     keyDigest: new SecretKeyDigest(crypto.getRandomValues(new Uint32Array(8))),
     idempotencyKeptMs: config.idempotencyKeptMs,
-    maintenance: {
+    maintenanceLimits: {
       isAutomatic: config.autoMaintenance,
       retentionMs: config.versionRetentionMs,
       maxWaitMs: config.maintenanceWaitMs,
@@ -106,7 +108,7 @@ export async function startService(config: Config, { logger, clock, environment 
   const schemas = newSchemaCache();
   const memory = bodyMemory(config, { logger, clock, metrics, pool }, starting);
   const server = await startHttpServer({
-    operations,
+    routes: apiRoutes(operationsOf(deps), filterReader(config.sqlFunctions ?? [])),
     authenticator,
     policy,
     memory,

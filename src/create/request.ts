@@ -3,11 +3,11 @@ import type { Catalog, TableRecord } from '../catalog/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import type { CreateTableCommand, CreateTableResult } from '../operations/commands.ts';
 import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
+import type { CreateTableCommand, CreateTableResult } from './command.ts';
 import type { Made, TableMaker } from './table-maker.ts';
 
 /** Creates a table from a stream, in chunks; see `TableMaker` for how it stays atomic. */

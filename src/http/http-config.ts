@@ -8,8 +8,6 @@ export interface HttpConfig {
   readonly trustedProxies: readonly string[] | undefined;
   readonly maxMergeBytes: number;
   readonly maxJsonBytes: number;
-  /** Functions that filters may call beside those of the list, in lower case. */
-  readonly sqlFunctions: readonly string[] | undefined;
   readonly maxConnections: number;
   /** Above 0, at most 1. */
   readonly addressShare: number;

@@ -3,14 +3,15 @@ import type { Authenticator } from '../auth/authenticator.ts';
 import type { Policy } from '../auth/policy/actions.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { BodyAccount, BodyMemory } from '../memory/body-memory.ts';
-import type { Operations } from '../operations/commands.ts';
 import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { HttpConfig } from './http-config.ts';
+import type { Route } from './route.ts';
 
 export interface HttpParts {
-  readonly operations: Operations;
+  /** Below the base path. */
+  readonly routes: readonly Route[];
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
   /** What all bodies may hold. */

@@ -7,7 +7,6 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import { filterReader } from '../wire/filter.ts';
 import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import { Admission } from './admission/admission.ts';
 import { ClientAddresses } from './admission/client-address.ts';
@@ -21,7 +20,6 @@ import { methodFinder, type RouteMethods } from './path-pattern.ts';
 import { type Proceed, Reception } from './reception.ts';
 import { requestIdFrom } from './request-id.ts';
 import type { Route } from './route.ts';
-import { apiRoutes } from './routes/api.ts';
 import { metricsRoute } from './routes/metrics.ts';
 
 export interface HttpServer {
@@ -72,7 +70,7 @@ async function listenMoreFor(app: FastifyInstance, backlog: number): Promise<() 
 
 /** Not listening yet. */
 export function createHttpServer(parts: HttpParts): FastifyInstance {
-  const routes = apiRoutes(parts.operations, filterReader(parts.config.sqlFunctions ?? [])).map((route) => ({
+  const routes = parts.routes.map((route) => ({
     ...route,
     path: parts.config.basePath + route.path,
   }));

@@ -15,11 +15,11 @@ import { type BranchName, type Location, showTable, type TransactionId } from '.
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type DistinctKeys, readDistinctKeys } from '../keys/distinct-keys.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import type { MergeRowsCommand, MergeRowsResult } from '../operations/commands.ts';
 import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
 import { type TableAccess, visibleSchema } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { MergeRowsCommand, MergeRowsResult } from './command.ts';
 import type { KeyedMerge, MergeRequest } from './merge-request.ts';
 import { checkPartialSource } from './partial-source.ts';
 import type { TableWriter } from './queue/writers.ts';

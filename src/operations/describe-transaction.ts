@@ -1,12 +1,28 @@
 import type { Catalog } from '../catalog/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { showTable } from '../kernel/ids.ts';
-import type { Operations } from './commands.ts';
+import { type BranchName, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
+import type { Visible } from './visible-page.ts';
 
-/** What became of a create or merge whose answer got lost (P6). Only committed transactions are recorded. */
+interface DescribeTransactionCommand {
+  readonly id: TransactionId;
+  readonly visible: Visible<{ readonly table: TableRef; readonly branch: BranchName | undefined }>;
+}
+
+export interface TransactionDescription {
+  readonly id: TransactionId;
+  readonly status: 'SUCCEEDED';
+  readonly properties: Properties;
+}
+
+export type DescribeTransaction = ReturnType<typeof describeTransaction>;
+
+/**
+ * What became of a create or merge whose answer got lost (P6). Only committed transactions are recorded.
+ * `TransactionNotFound`, also for one that is not visible.
+ */
 export const describeTransaction =
-  (catalog: Catalog): Operations['describeTransaction'] =>
-  async ({ id, visible }) => {
+  ({ catalog }: { catalog: Catalog }) =>
+  async ({ id, visible }: DescribeTransactionCommand): Promise<TransactionDescription> => {
     const record = await catalog.findTransaction(id);
     if (record === undefined || !visible({ table: record.ref, branch: record.branch })) {
       throw new LancegateError('TransactionNotFound', `transaction '${id}' is not known`);

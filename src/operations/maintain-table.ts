@@ -1,12 +1,15 @@
 import { notTheFirstStep } from '../kernel/errors.ts';
+import type { TableRef } from '../kernel/ids.ts';
+import type { JobReport } from '../maintenance/job.ts';
 import type { Maintenance } from '../maintenance/maintenance.ts';
 import type { TableAccess } from '../table/table-access.ts';
-import type { Operations } from './commands.ts';
 
-/** Main and every branch, now. */
+export type MaintainTable = ReturnType<typeof maintainTable>;
+
+/** Compacts, prunes and indexes main and every branch now; reports each job. */
 export const maintainTable =
-  (access: TableAccess, maintenance: Maintenance): Operations['maintainTable'] =>
-  async ({ table }) => {
+  ({ access, maintenance }: { access: TableAccess; maintenance: Maintenance }) =>
+  async ({ table }: { table: TableRef }): Promise<readonly JobReport[]> => {
     const record = await access.findCreated(table);
     const { id: tableId, location } = record;
     const main = { table, tableId, branch: undefined, location };

@@ -1,4 +1,16 @@
-import type { Page } from './commands.ts';
+export interface Page {
+  readonly after: string | undefined;
+  readonly limit: number;
+}
+
+export interface Listing<Item> {
+  readonly items: readonly Item[];
+  /** Where the next page starts; undefined at the end. */
+  readonly next: string | undefined;
+}
+
+/** Whether the principal may see a listed object: the policy's decision. */
+export type Visible<Item> = (item: Item) => boolean;
 
 export interface VisiblePage<Row> {
   readonly rows: readonly Row[];

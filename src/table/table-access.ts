@@ -2,10 +2,18 @@ import type { Schema } from '../arrow/schema/schema.ts';
 import type { Catalog, TableRecord } from '../catalog/port.ts';
 import type { Dataset, Engine } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
+import { type BranchName, type Properties, showTable, type TableRef } from '../kernel/ids.ts';
 import { nothingColumn } from '../merge/strategy/nested.ts';
-import type { TableDescription } from '../operations/commands.ts';
 import type { OpenDatasets } from './open-datasets.ts';
+
+export interface TableDescription {
+  readonly table: TableRef;
+  readonly location: string;
+  readonly properties: Properties;
+  readonly storageOptions: Properties;
+  /** Absent for a table that is only declared. */
+  readonly created: { readonly version: number; readonly schema: Schema } | undefined;
+}
 
 /** How operations find tables and read what is on storage. */
 export class TableAccess {

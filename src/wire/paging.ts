@@ -1,5 +1,5 @@
 import { invalidInput } from '../kernel/errors.ts';
-import type { Page } from '../operations/commands.ts';
+import type { Page } from '../operations/visible-page.ts';
 import type { QueryParameters } from './query-parameters.ts';
 
 /** `limit` is an upper bound, so a page may hold fewer; clients follow the token. */

@@ -88,9 +88,9 @@ const cases: readonly Case[] = [
   {
     method: 'GET',
     path: '/v1/table?delimiter=::',
-    operation: 'listAllTables',
-    command: { page, includeDeclared: true },
-    answer: { tables: ['prod::users'] },
+    operation: 'listTables',
+    command: { namespace: undefined, page, includeDeclared: true },
+    answer: { tables: ['prod::orders', 'prod::users'], page_token: 'users' },
   },
   {
     method: 'GET',

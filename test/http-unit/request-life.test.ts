@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import type { Operations } from '#src/http/routes/api.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { TransactionId } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
-import type { Operations } from '#src/operations/commands.ts';
 import { ask, upload, usersStream } from './client.ts';
 import { ManualClock } from './manual-clock.ts';
 import { RawClient } from './raw-client.ts';

@@ -1,6 +1,7 @@
 import type { Schema } from '#src/arrow/schema/schema.ts';
+import type { Operations } from '#src/http/routes/api.ts';
 import type { ObjectName, Properties, TableRef, TransactionId } from '#src/kernel/ids.ts';
-import type { Operations, TableDescription } from '#src/operations/commands.ts';
+import type { TableDescription } from '#src/table/table-access.ts';
 
 export interface Asked {
   readonly operation: keyof Operations;
@@ -77,10 +78,9 @@ const defaults: Operations = {
   deregisterTable: async ({ table }: Listed) => describedTable(table),
   registerTable: async ({ table, properties }) => describedTable(table, properties),
   countRows: async () => 42,
-  listTables: async () => ({ items: names(['orders', 'users']), next: 'users' }),
-  listAllTables: async () => ({
-    items: [{ namespace: names(['prod']), name: names(['users'])[0]! }],
-    next: undefined,
+  listTables: async ({ namespace }) => ({
+    items: names(['orders', 'users']).map((name) => ({ namespace: namespace ?? names(['prod']), name })),
+    next: 'users',
   }),
   createBranch: async () => {},
   listBranches: async () => ({ items: [], next: undefined }),

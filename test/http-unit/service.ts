@@ -3,13 +3,14 @@ import { UnauthenticatedError } from '#src/auth/challenge.ts';
 import type { AccessRequest } from '#src/auth/policy/actions.ts';
 import type { HttpConfig } from '#src/http/http-config.ts';
 import type { HttpParts } from '#src/http/http-parts.ts';
+import { apiRoutes, type Operations } from '#src/http/routes/api.ts';
 import { startHttpServer } from '#src/http/server.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { BodyMemory, type BodyMemoryLimits } from '#src/memory/body-memory.ts';
-import type { Operations } from '#src/operations/commands.ts';
 import { AuditInLog } from '#src/telemetry/audit.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
+import { filterReader } from '#src/wire/filter.ts';
 import { type Asked, scriptedOperations } from './scripted-operations.ts';
 
 export const token = 'good-token';
@@ -21,7 +22,6 @@ const config: HttpConfig = {
   trustedProxies: undefined,
   maxMergeBytes: 1 << 20,
   maxJsonBytes: 4096,
-  sqlFunctions: undefined,
   maxConnections: 1000,
   addressShare: 1,
   maxConcurrentWrites: 2,
@@ -87,7 +87,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
   });
   const server = await startHttpServer({
-    operations,
+    routes: apiRoutes(operations, filterReader([])),
     authenticator: { authenticate: async (headers) => authenticate(headers) },
     policy: {
       allows: (request) => {

@@ -18,6 +18,9 @@ import { SecretKeyDigest } from '#src/keys/key-digest.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { SeededKeyHash } from '#src/merge/known-keys/fingerprint.ts';
 import { startOperations } from '#src/operations/operations.ts';
+import { countRows } from '#src/operations/tables/count-rows.ts';
+import { createTable } from '#src/operations/tables/create-table.ts';
+import { mergeRows } from '#src/operations/tables/merge-rows.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
@@ -63,7 +66,7 @@ async function start(t: TestContext) {
     const merge: Dataset['merge'] = (...given) => (engineFaults.merge ?? dataset.merge.bind(dataset))(...given);
     return replacing<Dataset>(dataset, { merge });
   };
-  const { operations, close } = await startOperations({
+  const { deps, close } = await startOperations({
     catalog: faulty,
     engine: replacing<Engine>(engine, { open }),
     clock: systemClock,
@@ -78,14 +81,15 @@ async function start(t: TestContext) {
     keyHasher: new KeyHasher(new Uint32Array(8)),
     keyDigest: new SecretKeyDigest(new Uint32Array(8)),
     idempotencyKeptMs: 60_000,
-    maintenance: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },
+    maintenanceLimits: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },
   });
   t.after(async () => {
     await close();
     await catalog.close();
   });
   const create = { table, mode: 'create', properties: undefined, storageOptions: {} } as const;
-  await operations.createTable({ ...create, ...contentOf(0, 'create') }, scope);
+  await createTable(deps)({ ...create, ...contentOf(0, 'create') }, scope);
+  const merge = mergeRows(deps);
   const flags = { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
   const command = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true };
   return {
@@ -93,8 +97,8 @@ async function start(t: TestContext) {
     faults,
     engineFaults,
     close,
-    merge: (n: number, key = `k${n}`) => operations.mergeRows({ ...command, ...contentOf(n, key) }, scope),
-    count: () => operations.countRows({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
+    merge: (n: number, key = `k${n}`) => merge({ ...command, ...contentOf(n, key) }, scope),
+    count: () => countRows(deps)({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
   };
 }
 

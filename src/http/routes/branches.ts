@@ -1,5 +1,7 @@
 import Type from 'typebox';
-import type { BranchDescription, Operations } from '../../operations/commands.ts';
+import type { CreateBranch } from '../../operations/branches/create-branch.ts';
+import type { DeleteBranch } from '../../operations/branches/delete-branch.ts';
+import type { ListBranches } from '../../operations/branches/list-branches.ts';
 import { parseBranch, parseBranchName } from '../../wire/branch-name.ts';
 import { Version } from '../../wire/json-body.ts';
 import { readPage } from '../../wire/paging.ts';
@@ -17,7 +19,7 @@ const CreateBody = Type.Object({
 const DeleteBody = Type.Object({ name: Type.String() });
 
 /** The parent must be allowed too: what it holds can be read in the new branch. */
-const createBranch = (operations: Operations): Route =>
+export const createBranchRoute = (createBranch: CreateBranch): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/branches/create',
@@ -29,7 +31,7 @@ const createBranch = (operations: Operations): Route =>
       return [parseBranchName(body.name, 'name'), parseBranch(body.from_branch, 'from_branch')];
     },
     answer: async ({ target: table, body }) => {
-      await operations.createBranch({
+      await createBranch({
         table,
         name: parseBranchName(body.name, 'name'),
         fromBranch: parseBranch(body.from_branch, 'from_branch'),
@@ -40,7 +42,7 @@ const createBranch = (operations: Operations): Route =>
   });
 
 /** The right to list is checked on main, the right to see a branch on each. */
-const listBranches = (operations: Operations): Route =>
+export const listBranchesRoute = (listBranches: ListBranches): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/branches/list',
@@ -48,7 +50,7 @@ const listBranches = (operations: Operations): Route =>
     action: 'ListTableBranches',
     body: Nothing,
     answer: async ({ target: table, query, allows }) => {
-      const { items, next } = await operations.listBranches({
+      const { items, next } = await listBranches({
         table,
         page: readPage(query),
         visible: (branch) => allows('DescribeTable', { kind: 'table', table }, branch),
@@ -57,14 +59,14 @@ const listBranches = (operations: Operations): Route =>
     },
   });
 
-const branchContents = (branch: BranchDescription) => ({
+const branchContents = (branch: Awaited<ReturnType<ListBranches>>['items'][number]) => ({
   parentBranch: branch.parentBranch,
   parentVersion: branch.parentVersion,
   createAt: branch.createdAtSeconds,
   manifestSize: branch.manifestBytes,
 });
 
-const deleteBranch = (operations: Operations): Route =>
+export const deleteBranchRoute = (deleteBranch: DeleteBranch): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/branches/delete',
@@ -76,10 +78,7 @@ const deleteBranch = (operations: Operations): Route =>
       return [parseBranchName(body.name, 'name')];
     },
     answer: async ({ target: table, body }) => {
-      await operations.deleteBranch({ table, name: parseBranchName(body.name, 'name') });
+      await deleteBranch({ table, name: parseBranchName(body.name, 'name') });
       return {};
     },
   });
-
-export const branchRoutes = (operations: Operations): readonly Route[] =>
-  [createBranch, listBranches, deleteBranch].map((make) => make(operations));

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import type { Operations } from '../../operations/commands.ts';
+import type { CountRows } from '../../operations/tables/count-rows.ts';
 import type { ReadFilter } from '../../wire/filter.ts';
 import { Version } from '../../wire/json-body.ts';
 import { jsonRoute } from '../json-route.ts';
@@ -9,7 +9,7 @@ import { tableTarget } from '../targets.ts';
 const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });
 
 /** The answer is the bare number, which is what every client parses. The Lance REST client asks with GET. */
-export const countRowsRoute = (operations: Operations, readFilter: ReadFilter): Route =>
+export const countRowsRoute = (countRows: CountRows, readFilter: ReadFilter): Route =>
   jsonRoute({
     methods: ['GET', 'POST'],
     path: '/v1/table/:id/count_rows',
@@ -19,6 +19,6 @@ export const countRowsRoute = (operations: Operations, readFilter: ReadFilter): 
     branches: (_, branch) => [branch],
     answer: ({ target: table, branch, body: { version, predicate: text }, scope }) => {
       const predicate = text === undefined ? undefined : readFilter(text, 'predicate');
-      return operations.countRows({ table, branch, version, predicate }, scope);
+      return countRows({ table, branch, version, predicate }, scope);
     },
   });

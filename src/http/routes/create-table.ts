@@ -1,4 +1,4 @@
-import type { Operations } from '../../operations/commands.ts';
+import type { CreateTable } from '../../operations/tables/create-table.ts';
 import { readCreateParameters } from '../../wire/create-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 import { refuseBranch } from '../authorize.ts';
@@ -6,7 +6,7 @@ import type { Route } from '../route.ts';
 
 export const createTablePath = '/v1/table/:id/create';
 
-export const createTableRoute = (operations: Operations): Route =>
+export const createTableRoute = (createTable: CreateTable): Route =>
   arrowRoute({
     path: createTablePath,
     action: 'CreateTable',
@@ -19,7 +19,7 @@ export const createTableRoute = (operations: Operations): Route =>
     mode: ({ mode }) => mode,
     async answer({ table, parameters, source, idempotency, scope }) {
       const command = { table, ...parameters, source, idempotency };
-      const { isReplay, ...result } = await operations.createTable(command, scope);
+      const { isReplay, ...result } = await createTable(command, scope);
       const fields = {
         location: result.location,
         version: result.version,

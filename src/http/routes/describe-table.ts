@@ -1,6 +1,7 @@
 import Type from 'typebox';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { Operations, TableDescription } from '../../operations/commands.ts';
+import type { DescribeTable } from '../../operations/tables/describe-table.ts';
+import type { TableDescription } from '../../table/table-access.ts';
 import { readFlag } from '../../wire/flags.ts';
 import { Version } from '../../wire/json-body.ts';
 import { jsonRoute } from '../json-route.ts';
@@ -19,7 +20,7 @@ const DescribeBody = Type.Object({
  * declared must have neither: by that clients tell it apart. `load_detailed_metadata` and `check_declared` thus change
  * nothing; generated clients send their defaults in the body beside other values in the query, which win.
  */
-export const describeTableRoute = (operations: Operations): Route =>
+export const describeTableRoute = (describeTable: DescribeTable): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/describe',
@@ -30,7 +31,7 @@ export const describeTableRoute = (operations: Operations): Route =>
     answer: async ({ target: table, branch, query, body: { version, tag, with_table_uri } }) => {
       if (tag !== undefined) throw new LancegateError('Unsupported', 'tag: this service does not offer tags');
       const withUri = readFlag(query, 'with_table_uri') ?? with_table_uri ?? false;
-      const description = await operations.describeTable({ table, branch, version });
+      const description = await describeTable({ table, branch, version });
       return { ...describe(description), ...(withUri ? { table_uri: description.location } : {}) };
     },
   });

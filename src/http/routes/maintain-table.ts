@@ -1,5 +1,6 @@
 import Type from 'typebox';
-import type { MaintenanceJob, Operations } from '../../operations/commands.ts';
+import type { JobReport } from '../../maintenance/job.ts';
+import type { MaintainTable } from '../../operations/maintain-table.ts';
 import { jsonRoute } from '../json-route.ts';
 import type { Route } from '../route.ts';
 import { tableTarget } from '../targets.ts';
@@ -8,7 +9,7 @@ import { tableTarget } from '../targets.ts';
  * An operation of this service only: the specification has none. Answers when all is done, without the jobs on branches that
  * the principal may not describe.
  */
-export const maintainTableRoute = (operations: Operations): Route =>
+export const maintainTableRoute = (maintainTable: MaintainTable): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/maintain',
@@ -16,13 +17,13 @@ export const maintainTableRoute = (operations: Operations): Route =>
     action: 'MaintainTable',
     body: Type.Object({}),
     answer: async ({ target: table, allows }) => {
-      const jobs = await operations.maintainTable({ table });
+      const jobs = await maintainTable({ table });
       const visible = jobs.filter(({ branch }) => allows('DescribeTable', { kind: 'table', table }, branch));
       return { jobs: visible.map(jobContents) };
     },
   });
 
-function jobContents(report: MaintenanceJob) {
+function jobContents(report: JobReport) {
   const { job, branch = 'main', reason, durationMs } = report;
   const common = { job, branch, reason, duration_ms: Math.round(durationMs) };
   if (report.job === 'index') return { ...common, column: report.column, rows: report.rows };

@@ -1,10 +1,11 @@
-import type { MergeFlags, Operations } from '../../operations/commands.ts';
+import type { MergeFlags } from '../../merge/command.ts';
+import type { MergeRows } from '../../operations/tables/merge-rows.ts';
 import type { ReadFilter } from '../../wire/filter.ts';
 import { readMergeParameters } from '../../wire/merge-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 import type { Route } from '../route.ts';
 
-export const mergeRowsRoute = (operations: Operations, readFilter: ReadFilter): Route =>
+export const mergeRowsRoute = (mergeRows: MergeRows, readFilter: ReadFilter): Route =>
   arrowRoute({
     path: '/v1/table/:id/merge_insert',
     action: 'MergeInsertIntoTable',
@@ -14,7 +15,7 @@ export const mergeRowsRoute = (operations: Operations, readFilter: ReadFilter): 
     mode: ({ flags }) => mergeMode(flags),
     async answer({ table, branch, parameters, source, idempotency, scope }) {
       const command = { table, branch, ...parameters, source, idempotency };
-      const { isReplay, ...result } = await operations.mergeRows(command, scope);
+      const { isReplay, ...result } = await mergeRows(command, scope);
       const fields = {
         version: result.version,
         num_updated_rows: result.numUpdatedRows,

@@ -1,5 +1,9 @@
 import Type from 'typebox';
-import type { Operations } from '../../operations/commands.ts';
+import type { CreateNamespace } from '../../operations/namespaces/create-namespace.ts';
+import type { DescribeNamespace } from '../../operations/namespaces/describe-namespace.ts';
+import type { DropNamespace } from '../../operations/namespaces/drop-namespace.ts';
+import type { ListNamespaces } from '../../operations/namespaces/list-namespaces.ts';
+import type { NamespaceExists } from '../../operations/namespaces/namespace-exists.ts';
 import { StringMap } from '../../wire/json-body.ts';
 import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/mode.ts';
 import { readPage } from '../../wire/paging.ts';
@@ -11,9 +15,7 @@ const Nothing = Type.Object({});
 const CreateBody = Type.Object({ mode: Type.Optional(Type.String()), properties: Type.Optional(StringMap) });
 const DropBody = Type.Object({ mode: Type.Optional(Type.String()), behavior: Type.Optional(Type.String()) });
 
-type Make = (operations: Operations) => Route;
-
-const createNamespace: Make = (operations) =>
+export const createNamespaceRoute = (createNamespace: CreateNamespace): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/namespace/:id/create',
@@ -23,11 +25,11 @@ const createNamespace: Make = (operations) =>
     audit: ({ mode }) => ({ mode: parseChoice(mode, 'mode', createModes) }),
     answer: async ({ target: namespace, body }) => {
       const mode = parseChoice(body.mode, 'mode', createModes);
-      return { properties: await operations.createNamespace({ namespace, mode, properties: body.properties ?? {} }) };
+      return { properties: await createNamespace({ namespace, mode, properties: body.properties ?? {} }) };
     },
   });
 
-const listNamespaces: Make = (operations) =>
+export const listNamespacesRoute = (listNamespaces: ListNamespaces): Route =>
   jsonRoute({
     methods: ['GET'],
     path: '/v1/namespace/:id/list',
@@ -35,7 +37,7 @@ const listNamespaces: Make = (operations) =>
     action: 'ListNamespaces',
     body: Nothing,
     answer: async ({ target: parent, query, allows }) => {
-      const { items, next } = await operations.listNamespaces({
+      const { items, next } = await listNamespaces({
         parent,
         page: readPage(query),
         visible: (path) => allows('DescribeNamespace', { kind: 'namespace', path }),
@@ -44,29 +46,29 @@ const listNamespaces: Make = (operations) =>
     },
   });
 
-const describeNamespace: Make = (operations) =>
+export const describeNamespaceRoute = (describeNamespace: DescribeNamespace): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/namespace/:id/describe',
     target: namespaceTarget,
     action: 'DescribeNamespace',
     body: Nothing,
-    answer: async ({ target: namespace }) => ({ properties: await operations.describeNamespace({ namespace }) }),
+    answer: async ({ target: namespace }) => ({ properties: await describeNamespace({ namespace }) }),
   });
 
-const namespaceExists: Make = (operations) =>
+export const namespaceExistsRoute = (namespaceExists: NamespaceExists): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/namespace/:id/exists',
     target: namespaceTarget,
     action: 'NamespaceExists',
     body: Nothing,
-    answer: ({ target: namespace }) => operations.namespaceExists({ namespace }),
+    answer: ({ target: namespace }) => namespaceExists({ namespace }),
     render: () => emptyAnswer,
   });
 
 /** Clients parse the body also where nothing was there to drop, so it is never 204. */
-const dropNamespace: Make = (operations) =>
+export const dropNamespaceRoute = (dropNamespace: DropNamespace): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/namespace/:id/drop',
@@ -76,7 +78,7 @@ const dropNamespace: Make = (operations) =>
     audit: ({ behavior }) => ({ mode: parseChoice(behavior, 'behavior', dropBehaviors) }),
     answer: async ({ target: namespace, body, allows, note }) => {
       let droppedTables = 0;
-      await operations.dropNamespace({
+      await dropNamespace({
         namespace,
         mode: parseChoice(body.mode, 'mode', dropModes),
         behavior: parseChoice(body.behavior, 'behavior', dropBehaviors),
@@ -92,6 +94,3 @@ const dropNamespace: Make = (operations) =>
       return {};
     },
   });
-
-export const namespaceRoutes = (operations: Operations): readonly Route[] =>
-  [createNamespace, listNamespaces, describeNamespace, namespaceExists, dropNamespace].map((make) => make(operations));

@@ -1,7 +1,13 @@
 /** Tables as objects of a namespace: everything but what touches their rows or describes them in detail. */
 import Type from 'typebox';
 import { showTable, type TableRef } from '../../kernel/ids.ts';
-import type { Operations, TableDescription } from '../../operations/commands.ts';
+import type { DeclareTable } from '../../operations/tables/declare-table.ts';
+import type { DeregisterTable } from '../../operations/tables/deregister-table.ts';
+import type { DropTable } from '../../operations/tables/drop-table.ts';
+import type { ListTables } from '../../operations/tables/list-tables.ts';
+import type { RegisterTable } from '../../operations/tables/register-table.ts';
+import type { TableExists } from '../../operations/tables/table-exists.ts';
+import type { TableDescription } from '../../table/table-access.ts';
 import { readFlag } from '../../wire/flags.ts';
 import { StringMap, Version } from '../../wire/json-body.ts';
 import { parseChoice, registerModes } from '../../wire/mode.ts';
@@ -20,14 +26,13 @@ const RegisterBody = Type.Object({
   properties: Type.Optional(StringMap),
 });
 
-const mayDescribe =
-  (allows: Allows) =>
-  (table: TableRef): boolean =>
-    allows('DescribeTable', { kind: 'table', table });
+const readListing = (query: QueryParameters, allows: Allows) => ({
+  page: readPage(query),
+  includeDeclared: readFlag(query, 'include_declared') ?? true,
+  visible: (table: TableRef): boolean => allows('DescribeTable', { kind: 'table', table }),
+});
 
-const includesDeclared = (query: QueryParameters): boolean => readFlag(query, 'include_declared') ?? true;
-
-const listTables = (operations: Operations): Route =>
+const listTablesOfNamespace = (listTables: ListTables): Route =>
   jsonRoute({
     methods: ['GET'],
     path: '/v1/namespace/:id/table/list',
@@ -35,18 +40,13 @@ const listTables = (operations: Operations): Route =>
     action: 'ListTables',
     body: Nothing,
     answer: async ({ target: namespace, query, allows }) => {
-      const { items, next } = await operations.listTables({
-        namespace,
-        page: readPage(query),
-        includeDeclared: includesDeclared(query),
-        visible: mayDescribe(allows),
-      });
-      return { tables: items, page_token: next };
+      const { items, next } = await listTables({ namespace, ...readListing(query, allows) });
+      return { tables: items.map(({ name }) => name), page_token: next };
     },
   });
 
 /** With a trailing slash it is the LanceDB SDK, which means the root's own tables; without, all tables by full id. */
-const listAllTables = (operations: Operations): Route =>
+const listAllTables = (listTables: ListTables): Route =>
   jsonRoute({
     methods: ['GET'],
     path: '/v1/table',
@@ -54,21 +54,18 @@ const listAllTables = (operations: Operations): Route =>
     action: 'ListTables',
     body: Nothing,
     answer: async ({ target: root, query, delimiter, hasTrailingSlash, allows }) => {
-      const command = {
-        page: readPage(query),
-        includeDeclared: includesDeclared(query),
-        visible: mayDescribe(allows),
-      };
-      if (hasTrailingSlash) {
-        const { items, next } = await operations.listTables({ namespace: root, ...command });
-        return { tables: items, page_token: next };
-      }
-      const { items, next } = await operations.listAllTables(command);
+      const namespace = hasTrailingSlash ? root : undefined;
+      const { items, next } = await listTables({ namespace, ...readListing(query, allows) });
       return { tables: items.map((table) => showTable(table, delimiter)), page_token: next };
     },
   });
 
-const declareTable = (operations: Operations): Route =>
+export const listTablesRoutes = (listTables: ListTables): readonly Route[] => [
+  listTablesOfNamespace(listTables),
+  listAllTables(listTables),
+];
+
+export const declareTableRoute = (declareTable: DeclareTable): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/declare',
@@ -76,7 +73,7 @@ const declareTable = (operations: Operations): Route =>
     action: 'DeclareTable',
     body: DeclareBody,
     answer: async ({ target: table, body: { location, properties = {} } }) => {
-      const declared = await operations.declareTable({ table, location, properties });
+      const declared = await declareTable({ table, location, properties });
       return {
         location: declared.location,
         storage_options: declared.storageOptions,
@@ -85,7 +82,7 @@ const declareTable = (operations: Operations): Route =>
     },
   });
 
-const registerTable = (operations: Operations): Route =>
+export const registerTableRoute = (registerTable: RegisterTable): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/register',
@@ -96,7 +93,7 @@ const registerTable = (operations: Operations): Route =>
     furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
     answer: async ({ target: table, body, needs }) => {
       const mode = parseChoice(body.mode, 'mode', registerModes);
-      const { location, properties } = await operations.registerTable({
+      const { location, properties } = await registerTable({
         table,
         location: body.location,
         mode,
@@ -110,35 +107,35 @@ const registerTable = (operations: Operations): Route =>
     },
   });
 
-const tableExists = (operations: Operations): Route =>
+export const tableExistsRoute = (tableExists: TableExists): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/exists',
     target: tableTarget,
     action: 'TableExists',
     body: ExistsBody,
-    answer: ({ target: table, body: { version } }) => operations.tableExists({ table, version }),
+    answer: ({ target: table, body: { version } }) => tableExists({ table, version }),
     render: () => emptyAnswer,
   });
 
-const dropTable = (operations: Operations): Route =>
+export const dropTableRoute = (dropTable: DropTable): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/drop',
     target: tableTarget,
     action: 'DropTable',
     body: Nothing,
-    answer: async ({ target: table }) => goneTable(await operations.dropTable({ table })),
+    answer: async ({ target: table }) => goneTable(await dropTable({ table })),
   });
 
-const deregisterTable = (operations: Operations): Route =>
+export const deregisterTableRoute = (deregisterTable: DeregisterTable): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/table/:id/deregister',
     target: tableTarget,
     action: 'DeregisterTable',
     body: Nothing,
-    answer: async ({ target: table }) => goneTable(await operations.deregisterTable({ table })),
+    answer: async ({ target: table }) => goneTable(await deregisterTable({ table })),
   });
 
 const goneTable = ({ table, location, properties }: TableDescription) => ({
@@ -146,8 +143,3 @@ const goneTable = ({ table, location, properties }: TableDescription) => ({
   location,
   properties,
 });
-
-export const tableRoutes = (operations: Operations): readonly Route[] =>
-  [listTables, listAllTables, declareTable, registerTable, tableExists, dropTable, deregisterTable].map((make) =>
-    make(operations),
-  );

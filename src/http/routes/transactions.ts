@@ -1,11 +1,11 @@
 import Type from 'typebox';
-import type { Operations } from '../../operations/commands.ts';
+import type { DescribeTransaction } from '../../operations/describe-transaction.ts';
 import { jsonRoute } from '../json-route.ts';
 import type { Route } from '../route.ts';
 import { transactionTarget } from '../targets.ts';
 
 /** Which table a transaction belongs to only its record says: the policy is asked from inside the operation. */
-export const describeTransactionRoute = (operations: Operations): Route =>
+export const describeTransactionRoute = (describeTransaction: DescribeTransaction): Route =>
   jsonRoute({
     methods: ['POST'],
     path: '/v1/transaction/:id/describe',
@@ -13,7 +13,7 @@ export const describeTransactionRoute = (operations: Operations): Route =>
     action: 'DescribeTransaction',
     body: Type.Object({}),
     answer: async ({ target: id, needs }) => {
-      const { status, properties } = await operations.describeTransaction({
+      const { status, properties } = await describeTransaction({
         id,
         visible: ({ table, branch }) => needs('DescribeTransaction', { kind: 'table', table }, branch),
       });

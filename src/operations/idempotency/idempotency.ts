@@ -22,11 +22,13 @@ import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { CreateTableCommand, MergeRowsCommand, Replayable } from '../commands.ts';
 import { KeyLocks } from './key-locks.ts';
-import { type Keyed, keyedRequest, ownerOf, requestDigest } from './keyed-request.ts';
+import { type Keyed, keyedRequest, ownerOf, type RepeatableCommand, requestDigest } from './keyed-request.ts';
 
 type Operation = 'create_table' | 'merge_insert';
+
+/** `isReplay`: an earlier request with this key got this answer; this one did nothing. */
+export type Replayable<Result> = Result & { readonly isReplay: boolean };
 
 export class Idempotency {
   readonly #catalog: Catalog;
@@ -58,7 +60,7 @@ export class Idempotency {
    */
   async once<Result extends object>(
     operation: Operation,
-    command: CreateTableCommand | MergeRowsCommand,
+    command: RepeatableCommand,
     scope: RequestScope,
     work: (keyed: Keyed | undefined) => Promise<Result>,
   ): Promise<Replayable<Result>> {

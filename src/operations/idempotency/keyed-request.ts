@@ -1,7 +1,20 @@
 import { createHash } from 'node:crypto';
 import type { KeyedAnswer, KeyedRequest, RequestOwner } from '../../catalog/port.ts';
+import type { IdempotencyKey } from '../../kernel/ids.ts';
 import { type Principal, principalKey } from '../../kernel/principal.ts';
-import type { CreateTableCommand, IdempotencyHeader, MergeRowsCommand } from '../commands.ts';
+
+/** What came with an `Idempotency-Key`. */
+export interface IdempotencyHeader {
+  readonly key: IdempotencyKey;
+  /** The SHA-256 of the whole body in hexadecimal; reads the part of it that is still unread. Once only. */
+  readonly bodyDigest: () => Promise<string>;
+}
+
+/** A command that may carry an `Idempotency-Key`. All its other members but the source decide what it does. */
+export interface RepeatableCommand {
+  readonly source: unknown;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
 
 /** A request with an `Idempotency-Key`, whose body may not have been read yet. */
 export interface Keyed extends Pick<KeyedRequest, 'owner' | 'key' | 'requestDigest'> {
@@ -37,7 +50,7 @@ export const ownerOf = (principal: Principal): RequestOwner => principalKey(prin
  * Of everything that decides what the request does, as it was understood: spelling and order of the parameters make no
  * difference, and how long the client wants to wait is no part of it.
  */
-export function requestDigest(operation: string, command: CreateTableCommand | MergeRowsCommand): string {
+export function requestDigest(operation: string, command: RepeatableCommand): string {
   const { source: _, idempotency: __, ...asked } = command;
   return createHash('sha256')
     .update(JSON.stringify([operation, asked], inOrder))

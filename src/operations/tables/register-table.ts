@@ -8,18 +8,18 @@
  * If the location's text shows that rights are missing, the answer is `PermissionDenied`. If only the catalog or the storage
  * shows it, the answer is that of an empty place, so that neither an answer nor its time tells which places exist (P9).
  */
-import type { Adoption, Catalog, KnownPlace, TableRecord } from '../catalog/port.ts';
-import { folderNamespace, mayBeShared, namespacesAround } from '../create/locations.ts';
-import type { Engine, ResolvedLocation } from '../engine/port/engine.ts';
-import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import { type Location, type NamespacePath, showTable, type TableRef } from '../kernel/ids.ts';
-import { neverAborts } from '../kernel/read-write-lock.ts';
-import type { OpenDatasets } from '../table/open-datasets.ts';
-import type { TableAccess } from '../table/table-access.ts';
-import type { TableLocks } from '../table/table-locks.ts';
-import type { Operations, PlaceOwner, Visible } from './commands.ts';
+import type { Adoption, Catalog, KnownPlace, TableRecord } from '../../catalog/port.ts';
+import { folderNamespace, mayBeShared, namespacesAround } from '../../create/locations.ts';
+import type { Engine, ResolvedLocation } from '../../engine/port/engine.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { type Location, type NamespacePath, type Properties, showTable, type TableRef } from '../../kernel/ids.ts';
+import { neverAborts } from '../../kernel/read-write-lock.ts';
+import type { OpenDatasets } from '../../table/open-datasets.ts';
+import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+import type { TableLocks } from '../../table/table-locks.ts';
+import type { Visible } from '../visible-page.ts';
 
-interface Parts {
+interface Deps {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly access: TableAccess;
@@ -27,12 +27,31 @@ interface Parts {
   readonly datasets: OpenDatasets;
 }
 
+/** An owner of a location: a table that has it or had it, or the namespace whose folder holds it. */
+export type LocationOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
+
+interface RegisterTableCommand {
+  readonly table: TableRef;
+  /** A path relative to the storage root, or a URI inside it. */
+  readonly location: string;
+  /** `overwrite` points an existing table at the new location. */
+  readonly mode: 'create' | 'overwrite';
+  readonly properties: Properties;
+  /**
+   * Called for each owner of the location. If one refuses: `PermissionDenied` for an owner that the location itself shows, else
+   * the same `InvalidInput` as for an empty location.
+   */
+  readonly mayAdopt: Visible<LocationOwner>;
+}
+
+export type RegisterTable = ReturnType<typeof registerTable>;
+
 export const registerTable =
-  (parts: Parts): Operations['registerTable'] =>
-  async ({ table, location, mode, properties, mayAdopt }) => {
-    const { catalog, engine, access } = parts;
+  (deps: Deps) =>
+  async ({ table, location, mode, properties, mayAdopt }: RegisterTableCommand): Promise<TableDescription> => {
+    const { catalog, engine, access } = deps;
     const asked = engine.locationOf(location);
-    const isAllowedTo = (owners: readonly PlaceOwner[]): boolean => isAllowed(owners, table, mayAdopt);
+    const isAllowedTo = (owners: readonly LocationOwner[]): boolean => isAllowed(owners, table, mayAdopt);
     if (!isAllowedTo(ownersByWords(asked, table))) throw notAllowedAt(asked);
     const existing = await catalog.findTable(table);
     if (existing !== undefined && mode === 'create') throw alreadyExists(table);
@@ -46,7 +65,7 @@ export const registerTable =
     if (!isAllowedTo(await ownersOf(catalog, found, seen, table))) throw nothingThere();
     requireLeft(seen, existing);
     if (fault !== undefined) throw fault;
-    return access.describe(await adopt(parts, { ref: table, properties, seen, ...found }, existing), undefined);
+    return access.describe(await adopt(deps, { ref: table, properties, seen, ...found }, existing), undefined);
   };
 
 /**
@@ -55,7 +74,7 @@ export const registerTable =
  */
 const besideIt = (location: Location): Location => location.replace(/\.lance$/, '~.lance') as Location;
 
-function ownersByWords(location: Location, { namespace: near }: TableRef): readonly PlaceOwner[] {
+function ownersByWords(location: Location, { namespace: near }: TableRef): readonly LocationOwner[] {
   const namespace = folderNamespace(location, near);
   return namespace === undefined ? [] : [{ namespace }];
 }
@@ -66,7 +85,7 @@ async function ownersOf(
   { location, spelling }: ResolvedLocation,
   seen: readonly KnownPlace[],
   table: TableRef,
-): Promise<readonly PlaceOwner[]> {
+): Promise<readonly LocationOwner[]> {
   const byWords = ownersByWords(location, table);
   const wordsTellAll = byWords.length > 0 && spelling === 'exact' && !mayBeShared(location);
   const namespaces = wordsTellAll ? [] : await namespacesAround(catalog, location, spelling);
@@ -75,10 +94,10 @@ async function ownersOf(
 }
 
 /** A right on the table covers its own namespace's folder, and a place that was its own. */
-const isAllowed = (owners: readonly PlaceOwner[], table: TableRef, mayAdopt: Visible<PlaceOwner>): boolean =>
+const isAllowed = (owners: readonly LocationOwner[], table: TableRef, mayAdopt: Visible<LocationOwner>): boolean =>
   owners.every((owner) => isOwnOf(table, owner) || mayAdopt(owner));
 
-const isOwnOf = (table: TableRef, owner: PlaceOwner): boolean =>
+const isOwnOf = (table: TableRef, owner: LocationOwner): boolean =>
   'table' in owner
     ? isSamePath([...owner.table.namespace, owner.table.name], [...table.namespace, table.name])
     : isSamePath(owner.namespace, table.namespace);
@@ -104,7 +123,7 @@ async function faultOfFiles(engine: Engine, location: Location): Promise<unknown
 
 /** The name changes hands in one step, behind the writers of the table that has it. */
 async function adopt(
-  { catalog, locks, datasets }: Parts,
+  { catalog, locks, datasets }: Deps,
   adoption: Omit<Adoption, 'replaces'>,
   existing: TableRecord | undefined,
 ): Promise<TableRecord> {

@@ -1,0 +1,24 @@
+import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { Properties, TableRef, TransactionId } from '../kernel/ids.ts';
+import type { IdempotencyHeader } from '../operations/idempotency/keyed-request.ts';
+
+export type CreateMode = 'create' | 'exist_ok' | 'overwrite';
+
+export interface CreateTableCommand {
+  readonly table: TableRef;
+  readonly mode: CreateMode;
+  readonly properties: Properties | undefined;
+  readonly storageOptions: Properties;
+  readonly source: ArrowSource;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
+
+export interface CreateTableResult {
+  /** undefined if no table was created or replaced, and in replayed answers of earlier releases. */
+  readonly numInsertedRows?: number | undefined;
+  readonly transactionId: TransactionId | undefined;
+  readonly location: string;
+  readonly version: number;
+  readonly storageOptions: Properties;
+  readonly properties: Properties;
+}

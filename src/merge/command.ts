@@ -1,0 +1,34 @@
+import type { FieldPath } from '../arrow/schema/field-path.ts';
+import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { Filtered } from '../kernel/checked-sql.ts';
+import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
+import type { IdempotencyHeader } from '../operations/idempotency/keyed-request.ts';
+
+export interface MergeFlags {
+  /** `true`, or the SQL condition over `target.` and `source.` columns under which a matched row is updated. */
+  readonly whenMatchedUpdateAll: boolean | Filtered;
+  readonly whenNotMatchedInsertAll: boolean;
+  /** `true`, or the SQL condition over the target's columns under which an unmatched target row is deleted. */
+  readonly whenNotMatchedBySourceDelete: boolean | Filtered;
+}
+
+export interface MergeRowsCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  /** At least one; no two alike. */
+  readonly on: readonly FieldPath[];
+  readonly flags: MergeFlags;
+  /** false forbids the index; true leaves it to the service. */
+  readonly useIndex: boolean;
+  readonly source: ArrowSource;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
+
+export interface MergeRowsResult {
+  readonly transactionId: TransactionId;
+  readonly version: number;
+  readonly numUpdatedRows: number;
+  readonly numInsertedRows: number;
+  readonly numDeletedRows: number;
+  readonly numAttempts: number;
+}

@@ -1,0 +1,10 @@
+import type { Catalog, NamespaceRecord } from '../../catalog/port.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import { type NamespacePath, showNamespace } from '../../kernel/ids.ts';
+
+/** `NamespaceNotFound`. */
+export async function findNamespace(catalog: Catalog, namespace: NamespacePath): Promise<NamespaceRecord> {
+  const record = await catalog.findNamespace(namespace);
+  if (record !== undefined) return record;
+  throw new LancegateError('NamespaceNotFound', `namespace '${showNamespace(namespace)}' does not exist`);
+}

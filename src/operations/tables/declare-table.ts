@@ -1,0 +1,31 @@
+import type { Catalog } from '../../catalog/port.ts';
+import { newLocation } from '../../create/locations.ts';
+import type { Engine } from '../../engine/port/engine.ts';
+import type { NewId } from '../../kernel/clock.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import type { Properties, TableRef } from '../../kernel/ids.ts';
+import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+
+interface Deps {
+  readonly catalog: Catalog;
+  readonly engine: Engine;
+  readonly access: TableAccess;
+  readonly newId: NewId;
+}
+
+interface DeclareTableCommand {
+  readonly table: TableRef;
+  readonly properties: Properties;
+  readonly location: string | undefined;
+}
+
+export type DeclareTable = ReturnType<typeof declareTable>;
+
+/** Reserves a table's name and location; create or the first merge fills it. The service alone chooses the location. */
+export const declareTable =
+  ({ catalog, engine, access, newId }: Deps) =>
+  async ({ table, properties, location }: DeclareTableCommand): Promise<TableDescription> => {
+    if (location !== undefined) throw invalidInput('location: this service chooses where a declared table is stored');
+    const chosen = await newLocation(table, catalog, engine, newId);
+    return access.describe(await catalog.declareTable(table, chosen, properties), undefined);
+  };

@@ -1,0 +1,32 @@
+import type { Catalog, TableRecord } from '../../catalog/port.ts';
+import type { NamespacePath, TableRef } from '../../kernel/ids.ts';
+import { type Listing, type Page, type Visible, visiblePage } from '../visible-page.ts';
+
+interface ListTablesCommand {
+  /** undefined: the tables of all namespaces. */
+  readonly namespace: NamespacePath | undefined;
+  readonly page: Page;
+  readonly includeDeclared: boolean;
+  readonly visible: Visible<TableRef>;
+}
+
+export type ListTables = ReturnType<typeof listTables>;
+
+/** The tables directly in one namespace, or all, by name. `NamespaceNotFound`. */
+export const listTables =
+  ({ catalog }: { catalog: Catalog }) =>
+  async ({ namespace, page, includeDeclared, visible }: ListTablesCommand): Promise<Listing<TableRef>> => {
+    const { rows, next } = await visiblePage<TableRecord>(
+      page,
+      (at) =>
+        namespace === undefined
+          ? catalog.listAllTables({ ...at, includeDeclared })
+          : catalog.listTables(namespace, { ...at, includeDeclared }),
+      namespace === undefined ? fullPath : ({ ref }) => ref.name,
+      ({ ref }) => visible(ref),
+    );
+    return { items: rows.map(({ ref }) => ref), next };
+  };
+
+/** The catalog's cursor through all tables: names cannot hold the separator, so paths sort and split unambiguously. */
+const fullPath = ({ ref }: TableRecord): string => [...ref.namespace, ref.name].join('\u001f');
