@@ -58,29 +58,31 @@ async function tryKeys(chunk: IpcChunk, name: string): Promise<void> {
   }
 }
 
+type Outcome = 'refusedByUs' | 'refusedByEngine' | 'stored';
+
+/** Fails with how the run can be repeated, where its outcome is none of these. */
+async function outcomeOf(run: number, judge: EngineJudge): Promise<Outcome> {
+  const random = randomOf(seed, run);
+  const base = corpus[random(corpus.length)]!;
+  const { bytes, how } = mutate(base.bytes, random);
+  const label = `seed ${seed}, run ${run}: ${base.title}; ${how}`;
+  const chunk = await admit(bytes).catch((cause: unknown) =>
+    assert.fail(`${label}: ${String(cause)} ${(cause as Error).stack}`),
+  );
+  if (chunk === undefined) return 'refusedByUs';
+  const verdict = await judge.judge(chunk.file);
+  if ('refused' in verdict && !/panic/i.test(verdict.refused)) return 'refusedByEngine';
+  if ('stored' in verdict && verdict.stored === chunk.rows) return 'stored';
+  return assert.fail(`${label}: ${chunk.rows} rows sent, ${JSON.stringify(verdict)}`);
+}
+
 describe(`${runs} damaged streams, seed ${seed}`, () => {
   const judge = new EngineJudge();
   after(() => judge.stop());
 
   it('are refused, or stored whole (P1, P7)', async (t) => {
     const tally = { refusedByUs: 0, refusedByEngine: 0, stored: 0 };
-    for (let run = 0; run < runs; run++) {
-      const random = randomOf(seed, run);
-      const base = corpus[random(corpus.length)]!;
-      const { bytes, how } = mutate(base.bytes, random);
-      const label = `seed ${seed}, run ${run}: ${base.title}; ${how}`;
-      const chunk = await admit(bytes).catch((cause: unknown) =>
-        assert.fail(`${label}: ${String(cause)} ${(cause as Error).stack}`),
-      );
-      if (chunk === undefined) {
-        tally.refusedByUs += 1;
-        continue;
-      }
-      const verdict = await judge.judge(chunk.file);
-      if ('refused' in verdict && !/panic/i.test(verdict.refused)) tally.refusedByEngine += 1;
-      else if ('stored' in verdict && verdict.stored === chunk.rows) tally.stored += 1;
-      else assert.fail(`${label}: ${chunk.rows} rows sent, ${JSON.stringify(verdict)}`);
-    }
+    for (let run = 0; run < runs; run++) tally[await outcomeOf(run, judge)] += 1;
     t.diagnostic(`seed ${seed}: ${JSON.stringify(tally)}`);
     assert.ok(runs < 1000 || (tally.refusedByUs > 0 && tally.stored > 0), 'the fuzzer reaches both sides of the check');
   });

@@ -44,6 +44,26 @@ function faultOf(verdict: SqlVerdict, sql: string): string | undefined {
   return showsSecret(verdict.message, sql) ? `shows a cell: ${verdict.message}` : undefined;
 }
 
+interface Outcome {
+  readonly of: 'refusedByUs' | 'refusedByEngine' | 'evaluated';
+  readonly fault?: string | undefined;
+}
+
+async function outcomeOf(run: number): Promise<Outcome> {
+  const random = randomOf(seed, run);
+  const way = ways[random(ways.length)] ?? 'count';
+  const sql = new SqlWriter(random, way === 'update' ? 'target.' : '').condition();
+  const admitted = admit(sql);
+  if (admitted === undefined) return { of: 'refusedByUs' };
+  const judge = judges[random(judges.length)] ?? assert.fail();
+  const verdict = await judge.judge({ way, sql: admitted });
+  const fault = faultOf(verdict, sql);
+  return {
+    of: 'rows' in verdict ? 'evaluated' : 'refusedByEngine',
+    fault: fault && `seed ${seed}, run ${run}, ${way}: ${sql.slice(0, 400)}: ${fault}`,
+  };
+}
+
 describe(`${runs} filters at random, seed ${seed}`, () => {
   after(() => {
     for (const judge of judges) judge.stop();
@@ -53,20 +73,9 @@ describe(`${runs} filters at random, seed ${seed}`, () => {
     const tally = { refusedByUs: 0, refusedByEngine: 0, evaluated: 0 };
     const faults: string[] = [];
     for (let run = 0; run < runs; run++) {
-      const random = randomOf(seed, run);
-      const way = ways[random(ways.length)] ?? 'count';
-      const sql = new SqlWriter(random, way === 'update' ? 'target.' : '').condition();
-      const admitted = admit(sql);
-      if (admitted === undefined) {
-        tally.refusedByUs += 1;
-        continue;
-      }
-      const judge = judges[random(judges.length)] ?? assert.fail();
-      const verdict = await judge.judge({ way, sql: admitted });
-      if ('rows' in verdict) tally.evaluated += 1;
-      else tally.refusedByEngine += 1;
-      const fault = faultOf(verdict, sql);
-      if (fault !== undefined) faults.push(`seed ${seed}, run ${run}, ${way}: ${sql.slice(0, 400)}: ${fault}`);
+      const { of, fault } = await outcomeOf(run);
+      tally[of] += 1;
+      if (fault !== undefined) faults.push(fault);
     }
     t.diagnostic(`seed ${seed}: ${JSON.stringify(tally)}, ${faults.length} faults`);
     assert.deepEqual(faults.slice(0, 20), []);
