@@ -5,7 +5,7 @@ import { availableParallelism, tmpdir, totalmem } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import type { CliContext } from './cli/context.ts';
 import type { StartService } from './cli/service-port.ts';
-import type { Machine } from './config/machine.ts';
+import type { Machine } from './config/fit-defaults.ts';
 import { systemClock } from './kernel/clock.ts';
 
 const [, program = '', ...args] = process.argv;

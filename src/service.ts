@@ -16,7 +16,7 @@ import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import { type DataFolder, makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import type { Environment } from './config/environment.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
-import { keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
+import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
 import type { FilteredMerges } from './engine/port/engine.ts';
@@ -58,8 +58,6 @@ export interface StartParts extends ServiceParts {
   readonly environment: Environment;
 }
 
-/** Schema and batch headers; a table of ten thousand columns stays far below. */
-const maxMetadataBytes = 16 * 2 ** 20;
 const maxOpenDatasets = 512;
 /** Enough for the chunks of one create, or a few large merges. */
 const maxIdleBodyBytes = 64 * 2 ** 20;
@@ -212,9 +210,9 @@ function openReaders(
       memoryBytes,
     },
     mostReaders: config.readers,
-    maxWaiting: config.maxQueuedQueries,
+    maxWaiting: 512,
     principalShare: config.principalShare,
-    idleMs: config.readerIdleMs,
+    idleMs: 60_000,
   });
   const mergeBytes = mergeBytesUnder(config);
   return { pool, queries: new ReaderQueries(pool, parts.clock, mergeBytes) };
@@ -325,8 +323,9 @@ function introspectionVerifiers(config: Config, clock: Clock, logger: Logger): r
 
 const ipcLimits = (config: Config): IpcLimits => ({
   chunkBytes: config.chunkBytes,
-  maxMessageBytes: config.maxBatchBytes,
-  maxMetadataBytes,
+  maxMessageBytes: decodedBytesUnder(config),
+  // Schema and batch headers; a table of ten thousand columns stays far below.
+  maxMetadataBytes: 16 * 2 ** 20,
   maxWholeBytes: config.maxMergeBytes,
-  maxDecodedBytes: config.maxDecodedBytes,
+  maxDecodedBytes: decodedBytesUnder(config),
 });

@@ -1,6 +1,6 @@
 import { type ApiKey, ApiKeyStore } from '../auth/tokens/api-keys.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
-import { type OptionTable, optionalOption } from '../config/options.ts';
+import { type OptionTable, optional } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { durationMs } from '../config/value-types.ts';
 import { accessOptions, splitScopes } from './access-options.ts';
@@ -13,7 +13,7 @@ const dayMs = 86_400_000;
 
 const createOptions = {
   ...accessOptions,
-  expires: optionalOption(durationMs(1_000, 36_600 * dayMs), {
+  expires: optional(durationMs(1_000, 36_600 * dayMs), {
     flag: 'expires',
     doc: 'How long the key is valid. Without it, until it is revoked.',
   }),

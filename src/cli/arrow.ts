@@ -4,7 +4,7 @@
  */
 import { resolve } from 'node:path';
 import { RecordBatchStreamWriter } from 'apache-arrow';
-import { optionalOption } from '../config/options.ts';
+import { optional } from '../config/options.ts';
 import { listOf, type ValueType } from '../config/value-types.ts';
 import { CliError, UsageError } from './cli-error.ts';
 import type { Command } from './command.ts';
@@ -29,7 +29,7 @@ const typeAssignment: ValueType<readonly [string, ColumnType]> = {
 };
 
 const options = {
-  types: optionalOption(listOf(typeAssignment), {
+  types: optional(listOf(typeAssignment), {
     flag: 'types',
     doc: 'Types of columns of JSON rows. Otherwise whole numbers are int64, other numbers float64, and a column without values utf8.',
   }),

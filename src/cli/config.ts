@@ -1,12 +1,12 @@
 import { configurationMarkdown, showConfig } from '../config/describe-config.ts';
-import { defaultedOption } from '../config/options.ts';
+import { withDefault } from '../config/options.ts';
 import { boolean } from '../config/value-types.ts';
 import type { Command } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
 import { write } from './context.ts';
 
 const options = {
-  markdown: defaultedOption(boolean, {
+  markdown: withDefault(boolean, {
     flag: 'markdown',
     default: 'false',
     doc: 'Print docs/configuration.md instead: every setting, and nothing of this machine.',

@@ -1,5 +1,5 @@
 import type { Environment } from '../config/environment.ts';
-import type { Machine } from '../config/machine.ts';
+import type { Machine } from '../config/fit-defaults.ts';
 import type { Clock } from '../kernel/clock.ts';
 
 export interface Output {

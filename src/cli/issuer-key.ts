@@ -1,6 +1,6 @@
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../auth/tokens/issuer-key.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
-import { defaultedOption, type OptionTable } from '../config/options.ts';
+import { type OptionTable, withDefault } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { durationMs } from '../config/value-types.ts';
 import { UsageError } from './cli-error.ts';
@@ -11,7 +11,7 @@ import { type CliContext, write } from './context.ts';
 const dayMs = 86_400_000;
 
 const rotateOptions = {
-  acceptOldFor: defaultedOption(durationMs(0, 3_660 * dayMs), {
+  acceptOldFor: withDefault(durationMs(0, 3_660 * dayMs), {
     flag: 'accept-old-for',
     default: '12h',
     doc: 'How long the service accepts tokens of the old key. `0s` ends all tokens of all old keys; use it if others may have the key.',

@@ -5,7 +5,7 @@
  */
 import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
 import { type DataFolder, dataFolderAt } from '../config/data-folder.ts';
-import { optionalOption } from '../config/options.ts';
+import { optional } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { httpUrl, path } from '../config/value-types.ts';
 import { CliError } from './cli-error.ts';
@@ -15,11 +15,11 @@ import { type CliContext, write } from './context.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
 
 const options = {
-  url: optionalOption(httpUrl, {
+  url: optional(httpUrl, {
     flag: 'url',
     doc: 'Where the service listens, base path included, if not where it says in the data folder.',
   }),
-  credentialFile: optionalOption(path, {
+  credentialFile: optional(path, {
     flag: 'credential-file',
     doc: 'File with an access token or API key that allows MaintainTable. Without it, the command mints a token of the own issuer.',
   }),

@@ -1,6 +1,6 @@
 import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
-import { defaultedOption } from '../config/options.ts';
+import { withDefault } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { durationMs } from '../config/value-types.ts';
 import { accessOptions, splitScopes } from './access-options.ts';
@@ -13,7 +13,7 @@ const dayMs = 86_400_000;
 
 const options = {
   ...accessOptions,
-  expires: defaultedOption(durationMs(1_000, 3_660 * dayMs), {
+  expires: withDefault(durationMs(1_000, 3_660 * dayMs), {
     flag: 'expires',
     default: '12h',
     doc: 'How long the token is valid; it cannot be taken back before.',

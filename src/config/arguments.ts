@@ -1,3 +1,4 @@
+import { parseArgs } from 'node:util';
 import type { Found, Option } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
@@ -8,70 +9,44 @@ export interface ParsedArguments {
   readonly problems: readonly string[];
 }
 
-interface Reading {
-  readonly known: ReadonlyMap<string, Option<unknown>>;
-  readonly flags: Map<string, Found>;
-  readonly positionals: string[];
-  readonly problems: string[];
-}
-
 /**
  * Splits a command line into flags and positionals. `--flag value`, `--flag=value`, for switches `--flag` and
- * `--no-flag`; `--` ends the flags. A lone `-` is a positional. Values are not looked into here.
+ * `--no-flag`; `--` ends the flags. A lone `-` is a positional. Values are checked by `readOptions`.
  */
 export function parseArguments(args: readonly string[], options: Iterable<Option<unknown>>): ParsedArguments {
   const known = new Map([...options].map((option) => [option.flag, option]));
-  const reading: Reading = { known, flags: new Map(), positionals: [], problems: [] };
-  let at = 0;
-  while (at < args.length) {
-    const argument = args[at]!;
-    if (argument === '--') {
-      reading.positionals.push(...args.slice(at + 1));
-      break;
-    }
-    at += argument.startsWith('-') && argument !== '-' ? readFlag(reading, argument, args[at + 1]) : 1;
-    if (!argument.startsWith('-') || argument === '-') reading.positionals.push(argument);
+  // Only as a tokenizer: its own errors end at the first mistake, and suggest nothing.
+  const { tokens } = parseArgs({ args: [...args], strict: false, allowNegative: true, tokens: true });
+  const flags = new Map<string, Found>();
+  const problems: string[] = [];
+  const valueIndices = new Set<number>();
+  const valueAfter = (index: number): string | undefined => {
+    const next = tokens.find((token) => token.index === index + 1);
+    if (next?.kind !== 'positional') return undefined;
+    valueIndices.add(next.index);
+    return next.value;
+  };
+  const keep = ({ flag, type }: Option<unknown>, text: string): void => {
+    const earlier = flags.get(flag);
+    if (earlier === undefined) flags.set(flag, { text, source: `--${flag}` });
+    else if (type.arity === 'list') flags.set(flag, { ...earlier, text: `${earlier.text},${text}` });
+    else problems.push(`--${flag} is given more than once`);
+  };
+  const refuse = (rawName: string): void => {
+    const hint = didYouMean(rawName.replace(/^--/, ''), known.keys(), (found) => `--${found}`);
+    problems.push(`unknown flag ${rawName}${hint}`);
+  };
+  for (const { name, rawName, value, index } of tokens.filter((token) => token.kind === 'option')) {
+    const option = known.get(name);
+    const isPlain = rawName === `--${name}`;
+    // Also of an unknown flag, so that one mistake makes one message.
+    const text = option?.type.arity === 'switch' ? (value ?? String(isPlain)) : (value ?? valueAfter(index));
+    if (option === undefined || (!isPlain && option.type.arity !== 'switch')) refuse(rawName);
+    else if (text === undefined) problems.push(`--${name} needs a value: ${option.type.expects}`);
+    else keep(option, text);
   }
-  return reading;
-}
-
-/** Returns how many arguments the flag took: itself, and perhaps the next as its value. */
-function readFlag(reading: Reading, argument: string, next: string | undefined): 1 | 2 {
-  const [, flag = argument, inline] = /^--([^=]+)(?:=(.*))?$/s.exec(argument) ?? [];
-  const negated = flag.startsWith('no-') ? reading.known.get(flag.slice(3)) : undefined;
-  const option = reading.known.get(flag);
-  if (option === undefined && negated?.type.arity === 'switch' && inline === undefined) {
-    keep(reading, negated, 'false');
-    return 1;
-  }
-  if (option === undefined) {
-    // What looks like its value is taken along, so that one mistake makes one message.
-    const hint = didYouMean(flag, reading.known.keys(), (found) => `--${found}`);
-    reading.problems.push(`unknown flag ${argument.split('=', 1)[0]}${hint}`);
-    return inline === undefined && next !== undefined && !next.startsWith('-') ? 2 : 1;
-  }
-  if (inline !== undefined) {
-    keep(reading, option, inline);
-    return 1;
-  }
-  if (option.type.arity === 'switch') {
-    keep(reading, option, 'true');
-    return 1;
-  }
-  if (next === undefined || next.startsWith('--')) {
-    reading.problems.push(`--${flag} needs a value: ${option.type.expects}`);
-    return 1;
-  }
-  keep(reading, option, next);
-  return 2;
-}
-
-function keep(reading: Reading, option: Option<unknown>, text: string): void {
-  const earlier = reading.flags.get(option.flag);
-  if (earlier !== undefined && option.type.arity !== 'list') {
-    reading.problems.push(`--${option.flag} is given more than once`);
-    return;
-  }
-  const joined = earlier === undefined ? text : `${earlier.text},${text}`;
-  reading.flags.set(option.flag, { text: joined, source: `--${option.flag}` });
+  const positionals = tokens.flatMap((token) =>
+    token.kind === 'positional' && !valueIndices.has(token.index) ? [token.value] : [],
+  );
+  return { flags, positionals, problems };
 }

@@ -1,5 +1,4 @@
-import { connectionsUnder } from './file-plan.ts';
-import type { Machine } from './machine.ts';
+import { connectionsUnder, type Machine } from './fit-defaults.ts';
 import { bodyBytesUnder } from './memory-plan.ts';
 import type { Config, SettingName } from './settings.ts';
 import { settings } from './settings.ts';
@@ -12,7 +11,7 @@ export function findConflicts(config: Config, { openFiles }: Machine): readonly 
   return [
     ...issuerConflicts(config),
     ...introspectionConflicts(config),
-    ...limitConflicts(config),
+    ...timeoutConflicts(config),
     ...memoryConflicts(config),
     ...shareConflicts(config),
     ...fileConflicts(config, openFiles),
@@ -44,16 +43,10 @@ function* introspectionConflicts(config: Config): Iterable<string> {
   }
 }
 
-function* limitConflicts(config: Config): Iterable<string> {
-  const ordered = [
-    ['chunkBytes', 'maxDecodedBytes', showBytes],
-    ['defaultTimeoutMs', 'maxTimeoutMs', showDuration],
-  ] as const;
-  for (const [smaller, larger, show] of ordered) {
-    if (config[smaller] > config[larger]) {
-      yield `${flag(smaller)} (${show(config[smaller])}) is more than ${flag(larger)} (${show(config[larger])}) allows`;
-    }
-  }
+function* timeoutConflicts(config: Config): Iterable<string> {
+  const { defaultTimeoutMs, maxTimeoutMs } = config;
+  if (defaultTimeoutMs <= maxTimeoutMs) return;
+  yield `${flag('defaultTimeoutMs')} (${showDuration(defaultTimeoutMs)}) is more than ${flag('maxTimeoutMs')} (${showDuration(maxTimeoutMs)}) allows`;
 }
 
 /** Else the limit would not hold when bodies fill what they may. */
@@ -65,18 +58,17 @@ function* memoryConflicts(config: Config): Iterable<string> {
   yield `${flag('bodyMemoryBytes')} (${showBytes(bodyMemoryBytes)}) is more than the ${left}, since the engine works on it`;
 }
 
-/** What a body of any length is promised before it comes is up to 16 MiB and what decoding takes. */
-const leastPartBytes = 32 * 2 ** 20;
-
 /** What is allowed must also find room, or it would be refused for a reason that no setting names. */
 function* shareConflicts(config: Config): Iterable<string> {
   const share = Math.min(config.principalShare, config.tableShare);
   const part = Math.floor(config.bodyMemoryBytes * share);
+  // For a body of unknown length the service reserves up to 16 MiB, and what decoding takes.
+  const leastPartBytes = 32 * 2 ** 20;
   if (part < leastPartBytes) {
     yield `${flag('principalShare')} and ${flag('tableShare')} leave ${showBytes(part)} of ${flag('bodyMemoryBytes')} (${showBytes(config.bodyMemoryBytes)}), and a body needs up to ${showBytes(leastPartBytes)}`;
     return;
   }
-  for (const name of ['maxMergeBytes', 'chunkBytes', 'maxBatchBytes', 'maxDecodedBytes'] as const) {
+  for (const name of ['maxMergeBytes', 'chunkBytes'] as const) {
     if (config[name] <= part) continue;
     const shares = `${flag('principalShare')} and ${flag('tableShare')}`;
     yield `${flag(name)} (${showBytes(config[name])}) is more than the ${showBytes(part)} that ${shares} leave of ${flag('bodyMemoryBytes')}`;

@@ -1,12 +1,12 @@
 import { environmentFileName, environmentName } from './environment.ts';
 import type { Option } from './options.ts';
 import type { ConfigReading } from './read-config.ts';
-import { type Group, groups, type Setting } from './setting.ts';
-import { type SettingName, settings } from './settings.ts';
+
+import { type Group, groups, type Setting, type SettingName, settings } from './settings.ts';
 
 const groupNames = Object.keys(groups) as Group[];
-const settingEntries = Object.entries(settings) as [SettingName, Setting<unknown>][];
-const settingsOf = (group: Group): readonly Setting<unknown>[] =>
+const settingEntries = Object.entries(settings) as [SettingName, Setting][];
+const settingsOf = (group: Group): readonly Setting[] =>
   settingEntries.map(([, setting]) => setting).filter((setting) => setting.group === group);
 
 /** The effective configuration, one setting a line: flag, value, where it came from. Secrets are masked. */
@@ -62,7 +62,7 @@ function groupMarkdown(group: Group): string {
   return [`## ${groups[group]}`, ...settingsOf(group).map(settingMarkdown)].join('\n\n');
 }
 
-function settingMarkdown(setting: Setting<unknown>): string {
+function settingMarkdown(setting: Setting): string {
   const variables = [environmentName(setting), environmentFileName(setting)].filter((name) => name !== undefined);
   return [
     `### \`--${setting.flag}\``,

@@ -1,6 +1,6 @@
 /** Settings in environment variables: what each is called, what is there, and what is there that nobody asked for. */
 import type { Found, Option } from './options.ts';
-import type { Setting } from './setting.ts';
+
 import { settings } from './settings.ts';
 import { didYouMean } from './suggest.ts';
 
@@ -29,7 +29,7 @@ export interface EnvironmentReading {
 export function readEnvironment({ env, readTextFile }: EnvironmentSources): EnvironmentReading {
   const found = new Map<string, Found>();
   const problems: string[] = [];
-  for (const setting of Object.values<Setting<unknown>>(settings)) {
+  for (const setting of Object.values<Option<unknown>>(settings)) {
     const name = environmentName(setting);
     const fileName = environmentFileName(setting);
     const file = fileName && env[fileName];
@@ -55,7 +55,7 @@ function readSecretFile(readTextFile: (path: string) => string, path: string): s
 
 function unknownVariables(env: Environment): readonly string[] {
   const known = new Set(
-    Object.values<Setting<unknown>>(settings).flatMap((setting) => [
+    Object.values<Option<unknown>>(settings).flatMap((setting) => [
       environmentName(setting),
       environmentFileName(setting) ?? environmentName(setting),
     ]),

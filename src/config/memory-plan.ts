@@ -43,6 +43,15 @@ export const bodyBytesUnder = (config: Config): number => {
   return Math.max(0, Math.floor((memoryLimitBytes - heldBytes) / bytesPerBodyByte));
 };
 
+const partBytesOf = ({ bodyMemoryBytes, principalShare, tableShare }: Config): number =>
+  bodyMemoryBytes * Math.min(principalShare, tableShare);
+
+/** The largest record batch of a create, and the largest merge or chunk of a create after decompression. */
+export const decodedBytesUnder = (config: Config): number => {
+  const fitting = floorToMiB(partBytesOf(config) / mergesPerPart);
+  return Math.max(config.maxMergeBytes, config.chunkBytes, Math.min(256 * MiB, fitting));
+};
+
 /**
  * The defaults are for a machine with plenty of memory; here they are made to fit a smaller one, or a smaller limit. Only
  * what nobody has set changes, and only downwards: what was set stays, and what cannot be is for `findConflicts` to say.
@@ -56,18 +65,16 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
   const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, writersBytes));
   const engineIndexCacheBytes = fit('engineIndexCacheBytes', (memoryLimitBytes - beforeIndexesBytes) * partForIndexes);
   const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes, engineIndexCacheBytes }));
-  const partBytes = bodyMemoryBytes * Math.min(given.principalShare, given.tableShare);
-  return Object.freeze({
+  const partBytes = partBytesOf({ ...given, bodyMemoryBytes });
+  return {
     ...given,
     memoryLimitBytes,
     readerMemoryBytes,
     engineIndexCacheBytes,
     bodyMemoryBytes,
     maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),
-    maxBatchBytes: fit('maxBatchBytes', partBytes / mergesPerPart),
-    maxDecodedBytes: fit('maxDecodedBytes', partBytes / mergesPerPart),
     chunkBytes: fit('chunkBytes', partBytes / chunksPerPart),
-  });
+  };
 }
 
 type SizeSetting = {

@@ -18,24 +18,21 @@ export interface Option<T> {
 export type OptionTable = Readonly<Record<string, Option<unknown>>>;
 export type Values<Table> = { readonly [Name in keyof Table]: Table[Name] extends Option<infer T> ? T : never };
 
-interface OptionWords {
-  readonly flag: string;
-  readonly doc: string;
-}
+type OptionWords = Pick<Option<unknown>, 'flag' | 'doc'>;
 
-export const requiredOption = <T>(type: ValueType<T>, words: OptionWords): Option<T> => ({
+export const required = <T>(type: ValueType<T>, words: OptionWords): Option<T> => ({
   ...words,
   type,
   default: undefined,
   required: true,
 });
-export const optionalOption = <T>(type: ValueType<T>, words: OptionWords): Option<T | undefined> => ({
+export const optional = <T>(type: ValueType<T>, words: OptionWords): Option<T | undefined> => ({
   ...words,
   type,
   default: undefined,
   required: false,
 });
-export const defaultedOption = <T>(type: ValueType<T>, words: OptionWords & { default: string }): Option<T> => ({
+export const withDefault = <T>(type: ValueType<T>, words: OptionWords & { default: string }): Option<T> => ({
   ...words,
   type,
   required: false,

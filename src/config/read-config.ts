@@ -1,14 +1,9 @@
 import { findConflicts } from './conflicts.ts';
 import { type EnvironmentSources, readEnvironment } from './environment.ts';
-import { fitToFiles } from './file-plan.ts';
-import { fitOwnIssuer } from './issuer-plan.ts';
-import type { Machine } from './machine.ts';
-import { fitToMemory } from './memory-plan.ts';
-import { type Found, type OptionReading, readOptions } from './options.ts';
-import type { Setting } from './setting.ts';
-import { type SettingName, settings } from './settings.ts';
+import { fitDefaults, type Machine } from './fit-defaults.ts';
+import { type Found, type Option, type OptionReading, readOptions } from './options.ts';
 
-export type { Environment } from './environment.ts';
+import { type SettingName, settings } from './settings.ts';
 
 export interface ConfigSources extends EnvironmentSources {
   /** By flag, as `parseArguments` found them. */
@@ -26,7 +21,7 @@ export type ConfigReading = OptionReading<typeof settings>;
  */
 export function readConfig(sources: ConfigSources): ConfigReading {
   const environment = readEnvironment(sources);
-  const find = (setting: Setting<unknown>): Found | undefined =>
+  const find = (setting: Option<unknown>): Found | undefined =>
     sources.flags.get(setting.flag) ?? environment.found.get(setting.flag) ?? findDefault(setting);
   const dataFolder = find(settings.dataFolder)!.text;
   const reading = readOptions(
@@ -41,11 +36,9 @@ export function readConfig(sources: ConfigSources): ConfigReading {
   // Values that could not be read would only make misleading conflicts.
   if (reading.problems.length > 0) return { ...reading, problems };
   const isDefault = (name: SettingName): boolean => reading.sources[name] === 'default';
-  const { memoryBytes, openFiles } = sources.machine;
-  const given = fitOwnIssuer(reading.values, isDefault);
-  const values = fitToFiles(fitToMemory(given, isDefault, memoryBytes), isDefault, openFiles);
+  const values = fitDefaults(reading.values, isDefault, sources.machine);
   return { ...reading, values, problems: [...problems, ...findConflicts(values, sources.machine)] };
 }
 
-const findDefault = (setting: Setting<unknown>): Found | undefined =>
+const findDefault = (setting: Option<unknown>): Found | undefined =>
   setting.default === undefined ? undefined : { text: setting.default, source: 'default' };

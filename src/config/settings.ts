@@ -2,9 +2,8 @@
  * Every setting of the service, once. Flags, environment variables, `lancegate config`, `--help` and
  * docs/configuration.md all come from this table; so does the type of the configuration.
  */
-import { authenticationSettings } from './authentication-settings.ts';
-import type { Values } from './options.ts';
-import { optional, type Setting, setting } from './setting.ts';
+import { authenticationOptions } from './authentication-options.ts';
+import { type Option, type OptionTable, optional, type Values, withDefault } from './options.ts';
 import {
   addressRange,
   basePath,
@@ -39,261 +38,222 @@ const largestBufferBytes = 2 * GiB;
 /** An idle reader takes up to 130 MB. */
 export const leastReaderMemoryBytes = 192 * MiB;
 
+export const groups = {
+  service: 'Service',
+  storage: 'Storage',
+  authentication: 'Authentication',
+  limits: 'Limits',
+  maintenance: 'Maintenance',
+  times: 'Times',
+  logs: 'Logs',
+} as const;
+export type Group = keyof typeof groups;
+export type Setting = Option<unknown> & { readonly group: Group };
+
+type Grouped<Table> = { readonly [Name in keyof Table]: Table[Name] & { readonly group: Group } };
+
+const inGroup = <Table extends OptionTable>(group: Group, table: Table): Grouped<Table> =>
+  Object.fromEntries(Object.entries(table).map(([name, option]) => [name, { ...option, group }])) as Grouped<Table>;
+
 export const settings = {
-  dataFolder: setting(path, {
-    flag: 'data',
-    group: 'service',
-    default: './lancegate-data',
-    doc: 'Folder of the catalog, the issuer key, the API keys and, unless `--storage-root` says otherwise, the tables. Made if missing. One process owns it.',
+  ...inGroup('service', {
+    dataFolder: withDefault(path, {
+      flag: 'data',
+      default: './lancegate-data',
+      doc: 'Folder of the catalog, the issuer key, the API keys and, unless `--storage-root` says otherwise, the tables. Made if missing. One process owns it.',
+    }),
+    host: withDefault(text, { flag: 'host', default: '127.0.0.1', doc: 'Address to listen on.' }),
+    port: withDefault(integer(0, 65_535), {
+      flag: 'port',
+      default: '2333',
+      doc: 'Port to listen on; 0 picks a free one.',
+    }),
+    basePath: withDefault(basePath, {
+      flag: 'base-path',
+      default: '/',
+      doc: 'What stands before `/v1` in every path, such as `/lance` behind a proxy.',
+    }),
+    trustedProxies: optional(listOf(addressRange), {
+      flag: 'trusted-proxies',
+      doc: "Proxies that the service trusts to report the client's address. The client is then the rightmost address in `X-Forwarded-For` that is not one of these, or in `Forwarded` if there is no `X-Forwarded-For`. Each proxy must append its caller's address to that header or replace the header, and a proxy that writes `Forwarded` must remove `X-Forwarded-For`; otherwise clients can forge their address. Without this setting, the client is the other end of the connection.",
+    }),
   }),
-  host: setting(text, { flag: 'host', group: 'service', default: '127.0.0.1', doc: 'Address to listen on.' }),
-  port: setting(integer(0, 65_535), {
-    flag: 'port',
-    group: 'service',
-    default: '2333',
-    doc: 'Port to listen on; 0 picks a free one.',
+  ...inGroup('storage', {
+    storageRoot: withDefault(storageRoot, {
+      flag: 'storage-root',
+      default: '<data>/tables',
+      doc: 'Where the tables are: a folder, or a place in an object store such as `s3://bucket/prefix`. Object stores are not first-class yet: the engine makes every commit there, an upsert takes some twenty requests, and the store must honour conditional writes (`If-None-Match`). Tested with an S3 gateway; other stores have never been tried.',
+    }),
+    storageOptions: withDefault(secretMap, {
+      flag: 'storage-options',
+      default: '{}',
+      doc: 'Options of the object store, credentials included, such as `{"aws_region":"eu-west-1"}`. Never shown to clients.',
+    }),
+    engineIndexCacheBytes: withDefault(bytes(0, TiB), {
+      flag: 'engine-index-cache',
+      default: '256MiB',
+      doc: 'Memory in which the engine keeps the indexes of keys, at most; as much is taken as they need, from 16 MiB on. A row takes 16 bytes if its key is a number, 50 if it is a UUID. Less than all tables in use need makes large merges slow.',
+    }),
+    engineMetadataCacheBytes: withDefault(bytes(0, TiB), {
+      flag: 'engine-metadata-cache',
+      default: '16MiB',
+      doc: 'Memory in which the engine keeps manifests and file metadata.',
+    }),
   }),
-  basePath: setting(basePath, {
-    flag: 'base-path',
-    group: 'service',
-    default: '/',
-    doc: 'What stands before `/v1` in every path, such as `/lance` behind a proxy.',
+  ...inGroup('authentication', authenticationOptions),
+  ...inGroup('limits', {
+    maxMergeBytes: withDefault(bytes(KiB, largestBufferBytes), {
+      flag: 'max-merge-size',
+      default: '256MiB',
+      doc: 'Largest body of one merge; it is held in memory as a whole.',
+    }),
+    chunkBytes: withDefault(bytes(KiB, GiB), {
+      flag: 'chunk-size',
+      default: '16MiB',
+      doc: 'A create writes its stream in chunks of about this size; it holds about twenty times as much while it runs.',
+    }),
+    maxJsonBytes: withDefault(bytes(KiB, 64 * MiB), {
+      flag: 'max-json-size',
+      default: '1MiB',
+      doc: 'Largest JSON body.',
+    }),
+    sqlFunctions: optional(listOf(functionName), {
+      flag: 'sql-functions',
+      doc: 'Functions of the engine that filters may call in addition to those in docs/sql.md. Every client that may count rows can then call them, whatever time and memory they take.',
+    }),
+    memoryLimitBytes: withDefault(bytes(leastMemoryLimitBytes, 64 * TiB), {
+      flag: 'memory-limit',
+      default: '5GiB',
+      doc: "Resident memory that the service's own process stays under; writes that would go beyond it get 503. Reader processes come on top: together they take this plus `--readers` times `--reader-memory`. If it is not set and that sum exceeds three quarters of the memory of the container or machine, it is what the readers leave of those. The defaults of `--body-memory` and of the sizes of bodies shrink with it.",
+    }),
+    bodyMemoryBytes: withDefault(bytes(leastBodyMemoryBytes, 64 * TiB), {
+      flag: 'body-memory',
+      default: '1GiB',
+      doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503. The engine takes up to four times as much of what it works on, which has to fit under `--memory-limit`: where this is not set, it is made to.',
+    }),
+    maxConnections: withDefault(integer(1, 1_000_000), {
+      flag: 'max-connections',
+      default: '4096',
+      doc: 'Connections at the same time. Beyond it, the service closes the one that has waited longest for a request and accepts the new one; if none waits, it closes the new one. Each is an open file, and the tables need some too: if this is not set and the process may open few (`ulimit -n`), it is less.',
+    }),
+    addressShare: withDefault(percent, {
+      flag: 'address-share',
+      default: '50%',
+      doc: 'Part of `--max-connections` that one address, or one IPv6 network of 64 bits, can have; the service closes further ones. The connections of `--trusted-proxies` are not limited: for each address that they report, the same number limits the requests under way, and further ones get 503. Raise it if all clients come from one address, such as an untrusted proxy or a load generator; 100% means no limit.',
+    }),
+    maxConcurrentWrites: withDefault(integer(1, 65_536), {
+      flag: 'max-concurrent-writes',
+      default: '1024',
+      doc: 'Creates and merges under way at the same time, from their headers to their answers; beyond it the answer is 503.',
+    }),
+    principalShare: withDefault(percent, {
+      flag: 'principal-share',
+      default: '50%',
+      doc: 'Part of `--body-memory`, `--max-concurrent-writes`, `--readers` and `--max-queued-queries` that one principal can have, and of `--max-connections` for its requests with a body.',
+    }),
+    tableShare: withDefault(percent, {
+      flag: 'table-share',
+      default: '50%',
+      doc: 'Part of `--body-memory` and `--max-concurrent-writes` that one table can have.',
+    }),
+    maxQueuedMerges: withDefault(integer(1, 65_536), {
+      flag: 'max-queued-merges',
+      default: '512',
+      doc: 'Merges that wait for their turn at one table branch; beyond it the answer is 503.',
+    }),
+    readers: withDefault(integer(1, 256), {
+      flag: 'readers',
+      default: '4',
+      doc: "The most processes that run clients' SQL: counts with a predicate and merges with filters, one at a time in each. Neither kind gets more than three quarters of them, and a principal gets its `--principal-share`, at least one.",
+    }),
+    readerMemoryBytes: withDefault(bytes(leastReaderMemoryBytes, TiB), {
+      flag: 'reader-memory',
+      default: '512MiB',
+      doc: 'Resident memory of one reader process. The service kills one that needs more, and its query gets 503. A merge with a filter may take more: four times its body, and `--principal-share` of `--memory-limit`, against which it counts. `--readers` times this comes on top of `--memory-limit`. If it is not set and the container or machine is small, it is less.',
+    }),
   }),
-  trustedProxies: optional(listOf(addressRange), {
-    flag: 'trusted-proxies',
-    group: 'service',
-    doc: "Proxies that the service trusts to report the client's address. The client is then the rightmost address in `X-Forwarded-For` that is not one of these, or in `Forwarded` if there is no `X-Forwarded-For`. Each proxy must append its caller's address to that header or replace the header, and a proxy that writes `Forwarded` must remove `X-Forwarded-For`; otherwise clients can forge their address. Without this setting, the client is the other end of the connection.",
+  ...inGroup('maintenance', {
+    autoMaintenance: withDefault(boolean, {
+      flag: 'auto-maintenance',
+      default: 'true',
+      doc: 'Tidy, index and prune tables by itself. Without it only `lancegate maintain` does, and every commit makes the next one slower.',
+    }),
+    versionRetentionMs: withDefault(durationMs(1_000, 3_650 * 86_400_000), {
+      flag: 'version-retention',
+      default: '1m',
+      doc: 'How long a version can be read after a newer one took its place. Tagged versions, and those branches start from, stay. To remove any, all that are kept are read, beside the writers, so a long time costs them something.',
+    }),
+    maintenanceWaitMs: withDefault(durationMs(1, longestTimerMs), {
+      flag: 'maintenance-wait',
+      default: '200ms',
+      doc: 'Where a table cannot be tidied beside its writers, as on object stores, and where old versions are removed, they are kept waiting for about so long at the most; for longer once putting it off has cost three times as much, or there are thousands of old versions.',
+    }),
+    indexFromRows: withDefault(integer(1, 2 ** 53 - 1), {
+      flag: 'index-from-rows',
+      default: '20000',
+      doc: 'A table of so many rows that is merged into repeatedly gets an index on its key.',
+    }),
   }),
-
-  storageRoot: setting(storageRoot, {
-    flag: 'storage-root',
-    group: 'storage',
-    default: '<data>/tables',
-    doc: 'Where the tables are: a folder, or a place in an object store such as `s3://bucket/prefix`. Object stores are not first-class yet: the engine makes every commit there, an upsert takes some twenty requests, and the store must honour conditional writes (`If-None-Match`). Tested with an S3 gateway; other stores have never been tried.',
+  ...inGroup('times', {
+    uploadIdleTimeoutMs: withDefault(durationMs(100, longestTimerMs), {
+      flag: 'upload-idle-timeout',
+      default: '30s',
+      doc: 'The service gives up a body from which nothing arrives for this long, and an answer that its client has not read within this and a second for each kilobyte.',
+    }),
+    requestHeaderTimeoutMs: withDefault(durationMs(100, longestTimerMs), {
+      flag: 'request-header-timeout',
+      default: '15s',
+      doc: 'Time a client has for the headers of a request.',
+    }),
+    keepAliveTimeoutMs: withDefault(durationMs(100, longestTimerMs), {
+      flag: 'keep-alive-timeout',
+      default: '72s',
+      doc: 'An idle connection is closed after this; keep it above the idle time of a proxy in front.',
+    }),
+    defaultTimeoutMs: withDefault(durationMs(1, longestTimerMs), {
+      flag: 'default-timeout',
+      default: '5m',
+      doc: 'Time an operation has if its request names none. Waiting for its body is not counted, up to `--max-timeout` in all.',
+    }),
+    maxTimeoutMs: withDefault(durationMs(1, longestTimerMs), {
+      flag: 'max-timeout',
+      default: '1h',
+      doc: 'Longest time a request can ask for.',
+    }),
+    idempotencyKeptMs: withDefault(durationMs(1_000, yearMs), {
+      flag: 'idempotency-retention',
+      default: '24h',
+      doc: 'A request sent again with its `Idempotency-Key` within this time is not applied again and gets the first answer.',
+    }),
+    transactionsKeptMs: withDefault(durationMs(1_000, 10 * yearMs), {
+      flag: 'transaction-retention',
+      default: '30d',
+      doc: 'What a transaction did can be asked for this long.',
+    }),
+    drainTimeoutMs: withDefault(durationMs(0, longestTimerMs), {
+      flag: 'drain-timeout',
+      default: '30s',
+      doc: 'After SIGTERM, requests under way have this long to finish.',
+    }),
   }),
-  storageOptions: setting(secretMap, {
-    flag: 'storage-options',
-    group: 'storage',
-    default: '{}',
-    doc: 'Options of the object store, credentials included, such as `{"aws_region":"eu-west-1"}`. Never shown to clients.',
+  ...inGroup('logs', {
+    logLevel: withDefault(oneOf(['debug', 'info', 'warn', 'error']), {
+      flag: 'log-level',
+      default: 'info',
+      doc: 'Least important level that is written.',
+    }),
+    logFormat: withDefault(oneOf(['auto', 'json', 'text']), {
+      flag: 'log-format',
+      default: 'auto',
+      doc: 'Form of the log on stderr; `auto` is text on a terminal and JSON elsewhere.',
+    }),
+    auditLog: withDefault(recordsTarget, {
+      flag: 'audit-log',
+      default: 'log',
+      doc: "Where the audit record of each request goes (docs/audit.md): `log` puts it into the request's line in the log, which needs `--log-level` info or debug; a path, such as `/var/log/lancegate/audit.jsonl`, appends it to that file, and creates a new file after the old one was moved; `off` writes none.",
+    }),
   }),
-  engineIndexCacheBytes: setting(bytes(0, TiB), {
-    flag: 'engine-index-cache',
-    group: 'storage',
-    default: '256MiB',
-    doc: 'Memory in which the engine keeps the indexes of keys, at most; as much is taken as they need, from 16 MiB on. A row takes 16 bytes if its key is a number, 50 if it is a UUID. Less than all tables in use need makes large merges slow.',
-  }),
-  engineMetadataCacheBytes: setting(bytes(0, TiB), {
-    flag: 'engine-metadata-cache',
-    group: 'storage',
-    default: '16MiB',
-    doc: 'Memory in which the engine keeps manifests and file metadata.',
-  }),
-
-  ...authenticationSettings,
-
-  maxMergeBytes: setting(bytes(KiB, largestBufferBytes), {
-    flag: 'max-merge-size',
-    group: 'limits',
-    default: '256MiB',
-    doc: 'Largest body of one merge; it is held in memory as a whole.',
-  }),
-  chunkBytes: setting(bytes(KiB, GiB), {
-    flag: 'chunk-size',
-    group: 'limits',
-    default: '16MiB',
-    doc: 'A create writes its stream in chunks of about this size; it holds about twenty times as much while it runs.',
-  }),
-  maxBatchBytes: setting(bytes(KiB, largestBufferBytes), {
-    flag: 'max-batch-size',
-    group: 'limits',
-    default: '256MiB',
-    doc: 'Largest single record batch in a stream.',
-  }),
-  maxDecodedBytes: setting(bytes(KiB, 64 * GiB), {
-    flag: 'max-decoded-size',
-    group: 'limits',
-    default: '256MiB',
-    doc: 'Largest merge, or chunk of a create, after decompression: what a compressed body may unfold to.',
-  }),
-  maxJsonBytes: setting(bytes(KiB, 64 * MiB), {
-    flag: 'max-json-size',
-    group: 'limits',
-    default: '1MiB',
-    doc: 'Largest JSON body.',
-  }),
-  sqlFunctions: optional(listOf(functionName), {
-    flag: 'sql-functions',
-    group: 'limits',
-    doc: 'Functions of the engine that filters may call in addition to those in docs/sql.md. Every client that may count rows can then call them, whatever time and memory they take.',
-  }),
-  memoryLimitBytes: setting(bytes(leastMemoryLimitBytes, 64 * TiB), {
-    flag: 'memory-limit',
-    group: 'limits',
-    default: '5GiB',
-    doc: "Resident memory that the service's own process stays under; writes that would go beyond it get 503. Reader processes come on top: together they take this plus `--readers` times `--reader-memory`. If it is not set and that sum exceeds three quarters of the memory of the container or machine, it is what the readers leave of those. The defaults of `--body-memory` and of the sizes of bodies shrink with it.",
-  }),
-  bodyMemoryBytes: setting(bytes(leastBodyMemoryBytes, 64 * TiB), {
-    flag: 'body-memory',
-    group: 'limits',
-    default: '1GiB',
-    doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503. The engine takes up to four times as much of what it works on, which has to fit under `--memory-limit`: where this is not set, it is made to.',
-  }),
-  maxConnections: setting(integer(1, 1_000_000), {
-    flag: 'max-connections',
-    group: 'limits',
-    default: '4096',
-    doc: 'Connections at the same time. Beyond it, the service closes the one that has waited longest for a request and accepts the new one; if none waits, it closes the new one. Each is an open file, and the tables need some too: if this is not set and the process may open few (`ulimit -n`), it is less.',
-  }),
-  addressShare: setting(percent, {
-    flag: 'address-share',
-    group: 'limits',
-    default: '50%',
-    doc: 'Part of `--max-connections` that one address, or one IPv6 network of 64 bits, can have; the service closes further ones. The connections of `--trusted-proxies` are not limited: for each address that they report, the same number limits the requests under way, and further ones get 503. Raise it if all clients come from one address, such as an untrusted proxy or a load generator; 100% means no limit.',
-  }),
-  maxConcurrentWrites: setting(integer(1, 65_536), {
-    flag: 'max-concurrent-writes',
-    group: 'limits',
-    default: '1024',
-    doc: 'Creates and merges under way at the same time, from their headers to their answers; beyond it the answer is 503.',
-  }),
-  principalShare: setting(percent, {
-    flag: 'principal-share',
-    group: 'limits',
-    default: '50%',
-    doc: 'Part of `--body-memory`, `--max-concurrent-writes`, `--readers` and `--max-queued-queries` that one principal can have, and of `--max-connections` for its requests with a body.',
-  }),
-  tableShare: setting(percent, {
-    flag: 'table-share',
-    group: 'limits',
-    default: '50%',
-    doc: 'Part of `--body-memory` and `--max-concurrent-writes` that one table can have.',
-  }),
-  maxQueuedMerges: setting(integer(1, 65_536), {
-    flag: 'max-queued-merges',
-    group: 'limits',
-    default: '512',
-    doc: 'Merges that wait for their turn at one table branch; beyond it the answer is 503.',
-  }),
-
-  readers: setting(integer(1, 256), {
-    flag: 'readers',
-    group: 'limits',
-    default: '4',
-    doc: "The most processes that run clients' SQL: counts with a predicate and merges with filters, one at a time in each. Neither kind gets more than three quarters of them, and a principal gets its `--principal-share`, at least one.",
-  }),
-  readerMemoryBytes: setting(bytes(leastReaderMemoryBytes, TiB), {
-    flag: 'reader-memory',
-    group: 'limits',
-    default: '512MiB',
-    doc: 'Resident memory of one reader process. The service kills one that needs more, and its query gets 503. A merge with a filter may take more: four times its body, and `--principal-share` of `--memory-limit`, against which it counts. `--readers` times this comes on top of `--memory-limit`. If it is not set and the container or machine is small, it is less.',
-  }),
-  maxQueuedQueries: setting(integer(1, 65_536), {
-    flag: 'max-queued-queries',
-    group: 'limits',
-    default: '512',
-    doc: 'Queries that may wait for a reader process; further ones get 503. A principal can have its `--principal-share` of them.',
-  }),
-
-  autoMaintenance: setting(boolean, {
-    flag: 'auto-maintenance',
-    group: 'maintenance',
-    default: 'true',
-    doc: 'Tidy, index and prune tables by itself. Without it only `lancegate maintain` does, and every commit makes the next one slower.',
-  }),
-  versionRetentionMs: setting(durationMs(1_000, 3_650 * 86_400_000), {
-    flag: 'version-retention',
-    group: 'maintenance',
-    default: '1m',
-    doc: 'How long a version can be read after a newer one took its place. Tagged versions, and those branches start from, stay. To remove any, all that are kept are read, beside the writers, so a long time costs them something.',
-  }),
-  maintenanceWaitMs: setting(durationMs(1, longestTimerMs), {
-    flag: 'maintenance-wait',
-    group: 'maintenance',
-    default: '200ms',
-    doc: 'Where a table cannot be tidied beside its writers, as on object stores, and where old versions are removed, they are kept waiting for about so long at the most; for longer once putting it off has cost three times as much, or there are thousands of old versions.',
-  }),
-  indexFromRows: setting(integer(1, 2 ** 53 - 1), {
-    flag: 'index-from-rows',
-    group: 'maintenance',
-    default: '20000',
-    doc: 'A table of so many rows that is merged into repeatedly gets an index on its key.',
-  }),
-
-  uploadIdleTimeoutMs: setting(durationMs(100, longestTimerMs), {
-    flag: 'upload-idle-timeout',
-    group: 'times',
-    default: '30s',
-    doc: 'The service gives up a body from which nothing arrives for this long, and an answer that its client has not read within this and a second for each kilobyte.',
-  }),
-  requestHeaderTimeoutMs: setting(durationMs(100, longestTimerMs), {
-    flag: 'request-header-timeout',
-    group: 'times',
-    default: '15s',
-    doc: 'Time a client has for the headers of a request.',
-  }),
-  keepAliveTimeoutMs: setting(durationMs(100, longestTimerMs), {
-    flag: 'keep-alive-timeout',
-    group: 'times',
-    default: '72s',
-    doc: 'An idle connection is closed after this; keep it above the idle time of a proxy in front.',
-  }),
-  defaultTimeoutMs: setting(durationMs(1, longestTimerMs), {
-    flag: 'default-timeout',
-    group: 'times',
-    default: '5m',
-    doc: 'Time an operation has if its request names none. Waiting for its body is not counted, up to `--max-timeout` in all.',
-  }),
-  readerIdleMs: setting(durationMs(100, longestTimerMs), {
-    flag: 'reader-idle',
-    group: 'times',
-    default: '1m',
-    doc: 'The service ends a reader process after this long without work; the next query starts one, which takes half a second.',
-  }),
-  maxTimeoutMs: setting(durationMs(1, longestTimerMs), {
-    flag: 'max-timeout',
-    group: 'times',
-    default: '1h',
-    doc: 'Longest time a request can ask for.',
-  }),
-  idempotencyKeptMs: setting(durationMs(1_000, yearMs), {
-    flag: 'idempotency-retention',
-    group: 'times',
-    default: '24h',
-    doc: 'A request sent again with its `Idempotency-Key` within this time is not applied again and gets the first answer.',
-  }),
-  transactionsKeptMs: setting(durationMs(1_000, 10 * yearMs), {
-    flag: 'transaction-retention',
-    group: 'times',
-    default: '30d',
-    doc: 'What a transaction did can be asked for this long.',
-  }),
-  drainTimeoutMs: setting(durationMs(0, longestTimerMs), {
-    flag: 'drain-timeout',
-    group: 'times',
-    default: '30s',
-    doc: 'After SIGTERM, requests under way have this long to finish.',
-  }),
-
-  logLevel: setting(oneOf(['debug', 'info', 'warn', 'error']), {
-    flag: 'log-level',
-    group: 'logs',
-    default: 'info',
-    doc: 'Least important level that is written.',
-  }),
-  logFormat: setting(oneOf(['auto', 'json', 'text']), {
-    flag: 'log-format',
-    group: 'logs',
-    default: 'auto',
-    doc: 'Form of the log on stderr; `auto` is text on a terminal and JSON elsewhere.',
-  }),
-  auditLog: setting(recordsTarget, {
-    flag: 'audit-log',
-    group: 'logs',
-    default: 'log',
-    doc: "Where the audit record of each request goes (docs/audit.md): `log` puts it into the request's line in the log, which needs `--log-level` info or debug; a path, such as `/var/log/lancegate/audit.jsonl`, appends it to that file, and creates a new file after the old one was moved; `off` writes none.",
-  }),
-} as const satisfies Readonly<Record<string, Setting<unknown>>>;
+} as const satisfies Readonly<Record<string, Setting>>;
 
 /** Validated and frozen. Sizes are in bytes, times in milliseconds, paths absolute. */
 export type Config = Values<typeof settings>;

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { configurationMarkdown, showSettings } from '#src/config/describe-config.ts';
 import { environmentName } from '#src/config/environment.ts';
-import { groups } from '#src/config/setting.ts';
-import { settings } from '#src/config/settings.ts';
+
+import { groups, settings } from '#src/config/settings.ts';
 
 const committed = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
 

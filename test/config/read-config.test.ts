@@ -255,7 +255,7 @@ const conflicting: readonly (readonly [args: readonly string[], problem: RegExp]
     ['--table-share=1%'],
     /^--principal-share and --table-share leave 10737418B of --body-memory \(1GiB\), and a body needs/,
   ],
-  [['--max-decoded-size=600MiB'], /^--max-decoded-size \(600MiB\) is more than the 512MiB that --principal-share and/],
+  [['--chunk-size=600MiB'], /^--chunk-size \(600MiB\) is more than the 512MiB that --principal-share and/],
 ];
 for (const [args, problem] of conflicting) {
   test(`${args.join(' ')} contradicts itself`, () => {
