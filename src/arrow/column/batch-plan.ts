@@ -3,12 +3,13 @@
  * then each is filled in its final place. Whole runs of rows are copied; only offsets and bits are touched one by one.
  */
 
+import type { MessageToWrite } from '../format/write-file.ts';
 import type { Field } from '../schema/schema.ts';
 import type { BatchNode } from './batch-buffers.ts';
 import { copyBits, countZeros, setBits } from './bitmap.ts';
 import type { ColumnData } from './column-data.ts';
 import { columnLayout } from './column-layout.ts';
-import type { BufferPlace } from './record-batch-message.ts';
+import { type BufferRange, recordBatchMessage } from './record-batch-message.ts';
 import { elementsOf, elementsOfFixed, type RowRuns } from './row-runs.ts';
 
 /** What one batch gives to a column of the result. */
@@ -28,7 +29,7 @@ const sumOf = (slices: Slices, count: (slice: ColumnSlice) => number): number =>
 
 export class BatchPlan {
   readonly nodes: BatchNode[] = [];
-  readonly buffers: BufferPlace[] = [];
+  readonly buffers: BufferRange[] = [];
   readonly #fills: Fill[] = [];
   /** The length of the body. Every buffer in it is padded to eight bytes. */
   bodyLength = 0;
@@ -46,11 +47,17 @@ export class BatchPlan {
     this.#addValues(field, slices, length);
   }
 
-  /** `body` has the body's length, begins at a multiple of eight, and holds zeros. */
-  fill(body: Buffer): void {
-    for (const [i, { offset, length }] of this.buffers.entries()) {
-      if (length > 0) this.#fills[i]!(body.subarray(offset, offset + length));
-    }
+  /** The batch as a message. */
+  message(rows: number): MessageToWrite {
+    return {
+      head: recordBatchMessage(rows, this),
+      bodyLength: this.bodyLength,
+      fill: (body) => {
+        for (const [i, { offset, length }] of this.buffers.entries()) {
+          if (length > 0) this.#fills[i]!(body.subarray(offset, offset + length));
+        }
+      },
+    };
   }
 
   #addValues(field: Field, slices: Slices, length: number): void {

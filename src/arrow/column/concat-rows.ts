@@ -5,16 +5,13 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { Block, IpcFile } from '../format/ipc-file.ts';
-import { magic, prefixBytes } from '../format/message.ts';
-import { fileTail } from '../format/reframe.ts';
+import { writeFile } from '../format/write-file.ts';
 import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Field } from '../schema/schema.ts';
 import { schemaMessage } from '../schema/schema-message.ts';
 import { sameType } from '../schema/schema-rules.ts';
 import { BatchPlan } from './batch-plan.ts';
 import { type ColumnData, readColumns } from './column-data.ts';
-import { recordBatchMessageBytes, writeRecordBatchMessage } from './record-batch-message.ts';
 import { allRows, keptRows, type RowRuns } from './row-runs.ts';
 
 export interface RowsOf {
@@ -100,32 +97,6 @@ function sharesOfPart(part: RowsOf, index: number): Share[] {
   }
 }
 
-function assemble(first: IpcChunk, plan: BatchPlan, rows: number): IpcChunk {
-  const schema = schemaMessage(first);
-  const offset = magic.length + schema.length;
-  const metaLength = recordBatchMessageBytes(plan.nodes.length, plan.buffers.length);
-  const block: Block = { offset, metaLength, bodyLength: plan.bodyLength };
-  const tail = fileTail({ schemaMessage: schema.subarray(prefixBytes), dictionaries: [], batches: [block] });
-  const bodyAt = offset + metaLength;
-  const bodyEnd = bodyAt + plan.bodyLength;
-  const file = Buffer.alloc(bodyEnd + tail.length);
-  file.set(magic);
-  file.set(schema, magic.length);
-  writeRecordBatchMessage(file.subarray(offset, bodyAt), rows, plan);
-  plan.fill(file.subarray(bodyAt, bodyEnd));
-  file.set(tail, bodyEnd);
-  const decodedBytes = plan.buffers.reduce((sum, { length }) => sum + length, 0);
-  return {
-    file: file as IpcFile,
-    schema: first.schema,
-    dictionaries: [],
-    batches: [block],
-    rows,
-    decodedBytes,
-    release: () => undefined,
-  };
-}
-
 /**
  * The kept rows of the first part, then of the second, and so on, in one uncompressed batch under the schema of the first
  * part. For parts whose chunks `canConcat` allows, and of which none was released; the result does not need them any more,
@@ -143,7 +114,13 @@ export function concatRows(parts: readonly RowsOf[]): IpcChunk {
     );
   }
   const rows = shares.reduce((sum, { runs }) => sum + runs.rows, 0);
-  return assemble(first, plan, rows);
+  return {
+    ...writeFile(schemaMessage(first), [], [plan.message(rows)]),
+    schema: first.schema,
+    rows,
+    decodedBytes: plan.buffers.reduce((sum, { length }) => sum + length, 0),
+    release: () => undefined,
+  };
 }
 
 /** From this many batches on, the engine is faster with one: its time for a merge grows with their square. */

@@ -4,12 +4,14 @@
  * they are rewritten: NULL in every row.
  *
  * The schema of the result points into copies of both schema messages, field by field, as the footer of a file does
- * (`reframe.ts`): so no type or metadata is lost, also none that this code does not know.
+ * (`write-file.ts`): so no type or metadata is lost, also none that this code does not know.
  */
+import { Builder } from 'flatbuffers';
 import { FlatTable } from '../format/flatbuffer.ts';
-import type { Block, IpcFile } from '../format/ipc-file.ts';
-import { continuation, magic, prefixBytes } from '../format/message.ts';
-import { fileTail } from '../format/reframe.ts';
+import type { IpcFile } from '../format/ipc-file.ts';
+import { prefixBytes } from '../format/message.ts';
+import { copyOf, writeFile } from '../format/write-file.ts';
+import { addCopy, finishMessage } from '../format/write-flatbuffer.ts';
 import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Field, Schema } from '../schema/schema.ts';
 import { schemaMessage } from '../schema/schema-message.ts';
@@ -17,7 +19,6 @@ import { holdsNull, isNull, refuse, targetOf, typedSchema } from '../schema/type
 import { BatchPlan } from './batch-plan.ts';
 import { type ColumnData, readColumns } from './column-data.ts';
 import { columnLayout } from './column-layout.ts';
-import { recordBatchMessageBytes, writeRecordBatchMessage } from './record-batch-message.ts';
 import { allRows } from './row-runs.ts';
 
 const isEncoded = ({ dictionary, children }: Field): boolean => dictionary !== undefined || children.some(isEncoded);
@@ -39,17 +40,18 @@ export function typeNulls(chunk: IpcChunk, table: Schema, tableFile: IpcFile): I
     throw refuse([encoded.name], 'is of type null, and dictionary-encoded in the table: send it typed');
   const schema = typedSchema(chunk.schema, table);
   const inner = { bytes: 0 };
-  const plans = readColumns(chunk).map(({ rows, columns }) => {
+  const batches = readColumns(chunk).map(({ rows, columns }) => {
     const plan = new BatchPlan();
     for (const [i, field] of schema.fields.entries()) {
       const data = typedData(columns[i]!, fields[i]!, field, inner);
       plan.addColumn(field, [{ data, runs: allRows(rows) }]);
     }
-    return { rows, plan };
+    return plan.message(rows);
   });
-  const made = assemble(chunk, schema, typedSchemaMessage(chunk, table, tableFile), plans);
-  const decodedBytes = Math.max(chunk.decodedBytes, made.decodedBytes);
-  return { ...made, rows: chunk.rows, decodedBytes, release: chunk.release };
+  const dictionaries = chunk.dictionaries.map((block) => copyOf(chunk.file, block));
+  const made = writeFile(typedSchemaMessage(chunk, table, tableFile), dictionaries, batches);
+  const decodedBytes = Math.max(chunk.decodedBytes, made.file.length);
+  return { ...made, schema, rows: chunk.rows, decodedBytes, release: chunk.release };
 }
 
 function typedData(data: ColumnData, field: Field, target: Field, inner: { bytes: number }, depth = 0): ColumnData {
@@ -105,95 +107,34 @@ function nulls(field: Field, length: number, hasNulls = true): ColumnData {
   }
 }
 
-interface PlannedBatch {
-  readonly rows: number;
-  readonly plan: BatchPlan;
-}
-
-/** The dictionaries are those of `chunk`, as they are. */
-function assemble(
-  chunk: IpcChunk,
-  schema: Schema,
-  message: Buffer,
-  planned: readonly PlannedBatch[],
-): Omit<IpcChunk, 'rows' | 'release'> {
-  let end = magic.length + message.length;
-  const place = (metaLength: number, bodyLength: number): Block => {
-    const block = { offset: end, metaLength, bodyLength };
-    end += metaLength + bodyLength;
-    return block;
-  };
-  const dictionaries = chunk.dictionaries.map(({ metaLength, bodyLength }) => place(metaLength, bodyLength));
-  const batches = planned.map(({ plan }) =>
-    place(recordBatchMessageBytes(plan.nodes.length, plan.buffers.length), plan.bodyLength),
-  );
-  const tail = fileTail({ schemaMessage: message.subarray(prefixBytes), dictionaries, batches });
-  const file = Buffer.alloc(end + tail.length);
-  file.set(magic);
-  file.set(message, magic.length);
-  for (const [i, { offset, metaLength, bodyLength }] of chunk.dictionaries.entries()) {
-    file.set(chunk.file.subarray(offset, offset + metaLength + bodyLength), dictionaries[i]!.offset);
+/** The message of the typed schema: its fields are those of copies of both schema messages. */
+function typedSchemaMessage(chunk: IpcChunk, table: Schema, tableFile: IpcFile): Buffer {
+  const source = schemaMessage(chunk).subarray(prefixBytes);
+  const target = schemaMessage({ file: tableFile }).subarray(prefixBytes);
+  const builder = new Builder(source.length + target.length + overheadBytes);
+  const fromSource = fieldOffsets(builder, source);
+  const fromTarget = fieldOffsets(builder, target);
+  const { fields } = chunk.schema;
+  builder.startVector(4, fields.length, 4);
+  for (const field of fields.toReversed()) {
+    const isTyped = targetOf(field, table) !== undefined;
+    builder.addOffset((isTyped ? fromTarget : fromSource).get(field.name)!);
   }
-  for (const [i, { rows, plan }] of planned.entries()) {
-    const { offset, metaLength, bodyLength } = batches[i]!;
-    writeRecordBatchMessage(file.subarray(offset, offset + metaLength), rows, plan);
-    plan.fill(file.subarray(offset + metaLength, offset + metaLength + bodyLength));
-  }
-  file.set(tail, end);
-  const decodedBytes = end - magic.length - message.length;
-  return { file: file as IpcFile, schema, dictionaries, batches, decodedBytes };
+  const typed = builder.endVector();
+  builder.startObject(4);
+  builder.addFieldOffset(fieldsOfSchema, typed, 0);
+  return finishMessage(builder, 'schema', builder.endObject(), 0);
 }
 
 /** Field numbers of `Message` and `Schema`. */
 const header = 2;
 const fieldsOfSchema = 1;
+/** At least the tables, and the vector of a hundred fields. */
+const overheadBytes = 512;
 
-/** Places as in `record-batch-message.ts`: `Message` at 16, `Schema` at 44 with the offset of its fields at 48, their vector at 52. */
-const messageVtable = [12, 20, 16, 18, 4, 8];
-const schemaVtable = [8, 8, 0, 4];
-const messageAt = 16;
-const schemaAt = 44;
-const vectorAt = 52;
-const metadataV5 = 4;
-const schemaKind = 1;
-
-const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
-
-function typedSchemaMessage(chunk: IpcChunk, table: Schema, tableFile: IpcFile): Buffer {
-  const source = schemaMessage(chunk).subarray(prefixBytes);
-  const target = schemaMessage({ file: tableFile }).subarray(prefixBytes);
-  const { fields } = chunk.schema;
-  const sourceAt = aligned(vectorAt + 4 + 4 * fields.length);
-  const targetAt = sourceAt + aligned(source.length);
-  const metadata = Buffer.alloc(targetAt + aligned(target.length));
-  metadata.set(source, sourceAt);
-  metadata.set(target, targetAt);
-  metadata.writeUInt32LE(messageAt, 0);
-  for (const [i, word] of messageVtable.entries()) metadata.writeUInt16LE(word, 4 + 2 * i);
-  metadata.writeInt32LE(messageAt - 4, messageAt);
-  metadata.writeUInt32LE(schemaAt - (messageAt + 4), messageAt + 4);
-  metadata.writeInt16LE(metadataV5, messageAt + 16);
-  metadata.writeUInt8(schemaKind, messageAt + 18);
-  for (const [i, word] of schemaVtable.entries()) metadata.writeUInt16LE(word, 36 + 2 * i);
-  metadata.writeInt32LE(schemaAt - 36, schemaAt);
-  metadata.writeUInt32LE(vectorAt - (schemaAt + 4), schemaAt + 4);
-  metadata.writeUInt32LE(fields.length, vectorAt);
-  const sourcePlaces = placesOf(source);
-  const targetPlaces = placesOf(target);
-  for (const [i, field] of fields.entries()) {
-    const isTyped = targetOf(field, table) !== undefined;
-    const at = isTyped ? targetAt + targetPlaces.get(field.name)! : sourceAt + sourcePlaces.get(field.name)!;
-    const place = vectorAt + 4 + 4 * i;
-    metadata.writeUInt32LE(at - place, place);
-  }
-  const prefix = Buffer.alloc(prefixBytes);
-  prefix.writeInt32LE(continuation, 0);
-  prefix.writeInt32LE(metadata.length, 4);
-  return Buffer.concat([prefix, metadata]);
-}
-
-/** Where each column's table lies in the metadata of a schema message. */
-function placesOf(metadata: Buffer): ReadonlyMap<string, number> {
+/** Copies a schema message into `builder`. Answers what `addOffset` takes for the table of each column. */
+function fieldOffsets(builder: Builder, metadata: Buffer): ReadonlyMap<string, number> {
+  const copy = addCopy(builder, metadata);
   const fields = FlatTable.root(metadata).table(header)?.tables(fieldsOfSchema) ?? [];
-  return new Map([...fields].map((field) => [field.text(0) ?? '', field.at]));
+  return new Map([...fields].map((field) => [field.text(0) ?? '', copy - field.at]));
 }

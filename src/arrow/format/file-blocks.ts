@@ -2,9 +2,7 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import { exactLength, FlatTable } from './flatbuffer.ts';
 import type { Block } from './ipc-file.ts';
-
-const magic = Buffer.from('ARROW1');
-const bytesOfBlock = 24;
+import { bytesOfBlock, fileMagic } from './message.ts';
 
 export interface FileFooter {
   readonly schema: FlatTable;
@@ -29,8 +27,8 @@ function readBlocks(footer: FlatTable, field: number): Block[] {
 /** Throws `InvalidInput` for bytes that are no IPC file. The blocks are as the footer says, unchecked. */
 export function readFooter(file: Uint8Array): FileFooter {
   const bytes = asBuffer(file);
-  const end = bytes.length - magic.length - 4;
-  if (end < 8 || !bytes.subarray(end + 4).equals(magic)) throw invalidInput('not an Arrow IPC file');
+  const end = bytes.length - fileMagic.length - 4;
+  if (end < 8 || !bytes.subarray(end + 4).equals(fileMagic)) throw invalidInput('not an Arrow IPC file');
   const footerLength = bytes.readInt32LE(end);
   if (footerLength < 8 || footerLength > end) throw invalidInput('the footer lies outside the Arrow IPC file');
   const footer = FlatTable.root(bytes.subarray(end - footerLength, end));

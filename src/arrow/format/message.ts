@@ -2,6 +2,8 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import { FlatTable } from './flatbuffer.ts';
 
+export const fileMagic = Buffer.from('ARROW1');
+/** As it stands in front of a file's messages. */
 export const magic = Buffer.from('ARROW1\0\0');
 /** In front of every message since Arrow 0.15: this word, then the length of the metadata. */
 export const continuation = -1;
@@ -16,7 +18,12 @@ export interface Message {
   readonly bodyLength: number;
 }
 
-const metadataV5 = 4;
+export const metadataV5 = 4;
+/** Of `Block`, which says where a message lies in a file. */
+export const bytesOfBlock = 24;
+
+/** The types of messages that this service writes. */
+export const messageNumber = { schema: 1, batch: 3 } as const;
 
 function messageKind(number: number): MessageKind {
   switch (number) {

@@ -5,7 +5,7 @@
 
 import type { Block, IpcFile } from '../format/ipc-file.ts';
 import { magic, prefixBytes } from '../format/message.ts';
-import { fileTail } from '../format/reframe.ts';
+import { fileTail } from '../format/write-file.ts';
 import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Schema } from '../schema/schema.ts';
 import type { Arena } from './byte-intake.ts';
