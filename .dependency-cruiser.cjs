@@ -54,9 +54,9 @@ const roomRules = rooms.map((room) => ({
  * between. So there is no cycle between them, also none through the files that stand in the room itself.
  */
 const orderOfSubRooms = {
-  'lance-format': ['manifest', 'transaction', 'layout', 'deletion', 'check'],
+  'lance-format': ['manifest', 'transaction', 'layout', 'deletion', 'check', 'shadow'],
   engine: ['port', 'lance'],
-  'engine/lance': ['live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
+  'engine/lance': ['native', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite'],
   merge: ['key-index', 'strategy', 'queue'],

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Field, Int32, Int64, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { type EngineCall, translateEngineError } from '#src/engine/lance/adapter/translate-errors.ts';
+import { type EngineCall, translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset, MergeSpec } from '#src/engine/port/engine.ts';
 import { isRefusal } from '#src/engine/port/engine.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';

@@ -24,11 +24,11 @@ import {
 } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { translateEngineError } from '#src/engine/lance/adapter/translate-errors.ts';
 import { FileWriter } from '#src/engine/lance/commit/file-writer.ts';
 import { RowReplacement } from '#src/engine/lance/commit/row-replacement.ts';
 import { Staging, stagingFolder } from '#src/engine/lance/commit/staging.ts';
 import type { LiveRowMap } from '#src/engine/lance/live-rows/live-rows.ts';
+import { translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { LiveRows, Replaced, Replacing, RowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';

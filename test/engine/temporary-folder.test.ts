@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { newSession } from '#src/engine/lance/adapter/native.ts';
+import { newSession } from '#src/engine/lance/native/native.ts';
 import { listeningUrl, serveArguments } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 

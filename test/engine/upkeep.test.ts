@@ -6,7 +6,7 @@ import { Int32, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arro
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { optimize } from '#src/engine/lance/adapter/engine-upkeep.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { connectNative, type NativeTable } from '#src/engine/lance/adapter/native.ts';
+import { connectNative, type NativeTable } from '#src/engine/lance/native/native.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { replacing } from '#test/fixtures/replacing.ts';

@@ -8,7 +8,7 @@ import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { Catalog, KeyedCommit } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { translateEngineError } from '#src/engine/lance/adapter/translate-errors.ts';
+import { translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset, Engine } from '#src/engine/port/engine.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.ts';

@@ -10,10 +10,11 @@
 
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { CheckedSql, Filtered } from '../../kernel/checked-sql.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/places.ts';
+import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type {
   LiveRows,
   NewRows,
@@ -23,35 +24,9 @@ import type {
   RowAddress,
   RowAddressSql,
 } from './row-address.ts';
+import type { Shadow } from './shadow.ts';
 
-export interface Filter extends Filtered {
-  /** Built by the service, with a client's keys as literals only: it costs no more than the merge and runs in the same process. */
-  readonly isOurs?: boolean;
-}
-
-export interface MergeSpec {
-  /** Top-level columns of the table, exactly as the schema spells them. */
-  readonly on: readonly string[];
-  readonly whenMatchedUpdateAll: boolean | Filter;
-  readonly whenNotMatchedInsertAll: boolean;
-  readonly whenNotMatchedBySourceDelete: boolean | Filter;
-  readonly useIndex: boolean;
-}
-
-export interface MergeCounts {
-  /** The version the merge made. */
-  readonly version: number;
-  readonly numInsertedRows: number;
-  readonly numUpdatedRows: number;
-  readonly numDeletedRows: number;
-  readonly numAttempts: number;
-}
-
-/** A result column: `expression` is SQL over the dataset's columns. */
-export interface Projection {
-  readonly name: string;
-  readonly expression: string;
-}
+export type { Filter, MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 
 /** What some commits did to the rows: tidying and indexing move or copy them, which changes none. */
 export type RowChange = 'none' | 'some' | 'unknown';
@@ -174,6 +149,11 @@ export interface Dataset {
    * filter counts against the share of `principal` (`principalKey`).
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
+  /**
+   * For changes by the engine, at the version that this stands at. The branch's lock is to be held from then on until `commit`,
+   * unless `overtaken` is no burden.
+   */
+  shadow(): Promise<Shadow>;
   /** For `replaceRows`; undefined where rows are not to be replaced by their places, as on object stores. */
   liveRows(): LiveRows | undefined;
   /** Begins to write rows for `replaceRows`, which throws what fails. */

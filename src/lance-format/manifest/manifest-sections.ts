@@ -2,21 +2,33 @@
  * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
  * begin with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
  */
-import { MalformedFile, WireReader } from '../wire-reader.ts';
+import { decode, edit } from '../message.ts';
+import { manifest } from '../messages.ts';
+import { MalformedFile } from '../wire-reader.ts';
 
 const footerBytes = 16;
 const magic = 'LANC';
 
+export interface ManifestSections {
+  readonly message: Uint8Array;
+  readonly indexes: Uint8Array | undefined;
+  readonly transaction: Uint8Array | undefined;
+}
+
+export function sectionsOf(file: Buffer): ManifestSections {
+  const message = messageOf(file);
+  const { indexSection, transactionSection } = decode(manifest, message, ['indexSection', 'transactionSection']);
+  return {
+    message,
+    indexes: indexSection === undefined ? undefined : section(file, indexSection),
+    transaction: transactionSection === undefined ? undefined : section(file, transactionSection),
+  };
+}
+
 /** The transaction that made the version, or the name of the file it is in; undefined without any. All else is passed over. */
 export function transactionIn(file: Buffer): Uint8Array | string | undefined {
-  const reader = new WireReader(messageOf(file));
-  let found: Uint8Array | string | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 12) found ??= reader.text() || undefined;
-    else if (field === 21) found = section(file, reader.number());
-    else reader.skip();
-  }
-  return found;
+  const { message, transaction } = sectionsOf(file);
+  return transaction ?? (decode(manifest, message, ['transactionFile']).transactionFile || undefined);
 }
 
 export function messageOf(file: Buffer): Uint8Array {
@@ -33,4 +45,23 @@ export function section(file: Buffer, position: number): Uint8Array {
   const length = file.readUInt32LE(position);
   if (start + length > end) throw new MalformedFile('a section ends past the end');
   return file.subarray(start, start + length);
+}
+
+/** Sections first, each behind its length, then the message, then its position and the format's version and mark, as in `like`. */
+export function manifestFileOf({ message, indexes, transaction }: ManifestSections, like: Buffer): Buffer {
+  const parts: Uint8Array[] = [];
+  let at = 0;
+  const add = (content: Uint8Array): number => {
+    const start = at;
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(content.length);
+    parts.push(length, content);
+    at += 4 + content.length;
+    return start;
+  };
+  const indexSection = indexes && add(indexes);
+  const transactionSection = transaction && add(transaction);
+  const position = Buffer.alloc(8);
+  position.writeBigUInt64LE(BigInt(add(edit(manifest, message, { indexSection, transactionSection }))));
+  return Buffer.concat([...parts, position, like.subarray(like.length - 8)]);
 }

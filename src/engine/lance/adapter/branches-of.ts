@@ -1,6 +1,6 @@
 import type { BranchName } from '../../../kernel/ids.ts';
 import type { BranchFacts } from '../../port/engine.ts';
-import type { NativeBranches, NativeTable } from './native.ts';
+import type { NativeBranches, NativeTable } from '../native/native.ts';
 
 export async function branchesOf(dataset: NativeTable): Promise<readonly BranchFacts[]> {
   const branches = await dataset.branches();

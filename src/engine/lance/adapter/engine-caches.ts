@@ -9,7 +9,7 @@
  */
 import type { Session } from '@lancedb/lancedb';
 import type { Location } from '../../../kernel/ids.ts';
-import { newSession } from './native.ts';
+import { newSession } from '../native/native.ts';
 
 export interface CacheLimits {
   /** At most: there is less while indexes are small. */

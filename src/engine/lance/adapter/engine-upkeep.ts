@@ -4,8 +4,8 @@ import type { Field, Schema } from '../../../arrow/schema/schema.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import type { FragmentFacts, Layout, OptimizeRequest, OptimizeResult, VersionFacts } from '../../port/engine.ts';
-import type { NativeOptimizeStats, NativeTable } from './native.ts';
-import { isRefusedAsPinned } from './translate-errors.ts';
+import type { NativeOptimizeStats, NativeTable } from '../native/native.ts';
+import { isRefusedAsPinned } from '../native/translate-errors.ts';
 
 /** What the engine calls the index of a column if it is given no name. */
 export const plainIndexName = (column: string): string => `${column}_idx`;

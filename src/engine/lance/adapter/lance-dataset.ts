@@ -31,6 +31,7 @@ import {
   type RowAddressSql,
   rowAddress,
 } from '../../port/row-address.ts';
+import type { Shadow } from '../../port/shadow.ts';
 import type { CompactedFragments } from '../commit/compacted-fragments.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
@@ -40,14 +41,16 @@ import { StandingTable } from '../head/standing-table.ts';
 import type { VersionsFolder } from '../head/versions-folder.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
+import { filterName, hasClientFilter, runMerge } from '../native/merge-builder.ts';
+import { type NativeTable, nativeBtree } from '../native/native.ts';
+import { resultsOf } from '../native/query-results.ts';
+import { type EngineCall, engineCall } from '../native/translate-errors.ts';
+import type { BranchShadows } from '../shadow/branch-shadows.ts';
+import { EngineCommits } from '../shadow/engine-commits.ts';
 import { branchesOf } from './branches-of.ts';
 import { keptVersions, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
-import { configured, filterName, hasClientFilter } from './merge-builder.ts';
-import { type NativeTable, nativeBtree } from './native.ts';
 import { schemaOfNullColumn } from './null-column.ts';
-import { resultsOf } from './query-results.ts';
-import { type EngineCall, engineCall } from './translate-errors.ts';
 import { type DatasetCaches, warmIndex } from './warm-index.ts';
 
 /** Runs merges with clients' filters in a reader. */
@@ -64,6 +67,7 @@ interface Surroundings {
   readonly state?: BranchState | undefined;
   readonly durability?: Durability;
   readonly replacement?: RowReplacement;
+  readonly shadows?: BranchShadows;
 }
 
 /** One open native table, on one branch. */
@@ -75,13 +79,14 @@ export class LanceDataset implements Dataset {
   readonly #versions: VersionsFolder | undefined;
   readonly #durability: Durability | undefined;
   readonly #replacement: RowReplacement | undefined;
+  readonly #shadows: BranchShadows | undefined;
   readonly #indexChoice: IndexChoice | undefined;
   #writeRefusal: LancegateError | undefined;
   #seen: { readonly version: number; readonly schema: Schema; readonly file: IpcFile } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
-    const { lineage, filters, caches, versions, state, durability, replacement } = surroundings;
+    const { lineage, filters, caches, versions, state, durability, replacement, shadows } = surroundings;
     this.#writeRefusal = state?.writeRefusal;
     this.lineage = lineage ?? Symbol('dataset');
     this.#table = new StandingTable(table);
@@ -91,6 +96,7 @@ export class LanceDataset implements Dataset {
     this.#indexChoice = versions && new IndexChoice(versions.path);
     this.#durability = durability;
     this.#replacement = replacement;
+    this.#shadows = shadows;
   }
 
   get isOutgrown(): boolean {
@@ -180,11 +186,8 @@ export class LanceDataset implements Dataset {
         return counts;
       }
       const useIndex = this.#indexChoice?.usesIndex(spec, await this.#table.version(), file.length) ?? spec.useIndex;
-      const builder = configured((await this.#table.current()).mergeInsert(spec.on), { ...spec, useIndex });
-      if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
-      const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
-      const counts = { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
-      this.#committed(version);
+      const counts = await runMerge(await this.#table.current(), { ...spec, useIndex }, file, timeoutMs);
+      this.#committed(counts.version);
       this.#indexChoice?.merged(counts);
       return counts;
     };
@@ -210,6 +213,27 @@ export class LanceDataset implements Dataset {
     });
   }
 
+  shadow(): Promise<Shadow> {
+    return engineCall('open', async () => {
+      this.#requireWritable();
+      const version = await this.#table.version();
+      const choice = this.#indexChoice;
+      const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
+      const onCommit = (made: number) => this.#committedBeside(made);
+      const shadow = await this.#shadows?.begin(version, { usesIndex, onCommit });
+      return shadow ?? new EngineCommits(this, version);
+    });
+  }
+
+  deleteWhere(predicate: CheckedSql): Promise<number> {
+    return engineCall('maintain', async () => {
+      this.#requireWritable();
+      const { version, numDeletedRows } = await (await this.#table.current()).delete(predicate);
+      this.#committed(version);
+      return numDeletedRows;
+    });
+  }
+
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
     return engineCall(
       'open',
@@ -225,15 +249,8 @@ export class LanceDataset implements Dataset {
     });
   }
 
-  deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }> {
-    return engineCall('maintain', async () => {
-      this.#requireWritable();
-      const { version, numDeletedRows } = await (await this.#table.current()).delete(
-        ownSql(`${rowAddress} IN (${addresses.join(', ')})`),
-      );
-      this.#committed(version);
-      return { numDeletedRows };
-    });
+  async deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }> {
+    return { numDeletedRows: await this.deleteWhere(ownSql(`${rowAddress} IN (${addresses.join(', ')})`)) };
   }
 
   async rowChange(after: number, through: number): Promise<RowChange> {

@@ -15,9 +15,11 @@ import type {
   Scratch,
   Space,
 } from '../../port/engine.ts';
+import { CommitLink } from '../commit/commit-link.ts';
 import { FileWriter } from '../commit/file-writer.ts';
+import { LiftedCommit } from '../commit/lifted-commit.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
-import { Staging } from '../commit/staging.ts';
+import { Staging, stagingFolder } from '../commit/staging.ts';
 import { StagingFolder } from '../commit/staging-folder.ts';
 import { Durability, type DurableBranch } from '../durability/durability.ts';
 import { DiskSync, type FileSync } from '../durability/file-sync.ts';
@@ -25,11 +27,13 @@ import { type MachineStart, readMachineStart } from '../durability/machine-start
 import { recoverBranch } from '../durability/recover-branch.ts';
 import { inspectBranch } from '../head/branch-state.ts';
 import { VersionsFolder } from '../head/versions-folder.ts';
+import { connectNative, type NativeConnection, type NativeTable } from '../native/native.ts';
+import { engineCall } from '../native/translate-errors.ts';
+import { BranchShadows, type BranchShadowsParts } from '../shadow/branch-shadows.ts';
+import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { type DatasetFilters, LanceDataset } from './lance-dataset.ts';
-import { connectNative, type NativeConnection, type NativeTable } from './native.ts';
 import { StorageRoot } from './storage-root.ts';
-import { engineCall } from './translate-errors.ts';
 import type { DatasetCaches } from './warm-index.ts';
 
 export interface LanceEngineOptions extends CacheLimits {
@@ -57,6 +61,7 @@ export class LanceEngine implements Engine {
   readonly #machineStart: MachineStart;
   readonly #stagingInMemory: StagingFolder | undefined;
   readonly #files = new FileWriter();
+  readonly #shadowFolders: ShadowFolders;
 
   constructor(options: LanceEngineOptions) {
     this.#options = options;
@@ -64,6 +69,7 @@ export class LanceEngine implements Engine {
     this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
     this.#caches = new EngineCaches(options);
+    this.#shadowFolders = new ShadowFolders((folder) => this.#connect(folder));
     const { memoryFolder } = options;
     this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
   }
@@ -124,7 +130,10 @@ export class LanceEngine implements Engine {
 
   async remove(location: Location): Promise<void> {
     this.#caches.forget(location);
-    if (this.#root.isLocal) return this.#root.remove(location);
+    if (this.#root.isLocal) {
+      this.#shadowFolders.forgetBelow(this.#root.pathOf(location));
+      return this.#root.remove(location);
+    }
     const { folderUri, tableName } = this.#root.place(location);
     const connection = await this.#connect(folderUri);
     await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
@@ -171,6 +180,7 @@ export class LanceEngine implements Engine {
 
   /** Once nothing is under way. Datasets that are open can be read. */
   close(): Promise<void> {
+    this.#shadowFolders.forgetBelow();
     return this.#files.close();
   }
 
@@ -198,14 +208,24 @@ export class LanceEngine implements Engine {
     versions.standsAt(openedAt);
     const durability = new Durability(this.#fileSync, place, openedAt);
     const folder = branchFolder(place.datasetPath, branch);
+    const fresh = { uuid: randomUUID, nowMs: Date.now };
+    const beginSync = (paths: readonly string[]) => durability.beginSync(paths);
+    const shadows = new BranchShadows({
+      branchFolder: folder,
+      versionsFolder: versions.path,
+      folders: this.#shadowFolders,
+      commit: new LiftedCommit(folder, new CommitLink(folder, fresh), beginSync),
+      fresh,
+      mergeInReader: this.#mergeInShadow(location, branch),
+    });
     const replacement = new RowReplacement({
       folder,
       staging: new Staging(folder, randomUUID, this.#stagingInMemory),
       files: this.#files,
-      beginSync: (paths) => durability.beginSync(paths),
-      fresh: { uuid: randomUUID, nowMs: Date.now },
+      beginSync,
+      fresh,
     });
-    return { versions, durability, replacement };
+    return { versions, durability, replacement, shadows };
   }
 
   #filtersOf(
@@ -215,6 +235,21 @@ export class LanceEngine implements Engine {
   ): DatasetFilters | undefined {
     const { filteredMerges } = this.#options;
     return filteredMerges && ((merge) => filteredMerges.merge({ ...merge, store, location, branch }));
+  }
+
+  #mergeInShadow(location: Location, branch: BranchName | undefined): BranchShadowsParts['mergeInReader'] {
+    const { filteredMerges } = this.#options;
+    const within = stagingFolder(branchFolder(location, branch));
+    return (
+      filteredMerges &&
+      ((name, merge) =>
+        filteredMerges.merge({
+          ...merge,
+          store: 'root',
+          location: `${within}/${name}.lance` as Location,
+          branch: undefined,
+        }))
+    );
   }
 
   #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {

@@ -43,7 +43,7 @@ export class CommitLink {
    * False where somebody else has made this version. Throws where the version is certainly not there, with nothing left of it
    * that can be seen. `after`: the path of the manifest before it, whose way of naming is kept.
    */
-  commit({ version, bytes, transaction, transactionFile }: NextManifest, after: string): boolean {
+  commit({ version, bytes, transaction, transactionFile }: Omit<NextManifest, 'fragments'>, after: string): boolean {
     const name = manifestNames(version)[manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0];
     const transactionPath = join(this.#folder, '_transactions', transactionFile);
     const draft = join(this.#versionsFolder, `.tmp_${name}_${this.#fresh.uuid()}`);

@@ -2,7 +2,7 @@ import { copyFileSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import { connectNative, type NativeConnection, newSession } from '../adapter/native.ts';
+import { connectNative, type NativeConnection, newSession } from '../native/native.ts';
 import { inFolder, removeIfPossible } from './new-files.ts';
 
 /** How files get from there to where they are used: the file system may be another one. */

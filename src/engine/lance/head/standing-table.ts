@@ -1,4 +1,4 @@
-import type { NativeTable } from '../adapter/native.ts';
+import type { NativeTable } from '../native/native.ts';
 
 /**
  * A native table and the version it stands at. Commits that are made beside it (`RowReplacement`) leave it behind, and it

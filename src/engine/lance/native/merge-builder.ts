@@ -1,9 +1,22 @@
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
-import type { MergeSpec } from '../../port/engine.ts';
-import type { NativeMergeBuilder } from './native.ts';
+import type { MergeCounts, MergeSpec } from '../../port/engine.ts';
+import type { NativeMergeBuilder, NativeTable } from './native.ts';
 
-/** What a merge is to do, as the engine is told. */
-export function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {
+/** Commits one version. Past `timeoutMs` the engine gives up. */
+export async function runMerge(
+  table: NativeTable,
+  spec: MergeSpec,
+  file: IpcFile,
+  timeoutMs: number | undefined,
+): Promise<MergeCounts> {
+  const builder = configured(table.mergeInsert(spec.on), spec);
+  if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
+  const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
+  return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
+}
+
+function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {
   let next = builder;
   if (spec.whenMatchedUpdateAll !== false) next = next.whenMatchedUpdateAll(filterOf(spec.whenMatchedUpdateAll));
   if (spec.whenNotMatchedInsertAll) next = next.whenNotMatchedInsertAll();

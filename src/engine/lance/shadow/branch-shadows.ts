@@ -1,0 +1,54 @@
+import { NotLiftable } from '../../../lance-format/manifest/liftable.ts';
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import type { MergeCounts } from '../../port/engine.ts';
+import { committedAtMs, type Fresh } from '../commit/commit-link.ts';
+import type { LiftedCommit } from '../commit/lifted-commit.ts';
+import { LocalShadow, type LocalShadowParts, type ReaderMerge } from './local-shadow.ts';
+import type { ShadowFolders } from './shadow-folders.ts';
+
+export interface BranchShadowsParts {
+  readonly branchFolder: string;
+  readonly versionsFolder: string;
+  readonly folders: ShadowFolders;
+  readonly commit: LiftedCommit;
+  readonly fresh: Fresh;
+  /** In a shadow, by its name. Without it, merges with clients' filters run in this process. */
+  readonly mergeInReader: ((shadow: string, merge: ReaderMerge) => Promise<MergeCounts>) | undefined;
+}
+
+/** Who asks for a shadow. */
+export type ShadowUser = Pick<LocalShadowParts, 'usesIndex' | 'onCommit'>;
+
+/** Makes the shadows of one branch on a file system. */
+export class BranchShadows {
+  readonly #parts: BranchShadowsParts;
+
+  constructor(parts: BranchShadowsParts) {
+    this.#parts = parts;
+  }
+
+  /** undefined where there can be none: the version is gone, or the table is one for the engine alone. */
+  async begin(version: number, user: ShadowUser): Promise<LocalShadow | undefined> {
+    const { branchFolder, versionsFolder, folders, commit, fresh, mergeInReader } = this.#parts;
+    const found = readManifest(versionsFolder, version);
+    if (found === undefined) return undefined;
+    const folder = folders.take(branchFolder);
+    try {
+      const shadowVersion = await folder.begin({ version, bytes: found.bytes });
+      return new LocalShadow({
+        folder,
+        original: { version, bytes: found.bytes },
+        shadowVersion,
+        ...user,
+        mergeInReader: mergeInReader && ((merge) => mergeInReader(folder.name, merge)),
+        commit: (lifted, from) => commit.commit(lifted, from, found.path),
+        release: () => folders.release(branchFolder, folder),
+        newTransaction: () => ({ transactionId: fresh.uuid(), committedAtMs: committedAtMs(fresh) }),
+      });
+    } catch (error) {
+      folder.remove();
+      if (error instanceof NotLiftable) return undefined;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,60 @@
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import type { CheckedSql } from '../../../kernel/checked-sql.ts';
+import type { Dataset, MergeSpec, Projection } from '../../port/engine.ts';
+import type { RowAddressSql } from '../../port/row-address.ts';
+import type { MergeTotals, Shadow } from '../../port/shadow.ts';
+
+/** A dataset that the engine commits to, and nobody else in this process meanwhile. */
+export type CommittingDataset = Pick<Dataset, 'version' | 'merge' | 'append' | 'deleteRows' | 'select' | 'take'> & {
+  deleteWhere(predicate: CheckedSql): Promise<number>;
+};
+
+/**
+ * In place of a shadow where there can be none (docs/adr/0023): every step is a commit of the engine's own. A commit of another
+ * program between two steps stays unnoticed: the engine rebases on it.
+ */
+export class EngineCommits implements Shadow {
+  readonly baseVersion: number;
+  readonly #dataset: CommittingDataset;
+
+  constructor(dataset: CommittingDataset, baseVersion: number) {
+    this.#dataset = dataset;
+    this.baseVersion = baseVersion;
+  }
+
+  merge(
+    spec: MergeSpec,
+    file: IpcFile,
+    timeoutMs: number | undefined,
+    principal: string | undefined,
+  ): Promise<MergeTotals> {
+    return this.#dataset.merge(spec, file, timeoutMs, principal);
+  }
+
+  append(file: IpcFile): Promise<void> {
+    return this.#dataset.append(file);
+  }
+
+  async deleteRows(addresses: readonly RowAddressSql[]): Promise<number> {
+    return (await this.#dataset.deleteRows(addresses)).numDeletedRows;
+  }
+
+  deleteWhere(predicate: CheckedSql): Promise<number> {
+    return this.#dataset.deleteWhere(predicate);
+  }
+
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
+    return this.#dataset.select(columns, where);
+  }
+
+  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
+    return this.#dataset.take(rows, columns);
+  }
+
+  async commit(): Promise<{ readonly version: number }> {
+    return { version: await this.#dataset.version() };
+  }
+
+  /** The steps are committed. */
+  discard(): void {}
+}

@@ -1,0 +1,30 @@
+import type { Filtered } from '../../kernel/checked-sql.ts';
+
+export interface Filter extends Filtered {
+  /** Built by the service, with a client's keys as literals only: it costs no more than the merge and runs in the same process. */
+  readonly isOurs?: boolean;
+}
+
+export interface MergeSpec {
+  /** Top-level columns of the table, exactly as the schema spells them. */
+  readonly on: readonly string[];
+  readonly whenMatchedUpdateAll: boolean | Filter;
+  readonly whenNotMatchedInsertAll: boolean;
+  readonly whenNotMatchedBySourceDelete: boolean | Filter;
+  readonly useIndex: boolean;
+}
+
+export interface MergeCounts {
+  /** The version the merge made. */
+  readonly version: number;
+  readonly numInsertedRows: number;
+  readonly numUpdatedRows: number;
+  readonly numDeletedRows: number;
+  readonly numAttempts: number;
+}
+
+/** A result column: `expression` is SQL over the dataset's columns. */
+export interface Projection {
+  readonly name: string;
+  readonly expression: string;
+}

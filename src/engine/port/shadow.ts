@@ -1,0 +1,40 @@
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
+import type { RowAddressSql } from './row-address.ts';
+
+/** What one merge did. */
+export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>;
+
+/**
+ * A private copy of a branch's newest version, which the engine changes in any number of steps. Nobody else sees a step; `commit`
+ * makes all of them one version of the branch, directly after `baseVersion`, or none. To be ended by `commit` or `discard`. After an
+ * error only `discard` is allowed.
+ *
+ * On object stores, and for the tables that docs/adr/0023 names, each step commits to the branch itself: steps are seen before
+ * `commit`, and `discard` does not undo them.
+ */
+export interface Shadow {
+  readonly baseVersion: number;
+  /**
+   * Past `timeoutMs` it throws `TimedOut`. A filter that a client wrote runs in a reader process (`ReaderDied`) and counts against
+   * the share of `principal` (`principalKey`).
+   */
+  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeTotals>;
+  append(file: IpcFile): Promise<void>;
+  /** Returns how many there were; addresses without a row are passed over. */
+  deleteRows(addresses: readonly RowAddressSql[]): Promise<number>;
+  /** For SQL that this service wrote. Returns how many rows it deleted. */
+  deleteWhere(predicate: CheckedSql): Promise<number>;
+  /** As `Dataset.select`, of the rows as they are after the steps so far. */
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
+  /** As `Dataset.take`. */
+  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
+  /**
+   * At least one step must have changed something. `overtaken`: another program has committed since `baseVersion`; nothing is
+   * written, and the work is to be done again in a new shadow.
+   */
+  commit(): Promise<{ readonly version: number } | 'overtaken'>;
+  /** Harmless when repeated, and after `commit`. */
+  discard(): void;
+}

@@ -1,0 +1,146 @@
+/**
+ * The messages of Lance's format that this package reads and writes (`table.proto`, `file.proto` and `transaction.proto` of
+ * the specification). This file is the only one with field numbers. Messages within messages are `bytes`, decoded where they
+ * are needed.
+ */
+import { bytes, flag, messageTable, packed, repeated, text, uint, uint64 } from './message.ts';
+
+export const manifest = messageTable({
+  /** `field`s, parents before their children. */
+  fields: repeated(bytes(1)),
+  fragments: repeated(bytes(2)),
+  version: uint(3),
+  auxiliaryData: uint(4),
+  /** Position of the section in the file. */
+  indexSection: uint(6),
+  timestamp: bytes(7),
+  tag: text(8),
+  readerFlags: uint64(9),
+  writerFlags: uint64(10),
+  /** Absent in a dataset that never had a fragment. */
+  maxFragmentId: uint(11),
+  /** Name of the file; empty without one. */
+  transactionFile: text(12),
+  dataFormat: bytes(15),
+  basePaths: repeated(bytes(18)),
+  /** Absent on main. */
+  branch: text(20),
+  /** Position of the section in the file. */
+  transactionSection: uint(21),
+});
+
+export const field = messageTable({
+  name: text(2),
+  id: uint(3),
+  parentId: uint64(4),
+  logicalType: text(5),
+  isNullable: flag(6),
+  metadata: repeated(bytes(10)),
+});
+
+export const timestamp = messageTable({ seconds: uint(1), nanoseconds: uint(2) });
+
+export const basePath = messageTable({ id: uint(1), name: text(2), isDatasetRoot: flag(3), path: text(4) });
+
+export const fragment = messageTable({
+  id: uint(1),
+  files: repeated(bytes(2)),
+  deletionFile: bytes(3),
+  /** Deleted ones included. */
+  physicalRows: uint(4),
+  rowIds: bytes(5),
+  externalRowIds: bytes(6),
+  updatedAtVersions: bytes(7),
+  externalUpdatedAtVersions: bytes(8),
+  createdAtVersions: bytes(9),
+  externalCreatedAtVersions: bytes(10),
+  overlays: repeated(bytes(11)),
+});
+
+export const dataFile = messageTable({
+  path: text(1),
+  /** 0 where the writer did not know. */
+  sizeBytes: uint(6),
+  baseId: uint(7),
+});
+
+export const overlay = messageTable({ file: bytes(1) });
+
+export const deletionFile = messageTable({
+  isBitmap: flag(1),
+  readVersion: uint(2),
+  id: uint64(3),
+  deletedRows: uint(4),
+  baseId: uint(7),
+});
+
+/** Offset and size are those of a part of the file. */
+export const externalFile = messageTable({ path: text(1) });
+
+export const indexSection = messageTable({ indexes: repeated(bytes(1)) });
+
+export const index = messageTable({
+  uuid: bytes(1),
+  fieldIds: packed(2),
+  name: text(3),
+  /** Of the dataset the index was built from. */
+  datasetVersion: uint(4),
+  /** Ids of the fragments it covers, as a Roaring bitmap. */
+  coverage: bytes(5),
+  details: bytes(6),
+  baseId: uint(9),
+  files: repeated(bytes(10)),
+});
+
+export const indexFile = messageTable({ path: text(1), sizeBytes: uint(2) });
+
+export const uuid = messageTable({ bytes: bytes(1) });
+
+/** Exactly one of the fields from 100 on is there: the operation. */
+export const transaction = messageTable({
+  readVersion: uint(1),
+  uuid: text(2),
+  append: bytes(100),
+  delete: bytes(101),
+  overwrite: bytes(102),
+  createIndex: bytes(103),
+  rewrite: bytes(104),
+  merge: bytes(105),
+  restore: bytes(106),
+  reserveFragments: bytes(107),
+  update: bytes(108),
+  project: bytes(109),
+  updateConfig: bytes(110),
+});
+
+export const append = messageTable({ fragments: repeated(bytes(1)) });
+
+export const deletion = messageTable({
+  updatedFragments: repeated(bytes(1)),
+  removedFragmentIds: packed(2),
+  predicate: text(3),
+});
+
+export const overwrite = messageTable({
+  fragments: repeated(bytes(1)),
+  schema: repeated(bytes(2)),
+  schemaMetadata: repeated(bytes(3)),
+});
+
+export const createIndex = messageTable({ newIndexes: repeated(bytes(1)), removedIndexes: repeated(bytes(2)) });
+
+export const rewrite = messageTable({ groups: repeated(bytes(3)), rewrittenIndexes: repeated(bytes(4)) });
+
+export const rewriteGroup = messageTable({ before: repeated(bytes(1)), after: repeated(bytes(2)) });
+
+export const addColumns = messageTable({ fragments: repeated(bytes(1)), schema: repeated(bytes(2)) });
+
+export const update = messageTable({
+  removedFragmentIds: packed(1),
+  updatedFragments: repeated(bytes(2)),
+  newFragments: repeated(bytes(3)),
+  fieldsModified: packed(4),
+  /** 0: rows are written anew. 1: columns are written anew for rows that stay where they are. */
+  mode: uint(7),
+  insertedRows: bytes(8),
+});

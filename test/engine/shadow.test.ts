@@ -1,0 +1,227 @@
+/** The engine changes a shadow, and all that it did becomes one version of the branch, or none. */
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
+import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
+import type { Dataset, Engine, MergeSpec } from '#src/engine/port/engine.ts';
+import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
+import type { Shadow } from '#src/engine/port/shadow.ts';
+import { ownSql } from '#src/kernel/checked-sql.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
+import { outsiderOn } from '#test/fixtures/outsider.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
+import { numbersFrom } from '#test/http/wide-table.ts';
+
+const location = 't.lance' as Location;
+const upsert = upsertOn('id');
+const keyed = (ids: readonly number[], text: string): IpcFile =>
+  ipcFile(
+    new Table({
+      id: vectorFromArray(ids, new Int32()),
+      text: vectorFromArray(
+        ids.map(() => text),
+        new Utf8(),
+      ),
+    }),
+  );
+
+async function tableOf(t: TestContext, { isIndexed = true } = {}) {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const engine = engineIn(folder);
+  const dataset = await engine.create(location, keyed(numbersFrom(0, 1_000), 'first'), {});
+  if (isIndexed) await dataset.createScalarIndex('id');
+  await dataset.append(keyed(numbersFrom(1_000, 1_100), 'later'));
+  await dataset.refresh();
+  t.after(() => engine.close());
+  return { engine, dataset, folder };
+}
+
+const columns = ['id', 'text'].map((name) => ({ name, expression: name }));
+
+async function contentOf(dataset: Pick<Dataset, 'select'>, where?: string): Promise<Map<number, string>> {
+  const files = await Array.fromAsync(dataset.select(columns, where === undefined ? undefined : ownSql(where)));
+  const rows = files.flatMap((file) => rowsOf(file)) as { id: number; text: string }[];
+  const content = new Map(rows.map(({ id, text }) => [id, text]));
+  assert.equal(content.size, rows.length, 'a key is there twice');
+  return new Map([...content].sort(([a], [b]) => a - b));
+}
+
+async function addressesOf(dataset: Pick<Dataset, 'select'>, where: string): Promise<RowAddressSql[]> {
+  const address = [{ name: 'address', expression: rowAddress }];
+  const files = await Array.fromAsync(dataset.select(address, ownSql(where)));
+  return files.flatMap((file) => rowsOf(file)).map((row) => String(row.address) as RowAddressSql);
+}
+
+/** Every file of the table, without those of shadows that are kept. */
+const filesOf = (folder: string): string[] =>
+  (readdirSync(join(folder, location), { recursive: true }) as string[])
+    .filter((path) => !path.startsWith('lancegate=staging'))
+    .sort();
+
+const reopened = (engine: Engine, branch?: BranchName): Promise<Dataset> => engine.open({ location, branch });
+
+describe('what the engine does in a shadow', () => {
+  test('is one version of the table, however many steps it took (P1)', async (t) => {
+    const { engine, dataset } = await tableOf(t);
+    const before = await contentOf(dataset);
+    const shadow = await dataset.shadow();
+    const totals = await shadow.merge(upsert, keyed([5, 1_050, 2_000], 'merged'), undefined);
+    assert.deepEqual([totals.numUpdatedRows, totals.numInsertedRows, totals.numDeletedRows], [2, 1, 0]);
+    await shadow.append(keyed([3_000], 'appended'));
+    assert.equal(await shadow.deleteRows(await addressesOf(shadow, 'id = 6 OR id = 3000')), 2);
+    assert.equal(await shadow.deleteWhere(ownSql('id < 3')), 3);
+    assert.deepEqual(await contentOf(await reopened(engine)), before, 'a step is seen before the commit');
+    const version = await dataset.version();
+    assert.deepEqual(await shadow.commit(), { version: version + 1 });
+    const expected = new Map(before);
+    for (const id of [5, 1_050, 2_000]) expected.set(id, 'merged');
+    for (const id of [0, 1, 2, 6]) expected.delete(id);
+    assert.equal(await dataset.version(), version + 1);
+    assert.deepEqual(await contentOf(dataset), expected);
+    assert.deepEqual(await contentOf(await reopened(engine)), expected);
+  });
+
+  test('is found through the index as without it', async (t) => {
+    const { dataset, folder } = await tableOf(t);
+    const shadow = await dataset.shadow();
+    await shadow.merge(upsert, keyed([5, 1_050, 2_000], 'merged'), undefined);
+    await shadow.commit();
+    const table = await (await connect(folder)).openTable('t');
+    const plan = await table.query().where('id IN (5, 2000)').explainPlan(true);
+    assert.match(plan, /id_idx/);
+    const found = await table.query().where('id IN (4, 5, 1050, 2000)').toArray();
+    assert.deepEqual(found.map(({ text }) => text).sort(), ['first', 'merged', 'merged', 'merged']);
+  });
+
+  test('leaves nothing where another program was first, and can be done again (P2)', async (t) => {
+    const { dataset, folder } = await tableOf(t);
+    const shadow = await dataset.shadow();
+    await shadow.merge(upsert, keyed([5, 2_000], 'merged'), undefined);
+    await (await outsiderOn(folder, location)).add(
+      new Table({ id: vectorFromArray([2_000], new Int32()), text: vectorFromArray(['theirs'], new Utf8()) }),
+    );
+    const files = filesOf(folder);
+    assert.equal(await shadow.commit(), 'overtaken');
+    assert.deepEqual(filesOf(folder), files);
+    await dataset.refresh();
+    const again = await dataset.shadow();
+    const { numUpdatedRows } = await again.merge(upsert, keyed([5, 2_000], 'merged'), undefined);
+    assert.equal(numUpdatedRows, 2);
+    assert.notEqual(await again.commit(), 'overtaken');
+    assert.equal((await contentOf(dataset)).get(2_000), 'merged');
+  });
+
+  test('leaves nothing once it is discarded or has failed (P6)', async (t) => {
+    const { dataset, folder } = await tableOf(t);
+    const files = filesOf(folder);
+    const before = await contentOf(dataset);
+    const shadow = await dataset.shadow();
+    await shadow.merge(upsert, keyed([5, 2_000], 'merged'), undefined);
+    shadow.discard();
+    const failing = await dataset.shadow();
+    const broken: MergeSpec = { ...upsert, on: ['id', 'nowhere'] };
+    await assert.rejects(failing.merge(broken, keyed([5], 'x'), undefined), { name: 'LancegateError' });
+    failing.discard();
+    assert.deepEqual(filesOf(folder), files);
+    await dataset.refresh();
+    assert.deepEqual(await contentOf(dataset), before);
+  });
+
+  test('goes to its branch and not to main', async (t) => {
+    const { engine, dataset } = await tableOf(t);
+    const name = 'feature/x' as BranchName;
+    await dataset.createBranch(name, { branch: undefined, version: undefined });
+    const main = await contentOf(dataset);
+    const branch = await reopened(engine, name);
+    for (const text of ['once', 'twice']) {
+      const shadow = await branch.shadow();
+      await shadow.merge(upsert, keyed([5, 1_050, 2_000], text), undefined);
+      assert.notEqual(await shadow.commit(), 'overtaken');
+    }
+    const expected = new Map(main);
+    for (const id of [5, 1_050, 2_000]) expected.set(id, 'twice');
+    assert.deepEqual(await contentOf(await reopened(engine, name)), expected);
+    assert.deepEqual(await contentOf(await reopened(engine)), main);
+  });
+
+  test('a table of rows with identifiers of their own is changed by commits of the engine', async (t) => {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const engine = engineIn(folder);
+    const options = { new_table_enable_stable_row_ids: 'true' };
+    const dataset = await engine.create(location, keyed(numbersFrom(0, 10), 'first'), options);
+    const shadow = await dataset.shadow();
+    await shadow.merge(upsert, keyed([5, 20], 'merged'), undefined);
+    assert.deepEqual(await shadow.commit(), { version: 2 });
+    assert.equal((await contentOf(await reopened(engine))).get(20), 'merged');
+  });
+});
+
+/** A table, an outsider, and a map of what the table should have; `random` repeats with the same seed. */
+class Model {
+  readonly content: Map<number, string>;
+  readonly #stage: Awaited<ReturnType<typeof tableOf>>;
+  readonly #outsider: Awaited<ReturnType<typeof outsiderOn>>;
+  #seed = 7;
+
+  constructor(
+    stage: Awaited<ReturnType<typeof tableOf>>,
+    outsider: Awaited<ReturnType<typeof outsiderOn>>,
+    content: Map<number, string>,
+  ) {
+    this.#stage = stage;
+    this.#outsider = outsider;
+    this.content = content;
+  }
+
+  random(below: number): number {
+    this.#seed = (this.#seed * 1_103_515_245 + 12_345) % 2 ** 31;
+    return this.#seed % below;
+  }
+
+  async round(round: number, isIndexed: boolean): Promise<void> {
+    const { dataset } = this.#stage;
+    if (this.random(6) === 0) await this.#commitOutside(10_000 + round, `round ${round}`);
+    if (this.random(8) === 0 && isIndexed) await dataset.createScalarIndex('id');
+    await dataset.refresh();
+    const shadow = await dataset.shadow();
+    const ids = [...new Set(Array.from({ length: 1 + this.random(20) }, () => this.random(1_300)))];
+    const { numUpdatedRows } = await shadow.merge(upsert, keyed(ids, `round ${round}`), undefined);
+    assert.equal(numUpdatedRows, ids.filter((id) => this.content.has(id)).length, `round ${round}`);
+    if (this.random(5) === 0) return shadow.discard();
+    for (const id of ids) this.content.set(id, `round ${round}`);
+    if (this.random(3) === 0) await this.#deleteSome(shadow);
+    assert.deepEqual(await shadow.commit(), { version: await dataset.version() });
+  }
+
+  async #commitOutside(id: number, text: string): Promise<void> {
+    await this.#outsider.add(
+      new Table({ id: vectorFromArray([id], new Int32()), text: vectorFromArray([text], new Utf8()) }),
+    );
+    this.content.set(id, text);
+  }
+
+  async #deleteSome(shadow: Shadow): Promise<void> {
+    const from = this.random(1_200);
+    await shadow.deleteWhere(ownSql(`id >= ${from} AND id < ${from + 5}`));
+    for (const id of numbersFrom(from, from + 5)) this.content.delete(id);
+  }
+}
+
+describe('shadows one after the other, beside other commits', () => {
+  for (const isIndexed of [true, false]) {
+    test(`leave what a map would have, ${isIndexed ? 'with' : 'without'} an index`, async (t) => {
+      const stage = await tableOf(t, { isIndexed });
+      const model = new Model(stage, await outsiderOn(stage.folder, location), await contentOf(stage.dataset));
+      for (let round = 0; round < 60; round += 1) await model.round(round, isIndexed);
+      const expected = new Map([...model.content].sort(([a], [b]) => a - b));
+      assert.deepEqual(await contentOf(stage.dataset), expected);
+      assert.deepEqual(await contentOf(await reopened(stage.engine)), expected);
+    });
+  }
+});
