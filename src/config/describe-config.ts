@@ -55,7 +55,7 @@ service does not start.
 - Secrets: better in the variable, or in a file that the variable with \`_FILE\` at its end names, than in a flag, which
   other users of the machine can see.
 
-In Kubernetes, a Service called \`lancegate\` puts variables such as \`LANCEGATE_PORT=tcp://…\` into every pod beside it:
+In Kubernetes, a Service called \`lancegate\` puts variables such as \`LANCEGATE_PORT=tcp://…\` into every pod of its namespace:
 set \`enableServiceLinks: false\`, or call it something else.`;
 
 function groupMarkdown(group: Group): string {

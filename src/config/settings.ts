@@ -82,7 +82,7 @@ export const settings = {
     storageRoot: withDefault(storageRoot, {
       flag: 'storage-root',
       default: '<data>/tables',
-      doc: 'Where the tables are: a folder, or a place in an object store such as `s3://bucket/prefix`. Object stores are not first-class yet: the engine makes every commit there, an upsert takes some twenty requests, and the store must honour conditional writes (`If-None-Match`). Tested with an S3 gateway; other stores have never been tried.',
+      doc: 'Where the tables are: a folder, or a location in an object store such as `s3://bucket/prefix`. Object stores are not first-class yet: the engine makes every commit there, an upsert takes some twenty requests, and the store must honour conditional writes (`If-None-Match`). Tested with an S3 gateway; other stores have never been tried.',
     }),
     storageOptions: withDefault(secretMap, {
       flag: 'storage-options',
@@ -149,7 +149,7 @@ export const settings = {
     principalShare: withDefault(percent, {
       flag: 'principal-share',
       default: '50%',
-      doc: 'Part of `--body-memory`, `--max-concurrent-writes`, `--readers` and `--max-queued-queries` that one principal can have, and of `--max-connections` for its requests with a body.',
+      doc: 'Share of `--body-memory`, of `--max-concurrent-writes`, of the readers and of the queries that wait for one that one principal can have, and of `--max-connections` for its requests with a body.',
     }),
     tableShare: withDefault(percent, {
       flag: 'table-share',
@@ -176,17 +176,17 @@ export const settings = {
     autoMaintenance: withDefault(boolean, {
       flag: 'auto-maintenance',
       default: 'true',
-      doc: 'Tidy, index and prune tables by itself. Without it only `lancegate maintain` does, and every commit makes the next one slower.',
+      doc: 'Compact, index and prune tables automatically. Without it only `lancegate maintain` does, and every commit makes the next one slower.',
     }),
     versionRetentionMs: withDefault(durationMs(1_000, 3_650 * 86_400_000), {
       flag: 'version-retention',
       default: '1m',
-      doc: 'How long a version can be read after a newer one took its place. Tagged versions, and those branches start from, stay. To remove any, all that are kept are read, beside the writers, so a long time costs them something.',
+      doc: 'How long a version can be read after a newer one superseded it. Tagged versions, and those that branches start from, stay. Each removal reads all manifests that are kept, so a long time costs the writers something.',
     }),
     maintenanceWaitMs: withDefault(durationMs(1, longestTimerMs), {
       flag: 'maintenance-wait',
       default: '200ms',
-      doc: 'Where a table cannot be tidied beside its writers, as on object stores, and where old versions are removed, they are kept waiting for about so long at the most; for longer once putting it off has cost three times as much, or there are thousands of old versions.',
+      doc: 'How long writers wait at most, about, where a table cannot be compacted without its lock, as on object stores. They wait longer once the delay has cost three times as much, or there are thousands of old versions.',
     }),
     indexFromRows: withDefault(integer(1, 2 ** 53 - 1), {
       flag: 'index-from-rows',
