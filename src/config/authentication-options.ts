@@ -30,7 +30,7 @@ export const authenticationOptions = {
   allowInsecureIssuer: withDefault(boolean, {
     flag: 'allow-insecure-issuer',
     default: 'false',
-    doc: 'Allow `http://` authorization servers on other machines. For tests: whoever is in between can then forge tokens.',
+    doc: 'Allow `http://` authorization servers on other machines. For tests: a machine in between can then forge tokens.',
   }),
   clockSkewMs: withDefault(durationMs(0, 300_000), {
     flag: 'clock-skew',
