@@ -5,7 +5,10 @@
 const mayImport = {
   kernel: [],
   memory: ['kernel'],
-  'lance-format': ['kernel', 'arrow', 'engine', 'keys/key-columns.ts'],
+  'lance-format': [
+    ...['arrow/format/ipc-file.ts', 'arrow/stream/chunk-of-file.ts', 'keys/key-columns.ts'],
+    ...['engine/port/engine.ts', 'engine/lance/commit/new-files.ts'],
+  ],
   sql: ['kernel'],
   arrow: ['kernel', 'memory'],
   keys: ['kernel', 'arrow', 'engine/port/row-address.ts'],
@@ -67,9 +70,7 @@ const orderOfSubRooms = {
 
 /** Files that break that order today. Each is to be mended and to leave this list. */
 const notYetInOrder = [
-  'engine/lance/commit/(compacted-fragments|row-replacement|staging|staging-folder)',
   'engine/lance/durability/recover-branch',
-  'engine/lance/head/standing-table',
   'engine/lance/live-rows/(changed-rows|live-rows)',
   'maintenance/observe/(inspection|watched-branch)',
   'merge/key-index/(key-index|key-index-loader)',
