@@ -73,7 +73,6 @@ const notYetInOrder = [
   'engine/lance/durability/recover-branch',
   'engine/lance/live-rows/(changed-rows|live-rows)',
   'maintenance/observe/(inspection|watched-branch)',
-  'merge/key-index/(key-index|key-index-loader)',
 ].map((file) => `^src/${file}[.]ts$`);
 
 const subRoomRules = Object.entries(orderOfSubRooms).flatMap(([room, names]) =>

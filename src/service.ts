@@ -1,7 +1,7 @@
 /**
  * The composition root: configuration in, running service out. The only file that knows every part.
  */
-import { randomInt, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { type IpcLimits, newSchemaCache, StreamSource } from './arrow/stream/source-reader.ts';
 import { Authenticator } from './auth/authenticator.ts';
@@ -28,7 +28,6 @@ import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { processMemory } from './memory/process-memory.ts';
 import { ResidentLimit } from './memory/resident-limit.ts';
-import { SeededKeyHash } from './merge/known-keys/fingerprint.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import { readerEnvironment } from './query/reader-environment.ts';
@@ -87,7 +86,6 @@ export async function startService(config: Config, { logger, clock, environment 
     maxWaitingPerTable: config.maxQueuedMerges,
     maxOpenDatasets,
     keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
-    keyHash: new SeededKeyHash(randomInt(2 ** 32)),
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     keyDigest: new SecretKeyDigest(crypto.getRandomValues(new Uint32Array(8))),
     idempotencyKeptMs: config.idempotencyKeptMs,

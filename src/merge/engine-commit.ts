@@ -1,20 +1,4 @@
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import type { Dataset, MergeCounts } from '../engine/port/engine.ts';
-import { LancegateError } from '../kernel/errors.ts';
-import type { Location } from '../kernel/ids.ts';
-import type { MergeRequest } from './merge-request.ts';
-
-/** The branch as it stands when the turn has come. */
-export interface CommitTarget {
-  readonly dataset: Dataset;
-  readonly location: Location;
-}
-
-/** The merges of one commit, and the rows they sent: one for each key. */
-export interface SentRows {
-  readonly requests: readonly [MergeRequest, ...MergeRequest[]];
-  readonly chunk: IpcChunk;
-}
+import type { MergeCounts } from '../engine/port/engine.ts';
 
 /** What a merge did, and the commit of the engine that changed the rows. */
 export interface Merged {
@@ -32,7 +16,3 @@ export interface EngineCommit {
   /** Commits in between that are ours and changed no row. */
   readonly ownVersions: readonly number[];
 }
-
-/** Nothing was written, and the same request would fail again: another of its group may not. */
-export const isFaultOfOne = (error: unknown): boolean =>
-  error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';

@@ -1,16 +1,16 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
 import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import type { KeyedAnswer, KeyedCommit, TransactionRecord } from '../catalog/port.ts';
+import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { MergeCounts, MergeSpec } from '../engine/port/engine.ts';
-import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
+import type { BranchName, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Keys } from '../keys/key-columns.ts';
 import type { KeyDigests } from '../keys/key-hasher.ts';
 
-/** A merge that has been received and checked, and waits for its turn. */
+/** A merge that was received and checked, and waits for the branch's lock. */
 export interface MergeRequest {
-  readonly table: TableRef;
-  readonly tableId: TableId;
+  /** As the source was checked against it. */
+  readonly table: TableRecord;
   readonly branch: BranchName | undefined;
   /** At least one; all of them are columns of the table and of the source. */
   readonly on: readonly FieldPath[];
@@ -20,20 +20,24 @@ export interface MergeRequest {
   readonly keys: Keys;
   readonly digests: KeyDigests;
   readonly scope: RequestScope;
-  /** Where the table is now. Asked under the turn; throws where it was dropped or replaced since it was checked against. */
-  readonly locate: () => Promise<Location>;
-  /** How the commit is to be remembered. */
-  readonly record: (counts: MergeCounts) => TransactionRecord;
-  readonly keyed: KeyedMerge | undefined;
+  readonly transactionId: TransactionId;
+  /** Of a request with an `Idempotency-Key`. */
+  readonly keyed: KeyedRequest | undefined;
 }
 
-/** What the catalog is to know of a request with an `Idempotency-Key`: before its commit starts, and with its record. */
-export interface KeyedMerge {
-  readonly announce: (baseVersion: number) => KeyedCommit;
-  readonly answer: (counts: MergeCounts) => KeyedAnswer;
-}
+/** At least one, and alike in table, branch, key columns and flags. */
+export type MergeRequests = readonly [MergeRequest, ...MergeRequest[]];
 
 export const isNested = ({ on }: MergeRequest): boolean => on.some(({ segments }) => segments.length > 1);
 
 /** The key columns of a merge that is not nested. */
 export const keyColumnsOf = ({ on }: MergeRequest): readonly string[] => on.map(({ segments }) => segments[0] ?? '');
+
+/** What a transaction record says of a merge. */
+export const outcomeOf = (
+  counts: Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>,
+): Readonly<Record<string, string>> => ({
+  num_inserted_rows: String(counts.numInsertedRows),
+  num_updated_rows: String(counts.numUpdatedRows),
+  num_deleted_rows: String(counts.numDeletedRows),
+});

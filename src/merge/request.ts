@@ -6,21 +6,21 @@ import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import { typedSchema } from '../arrow/schema/typed-schema.ts';
-import type { Catalog, KeyedRequest, TableRecord, TransactionRecord } from '../catalog/port.ts';
+import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { Made, TableMaker } from '../create/table-maker.ts';
 import type { MergeCounts } from '../engine/port/engine.ts';
-import type { Clock, NewId } from '../kernel/clock.ts';
+import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { type BranchName, type Location, showTable, type TransactionId } from '../kernel/ids.ts';
+import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type DistinctKeys, readDistinctKeys } from '../keys/distinct-keys.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
+import type { Keyed } from '../operations/idempotency/keyed-request.ts';
 import { type TableAccess, visibleSchema } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './command.ts';
-import type { KeyedMerge, MergeRequest } from './merge-request.ts';
+import { outcomeOf } from './merge-request.ts';
 import { checkPartialSource } from './partial-source.ts';
 import type { TableWriter } from './queue/writers.ts';
 
@@ -35,33 +35,27 @@ interface ReadySource extends DistinctKeys {
  * other client waits on this client's network.
  */
 export class MergeRows {
-  readonly #catalog: Catalog;
   readonly #access: TableAccess;
   readonly #writer: TableWriter;
   readonly #maker: TableMaker;
   readonly #locks: TableLocks;
-  readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #keyHasher: KeyHasher;
   readonly #metrics: Metrics;
 
   constructor(parts: {
-    catalog: Catalog;
     access: TableAccess;
     writer: TableWriter;
     maker: TableMaker;
     locks: TableLocks;
-    clock: Clock;
     newId: NewId;
     keyHasher: KeyHasher;
     metrics: Metrics;
   }) {
-    this.#catalog = parts.catalog;
     this.#access = parts.access;
     this.#writer = parts.writer;
     this.#maker = parts.maker;
     this.#locks = parts.locks;
-    this.#clock = parts.clock;
     this.#newId = parts.newId;
     this.#keyHasher = parts.keyHasher;
     this.#metrics = parts.metrics;
@@ -105,77 +99,21 @@ export class MergeRows {
     });
   }
 
-  async #mergeIntoCreated(
-    record: TableRecord,
-    command: MergeRowsCommand,
-    ready: ReadySource,
-    scope: RequestScope,
-  ): Promise<MergeRowsResult> {
-    requireFewNested(ready.chunk, command.on);
-    const changesNothing = ready.chunk.rows === 0 && command.flags.whenNotMatchedBySourceDelete === false;
-    if (changesNothing) return this.#nothingToDo(record, command, ready, scope);
-    return this.#commit(record, command, ready, scope);
-  }
-
-  #commit(
-    record: TableRecord,
-    command: MergeRowsCommand,
+  #mergeIntoCreated(
+    table: TableRecord,
+    { branch, on, flags, useIndex }: MergeRowsCommand,
     { chunk, keys, digests, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
-    const { table, branch, on, flags, useIndex } = command;
+    requireFewNested(chunk, on);
     const transactionId = this.#newId() as TransactionId;
-    const request: MergeRequest = {
-      table,
-      tableId: record.id,
-      branch,
-      on,
-      spec: { ...flags, useIndex },
-      chunk,
-      keys,
-      digests,
-      scope,
-      locate: () => this.#stillThere(record),
-      record: (counts) => this.#transaction(transactionId, record, command, counts),
-      keyed: keyed && keyedMerge(keyed, record, branch, transactionId),
-    };
-    return this.#access.onFilesOf(record, async () => {
+    const spec = { ...flags, useIndex };
+    const request = { table, branch, on, spec, chunk, keys, digests, scope, transactionId, keyed };
+    return this.#access.onFilesOf(table, async () => {
       const counts = await this.#writer.merge(request);
       this.#count(counts);
       return { transactionId, ...counts };
     });
-  }
-
-  /** The source was checked against this very table; one that was dropped or replaced meanwhile must be asked anew. */
-  async #stillThere(record: TableRecord): Promise<Location> {
-    const now = await this.#access.findCreated(record.ref);
-    if (now.id === record.id) return now.location;
-    throw new LancegateError(
-      'ConcurrentModification',
-      `table '${showTable(record.ref)}' was replaced while the merge waited; nothing was written`,
-      { retryAfterSeconds: 1 },
-    );
-  }
-
-  /** Zero rows change nothing, so no version is made of them. */
-  async #nothingToDo(
-    record: TableRecord,
-    command: MergeRowsCommand,
-    { keyed }: ReadySource,
-    scope: RequestScope,
-  ): Promise<MergeRowsResult> {
-    scope.signal.throwIfAborted();
-    const version = await this.#access.read(record, command.branch, undefined, async (dataset) => {
-      await dataset.sync(); // the version may be a neighbour's that nobody was told of yet
-      return dataset.version();
-    });
-    const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
-    const transactionId = this.#newId() as TransactionId;
-    const result = { transactionId, ...counts };
-    const transaction = this.#transaction(transactionId, record, command, counts);
-    await this.#catalog.recordTransactions([transaction], keyed && [keyedAnswer(keyed, result)]);
-    this.#count(counts);
-    return result;
   }
 
   /**
@@ -229,24 +167,6 @@ export class MergeRows {
   #count({ numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted }: MergeCounts): void {
     this.#metrics.mergeFinished({ inserted, updated, deleted });
   }
-
-  #transaction(
-    id: TransactionId,
-    record: TableRecord,
-    { branch }: MergeRowsCommand,
-    counts: MergeCounts,
-  ): TransactionRecord {
-    return {
-      id,
-      tableId: record.id,
-      ref: record.ref,
-      operation: 'merge_insert',
-      branch,
-      version: counts.version,
-      outcome: outcomeOf(counts),
-      committedAtMs: this.#clock.nowMs(),
-    };
-  }
 }
 
 const allInserted = ({ transactionId, version, rows }: Made): MergeRowsResult => ({
@@ -256,16 +176,6 @@ const allInserted = ({ transactionId, version, rows }: Made): MergeRowsResult =>
   numUpdatedRows: 0,
   numDeletedRows: 0,
   numAttempts: 1,
-});
-
-const keyedMerge = (
-  request: KeyedRequest,
-  { id: tableId, ref }: TableRecord,
-  branch: BranchName | undefined,
-  transactionId: TransactionId,
-): KeyedMerge => ({
-  announce: (baseVersion) => ({ ...request, tableId, ref, branch, baseVersion }),
-  answer: (counts) => keyedAnswer(request, { transactionId, ...counts }),
 });
 
 interface Fit {
@@ -312,16 +222,6 @@ function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'
   if (resolveField(schema, path) !== undefined) return;
   throw new LancegateError('TableColumnNotFound', `on: the ${where} has no column ${formatFieldPath(path)}`);
 }
-
-const outcomeOf = (counts: {
-  numInsertedRows: number;
-  numUpdatedRows: number;
-  numDeletedRows: number;
-}): Readonly<Record<string, string>> => ({
-  num_inserted_rows: String(counts.numInsertedRows),
-  num_updated_rows: String(counts.numUpdatedRows),
-  num_deleted_rows: String(counts.numDeletedRows),
-});
 
 const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
   new LancegateError(

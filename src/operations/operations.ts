@@ -8,7 +8,6 @@ import { Upkeep } from '../maintenance/act/upkeep.ts';
 import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.ts';
 import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';
-import type { KeyHash } from '../merge/known-keys/fingerprint.ts';
 import { TableWriter } from '../merge/queue/writers.ts';
 import type { Queries } from '../query/port.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
@@ -32,7 +31,6 @@ export interface StartDeps {
   readonly maxOpenDatasets: number;
   /** What the keys known of all tables may take together. */
   readonly keyMemoryBytes: number;
-  readonly keyHash: KeyHash;
   readonly keyDigest: KeyDigest;
   readonly keyHasher: KeyHasher;
   readonly idempotencyKeptMs: number;
@@ -63,6 +61,7 @@ export async function startOperations(given: StartDeps) {
   const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
   const writer = new TableWriter({
     ...given,
+    access,
     datasets,
     locks,
     observer: maintenance,

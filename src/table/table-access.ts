@@ -44,6 +44,17 @@ export class TableAccess {
     );
   }
 
+  /** A table that requests were checked against; one that was dropped or replaced since must be asked anew. */
+  async requireUnchanged(record: TableRecord): Promise<TableRecord> {
+    const now = await this.findCreated(record.ref);
+    if (now.id === record.id) return now;
+    throw new LancegateError(
+      'ConcurrentModification',
+      `table '${showTable(record.ref)}' was replaced while the merge waited; nothing was written`,
+      { retryAfterSeconds: 1 },
+    );
+  }
+
   /** A branch at its newest version, shared with other requests. */
   latest(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
     return this.onFilesOf(record, () => this.#datasets.latest(record.location, branch));

@@ -16,7 +16,7 @@ export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'rec
 export type ConnectionEnd = 'address_share' | 'all_taken' | 'gave_way' | 'silent' | 'unread' | 'pipelined';
 
 /** What told whose rows of a shared commit were new (docs/adr/0011); a search takes longest, the more rows the longer. */
-export type CountsToldBy = 'places' | 'totals' | 'memory' | 'commit' | 'search';
+export type CountsToldBy = 'places' | 'totals' | 'commit' | 'search';
 
 /** Why a reader process ended: the first three are normal. */
 export type ReaderDeath = 'idle' | 'spent' | 'stop' | 'deadline' | 'memory' | 'signal' | 'exit' | 'protocol' | 'start';

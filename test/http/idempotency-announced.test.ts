@@ -16,7 +16,6 @@ import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { SecretKeyDigest } from '#src/keys/key-digest.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
-import { SeededKeyHash } from '#src/merge/known-keys/fingerprint.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { countRows } from '#src/operations/tables/count-rows.ts';
 import { createTable } from '#src/operations/tables/create-table.ts';
@@ -77,7 +76,6 @@ async function start(t: TestContext) {
     maxWaitingPerTable: 100,
     maxOpenDatasets: 10,
     keyMemoryBytes: 1 << 24,
-    keyHash: new SeededKeyHash(1),
     keyHasher: new KeyHasher(new Uint32Array(8)),
     keyDigest: new SecretKeyDigest(new Uint32Array(8)),
     idempotencyKeptMs: 60_000,

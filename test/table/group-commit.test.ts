@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import type { KeyedRequest } from '#src/catalog/port.ts';
 import type { MergeSpec } from '#src/engine/port/engine.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import type { IdempotencyKey } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
 import { countsOf, type Interruptions, place, type Spec, Stage, type StageOptions, table, upsert } from './stage.ts';
@@ -51,18 +53,12 @@ function random(seed: number): (below: number) => number {
   };
 }
 
-/**
- * The writer knows all keys, reads them beside its commits, runs out of room for them on the way, knows none, or has to
- * search for them besides; or it knows keys and cannot tell them apart.
- */
+/** The commit tells how many rows each key had, or it does not. */
 const memories: readonly StageOptions[] = [
   { keyMemoryBytes: 1 << 20 },
-  { readAtOnceRows: 0 },
-  { keyMemoryBytes: 12 * 232 },
   { keyMemoryBytes: 0 },
-  { keyMemoryBytes: 0, hidesChanges: true },
-  { keyHash: { markOf: (key) => Number(key) % 11 } },
-  { keyHash: { markOf: (key) => Number(key) % 11 }, hidesChanges: true },
+  { hidesChanges: true },
+  { keyMemoryBytes: 12 * 232, knowsPlaces: true },
 ];
 
 test('requests that share a commit leave rows and counts as if applied one after the other (P2, P4)', async (t) => {
@@ -252,8 +248,11 @@ test('a commit of somebody else between the look and the commit makes the known 
     const outsider = await stage.engine.open({ location: place });
     await outsider.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[50, 'outside']])), undefined);
   };
-  const keyed = { announce: () => [{}], answer: () => [] } as never;
-  const second = (await requests([[1, 'b']], [[3, 'b']])).map((request) => ({ ...request, keyed }));
+  const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;
+  const second = (await requests([[1, 'b']], [[3, 'b']])).map((request, index) => ({
+    ...request,
+    keyed: { ...keyed, key: `${index}` as IdempotencyKey },
+  }));
   await stage.together(second);
   const answers = await stage.together(await requests([[50, 'c']], [[60, 'c']]));
   assert.deepEqual(countsOf(answers), [

@@ -7,7 +7,6 @@ import type { CanonicalKey } from '#src/keys/key-columns.ts';
 import { SecretKeyDigest } from '#src/keys/key-digest.ts';
 import { KeyIndex } from '#src/merge/key-index/key-index.ts';
 import type { MergeRequest } from '#src/merge/merge-request.ts';
-import type { SharedRows } from '#src/merge/queue/batch.ts';
 
 /** Enough for each part of the places to have some. */
 const rows = 5_000;
@@ -49,7 +48,6 @@ class MovingRows implements LiveRows {
 }
 
 const request = { keys: { rows, canonical: (row: number) => allKeys[row] } } as unknown as MergeRequest;
-const shared = { parts: [], firstWith: new Map(allKeys.map((key) => [key, 0])) } as unknown as SharedRows;
 
 /** `resized` is told of the memory that they take whenever they look. */
 function placesOf(tracked: LiveRows, resized: (bytes: number) => void = () => undefined): KeyIndex {
@@ -60,7 +58,7 @@ function placesOf(tracked: LiveRows, resized: (bytes: number) => void = () => un
   const hold = { resize, touch: () => undefined, release: () => undefined };
   const digest = new SecretKeyDigest(new Uint32Array(8).fill(3));
   const places = new KeyIndex({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { digest, hold });
-  assert.equal(places.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], shared), undefined);
+  assert.equal(places.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], []), undefined);
   return places;
 }
 
@@ -71,7 +69,7 @@ describe('the places of rows that move again and again (P2, P8)', () => {
       const places = placesOf(tracked);
       for (let version = 2; version <= 8; version++) {
         assert.equal(places.follow(version), undefined);
-        const found = places.find(shared);
+        const found = places.find(allKeys).rows;
         assert.equal(found.size, rows);
         for (const key of allKeys) {
           const offset = version % 2 === 0 ? rows - 1 - Number(key) : Number(key);
@@ -93,7 +91,7 @@ describe('the places of rows that move again and again (P2, P8)', () => {
     for (let version = 2; version <= count + 1; version++) {
       places.follow(version);
       for (let turn = 0; turn < 600; turn++) await new Promise(setImmediate);
-      places.replaced({ version, fragments: [{ id: version, rows }] }, [request], shared);
+      places.replaced({ version, fragments: [{ id: version, rows }] }, [request], []);
       held.push(Math.floor(heldBytes / bytesPerMove));
     }
     return held;

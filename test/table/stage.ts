@@ -5,21 +5,22 @@ import { connect } from '@lancedb/lancedb';
 import { Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
+import type { TableRecord } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset, Engine, MergeCounts, OpenRequest, Projection } from '#src/engine/port/engine.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
-import type { Location, ObjectName, TableId, TransactionId } from '#src/kernel/ids.ts';
+import type { Location, ObjectName, TransactionId } from '#src/kernel/ids.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
 import { SecretKeyDigest } from '#src/keys/key-digest.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeyBudget } from '#src/memory/key-quota.ts';
-import { type KeyHash, SeededKeyHash } from '#src/merge/known-keys/fingerprint.ts';
 import type { MergeRequest } from '#src/merge/merge-request.ts';
 import { TableWriter } from '#src/merge/queue/writers.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
+import { TableAccess } from '#src/table/table-access.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsToldBy, Metrics } from '#src/telemetry/metrics.ts';
@@ -65,8 +66,6 @@ export interface StageOptions {
   readonly knowsPlaces?: boolean;
   /** How many rows the table has cannot be told. */
   readonly cannotCount?: boolean;
-  readonly keyHash?: KeyHash;
-  readonly readAtOnceRows?: number;
   readonly clock?: Clock;
 }
 
@@ -106,7 +105,7 @@ export class Stage {
   /** Runs between the writer's look at the version and its commit, for requests with a key. */
   betweenLookAndCommit: () => Promise<void> = async () => undefined;
   writer!: TableWriter;
-  tableId!: TableId;
+  record!: TableRecord;
   #dataset!: Dataset;
   #place = place;
   /** Datasets that are open to read places from them, beside the commits. */
@@ -134,8 +133,6 @@ export class Stage {
       hidesChanges = false,
       knowsPlaces = false,
       cannotCount = false,
-      keyHash = new SeededKeyHash(1),
-      readAtOnceRows,
       clock = systemClock,
     }: StageOptions = {},
   ) {
@@ -154,26 +151,29 @@ export class Stage {
     const creation = await catalog.reserveCreation(table, undefined, place);
     stage.#dataset = await stage.engine.create(place, rows instanceof Table ? ipcFile(rows) : rows, {});
     const details = { properties: undefined, storageOptions: {}, transaction: transaction(1) };
-    stage.tableId = (await catalog.publishCreation(creation, details)).id;
+    stage.record = await catalog.publishCreation(creation, details);
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
     metrics.countsTold = (by) => void stage.toldBy.push(by);
     const engine = stage.#interrupted(interruptions, { hidesChanges, knowsPlaces, cannotCount });
     stage.keyBudget = new KeyBudget(keyMemoryBytes, clock);
+    const datasets = new OpenDatasets(stage.#keeping(engine), 10);
+    const access = replacing(new TableAccess(catalog, engine, datasets), {
+      requireUnchanged: async (record: TableRecord) => ({ ...record, location: stage.#place }),
+    });
     const lines = { write: (line: string) => void stage.warnings.push(line) };
     stage.writer = new TableWriter({
       engine,
       catalog,
       locks: stage.locks,
       metrics,
-      datasets: new OpenDatasets(stage.#keeping(engine), 10),
+      access,
+      datasets,
       recoveryMarks: new RecoveryMarks({ catalog, engine }),
       logger: createLogger({ level: 'warn', format: 'json', destination: lines }),
       observer: { committed: (commit) => void stage.gainsByIndex.push(commit.gainsByIndex) },
       keyBudget: stage.keyBudget,
-      keyHash,
       keyDigest: new SecretKeyDigest(new Uint32Array(8)),
-      readAtOnceRows,
       maxWaiting: 1_000,
       maxIdle: 10,
       clock,
@@ -188,8 +188,7 @@ export class Stage {
     const on = this.on.map(parseFieldPath);
     const keys = readKeys(chunk, on);
     return {
-      table,
-      tableId: this.tableId,
+      table: this.record,
       branch: undefined,
       on,
       spec,
@@ -203,8 +202,7 @@ export class Stage {
         signal,
         remainingMs: () => undefined,
       },
-      locate: async () => this.#place,
-      record: (counts) => ({ ...transaction(counts.version), tableId: this.tableId, ref: table }),
+      transactionId: randomUUID() as TransactionId,
     };
   }
 

@@ -19,7 +19,9 @@ import { principalKey } from '../../kernel/principal.ts';
 import type { CanonicalKey } from '../../keys/key-columns.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { CommitTarget, EngineCommit, Merged, SentRows } from '../engine-commit.ts';
+import type { Batch } from '../batch.ts';
+import type { EngineCommit, Merged } from '../engine-commit.ts';
+import type { Head } from '../head.ts';
 import { addressesByKey, inList, type SoughtKeys, soughtKeys } from '../key-index/key-lookup.ts';
 import { isNested, keyColumnsOf, type MergeRequest } from '../merge-request.ts';
 import { mergeNested } from '../strategy/nested.ts';
@@ -40,7 +42,7 @@ export interface Settled {
 /** Somebody who changes the same rows over and over cannot keep a writer for ever. */
 const mostDeletes = 5;
 
-export class OutsideCommits {
+export class ExternalCommits {
   readonly #engine: Engine;
   readonly #logger: Logger;
   readonly #metrics: Metrics;
@@ -52,11 +54,11 @@ export class OutsideCommits {
   }
 
   /** To be called under the turn, after every merge. `Internal` where keys may be left twice. */
-  async settle(target: CommitTarget, sent: SentRows, { counts, commit }: Merged): Promise<Settled> {
+  async settle(target: Head, sent: Batch, { counts, commit }: Merged): Promise<Settled> {
     const change = await rowChangeBeside(target.dataset, commit);
     if (change === 'none') return undisturbed(counts.version, commit.matched);
     const [{ table, branch }] = sent.requests;
-    const log = this.#logger.child({ table: showTable(table), branch: branch ?? 'main', ...commit });
+    const log = this.#logger.child({ table: showTable(table.ref), branch: branch ?? 'main', ...commit });
     if (change === 'some') log.warn({}, 'somebody outside the service committed beside a merge');
     try {
       const repair = await this.#plan(target, sent, commit);
@@ -73,7 +75,7 @@ export class OutsideCommits {
     }
   }
 
-  async #plan({ dataset, location }: CommitTarget, sent: SentRows, commit: EngineCommit): Promise<Repair> {
+  async #plan({ dataset, location }: Head, sent: Batch, commit: EngineCommit): Promise<Repair> {
     const { requests } = sent;
     const [{ branch }] = requests;
     const placesAt = async (version: number, sought: SoughtKeys) => {
@@ -94,7 +96,7 @@ export class OutsideCommits {
   }
 
   /** Says how many rows were updated that the merge had not found. */
-  async #repair(dataset: Dataset, sent: SentRows, repair: Repair): Promise<number> {
+  async #repair(dataset: Dataset, sent: Batch, repair: Repair): Promise<number> {
     if (repair.doomed.length === 0) return 0;
     await deleteRows(dataset, repair, sent);
     if (repair.missed.length > 0) return this.#updateMissed(dataset, sent, repair);
@@ -102,13 +104,13 @@ export class OutsideCommits {
   }
 
   /** Inserts nothing: a row that is gone since was taken out after the merge. */
-  async #updateMissed(dataset: Dataset, { requests, chunk }: SentRows, { missed, found }: Repair): Promise<number> {
-    const [request] = requests;
-    const { on, keys } = request;
+  async #updateMissed(dataset: Dataset, batch: Batch, { missed, found }: Repair): Promise<number> {
+    const { requests, first: request } = batch;
+    const chunk = batch.chunk();
     if (isNested(request)) {
       const spec = onlyUpdating(request, soughtKeys(requests, found, 'target.').where ?? ownSql('true'));
       const principal = principalKey(request.scope.principal);
-      const merge = { on, spec, chunk, keys, remainingMs: () => undefined, principal };
+      const merge = { batch, spec, chunk, remainingMs: () => undefined, principal };
       return (await mergeNested(this.#engine, dataset, merge)).counts.numUpdatedRows;
     }
     const spec = { ...onlyUpdating(request, inList('target._rowaddr', missed)), on: keyColumnsOf(request) };
@@ -139,19 +141,19 @@ async function rowChangeBeside(dataset: Dataset, { matched, version, ownVersions
   return change;
 }
 
-async function updatesOf(dataset: Dataset, { requests, chunk }: SentRows): Promise<Updates> {
-  const { whenMatchedUpdateAll } = requests[0].spec;
+async function updatesOf(dataset: Dataset, batch: Batch): Promise<Updates> {
+  const { whenMatchedUpdateAll } = batch.first.spec;
   if (whenMatchedUpdateAll === false) return 'nothing';
   if (whenMatchedUpdateAll !== true) return 'under a filter';
   const columns = (await dataset.schema()).fields.length;
-  return chunk.schema.fields.length === columns ? 'every column' : 'some columns';
+  return batch.chunk().schema.fields.length === columns ? 'every column' : 'some columns';
 }
 
 /**
  * Where somebody has changed the rows meanwhile, they have other addresses: two that were changed at once are alike now, so
  * the last of each key stays.
  */
-async function deleteRows(dataset: Dataset, { keys, ...repair }: Repair, { requests }: SentRows): Promise<void> {
+async function deleteRows(dataset: Dataset, { keys, ...repair }: Repair, { requests }: Batch): Promise<void> {
   let { doomed } = repair;
   for (let attempt = 0; attempt < mostDeletes; attempt++) {
     const { numDeletedRows } = await dataset.deleteRows(doomed);

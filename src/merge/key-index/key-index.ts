@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Dataset } from '../../engine/port/engine.ts';
 import {
@@ -12,8 +13,7 @@ import type { CanonicalKey } from '../../keys/key-columns.ts';
 import type { KeyDigest } from '../../keys/key-digest.ts';
 import { KeyTable } from '../../keys/key-table.ts';
 import type { KeyHold } from '../../memory/key-quota.ts';
-import type { MergeRequest } from '../merge-request.ts';
-import type { SharedRows } from '../queue/batch.ts';
+import type { MergeRequests } from '../merge-request.ts';
 import { eachPlace } from './key-lookup.ts';
 import { PendingRemaps } from './pending-remaps.ts';
 
@@ -27,18 +27,36 @@ const rowsPerCheck = 65_536;
 const mostMovedPart = 1 / 2;
 const mostMoves = 16;
 
-/**
- * Why places are not known: a key has several rows; there is no room; somebody has changed rows in another way than by
- * deleting and adding them.
- */
-export type Unknowable = 'key twice' | 'no room' | 'changed';
+/** Of keys that have several rows, all but one each; more would take memory that other keys need (P7). */
+const mostSurplusRows = 50_000;
+/** Of one of those, with the key and its list. Measured. */
+const bytesPerSurplusRow = 200;
 
 /**
- * Where the row with each key of one table branch is stored. A place is looked up in two steps: what was last heard of the key,
- * and whether there still is a row at that place (`LiveRows`). So what deletes rows need not be told here at all; only
- * fragments whose rows nobody has told of have to be read.
+ * Why the index cannot be kept: too many keys have several rows; there is no room; another program has changed rows in another
+ * way than by deleting and adding them.
+ */
+export type Unknowable = 'keys twice' | 'no room' | 'changed';
+
+/** The rows of some keys. */
+export class FoundRows {
+  /** One row of each key that has any. */
+  readonly rows = new Map<CanonicalKey, RowAddress>();
+  /** The other rows of keys that have several. */
+  readonly surplus = new Map<CanonicalKey, readonly RowAddress[]>();
+
+  numRows(key: CanonicalKey): number {
+    return this.rows.has(key) ? 1 + (this.surplus.get(key)?.length ?? 0) : 0;
+  }
+}
+
+/**
+ * Where the rows with each key of one table branch are. A look-up has two steps: the address that was last seen with the key,
+ * and whether a row is there still (`LiveRows`). So nothing need be noted here when rows are deleted; only fragments that
+ * other programs brought are read.
  *
- * It is exact, or it is nothing: every step that cannot be sure says so, and all of it is forgotten then (P2).
+ * It is exact, or it is nothing: a step that cannot be sure says so, and the index is given up (P2). A key has one row, or
+ * several where another program has doubled it.
  */
 export class KeyIndex {
   readonly on: readonly FieldPath[];
@@ -46,11 +64,14 @@ export class KeyIndex {
   readonly tracked: LiveRows;
   readonly #places: KeyTable;
   readonly #hold: KeyHold;
-  /** Whether a commit has been made by them. */
+  /** Whether a commit has been made by it. */
   isUsed = false;
-  /** Fragments whose rows nobody has told of yet. */
+  /** The rows that were seen with a key beside that in the table. */
+  readonly #surplus = new Map<CanonicalKey, readonly RowAddress[]>();
+  #surplusRows = 0;
+  /** Fragments whose keys are yet to be read. */
   #unread: ReadonlySet<number> = new Set();
-  /** Places may still be those of before. */
+  /** Addresses in the table may still be those of before. */
   readonly #moves = new PendingRemaps();
   #isSweeping = false;
   #isReleased = false;
@@ -107,19 +128,22 @@ export class KeyIndex {
     return this.#checkRoom();
   }
 
-  /** Of the keys of a group that have a row, where it is. */
-  find({ firstWith }: SharedRows): ReadonlyMap<CanonicalKey, RowAddress> {
+  /** At the version of `tracked`. */
+  find(keys: Iterable<CanonicalKey>): FoundRows {
     this.#hold.touch();
-    const found = new Map<CanonicalKey, RowAddress>();
-    for (const key of firstWith.keys()) {
-      const place = this.#placeNow(this.#places.find(key));
-      if (place !== undefined) found.set(key, place);
+    const found = new FoundRows();
+    for (const key of keys) {
+      const row = this.#rowNow(this.#places.find(key));
+      const others = this.#surplus.size > 0 ? this.#surplusNow(key, row) : [];
+      const first = row ?? others.shift();
+      if (first !== undefined) found.rows.set(key, first);
+      if (others.length > 0) found.surplus.set(key, others);
     }
     return found;
   }
 
-  /** Where the rows of a group came to be, that were sent in this order. */
-  replaced({ fragments }: Replaced, requests: readonly MergeRequest[], { parts }: SharedRows): Unknowable | undefined {
+  /** Notes where the rows of a batch came to be, which the engine wrote in this order. Of each key they are the only rows. */
+  replaced({ fragments }: Replaced, requests: MergeRequests, parts: readonly RowsOf[]): Unknowable | undefined {
     this.isUsed = true;
     const rest = fragments.values();
     let { value: fragment } = rest.next();
@@ -134,7 +158,7 @@ export class KeyIndex {
         }
         if (fragment === undefined) return 'changed';
         const key = keys.canonical(row);
-        if (key !== undefined) this.#places.set(key, fragment.id, offset);
+        if (key !== undefined) this.#setOnly(key, fragment.id, offset);
         offset += 1;
       }
     }
@@ -146,17 +170,34 @@ export class KeyIndex {
     this.#hold.release();
   }
 
-  #learn(key: CanonicalKey, place: RowAddress): Unknowable | undefined {
-    const before = this.#placeNow(this.#places.set(key, place.fragment, place.offset));
-    return before === undefined || isSame(before, place) ? undefined : 'key twice';
+  #setOnly(key: CanonicalKey, fragment: number, offset: number): void {
+    this.#places.set(key, fragment, offset);
+    if (this.#surplus.size > 0) this.#setSurplus(key, []);
+  }
+
+  #learn(key: CanonicalKey, row: RowAddress): Unknowable | undefined {
+    const before = this.#rowNow(this.#places.set(key, row.fragment, row.offset));
+    if (before !== undefined && !isSame(before, row)) this.#setSurplus(key, [before, ...this.#surplusNow(key, before)]);
+    return this.#surplusRows > mostSurplusRows ? 'keys twice' : undefined;
+  }
+
+  #setSurplus(key: CanonicalKey, rows: readonly RowAddress[]): void {
+    this.#surplusRows += rows.length - (this.#surplus.get(key)?.length ?? 0);
+    if (rows.length === 0) this.#surplus.delete(key);
+    else this.#surplus.set(key, rows);
+  }
+
+  #surplusNow(key: CanonicalKey, except: RowAddress | undefined): RowAddress[] {
+    const rows = (this.#surplus.get(key) ?? []).flatMap((row) => this.#rowNow(row) ?? []);
+    return rows.filter((row) => except === undefined || !isSame(row, except));
   }
 
   #addressesIn(ids: readonly number[]) {
     return ids.flatMap((id) => [...this.tracked.rowsOf(id)].map(addressOf));
   }
 
-  /** Where a row is that was heard of; undefined where it is gone. */
-  #placeNow(place: RowAddress | undefined): RowAddress | undefined {
+  /** Where a row is now that was seen there; undefined where it is gone. */
+  #rowNow(place: RowAddress | undefined): RowAddress | undefined {
     const now = place && this.#moves.placeOf(place);
     return now !== undefined && this.tracked.has(now) ? now : undefined;
   }
@@ -178,13 +219,15 @@ export class KeyIndex {
         if (this.#isReleased) return;
         await setImmediate();
       }
+      for (const key of [...this.#surplus.keys()]) this.#setSurplus(key, this.#surplusNow(key, undefined));
       this.#moves.forgetOldest(done);
     }
     this.#isSweeping = false;
   }
 
   #checkRoom(): Unknowable | undefined {
-    return this.#hold.resize(this.#places.bytes + this.tracked.bytes + this.#moves.bytes) ? undefined : 'no room';
+    const bytes = this.#places.bytes + this.#surplusRows * bytesPerSurplusRow;
+    return this.#hold.resize(bytes + this.tracked.bytes + this.#moves.bytes) ? undefined : 'no room';
   }
 }
 

@@ -6,7 +6,6 @@ import type { Dataset, Projection } from '../../engine/port/engine.ts';
 import { type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { type CanonicalKey, type Keys, readKeys, sqlFieldPath } from '../../keys/key-columns.ts';
-import type { KeyRows } from '../known-keys/key-rows.ts';
 import type { MergeRequest } from '../merge-request.ts';
 
 /** About a millisecond's work. */
@@ -79,22 +78,6 @@ export async function countRowsAt(
     return true;
   });
   return rows;
-}
-
-/** Counts the rows of each key into `rows`. False, and not all of them, once `mayGoOn` says no; it is asked after each. */
-export async function countRowsByKey(
-  dataset: Dataset,
-  on: readonly FieldPath[],
-  rows: KeyRows,
-  mayGoOn: () => boolean,
-): Promise<boolean> {
-  let isWhole = true;
-  await eachRow(dataset, { on, from: { where: undefined }, others: [] }, (key) => {
-    rows.add(key);
-    isWhole = mayGoOn();
-    return isWhole;
-  });
-  return isWhole;
 }
 
 /** Where the rows with the sought keys are. */

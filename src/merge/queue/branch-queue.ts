@@ -5,28 +5,22 @@
  * it out of the queue.
  */
 import type { MergeCounts } from '../../engine/port/engine.ts';
-import type { Clock } from '../../kernel/clock.ts';
 import { neverAborts, queueIsFull } from '../../kernel/read-write-lock.ts';
-import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
-import { type CommitterParts, MergeCommitter } from '../commit.ts';
-import type { CommitTarget } from '../engine-commit.ts';
+import { Committer, type CommitterParts } from '../commit.ts';
 import type { MergeRequest } from '../merge-request.ts';
-import { dropLeftoverColumn } from '../strategy/nested.ts';
 import { GroupCommitDelay } from './group-commit-delay.ts';
 import { type PendingMerge, PendingMerges } from './pending-merges.ts';
 
 export interface WriterParts extends CommitterParts {
-  readonly datasets: OpenDatasets;
   readonly locks: TableLocks;
   readonly maxWaiting: number;
-  readonly clock: Clock;
 }
 
 export class BranchQueue {
   readonly #parts: WriterParts;
   readonly #pending: PendingMerges;
-  readonly #committer: MergeCommitter;
+  readonly #committer: Committer;
   readonly #gathering: GroupCommitDelay;
   #pumping: Promise<void> | undefined;
   #isPreparing = false;
@@ -34,7 +28,7 @@ export class BranchQueue {
   constructor(parts: WriterParts) {
     this.#parts = parts;
     this.#pending = new PendingMerges(parts.metrics);
-    this.#committer = new MergeCommitter(parts);
+    this.#committer = new Committer(parts);
     this.#gathering = new GroupCommitDelay(parts.clock);
   }
 
@@ -82,31 +76,22 @@ export class BranchQueue {
     this.#pumping = undefined;
   }
 
-  /** The group is taken as late as can be, so that it is as large as can be. Answers how many merges it had. */
+  /** One batch under the branch's lock; answers how many merges it had. */
   async #turn(next: PendingMerge): Promise<number> {
-    const { table, tableId, branch } = next.request;
+    const { table, branch } = next.request;
     this.#isPreparing = true;
-    const leave = await this.#parts.locks.lockBranch(table, branch, neverAborts);
+    const unlock = await this.#parts.locks.lockBranch(table.ref, branch, neverAborts);
     try {
-      const target = await this.#prepare(next.request);
-      const group = this.#pending.takeGroup(tableId);
-      this.#isPreparing = false;
-      await this.#committer.commit(group, target);
-      return group.length;
+      return await this.#committer.commit(next.request, () => {
+        this.#isPreparing = false;
+        return this.#pending.takeBatch(table.id);
+      });
     } catch (error) {
       this.#pending.refuse(next, error);
       return 0;
     } finally {
       this.#isPreparing = false;
-      leave();
+      unlock();
     }
-  }
-
-  async #prepare({ tableId, branch, locate }: MergeRequest): Promise<CommitTarget> {
-    const location = await locate();
-    const dataset = await this.#parts.datasets.latest(location, branch);
-    await this.#parts.recoveryMarks.beforeCommit(tableId, branch, dataset);
-    await dropLeftoverColumn(dataset);
-    return { dataset, location };
   }
 }

@@ -2,14 +2,14 @@ import type { MergeCounts } from '../../engine/port/engine.ts';
 import type { TableId } from '../../kernel/ids.ts';
 import { principalKey } from '../../kernel/principal.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { BatchLimits, batchKey } from '../batch.ts';
 import type { MergeRequest } from '../merge-request.ts';
-import { GroupRoom, sharingKey } from './batch.ts';
 
 /** A merge that waits, or whose commit is under way. */
 export interface PendingMerge {
   readonly request: MergeRequest;
-  /** Equal for merges that may share a commit; undefined for one that takes its turn alone. */
-  readonly sharing: string | undefined;
+  /** Equal for merges that may share a commit; undefined for one that is committed alone. */
+  readonly batchKey: string | undefined;
   readonly principal: string;
   readonly resolve: (counts: MergeCounts) => void;
   readonly reject: (error: unknown) => void;
@@ -55,7 +55,7 @@ export class PendingMerges {
       signal.removeEventListener('abort', onAbort);
     };
     const principal = principalKey(request.scope.principal);
-    const pending: PendingMerge = { request, sharing: sharingKey(request), principal, resolve, reject, leave };
+    const pending: PendingMerge = { request, batchKey: batchKey(request), principal, resolve, reject, leave };
     signal.addEventListener('abort', onAbort, { once: true });
     this.#queue.push(pending);
     if (!this.#principals.includes(principal)) this.#principals = [...this.#principals, principal];
@@ -76,23 +76,23 @@ export class PendingMerges {
    * The next merge and those that may share with it, in order of arrival. None if the next is not for the table `tableId`,
    * which was replaced then.
    */
-  takeGroup(tableId: TableId): readonly PendingMerge[] {
+  takeBatch(tableId: TableId): readonly PendingMerge[] {
     const { next } = this;
-    if (next === undefined || next.request.tableId !== tableId) return [];
-    const taken = next.sharing === undefined ? new Set([next]) : this.#sharers(next);
-    const group = this.#queue.filter((pending) => taken.has(pending));
+    if (next === undefined || next.request.table.id !== tableId) return [];
+    const taken = next.batchKey === undefined ? new Set([next]) : this.#sharers(next);
+    const batch = this.#queue.filter((pending) => taken.has(pending));
     this.#queue.splice(0, this.#queue.length, ...this.#queue.filter((pending) => !taken.has(pending)));
     this.#principals = [...this.#principals.slice(1), next.principal];
     this.#dropGonePrincipals();
-    for (const pending of group) pending.leave();
-    return group;
+    for (const pending of batch) pending.leave();
+    return batch;
   }
 
   /** One of each principal in turn, each in their order, as long as there is room for another. */
   #sharers(next: PendingMerge): ReadonlySet<PendingMerge> {
-    const sharers = this.#queue.filter(({ sharing }) => sharing === next.sharing);
+    const sharers = this.#queue.filter((pending) => pending.batchKey === next.batchKey);
     const byPrincipal = Map.groupBy(sharers, ({ principal }) => principal);
-    const room = new GroupRoom();
+    const room = new BatchLimits();
     const taken = new Set<PendingMerge>();
     let lanes = this.#principals.map((principal) => byPrincipal.get(principal) ?? []);
     for (let place = 0; lanes.length > 0; place++) {

@@ -20,11 +20,11 @@ export class TableWriter {
   }
 
   /**
-   * Resolves when the rows are committed and the commit is recorded. Throws what `MergeRequest.locate` and `Dataset.merge`
+   * Resolves when the rows are committed and the commit is recorded. Throws what `TableAccess.requireUnchanged` and `Dataset.merge`
    * throw, `SlowDown`, and the reason of the scope's signal: then nothing was written. `Internal` leaves that open.
    */
   async merge(request: MergeRequest): Promise<MergeCounts> {
-    const leave = await this.#parts.locks.lockShared(request.table, request.scope.signal);
+    const leave = await this.#parts.locks.lockShared(request.table.ref, request.scope.signal);
     try {
       return await this.#writerOf(request).merge(request);
     } finally {
@@ -38,7 +38,7 @@ export class TableWriter {
   }
 
   #writerOf(request: MergeRequest): BranchQueue {
-    const key = JSON.stringify([...request.table.namespace, request.table.name, request.branch ?? null]);
+    const key = JSON.stringify([...request.table.ref.namespace, request.table.ref.name, request.branch ?? null]);
     const writer = this.#writers.get(key) ?? new BranchQueue(this.#parts);
     this.#writers.delete(key);
     this.#writers.set(key, writer);

@@ -30,7 +30,8 @@ import {
   type Scratch,
 } from '../../engine/port/engine.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
-import { type Keys, sqlFieldPath } from '../../keys/key-columns.ts';
+import { sqlFieldPath } from '../../keys/key-columns.ts';
+import type { Batch } from '../batch.ts';
 import type { Merged } from '../engine-commit.ts';
 
 const keyColumn = (index: number): string => `__lancegate_key_${index}`;
@@ -41,10 +42,9 @@ export const nothingColumn = '__lancegate_nothing';
 const everyRow = ownSql('true');
 
 export interface NestedMerge {
-  readonly on: readonly FieldPath[];
+  readonly batch: Batch;
   readonly spec: Omit<MergeSpec, 'on'>;
   readonly chunk: IpcChunk;
-  readonly keys: Keys;
   /** Asked for each of the engine's merges; undefined: no deadline. */
   readonly remainingMs: () => number | undefined;
   /** The principal (`principalKey`) whose share the filters count against. */
@@ -95,9 +95,9 @@ export async function dropLeftoverColumn(target: Dataset): Promise<void> {
 }
 
 /** True for every target row that can match; with several key columns also for some that do not, which is harmless. */
-function keyFilter({ on, keys }: NestedMerge): CheckedSql {
-  const terms = on.map((path, index) => {
-    const literals = keys.sqlLiterals(index);
+function keyFilter({ batch }: NestedMerge): CheckedSql {
+  const terms = batch.first.on.map((path, index) => {
+    const literals = [...new Set(batch.requests.flatMap(({ keys }) => keys.sqlLiterals(index)))];
     return literals.length === 0 ? 'false' : `${sqlFieldPath(path)} IN (${literals.join(', ')})`;
   });
   return ownSql(terms.includes('false') ? 'false' : terms.join(' AND '));
@@ -118,18 +118,22 @@ async function copyCandidates(
   scratch: Scratch,
   target: Dataset,
   columns: readonly Field[],
-  { on }: NestedMerge,
+  { batch: { first } }: NestedMerge,
   where: CheckedSql,
 ): Promise<Dataset> {
-  const projections = [...keyProjections(on), originProjection('target'), ...columnProjections(columns)];
+  const projections = [...keyProjections(first.on), originProjection('target'), ...columnProjections(columns)];
   return scratch.create('target', await collect(target, projections, where));
 }
 
 async function mergeInScratch(scratch: Scratch, found: Dataset, merge: NestedMerge): Promise<MergeCounts> {
   const sent = await scratch.create('source', merge.chunk.file);
   const columns = columnProjections(merge.chunk.schema.fields);
-  const source = await collect(sent, [...keyProjections(merge.on), originProjection('source'), ...columns], everyRow);
-  const on = merge.on.map((_, index) => keyColumn(index));
+  const source = await collect(
+    sent,
+    [...keyProjections(merge.batch.first.on), originProjection('source'), ...columns],
+    everyRow,
+  );
+  const on = merge.batch.first.on.map((_, index) => keyColumn(index));
   return found.merge({ ...merge.spec, on }, source, merge.remainingMs(), merge.principal);
 }
 
@@ -152,7 +156,7 @@ async function commit(
 ): Promise<Stored> {
   const { from, rowsWhere } = replacement;
   if (await mayMatchOnNull(target, merge)) return commitOverNothing(target, columns, merge, replacement);
-  const on = [...new Set(merge.on.map((path) => path.segments[0] ?? ''))];
+  const on = [...new Set(merge.batch.first.on.map((path) => path.segments[0] ?? ''))];
   const rows = await collect(from, columnProjections(columns), rowsWhere);
   try {
     const stored = await target.merge(commitSpec(on, replacement), rows, merge.remainingMs(), merge.principal);
@@ -192,9 +196,9 @@ async function commitOverNothing(
 }
 
 /** SQL says that NULL matches nothing; a join on structs says that two structs with the same NULL inside are equal. */
-async function mayMatchOnNull(target: Dataset, { on, keys }: NestedMerge): Promise<boolean> {
-  if (!keys.hasNull) return false;
-  const isNull = on.map((path) => `${sqlFieldPath(path)} IS NULL`).join(' OR ');
+async function mayMatchOnNull(target: Dataset, { batch }: NestedMerge): Promise<boolean> {
+  if (!batch.hasNullKey) return false;
+  const isNull = batch.first.on.map((path) => `${sqlFieldPath(path)} IS NULL`).join(' OR ');
   return (await target.countRows(ownSql(isNull))) > 0;
 }
 

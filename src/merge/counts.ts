@@ -1,0 +1,137 @@
+/**
+ * What each merge of a batch did, as if they had been applied one after the other (P4). It follows from how many rows each
+ * key had before: the key index knows, or the engine's totals leave no doubt, or the rows that the commit took away or
+ * brought tell, or else the version before is searched.
+ */
+import type { Dataset, Engine, MergeCounts, OpenRequest } from '../engine/port/engine.ts';
+import type { RowAddressSql } from '../engine/port/row-address.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import type { CanonicalKey } from '../keys/key-columns.ts';
+import type { CountsToldBy } from '../telemetry/metrics.ts';
+import type { Batch } from './batch.ts';
+import { countRowsAt, countSoughtRows, soughtKeys } from './key-index/key-lookup.ts';
+
+/** How many rows had a key before the batch: none or one, or several where another program brought the key twice. */
+export type RowsBefore = (key: CanonicalKey) => number;
+
+export interface CountedRows {
+  readonly by: CountsToldBy;
+  readonly rowsBefore: RowsBefore;
+}
+
+export interface CountedCommit {
+  readonly version: number;
+  readonly numAttempts: number;
+  /** Of several rows with one key one is left, and the others count as deleted. */
+  readonly leavesOneRow: boolean;
+}
+
+/** The counts of each merge of a batch by keys. */
+export function countsOfEach(batch: Batch, rowsBefore: RowsBefore, commit: CountedCommit): readonly MergeCounts[] {
+  const { version, numAttempts } = commit;
+  return batch.requests.map(({ keys }, request) => {
+    const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts };
+    for (let row = 0; row < keys.rows; row++) {
+      const key = keys.canonical(row);
+      const rows = key === undefined ? 0 : rowsBefore(key);
+      countRow(counts, { batch, rows, isLater: key !== undefined && batch.hasEarlier(key, request) }, commit);
+    }
+    return counts;
+  });
+}
+
+interface SourceRow {
+  readonly batch: Batch;
+  /** How many rows its key had before the batch. */
+  readonly rows: number;
+  /** An earlier merge of the batch has its key. */
+  readonly isLater: boolean;
+}
+
+function countRow(
+  counts: { numInsertedRows: number; numUpdatedRows: number; numDeletedRows: number },
+  { batch, rows, isLater }: SourceRow,
+  { leavesOneRow }: CountedCommit,
+): void {
+  const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = batch.first.spec;
+  const surplus = leavesOneRow ? Math.max(0, rows - 1) : 0;
+  const found = rows === 0 && isLater && inserts ? 1 : rows - surplus;
+  if (found === 0 && inserts) counts.numInsertedRows += 1;
+  if (updates !== false) counts.numUpdatedRows += found;
+  if (!isLater) counts.numDeletedRows += surplus;
+}
+
+/** The same answer for every key, where the engine's totals leave no doubt; undefined where only the keys can tell. */
+export function rowsBeforeByTotals(batch: Batch, totals: MergeCounts): CountedRows | undefined {
+  const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = batch.first.spec;
+  const all = (rows: 0 | 1): CountedRows => ({ by: 'totals', rowsBefore: () => rows });
+  if (!inserts) return totals.numUpdatedRows === 0 ? all(0) : undefined;
+  const insertedKeys = totals.numInsertedRows - batch.numNullRows;
+  if (insertedKeys === batch.numKeys) return all(0);
+  if (insertedKeys === 0 && (updates === false || totals.numUpdatedRows === batch.numKeys)) return all(1);
+  return undefined;
+}
+
+export interface RowsOfCommit {
+  readonly engine: Engine;
+  /** At the version that the engine's commit of the batch made, or a later one. */
+  readonly dataset: Dataset;
+  /** The version before that commit. */
+  readonly before: OpenRequest & { readonly version: number };
+  readonly totals: MergeCounts;
+}
+
+/** By the rows that the commit changed, else by a search. `Internal` where neither can be read. */
+export async function rowsBeforeByCommit(batch: Batch, commit: RowsOfCommit): Promise<CountedRows> {
+  try {
+    const past = await commit.engine.open(commit.before);
+    try {
+      const isNextVersion = commit.totals.version === commit.before.version + 1;
+      const byCommit = isNextVersion ? await changedRowsTell(batch, commit, past) : undefined;
+      if (byCommit !== undefined) return { by: 'commit', rowsBefore: byCommit };
+      const found = await countSoughtRows(past, soughtKeys(batch.requests));
+      return { by: 'search', rowsBefore: (key) => found.get(key) ?? 0 };
+    } finally {
+      past.close();
+    }
+  } catch (cause) {
+    throw new LancegateError('Internal', 'the rows were merged, but whose were new could not be told', { cause });
+  }
+}
+
+/** A batch has half as many; rows of keys that are there many times may be more, and each takes 100 bytes. */
+const mostRowsRead = 100_000;
+
+/**
+ * An upsert rewrites the rows that it finds, so the keys of the rows it took away are those that were there, each as often
+ * as it was; a merge that only inserts brings the keys that were not. undefined where this cannot be told, or does not agree
+ * with the engine's own counts, as when some of the columns are updated in place.
+ */
+async function changedRowsTell(
+  batch: Batch,
+  { dataset, totals }: RowsOfCommit,
+  past: Dataset,
+): Promise<RowsBefore | undefined> {
+  const { on, spec } = batch.first;
+  if (spec.whenMatchedUpdateAll !== false) {
+    const removed = await changedRows(dataset, totals.version, 'removed', totals.numUpdatedRows);
+    if (removed === undefined) return undefined;
+    const found = await countRowsAt(past, removed, on);
+    return (key) => found.get(key) ?? 0;
+  }
+  const added = await changedRows(dataset, totals.version, 'added', totals.numInsertedRows);
+  if (added === undefined) return undefined;
+  const inserted = await countRowsAt(dataset, added, on);
+  return (key) => (inserted.has(key) ? 0 : 1);
+}
+
+async function changedRows(
+  dataset: Dataset,
+  version: number,
+  change: 'removed' | 'added',
+  expectedRows: number,
+): Promise<readonly RowAddressSql[] | undefined> {
+  if (expectedRows > mostRowsRead) return undefined;
+  const rows = await dataset.changedRows(version, change);
+  return rows?.length === expectedRows ? rows : undefined;
+}
