@@ -173,7 +173,7 @@ describe('counts and rows of a commit by places are exact (P2, P4)', () => {
       [0, 1],
       [0, 1],
     ]);
-    assert.equal(placed(stage), 1);
+    assert.equal(placed(stage), 2);
     assert.deepEqual(await stage.rows(), ['1:known', '20:b', '21:c', '2:a', '3:old', 'null:none'].sort());
   });
 });

@@ -60,7 +60,8 @@ describe('somebody else commits between the look and the commit by places (P1, P
       const { stage, once } = await openKnown(t, full(...before));
       once(does(stage));
       assert.deepEqual(await sendRows(stage, [[2, 'us']], [[9, 'us']], [[10, 'us']]), counts);
-      assert.deepEqual(stage.replacements, ['overtaken']);
+      assert.deepEqual(stage.replacements, ['overtaken', 'made']);
+      assert.ok(stage.placeReadings <= 2, 'the key index is kept, and no more than their rows is read');
       assert.deepEqual(await stage.rows(), rows);
       await sendUntilPlaced(stage, () => stage.request(full([9, 'us'])));
       assert.deepEqual(await stage.rows(), rows);

@@ -6,7 +6,7 @@ import { systemClock } from '#src/kernel/clock.ts';
 import { openKnown, placed, sendRows, sendUntilPlaced } from './placed.ts';
 import { full, type Row } from './rows.ts';
 import type { StageOptions } from './stage.ts';
-import { byAppending, type Interruptions, Stage } from './stage.ts';
+import { type Interruptions, Stage } from './stage.ts';
 
 const open = (t: TestContext, rows: Table, options: StageOptions = {}): Promise<Stage> =>
   Stage.open(t, rows, { knowsPlaces: true, ...options });
@@ -21,30 +21,6 @@ describe('places are not known', () => {
       return sendUntilPlaced(stage, () => stage.request(full([1, 'newer'])));
     };
     assert.deepEqual([await placedAfter(1), await placedAfter(1, 2)], [2, 1]);
-  });
-
-  test('of a table that has a key twice, until somebody puts that right (P2, P4)', async (t) => {
-    const stage = await open(t, full([1, 'old'], [7, 'old'], [7, 'twin']));
-    for (let sent = 0; sent < 6; sent++)
-      assert.deepEqual(await sendRows(stage, [[7, 'new']], [[1, 'new']]), [
-        [0, 2],
-        [0, 1],
-      ]);
-    assert.deepEqual(stage.replacements, []);
-    assert.deepEqual(await stage.rows(), ['1:new', '7:new', '7:new']);
-    const outsider = await stage.outsider();
-    await outsider.delete('id = 7');
-    await outsider.add(full([7, 'one']));
-    await sendUntilPlaced(stage, () => stage.request(full([7, 'found'])));
-    assert.deepEqual(await stage.rows(), ['1:new', '7:found']);
-  });
-
-  test('any more once somebody brings a key a second time (P4)', async (t) => {
-    const { stage } = await openKnown(t, full([1, 'old'], [7, 'old']));
-    await byAppending(stage, full([7, 'twin']))();
-    for (let sent = 0; sent < 4; sent++) assert.deepEqual(await sendRows(stage, [[7, 'new']]), [[0, 2]]);
-    assert.equal(placed(stage), 0);
-    assert.deepEqual(await stage.rows(), ['1:known', '7:new', '7:new']);
   });
 
   test('where there is no room for them (P7)', async (t) => {
