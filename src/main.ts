@@ -4,7 +4,7 @@ import { enableCompileCache } from 'node:module';
 import { availableParallelism, tmpdir, totalmem } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import type { CliContext } from './cli/context.ts';
-import type { StartService } from './cli/service-port.ts';
+import type { StartService } from './cli/serve.ts';
 import type { Machine } from './config/fit-defaults.ts';
 import { systemClock } from './kernel/clock.ts';
 

@@ -13,8 +13,8 @@ import { JwtVerifier, jwtIssuerDefaults } from './auth/tokens/jwt-verifier.ts';
 import { OwnIssuer } from './auth/tokens/own-issuer.ts';
 import type { Verifier } from './auth/tokens/verifier.ts';
 import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
+import type { Service, StartParts } from './cli/serve.ts';
 import { type DataFolder, makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
-import type { Environment } from './config/environment.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
@@ -39,30 +39,6 @@ import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
 import { filterReader } from './wire/filter.ts';
 
-export interface Service {
-  readonly url: string;
-  /** Reloads the policy file and reopens the audit file. Never rejects: errors go to the log. */
-  reload(): Promise<void>;
-  /** Takes no new requests, lets those under way finish for `drainMs`, then lets go of everything. */
-  close(drainMs: number): Promise<void>;
-}
-
-export interface ServiceParts {
-  readonly logger: Logger;
-  readonly clock: Clock;
-}
-
-export interface StartParts extends ServiceParts {
-  /** Of the process; readers get a part of it. */
-  readonly environment: Environment;
-}
-
-const maxOpenDatasets = 512;
-/** Enough for the chunks of one create, or a few large merges. */
-const maxIdleBodyBytes = 64 * 2 ** 20;
-/** Nor more than this part of what bodies may hold. */
-const maxIdleBodyPart = 1 / 8;
-
 /** Fails, with nothing left open, where a setting cannot work: a held data folder, a broken policy, a taken port. */
 export async function startService(config: Config, { logger, clock, environment }: StartParts): Promise<Service> {
   await using starting = new AsyncDisposableStack();
@@ -84,7 +60,7 @@ export async function startService(config: Config, { logger, clock, environment 
     logger,
     metrics,
     maxWaitingPerTable: config.maxQueuedMerges,
-    maxOpenDatasets,
+    maxOpenDatasets: 512,
     keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     keyDigest: new SecretKeyDigest(crypto.getRandomValues(new Uint32Array(8))),
@@ -138,7 +114,7 @@ function running(server: HttpServer, reload: Service['reload'], parts: AsyncDisp
 
 function bodyMemory(
   config: Config,
-  { logger, clock, metrics, pool }: ServiceParts & { metrics: Metrics; pool: ReaderPool },
+  { logger, clock, metrics, pool }: Pick<StartParts, 'logger' | 'clock'> & { metrics: Metrics; pool: ReaderPool },
   starting: AsyncDisposableStack,
 ): BodyMemory {
   const { memoryLimitBytes, bodyMemoryBytes } = config;
@@ -153,7 +129,8 @@ function bodyMemory(
       else logger.info(fields, 'resident memory has room again: writes are let in');
     },
   });
-  const maxIdleBytes = Math.min(maxIdleBodyBytes, bodyMemoryBytes * maxIdleBodyPart);
+  // Enough for the chunks of one create, or a few large merges.
+  const maxIdleBytes = Math.min(64 * 2 ** 20, bodyMemoryBytes / 8);
   const memory = new BodyMemory({ maxBytes: bodyMemoryBytes, maxIdleBytes, resident });
   metrics.watchBodyMemory(() => memory.heldBytes);
   metrics.watchMemoryLimit(memoryLimitBytes, () => resident.isFull);
@@ -172,7 +149,7 @@ function sayIfClosed({ root, wasOpenAs }: PrivateFolder, logger: Logger): void {
 /** Opened before the server, so that it is closed after the last request. */
 async function openAudit(
   { auditLog: path, logLevel }: Config,
-  { logger, clock, metrics }: ServiceParts & { metrics: Metrics },
+  { logger, clock, metrics }: Pick<StartParts, 'logger' | 'clock'> & { metrics: Metrics },
   starting: AsyncDisposableStack,
 ): Promise<Audit> {
   if (path === 'log') {
@@ -185,10 +162,6 @@ async function openAudit(
   starting.defer(() => file.close());
   return file;
 }
-
-/** A reader's engine caches are small: a count reads most of its data once. */
-const readerIndexCachePart = 1 / 8;
-const readerMetadataCacheBytes = 8 * 2 ** 20;
 
 function openReaders(
   config: Config,
@@ -203,8 +176,9 @@ function openReaders(
       root,
       rootOptions,
       scratchFolder,
-      indexCacheBytes: Math.floor(memoryBytes * readerIndexCachePart),
-      metadataCacheBytes: readerMetadataCacheBytes,
+      // Small caches: a count reads most of its data once.
+      indexCacheBytes: Math.floor(memoryBytes / 8),
+      metadataCacheBytes: 8 * 2 ** 20,
       memoryBytes,
     },
     mostReaders: config.readers,
@@ -242,7 +216,7 @@ async function openEngine(
 
 async function openPolicy(
   { policyFile }: Config,
-  { logger, clock }: ServiceParts,
+  { logger, clock }: Pick<StartParts, 'logger' | 'clock'>,
   starting: AsyncDisposableStack,
 ): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
   if (policyFile === undefined) {
@@ -258,7 +232,7 @@ async function openPolicy(
 async function verifiers(
   config: Config,
   folder: DataFolder,
-  { logger, clock }: ServiceParts,
+  { logger, clock }: Pick<StartParts, 'logger' | 'clock'>,
   parts: AsyncDisposableStack,
 ): Promise<readonly Verifier[]> {
   const apiKeys = parts.use(ApiKeyStore.open(folder.apiKeysFile, clock));

@@ -2,14 +2,12 @@ import { type ApiKey, ApiKeyStore } from '../auth/tokens/api-keys.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
 import { type OptionTable, optional } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
-import { durationMs } from '../config/value-types.ts';
+import { dayMs, durationMs } from '../config/value-types.ts';
 import { accessOptions, splitScopes } from './access-options.ts';
-import { CliError, UsageError } from './cli-error.ts';
-import type { Command } from './command.ts';
+import { CliError } from './cli-error.ts';
+import { type Command, runAction } from './command.ts';
 import { type CommandLine, readCommandLine } from './command-line.ts';
 import { type CliContext, write } from './context.ts';
-
-const dayMs = 86_400_000;
 
 const createOptions = {
   ...accessOptions,
@@ -19,20 +17,12 @@ const createOptions = {
   }),
 };
 
-type Action = (args: readonly string[], context: CliContext) => Promise<void>;
-
-const actions: Readonly<Record<string, Action>> = { create: createKey, list: listKeys, revoke: revokeKey };
-
 export const apiKeyCommand: Command = {
   name: 'api-key',
   usage: 'api-key create --subject S --scope "…" [--data DIR] | list | revoke ID',
   summary: 'Makes, lists and revokes API keys. Takes effect at once, also while the service runs.',
   options: [...Object.values(createOptions), settings.dataFolder],
-
-  async run([action = '', ...args], context) {
-    if (!Object.hasOwn(actions, action)) throw new UsageError(['api-key needs one of: create, list, revoke ID']);
-    await actions[action]!(args, context);
-  },
+  run: runAction('api-key', { create: createKey, list: listKeys, revoke: revokeKey }),
 };
 
 async function createKey(args: readonly string[], context: CliContext): Promise<void> {

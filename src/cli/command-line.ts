@@ -11,8 +11,8 @@ export interface CommandSyntax<Options extends OptionTable> {
   readonly options: Options;
   /** Settings it takes as flags; all of them are read from the environment. */
   readonly settingNames: readonly SettingName[];
-  /** Names of the positionals; a name that ends in `?` may be left out. */
-  readonly positionals: readonly string[];
+  /** Names of the positionals. */
+  readonly positionals?: readonly string[];
 }
 
 export interface CommandLine<Options> {
@@ -43,7 +43,7 @@ export function readCommandLine<Options extends OptionTable>(
   const reading = readConfig({ flags, env, cwd, machine, readTextFile });
   const all = [
     ...problems,
-    ...positionalProblems(syntax.positionals, positionals),
+    ...positionalProblems(syntax.positionals ?? [], positionals),
     ...own.problems,
     ...reading.problems,
   ];
@@ -52,7 +52,7 @@ export function readCommandLine<Options extends OptionTable>(
 }
 
 function positionalProblems(expected: readonly string[], given: readonly string[]): readonly string[] {
-  const missing = expected.slice(given.length).filter((name) => !name.endsWith('?'));
+  const missing = expected.slice(given.length);
   const surplus = given.slice(expected.length);
   return [
     ...missing.map((name) => `${name} is missing`),

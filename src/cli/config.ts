@@ -20,7 +20,7 @@ export const configCommand: Command = {
   options: Object.values(options),
 
   async run(args, context) {
-    const syntax = { options, settingNames: allSettingNames, positionals: [] };
+    const syntax = { options, settingNames: allSettingNames };
     const { options: given, reading } = readCommandLine(syntax, args, context);
     await write(context.stdout, given.markdown ? configurationMarkdown() : showConfig(reading));
   },

@@ -2,13 +2,10 @@ import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } fr
 import { makeDataFolder } from '../config/data-folder.ts';
 import { type OptionTable, withDefault } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
-import { durationMs } from '../config/value-types.ts';
-import { UsageError } from './cli-error.ts';
-import type { Command } from './command.ts';
+import { dayMs, durationMs } from '../config/value-types.ts';
+import { type Command, runAction } from './command.ts';
 import { type CommandLine, readCommandLine } from './command-line.ts';
 import { type CliContext, write } from './context.ts';
-
-const dayMs = 86_400_000;
 
 const rotateOptions = {
   acceptOldFor: withDefault(durationMs(0, 3_660 * dayMs), {
@@ -18,21 +15,13 @@ const rotateOptions = {
   }),
 };
 
-type Action = (args: readonly string[], context: CliContext) => Promise<void>;
-
-const actions: Readonly<Record<string, Action>> = { rotate, list };
-
 export const issuerKeyCommand: Command = {
   name: 'issuer-key',
   usage: 'issuer-key rotate [--accept-old-for 12h] [--data DIR] | list',
   summary:
     'Replaces the key that signs tokens of the own issuer, or lists the accepted keys. The running service follows.',
   options: [...Object.values(rotateOptions), settings.dataFolder],
-
-  async run([action = '', ...args], context) {
-    if (!Object.hasOwn(actions, action)) throw new UsageError(['issuer-key needs one of: rotate, list']);
-    await actions[action]!(args, context);
-  },
+  run: runAction('issuer-key', { rotate, list }),
 };
 
 async function rotate(args: readonly string[], context: CliContext): Promise<void> {
@@ -49,7 +38,7 @@ const readLine = <Options extends OptionTable>(
   options: Options,
   args: readonly string[],
   context: CliContext,
-): CommandLine<Options> => readCommandLine({ options, settingNames: ['dataFolder'], positionals: [] }, args, context);
+): CommandLine<Options> => readCommandLine({ options, settingNames: ['dataFolder'] }, args, context);
 
 const keyFileOf = ({ reading }: CommandLine<OptionTable>): string =>
   makeDataFolder(reading.values.dataFolder).issuerKeyFile;

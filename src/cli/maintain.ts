@@ -25,8 +25,6 @@ const options = {
   }),
 };
 
-const tokenLivesMs = 60_000;
-
 export const maintainCommand: Command = {
   name: 'maintain',
   usage: 'maintain TABLE [--data DIR] [--url URL] [--credential-file PATH]',
@@ -58,7 +56,7 @@ function announcedUrl(running: RunningService | undefined): string {
 
 async function ownToken({ issuerKeyFile }: DataFolder, { clock }: CliContext): Promise<string> {
   const issuer = await OwnIssuer.open(issuerKeyFile, clock);
-  return issuer.mint({ subject: 'lancegate maintain', scopes: ['lancegate:admin'], expiresAfterMs: tokenLivesMs });
+  return issuer.mint({ subject: 'lancegate maintain', scopes: ['lancegate:admin'], expiresAfterMs: 60_000 });
 }
 
 async function ask(url: string, credential: string): Promise<{ jobs: object[] }> {

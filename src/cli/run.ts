@@ -3,14 +3,12 @@ import { redactText } from '../telemetry/redact.ts';
 import { apiKeyCommand } from './api-key.ts';
 import { arrowCommand } from './arrow.ts';
 import { UsageError } from './cli-error.ts';
-import type { Command } from './command.ts';
+import { type Command, commandHelp, helpText, versionText } from './command.ts';
 import { configCommand } from './config.ts';
 import { type CliContext, write } from './context.ts';
-import { commandHelp, helpText, versionText } from './help.ts';
 import { issuerKeyCommand } from './issuer-key.ts';
 import { maintainCommand } from './maintain.ts';
-import { serveCommand } from './serve.ts';
-import type { StartService } from './service-port.ts';
+import { type StartService, serveCommand } from './serve.ts';
 import { tokenCommand } from './token.ts';
 
 export type ExitCode = 0 | 1 | 2;

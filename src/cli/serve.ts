@@ -2,14 +2,35 @@
  * `lancegate serve`: starts the service, says on stdout where it is and what to paste, and ends it in order. The first
  * stop signal drains; a second one ends at once. SIGHUP makes it read the policy file again.
  */
+import type { Environment } from '../config/environment.ts';
 import type { Config } from '../config/settings.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
 import { CliError } from './cli-error.ts';
 import type { Command } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
 import { type CliContext, write } from './context.ts';
 import { firstSteps } from './first-steps.ts';
-import type { Service, StartService } from './service-port.ts';
+
+/** A service that listens. */
+export interface Service {
+  /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
+  readonly url: string;
+  /** Reloads the policy file, if there is one, and reopens the audit file. Never rejects: errors go to the log. */
+  reload(): Promise<void>;
+  /** Takes no new requests, gives those under way `drainMs` to finish, then closes everything. */
+  close(drainMs: number): Promise<void>;
+}
+
+/** Throws an error whose message is fit for the operator's terminal, such as who holds the data folder. */
+export type StartService = (config: Config, parts: StartParts) => Promise<Service>;
+
+export interface StartParts {
+  readonly logger: Logger;
+  readonly clock: Clock;
+  /** Of the process; readers get a part of it. */
+  readonly environment: Environment;
+}
 
 export const serveCommand = (startService: StartService): Command => ({
   name: 'serve',
@@ -18,7 +39,7 @@ export const serveCommand = (startService: StartService): Command => ({
   options: undefined,
 
   async run(args, context) {
-    const syntax = { options: {}, settingNames: allSettingNames, positionals: [] };
+    const syntax = { options: {}, settingNames: allSettingNames };
     const config = readCommandLine(syntax, args, context).reading.values;
     const stop = stopSignals(context);
     await Promise.race([serve(config, startService, stop.first, context), stop.second]);
@@ -36,7 +57,7 @@ async function serve(
   // A signal during the start waits for its end; if the start fails, `await starting` reports it.
   context.onReloadSignal(() => void starting.then((service) => service.reload()).catch(() => undefined));
   const service = await starting;
-  // In one write: who waits for the first line may stop reading after it.
+  // In one write: a reader of the first line may stop reading after it.
   const steps = firstSteps(config, service.url, context);
   await write(context.stdout, `lancegate listening on ${service.url}\n${steps}`);
   await stopAsked;
@@ -64,12 +85,9 @@ function loggerFor(config: Config, { stderr }: CliContext): Logger {
   return createLogger({ level: config.logLevel, format, destination: stderr });
 }
 
-/** npm passes on to us the Ctrl-C that the terminal has already sent us: two signals, one wish. */
-const sameWishMs = 1_000;
-
 interface StopSignals {
   readonly first: Promise<void>;
-  /** Rejects: who asks again does not want to wait for the end of the work. */
+  /** Rejects: a second request does not wait for the end of the work. */
   readonly second: Promise<never>;
 }
 
@@ -80,7 +98,8 @@ function stopSignals({ clock, onStopSignal }: CliContext): StopSignals {
   onStopSignal(() => {
     askedAtMs ??= clock.nowMs();
     first.resolve();
-    if (clock.nowMs() - askedAtMs >= sameWishMs) second.reject(new CliError('ended at once, by a second signal'));
+    // npm passes on the Ctrl-C that the terminal sent to this process too: two signals within a second are one wish.
+    if (clock.nowMs() - askedAtMs >= 1_000) second.reject(new CliError('ended at once, by a second signal'));
   });
   return { first: first.promise, second: second.promise };
 }

@@ -2,14 +2,12 @@ import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
 import { withDefault } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
-import { durationMs } from '../config/value-types.ts';
+import { dayMs, durationMs } from '../config/value-types.ts';
 import { accessOptions, splitScopes } from './access-options.ts';
 import type { Command } from './command.ts';
 import { readCommandLine } from './command-line.ts';
 import { write } from './context.ts';
 import { requireOwnIssuer, runningService } from './running-service.ts';
-
-const dayMs = 86_400_000;
 
 const options = {
   ...accessOptions,
@@ -27,7 +25,7 @@ export const tokenCommand: Command = {
   options: [...Object.values(options), settings.dataFolder],
 
   async run(args, context) {
-    const syntax = { options, settingNames: ['dataFolder'], positionals: [] } as const;
+    const syntax = { options, settingNames: ['dataFolder'] } as const;
     const { options: given, reading } = readCommandLine(syntax, args, context);
     const folder = makeDataFolder(reading.values.dataFolder);
     requireOwnIssuer(reading.values, runningService(folder, context));

@@ -9,6 +9,7 @@ import {
   basePath,
   boolean,
   bytes,
+  dayMs,
   durationMs,
   functionName,
   integer,
@@ -27,7 +28,6 @@ const KiB = 2 ** 10;
 const MiB = 2 ** 20;
 const GiB = 2 ** 30;
 const TiB = 2 ** 40;
-const yearMs = 365 * 86_400_000;
 /** What a service needs that has `leastBodyMemoryBytes` for bodies; see memory-plan.ts. */
 export const leastMemoryLimitBytes = 640 * MiB;
 /** Half of it has room for what a body is promised before it comes, which is up to 16 MiB. */
@@ -178,7 +178,7 @@ export const settings = {
       default: 'true',
       doc: 'Compact, index and prune tables automatically. Without it only `lancegate maintain` does, and every commit makes the next one slower.',
     }),
-    versionRetentionMs: withDefault(durationMs(1_000, 3_650 * 86_400_000), {
+    versionRetentionMs: withDefault(durationMs(1_000, 3_650 * dayMs), {
       flag: 'version-retention',
       default: '1m',
       doc: 'How long a version can be read after a newer one superseded it. Tagged versions, and those that branches start from, stay. Each removal reads all manifests that are kept, so a long time costs the writers something.',
@@ -220,12 +220,12 @@ export const settings = {
       default: '1h',
       doc: 'Longest time a request can ask for.',
     }),
-    idempotencyKeptMs: withDefault(durationMs(1_000, yearMs), {
+    idempotencyKeptMs: withDefault(durationMs(1_000, 365 * dayMs), {
       flag: 'idempotency-retention',
       default: '24h',
       doc: 'A request sent again with its `Idempotency-Key` within this time is not applied again and gets the first answer.',
     }),
-    transactionsKeptMs: withDefault(durationMs(1_000, 10 * yearMs), {
+    transactionsKeptMs: withDefault(durationMs(1_000, 3_650 * dayMs), {
       flag: 'transaction-retention',
       default: '30d',
       doc: 'What a transaction did can be asked for this long.',

@@ -205,7 +205,7 @@ export function showBytes(value: number): string {
   return unit === undefined ? `${value}B` : `${value / byteUnits[unit.toUpperCase()]!}${unit}`;
 }
 
-const dayMs = 86_400_000;
+export const dayMs = 86_400_000;
 
 const durationUnitsMs: Readonly<Record<string, number>> = {
   d: dayMs,

@@ -1,9 +1,6 @@
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName } from '../kernel/ids.ts';
 
-/** A branch's name is part of the paths of its files, below the table's own. */
-const maxNameBytes = 255;
-
 /** `field` names the parameter in errors. Absent, blank and `main` are main, which is undefined. */
 export function parseBranch(text: string | undefined, field = 'branch'): BranchName | undefined {
   if (text === undefined || text.trim() === '' || text === 'main') return undefined;
@@ -20,7 +17,8 @@ export function parseBranchName(text: string, field: string): BranchName {
 function faultOf(name: string): string | undefined {
   if (name === '') return 'must not be empty';
   if (name === 'main') return 'other than main is needed here';
-  if (Buffer.byteLength(name) > maxNameBytes) return `has at most ${maxNameBytes} bytes`;
+  // It is a part of the paths of the branch's files.
+  if (Buffer.byteLength(name) > 255) return 'has at most 255 bytes';
   if (name.includes('..')) return 'must not contain ".."';
   if (name.endsWith('.lock')) return 'must not end in ".lock"';
   const segments = name.split('/');

@@ -3,21 +3,17 @@ import { invalidInput } from '../kernel/errors.ts';
 import type { NamespacePath, ObjectName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { QueryParameters } from './query-parameters.ts';
 
-const defaultDelimiter = '$';
 /** What file systems and object stores allow for one segment of a path. */
 const maxNameBytes = 255;
-/** The policy engine's work grows with the cube of it: a thousand parts keep every client waiting for ten seconds. */
-const maxParts = 32;
-const shownCharacters = 100;
 
 const malformed = (id: string, why: string) => {
-  const shown = id.length > shownCharacters ? `${id.slice(0, shownCharacters)}…` : id;
+  const shown = id.length > 100 ? `${id.slice(0, 100)}…` : id;
   return invalidInput(`id ${JSON.stringify(shown)}: ${why}`);
 };
 
 /** Absent is `$`. It may have several characters; an empty one is `InvalidInput`. */
 export function readDelimiter(query: QueryParameters): string {
-  const delimiter = query.text('delimiter') ?? defaultDelimiter;
+  const delimiter = query.text('delimiter') ?? '$';
   if (delimiter === '') throw invalidInput('delimiter: it must not be empty');
   return delimiter;
 }
@@ -26,7 +22,8 @@ export function readDelimiter(query: QueryParameters): string {
 export function parseNamespacePath(id: string, delimiter: string): NamespacePath {
   if (id === delimiter) return [];
   const names = id.split(delimiter);
-  if (names.length > maxParts) throw malformed(id, `it has more than ${maxParts} parts`);
+  // The policy engine's work grows with the cube of the parts: a thousand keep every client waiting for ten seconds.
+  if (names.length > 32) throw malformed(id, 'it has more than 32 parts');
   return names.map((name, index) => readName(id, name, index));
 }
 

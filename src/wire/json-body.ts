@@ -32,17 +32,18 @@ export function parseJsonBody<Schema extends TObject>(
 }
 
 function parseObject(text: string): object {
-  const value = text.trim() === '' ? null : parseJson(text);
+  const value = text.trim() === '' ? null : parseJson(text, 'the body');
   if (value === null) return {};
   if (typeof value === 'object' && !Array.isArray(value)) return value;
   throw invalidInput('the body must be a JSON object');
 }
 
-function parseJson(text: string): unknown {
+/** `InvalidInput` says that `what` is not JSON. */
+export function parseJson(text: string, what: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw invalidInput('the body is not JSON', error);
+    throw invalidInput(`${what} is not JSON`, error);
   }
 }
 

@@ -69,13 +69,6 @@ describe('opaque tokens, by introspection (P9)', () => {
     assert.equal(asked(), 0);
   });
 
-  it('asks about JWTs of unknown issuers where that is set', async () => {
-    const jwt = await server.jwt({ client: 'writer' });
-    verifier = verifierWith({ foreignJwts: true });
-    await refusal(verifier.verify(bearer(jwt)), 'Unauthenticated', jwt);
-    assert.equal(asked(), 1);
-  });
-
   it('notices a revocation once the answer is no longer believed', async () => {
     const token = await server.opaque({ client: 'writer' });
     assert.ok(await verifier.verify(bearer(token)));
@@ -112,11 +105,10 @@ describe('opaque tokens, by introspection (P9)', () => {
   });
 
   it('looks up a bounded number of tokens at once (P7)', async () => {
-    verifier = verifierWith({ maxLookUpsAtOnce: 2 });
-    const tokens = ['made-up-1', 'made-up-2', 'made-up-3'].map((token) => verifier.verify(bearer(token)));
-    const kinds = ['Unauthenticated', 'Unauthenticated', 'SlowDown'] as const;
+    const tokens = Array.from({ length: 65 }, (_, index) => verifier.verify(bearer(`made-up-${index}`)));
+    const kinds = tokens.map((_, index) => (index < 64 ? 'Unauthenticated' : 'SlowDown'));
     await Promise.all(tokens.map((token, index) => refusal(token, kinds[index] ?? 'Internal')));
-    await refusal(verifier.verify(bearer('made-up-3')), 'Unauthenticated');
+    await refusal(verifier.verify(bearer('made-up-64')), 'Unauthenticated');
   });
 
   it('refuses a token made out to another service', async () => {

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CliContext, Output } from '#src/cli/context.ts';
 import { runCli } from '#src/cli/run.ts';
-import type { StartService } from '#src/cli/service-port.ts';
+import type { StartService } from '#src/cli/serve.ts';
 import type { Clock } from '#src/kernel/clock.ts';
 
 const packageFolder = join(import.meta.dirname, '../..');

@@ -3,7 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import type { StartService } from '#src/cli/service-port.ts';
+import type { StartService } from '#src/cli/serve.ts';
 import type { Config } from '#src/config/settings.ts';
 import { Collector, type Outcome, runInProcess } from './in-process.ts';
 

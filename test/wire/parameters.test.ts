@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readCreateParameters } from '#src/wire/create-parameters.ts';
-import { readTimeout } from '#src/wire/deadline.ts';
-import { parseDurationMs } from '#src/wire/durations.ts';
+import { parseDurationMs, readTimeout } from '#src/wire/deadline.ts';
 import { readFlag } from '#src/wire/flags.ts';
 import { createModes, dropBehaviors, parseChoice } from '#src/wire/mode.ts';
 import { readPage } from '#src/wire/paging.ts';

@@ -5,24 +5,14 @@ import { invalidToken } from '../challenge.ts';
 export type Claims = Readonly<Record<string, unknown>>;
 
 /**
- * Which claims hold what. Each is a claim's name (`groups`, or a URL as some issuers require) or a path into nested
+ * `groupClaims` count together. Each is a claim's name (`groups`, or a URL as some issuers require) or a path into nested
  * claims (`realm_access.roles`); a claim of the whole name wins over the path.
  */
-export interface ClaimNames {
-  /** The first one that is there counts. */
-  readonly scopeClaims: readonly string[];
-  /** All of them count together. */
-  readonly groupClaims: readonly string[];
-}
-
-/** `scope` is RFC 8693 and RFC 9068; `scp` is what Entra ID (one string) and Okta (an array) send instead. */
-export const defaultClaimNames = { scopeClaims: ['scope', 'scp'], groupClaims: ['groups'] } as const;
-
-export function principalFrom(claims: Claims, issuer: string, names: ClaimNames): Principal {
+export function principalFrom(claims: Claims, issuer: string, groupClaims: readonly string[]): Principal {
   return {
     subject: subjectOf(claims),
-    scopes: scopesOf(claims, names.scopeClaims),
-    groups: [...new Set(names.groupClaims.flatMap((name) => texts(claimAt(claims, name))))],
+    scopes: scopesOf(claims),
+    groups: [...new Set(groupClaims.flatMap((name) => texts(claimAt(claims, name))))],
     issuer,
   };
 }
@@ -34,8 +24,9 @@ function subjectOf(claims: Claims): string {
   return subject;
 }
 
-function scopesOf(claims: Claims, names: readonly string[]): readonly string[] {
-  const stated = names.map((name) => claimAt(claims, name)).find((value) => value !== undefined);
+/** `scope` is RFC 8693 and RFC 9068; `scp` is what Entra ID (one string) and Okta (an array) send instead. */
+function scopesOf({ scope, scp }: Claims): readonly string[] {
+  const stated = scope === undefined ? scp : scope;
   const scopes = typeof stated === 'string' ? stated.split(' ').filter(isText) : texts(stated);
   return [...new Set(scopes)];
 }

@@ -14,7 +14,7 @@ import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';
 import { looksLikeApiKey } from './api-key.ts';
-import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
+import { principalFrom } from './claims.ts';
 import {
   type IssuerLocation,
   type IssuerMetadata,
@@ -22,11 +22,11 @@ import {
   requestOptions,
   requireSecure,
 } from './issuer-metadata.ts';
-import { hashToken } from './token-hash.ts';
-import type { Credential, Verifier } from './verifier.ts';
+import { type Credential, hashToken, type Verifier } from './verifier.ts';
 
 /** With an `endpoint` the `issuer` is never asked; it only says where principals come from. */
-export interface IntrospectionSettings extends IssuerLocation, ClaimNames {
+export interface IntrospectionSettings extends IssuerLocation {
+  readonly groupClaims: readonly string[];
   /** undefined: the one the issuer's metadata names. */
   readonly endpoint: string | undefined;
   readonly clientId: string;
@@ -35,26 +35,18 @@ export interface IntrospectionSettings extends IssuerLocation, ClaimNames {
   readonly audiences: readonly string[];
   /** false forgives an answer without `aud`, which RFC 7662 allows. */
   readonly audienceRequired: boolean;
-  /** Also ask about JWTs, of issuers that no JWT verifier before this one knows. */
-  readonly foreignJwts: boolean;
   readonly cacheForMs: number;
-  readonly maxLookUpsAtOnce: number;
 }
 
 export const introspectionDefaults = {
-  ...defaultClaimNames,
+  groupClaims: ['groups'],
   allowHttp: false,
   timeoutMs: 5_000,
   endpoint: undefined,
   audienceRequired: true,
-  foreignJwts: false,
   cacheForMs: 30_000,
-  maxLookUpsAtOnce: 64,
 } as const satisfies Partial<IntrospectionSettings>;
 
-/** Spares the server a client that insists; short, because a token may be asked about just before it is valid. */
-const refusalForMs = 2_000;
-const maxAnswers = 10_000;
 const jwtForm = /^[\w-]+\.[\w-]+\.[\w-]*$/;
 
 type Answer = { readonly principal: Principal } | { readonly refusal: string };
@@ -75,25 +67,21 @@ export class IntrospectionVerifier implements Verifier {
     this.#metadata = introspectionMetadata(settings, clock, logger);
     this.#client = { client_id: settings.clientId };
     this.#authentication = oauth.ClientSecretBasic(settings.clientSecret);
-    this.#answers = new ExpiringCache(maxAnswers, clock);
+    this.#answers = new ExpiringCache(10_000, clock);
   }
 
   async verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
-    if (kind !== 'bearer' || !this.#asksAbout(token)) return undefined;
+    if (kind !== 'bearer' || looksLikeApiKey(token) || jwtForm.test(token)) return undefined;
     const key = hashToken(token);
     const answer = this.#answers.get(key) ?? (await this.#lookUp(key, token));
     if ('refusal' in answer) throw invalidToken(answer.refusal);
     return answer.principal;
   }
 
-  #asksAbout(token: string): boolean {
-    return !looksLikeApiKey(token) && (this.#settings.foreignJwts || !jwtForm.test(token));
-  }
-
   #lookUp(key: string, token: string): Promise<Answer> {
     const underWay = this.#lookUps.get(key);
     if (underWay !== undefined) return underWay;
-    if (this.#lookUps.size >= this.#settings.maxLookUpsAtOnce) {
+    if (this.#lookUps.size >= 64) {
       throw new LancegateError('SlowDown', 'Too many unknown tokens are being looked up.', { retryAfterSeconds: 1 });
     }
     const lookUp = this.#ask(key, token).finally(() => this.#lookUps.delete(key));
@@ -111,7 +99,8 @@ export class IntrospectionVerifier implements Verifier {
   /** The server's clock decides whether a token is active; ours only ends what we remember of it. */
   #believedUntilMs(answer: Answer, { exp }: oauth.IntrospectionResponse): number {
     const nowMs = this.#clock.nowMs();
-    if ('refusal' in answer) return nowMs + refusalForMs;
+    // Spares the server a client that insists; short, because a token may be asked about just before it is valid.
+    if ('refusal' in answer) return nowMs + 2_000;
     const untilMs = nowMs + this.#settings.cacheForMs;
     return typeof exp === 'number' ? Math.min(untilMs, exp * 1_000) : untilMs;
   }
@@ -137,7 +126,7 @@ export class IntrospectionVerifier implements Verifier {
     if (!response.active) return { refusal: 'The token is not active.' };
     if (!isAccessToken(response)) return { refusal: 'The token is not an access token.' };
     if (!this.#isForUs(response.aud)) return { refusal: 'The claim aud of the token does not fit.' };
-    return { principal: principalFrom(response, this.#settings.issuer, this.#settings) };
+    return { principal: principalFrom(response, this.#settings.issuer, this.#settings.groupClaims) };
   }
 
   #isForUs(stated: string | readonly string[] | undefined): boolean {

@@ -16,17 +16,17 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { AccessSetupError } from '../access-setup-error.ts';
 import { boundedFetch } from '../bounded-fetch.ts';
 import { RemoteDocument } from '../remote-document.ts';
-import { type ClaimNames, defaultClaimNames, principalFrom } from './claims.ts';
+import { principalFrom } from './claims.ts';
 import { type IssuerLocation, type IssuerMetadata, issuerMetadata, requireSecure } from './issuer-metadata.ts';
 import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf, unknownKey } from './jwt.ts';
-import { hashToken } from './token-hash.ts';
-import type { Credential, Verifier } from './verifier.ts';
+import { type Credential, hashToken, type Verifier } from './verifier.ts';
 
 /**
  * `audiences`: at least one, and a token must be made out to one of them. `algorithms`: asymmetric ones only.
  * `clockSkewMs`: at most 300,000.
  */
-export interface JwtIssuerSettings extends IssuerLocation, ExpectedToken, ClaimNames {
+export interface JwtIssuerSettings extends IssuerLocation, ExpectedToken {
+  readonly groupClaims: readonly string[];
   /** A key the issuer added is noticed at the latest this long after the last look. */
   readonly keyCooldownMs: number;
 }
@@ -38,7 +38,7 @@ const asymmetricAlgorithms: readonly string[] = [
 ];
 
 export const jwtIssuerDefaults = {
-  ...defaultClaimNames,
+  groupClaims: ['groups'],
   allowHttp: false,
   timeoutMs: 5_000,
   algorithms: asymmetricAlgorithms,
@@ -48,11 +48,6 @@ export const jwtIssuerDefaults = {
 } as const satisfies Partial<JwtIssuerSettings>;
 
 const maxClockSkewMs = 300_000;
-/** A verified token is taken for verified this long: the most by which a key that the issuer withdrew lives on. */
-const principalForMs = 60_000;
-const maxPrincipals = 10_000;
-const keysFreshForMs = 600_000;
-const keysStaleForMs = 86_400_000;
 
 export class JwtVerifier implements Verifier {
   readonly #settings: JwtIssuerSettings;
@@ -70,11 +65,11 @@ export class JwtVerifier implements Verifier {
     this.#keys = new RemoteDocument({
       title: `keys of the issuer ${settings.issuer}`,
       load: () => this.#fetchKeys(),
-      lifetime: { freshForMs: keysFreshForMs, staleForMs: keysStaleForMs, cooldownMs: settings.keyCooldownMs },
+      lifetime: { freshForMs: 600_000, staleForMs: 86_400_000, cooldownMs: settings.keyCooldownMs },
       clock,
       logger,
     });
-    this.#principals = new ExpiringCache(maxPrincipals, clock);
+    this.#principals = new ExpiringCache(10_000, clock);
   }
 
   async verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
@@ -85,8 +80,9 @@ export class JwtVerifier implements Verifier {
     if (claimedIssuer(token) !== this.#settings.issuer) return undefined;
 
     const { claims, endsAtMs } = await this.#checked(token);
-    const principal = principalFrom(claims, this.#settings.issuer, this.#settings);
-    this.#principals.set(key, principal, Math.min(this.#clock.nowMs() + principalForMs, endsAtMs));
+    const principal = principalFrom(claims, this.#settings.issuer, this.#settings.groupClaims);
+    // For a minute at most: as long lives a key that the issuer withdrew.
+    this.#principals.set(key, principal, Math.min(this.#clock.nowMs() + 60_000, endsAtMs));
     return principal;
   }
 

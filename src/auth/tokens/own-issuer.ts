@@ -16,11 +16,10 @@ import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';
-import { defaultClaimNames, principalFrom } from './claims.ts';
+import { principalFrom } from './claims.ts';
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, readIssuerKeys, signatureAlgorithm } from './issuer-key.ts';
 import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf } from './jwt.ts';
-import { hashToken } from './token-hash.ts';
-import type { Credential, Verifier } from './verifier.ts';
+import { type Credential, hashToken, type Verifier } from './verifier.ts';
 
 export interface TokenRequest {
   readonly subject: string;
@@ -38,8 +37,6 @@ interface Held {
 const audience = 'lancegate';
 const tokenType = 'at+jwt';
 const principalIssuer = 'lancegate';
-const maxPrincipals = 1_000;
-const lookEveryMs = 1_000;
 /** RFC 6749 section 3.3: a scope has no space, `"` or `\`. */
 const scopeForm = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
@@ -92,7 +89,7 @@ export class OwnIssuer {
 
   async #verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
     if (kind !== 'bearer') return undefined;
-    if (this.#clock.nowMs() >= this.#lookedAtMs + lookEveryMs) await this.#look();
+    if (this.#clock.nowMs() >= this.#lookedAtMs + 1_000) await this.#look();
     const known = this.#held.principals.get(hashToken(token));
     if (known !== undefined) return known;
     if (claimedIssuer(token) !== this.#held.keys.issuer) return undefined;
@@ -102,7 +99,7 @@ export class OwnIssuer {
 
   async #verifyAnew(token: string, { principals }: Held): Promise<Principal> {
     const { checked, key } = await this.#checked(token);
-    const principal = principalFrom(checked.claims, principalIssuer, defaultClaimNames);
+    const principal = principalFrom(checked.claims, principalIssuer, ['groups']);
     principals.set(hashToken(token), principal, Math.min(checked.endsAtMs, key.acceptedUntilMs));
     return principal;
   }
@@ -161,7 +158,7 @@ export class OwnIssuer {
   }
 
   #hold(keys: IssuerKeys): Held {
-    return { keys, principals: new ExpiringCache(maxPrincipals, this.#clock) };
+    return { keys, principals: new ExpiringCache(1_000, this.#clock) };
   }
 }
 

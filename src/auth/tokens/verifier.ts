@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { Principal } from '../../kernel/principal.ts';
 
 export type Credential = { readonly kind: 'bearer' | 'api-key'; readonly secret: string };
@@ -10,3 +11,6 @@ export type Credential = { readonly kind: 'bearer' | 'api-key'; readonly secret:
 export interface Verifier {
   verify(credential: Credential): Promise<Principal | undefined>;
 }
+
+/** What a token is remembered by, so that no cache, dump or log of ours ever holds one. */
+export const hashToken = (token: string): string => hash('sha256', token, 'base64');

@@ -7,7 +7,7 @@ import {
   type SqliteDialectConfig,
   SqliteDriver,
 } from 'kysely';
-import { PreparedStatements } from './statements.ts';
+import { preparedStatements } from './statements.ts';
 
 /** Kysely's SQLite dialect over `node:sqlite`, with three differences, all below. */
 export class NodeSqliteDialect extends SqliteDialect {
@@ -17,7 +17,7 @@ export class NodeSqliteDialect extends SqliteDialect {
 
   /** `onCommit` is called after each commit, before anybody else can read what it brought. */
   constructor(database: DatabaseSync, onCommit: () => void = () => undefined) {
-    const config = { database: new PreparedStatements(database) };
+    const config = { database: preparedStatements(database) };
     super(config);
     this.#database = database;
     this.#config = config;

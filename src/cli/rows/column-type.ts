@@ -14,12 +14,12 @@ export type ColumnType =
   | { readonly kind: 'struct'; readonly fields: ReadonlyMap<string, ColumnType> };
 
 /** Where a value stands, for errors. Rows count from 1. */
-export interface Place {
+export interface Cell {
   readonly row: number;
   readonly column: string;
 }
 
-export const at = ({ row, column }: Place): string => `row ${row}, column ${JSON.stringify(column)}`;
+export const at = ({ row, column }: Cell): string => `row ${row}, column ${JSON.stringify(column)}`;
 
 /** The type that all values of a column share. */
 export function inferType(column: string, values: readonly unknown[]): ColumnType {
@@ -37,23 +37,23 @@ class Evidence {
   readonly #fields = new Map<string, Evidence>();
 
   /** Throws `CliError` for a value that does not go with the ones before. */
-  see(value: unknown, place: Place): void {
+  see(value: unknown, cell: Cell): void {
     if (value === null || value === undefined) return;
-    this.#kind = commonKind(this.#kind, kindOf(value), place);
-    if (Array.isArray(value)) this.#seeItems(value, place);
-    else if (typeof value === 'object') this.#seeFields(value, place);
+    this.#kind = commonKind(this.#kind, kindOf(value), cell);
+    if (Array.isArray(value)) this.#seeItems(value, cell);
+    else if (typeof value === 'object') this.#seeFields(value, cell);
   }
 
-  #seeItems(items: readonly unknown[], place: Place): void {
+  #seeItems(items: readonly unknown[], cell: Cell): void {
     this.#item ??= new Evidence();
-    for (const item of items) this.#item.see(item, { ...place, column: `${place.column}[]` });
+    for (const item of items) this.#item.see(item, { ...cell, column: `${cell.column}[]` });
   }
 
-  #seeFields(struct: object, place: Place): void {
+  #seeFields(struct: object, cell: Cell): void {
     for (const [name, value] of Object.entries(struct)) {
       const field = this.#fields.get(name) ?? new Evidence();
       this.#fields.set(name, field);
-      field.see(value, { ...place, column: `${place.column}.${name}` });
+      field.see(value, { ...cell, column: `${cell.column}.${name}` });
     }
   }
 
@@ -73,11 +73,11 @@ function kindOf(value: unknown): SeenKind {
   return Array.isArray(value) ? 'list' : 'struct';
 }
 
-function commonKind(known: SeenKind | undefined, seen: SeenKind, place: Place): SeenKind {
+function commonKind(known: SeenKind | undefined, seen: SeenKind, cell: Cell): SeenKind {
   if (known === undefined || known === seen) return seen;
   const isNumber = (kind: SeenKind): boolean => kind === 'int64' || kind === 'float64';
   if (isNumber(known) && isNumber(seen)) return 'float64';
-  throw new CliError(`${at(place)}: ${seen} here, ${known} in the rows before; --types can say what the column is`);
+  throw new CliError(`${at(cell)}: ${seen} here, ${known} in the rows before; --types can say what the column is`);
 }
 
 const scalarKinds: readonly ScalarKind[] = ['bool', 'int32', 'int64', 'float32', 'float64', 'utf8'];

@@ -17,7 +17,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import { CliError } from '../cli-error.ts';
-import { at, type ColumnType, type Place } from './column-type.ts';
+import { at, type Cell, type ColumnType } from './column-type.ts';
 
 export interface Column {
   readonly name: string;
@@ -79,14 +79,14 @@ function arrowType(type: ColumnType, name: string): DataType {
 }
 
 /** The value in the form that the column's builder takes. Throws `CliError` for one that the type cannot hold. */
-function encodeValue(type: ColumnType, value: unknown, place: Place): unknown {
+function encodeValue(type: ColumnType, value: unknown, cell: Cell): unknown {
   if (value === null || value === undefined) return null;
-  const encoded = encodePresent(type, value, place);
+  const encoded = encodePresent(type, value, cell);
   if (encoded !== undefined) return encoded;
-  throw new CliError(`${at(place)}: ${JSON.stringify(value, showBigInt)} is not ${showType(type)}`);
+  throw new CliError(`${at(cell)}: ${JSON.stringify(value, showBigInt)} is not ${showType(type)}`);
 }
 
-function encodePresent(type: ColumnType, value: unknown, place: Place): unknown {
+function encodePresent(type: ColumnType, value: unknown, cell: Cell): unknown {
   switch (type.kind) {
     case 'bool':
       return typeof value === 'boolean' ? value : undefined;
@@ -100,11 +100,11 @@ function encodePresent(type: ColumnType, value: unknown, place: Place): unknown 
     case 'utf8':
       return typeof value === 'string' ? value : JSON.stringify(value, showBigInt);
     case 'list':
-      return encodeList(value, type.item, place);
+      return encodeList(value, type.item, cell);
     case 'vector':
       return isVector(value, type.length) ? value : undefined;
     case 'struct':
-      return encodeStruct(value, type.fields, place);
+      return encodeStruct(value, type.fields, cell);
   }
 }
 
@@ -113,18 +113,18 @@ function toInt64(value: unknown): bigint | undefined {
   return typeof value === 'bigint' && BigInt.asIntN(64, value) === value ? value : undefined;
 }
 
-const encodeList = (value: unknown, item: ColumnType, place: Place): readonly unknown[] | undefined =>
+const encodeList = (value: unknown, item: ColumnType, cell: Cell): readonly unknown[] | undefined =>
   Array.isArray(value)
-    ? value.map((element) => encodeValue(item, element, { ...place, column: `${place.column}[]` }))
+    ? value.map((element) => encodeValue(item, element, { ...cell, column: `${cell.column}[]` }))
     : undefined;
 
-function encodeStruct(value: unknown, fields: ReadonlyMap<string, ColumnType>, place: Place): object | undefined {
+function encodeStruct(value: unknown, fields: ReadonlyMap<string, ColumnType>, cell: Cell): object | undefined {
   if (typeof value !== 'object' || Array.isArray(value)) return undefined;
   const given = value as Readonly<Record<string, unknown>>;
   return Object.fromEntries(
     [...fields].map(([name, type]) => [
       name,
-      encodeValue(type, given[name], { ...place, column: `${place.column}.${name}` }),
+      encodeValue(type, given[name], { ...cell, column: `${cell.column}.${name}` }),
     ]),
   );
 }

@@ -21,7 +21,7 @@
  * 400 while there is no room. The time at the door, a fraction of a second at most, is not in a request's own time.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { hashToken } from '../../auth/tokens/token-hash.ts';
+import { hashToken } from '../../auth/tokens/verifier.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
