@@ -108,6 +108,12 @@ describe('the boundary check', () => {
     );
   });
 
+  test('does not run over a folder that it has no rules for', (t) => {
+    const { status, output } = check(t, { 'src/merge/novel/one.ts': module });
+    assert.notEqual(status, 0);
+    assert.match(output, /knows nothing of src\/merge\/novel/);
+  });
+
   test('lets imports along the arrow pass, and has looked at them', (t) => {
     const { status, output } = check(t, {
       'src/kernel/one.ts': module,
