@@ -33,11 +33,11 @@ const mayImport = {
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'query', 'table', 'merge', 'create'],
     ...['maintenance', 'telemetry'],
   ],
-  wire: ['kernel', 'arrow', 'sql', 'create/command.ts', 'merge/command.ts', 'operations'],
+  wire: ['kernel', 'arrow', 'sql', 'create/create-command.ts', 'merge/merge-command.ts', 'operations'],
   auth: ['kernel', 'telemetry', 'wire'],
   http: [
     ...['kernel', 'memory', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],
-    ...['merge/command.ts', 'maintenance/job.ts', 'table/table-access.ts'],
+    ...['merge/merge-command.ts', 'maintenance/job.ts', 'table/table-access.ts'],
   ],
   config: ['kernel', 'memory'],
   cli: ['kernel', 'arrow', 'wire', 'auth', 'telemetry', 'config'],

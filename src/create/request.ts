@@ -7,7 +7,7 @@ import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
-import type { CreateTableCommand, CreateTableResult } from './command.ts';
+import type { CreateTableCommand, CreateTableResult } from './create-command.ts';
 import type { Made, TableMaker } from './table-maker.ts';
 
 /** Creates a table from a stream, in chunks; see `TableMaker` for how it stays atomic. */

@@ -13,7 +13,7 @@ import type { ClientScope } from './client-scope.ts';
 import { asLancegateError, type RenderedError, renderError } from './errors/error-renderer.ts';
 import type { HttpParts } from './http-parts.ts';
 import type { Answer } from './route.ts';
-import { createTablePath } from './routes/create-table.ts';
+import { createTablePath } from './routes/create.ts';
 
 export interface ExchangeParts extends Pick<HttpParts, 'logger' | 'audit' | 'metrics' | 'clock' | 'config'> {
   readonly isStopping: () => boolean;

@@ -19,7 +19,7 @@ import type { Keyed } from '../operations/idempotency/keyed-request.ts';
 import { type TableAccess, visibleSchema } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { MergeRowsCommand, MergeRowsResult } from './command.ts';
+import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
 import { outcomeOf } from './merge-request.ts';
 import { checkPartialSource } from './partial-source.ts';
 import type { TableWriter } from './queue/writers.ts';

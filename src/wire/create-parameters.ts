@@ -1,4 +1,4 @@
-import type { CreateTableCommand } from '../create/command.ts';
+import type { CreateTableCommand } from '../create/create-command.ts';
 import { createModes, parseChoice } from './mode.ts';
 import { readProperties } from './properties.ts';
 import type { QueryParameters } from './query-parameters.ts';

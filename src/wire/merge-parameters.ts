@@ -2,7 +2,7 @@
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
 import type { Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
-import type { MergeFlags, MergeRowsCommand } from '../merge/command.ts';
+import type { MergeFlags, MergeRowsCommand } from '../merge/merge-command.ts';
 import type { ReadFilter } from './filter.ts';
 import { readFlag } from './flags.ts';
 import type { QueryParameters } from './query-parameters.ts';

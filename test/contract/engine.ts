@@ -304,6 +304,45 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       await scratch.discard();
     });
 
+    test('a page of versions holds those that come after the last page, in either order, and of its branch only', async (t) => {
+      const { engine, storage } = open(t);
+      const location = place();
+      const dataset = await engine.create(location, ipcFile(table(1)), {});
+      await dataset.append(ipcFile(table(2)));
+      await dataset.createBranch(dev, { branch: main, version: 1 });
+      await dataset.append(ipcFile(table(3)));
+      const numbers = async (
+        of: Dataset,
+        after: number | undefined,
+        limit: number,
+        order: 'ascending' | 'descending',
+      ) => (await of.versionPage({ after, limit, order })).map(({ version }) => version);
+      assert.deepEqual(await numbers(dataset, undefined, 2, 'ascending'), [1, 2]);
+      assert.deepEqual(await numbers(dataset, 2, 2, 'ascending'), [3]);
+      assert.deepEqual(await numbers(dataset, undefined, 2, 'descending'), [3, 2]);
+      assert.deepEqual(await numbers(dataset, 2, 9, 'descending'), [1]);
+      const branch = await engine.open({ location, branch: dev });
+      await branch.append(ipcFile(table(4)));
+      const page = await branch.versionPage({ after: undefined, limit: 1, order: 'descending' });
+      assert.match(page[0]?.manifestPath ?? '', /^tree\/dev\/_versions\/\d+\.manifest$/);
+      const times = new Map((await branch.versions()).map((facts) => [facts.version, facts.committedAtMs]));
+      for (const { version, committedAtMs, manifestBytes } of page) {
+        assert.equal(committedAtMs, times.get(version));
+        assert.equal(manifestBytes !== undefined, storage === 'file system');
+      }
+    });
+
+    test('statistics count the rows, fragments and indexes of the version', async (t) => {
+      const { engine } = open(t);
+      const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
+      await dataset.append(ipcFile(table(3)));
+      await dataset.createScalarIndex('id');
+      const { bytes, ...counted } = await dataset.statistics();
+      assert.ok(bytes > 0);
+      const fragmentRows = { min: 1, max: 2, mean: 1, p25: 1, p50: 2, p75: 2, p99: 2 };
+      assert.deepEqual(counted, { rows: 3, indexes: 1, fragments: 2, smallFragments: 2, fragmentRows });
+    });
+
     test('a location is resolved to itself where no link leads elsewhere', async (t) => {
       const { engine } = open(t);
       const location = engine.locationOf('folder/x.lance');

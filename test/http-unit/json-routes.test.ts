@@ -21,6 +21,36 @@ interface Case {
 
 const cases: readonly Case[] = [
   {
+    path: '/v1/table/prod$users/version/list?descending=false&limit=2&page_token=7&branch=dev',
+    operation: 'listVersions',
+    command: { table: users, branch: 'dev', page: { after: '7', limit: 2 }, order: 'ascending' },
+    answer: {
+      versions: [2, 1].map((version) => ({
+        version,
+        timestamp_millis: 1_700_000_000_000 + version,
+        manifest_path: `file:///data/users.lance/_versions/${version}.manifest`,
+        manifest_size: 100 * version,
+      })),
+      page_token: '1',
+    },
+  },
+  {
+    path: '/v1/table/prod$users/stats',
+    body: { branch: 'dev' },
+    operation: 'tableStatistics',
+    command: { table: users, branch: 'dev' },
+    answer: {
+      total_bytes: 4096,
+      num_rows: 30,
+      num_indices: 1,
+      fragment_stats: {
+        num_fragments: 2,
+        num_small_fragments: 2,
+        lengths: { min: 10, max: 20, mean: 15, p25: 10, p50: 20, p75: 20, p99: 20 },
+      },
+    },
+  },
+  {
     path: '/v1/namespace/a$b/create',
     body: { mode: '"ExistOk"', properties: { owner: 'ann' } },
     operation: 'createNamespace',

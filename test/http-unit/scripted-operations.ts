@@ -82,6 +82,23 @@ const defaults: Operations = {
     items: names(['orders', 'users']).map((name) => ({ namespace: namespace ?? names(['prod']), name })),
     next: 'users',
   }),
+  listVersions: async () => ({
+    items: [2, 1].map((version) => ({
+      version,
+      committedAtMs: 1_700_000_000_000 + version,
+      manifestUri: `file:///data/users.lance/_versions/${version}.manifest`,
+      manifestBytes: 100 * version,
+    })),
+    next: '1',
+  }),
+  tableStatistics: async () => ({
+    bytes: 4096,
+    rows: 30,
+    indexes: 1,
+    fragments: 2,
+    smallFragments: 2,
+    fragmentRows: { min: 10, max: 20, mean: 15, p25: 10, p50: 20, p75: 20, p99: 20 },
+  }),
   createBranch: async () => {},
   listBranches: async () => ({ items: [], next: undefined }),
   deleteBranch: async () => {},

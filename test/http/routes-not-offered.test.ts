@@ -8,10 +8,10 @@ import { people } from './rows.ts';
 /** The specification's routes beside those that this service offers, and those that only the LanceDB SDKs call. */
 const notOffered = {
   'POST /v1/table/t/': [
-    ...['insert', 'query', 'update', 'delete', 'explain_plan', 'analyze_plan', 'stats', 'rename', 'restore'],
+    ...['insert', 'query', 'update', 'delete', 'explain_plan', 'analyze_plan', 'rename', 'restore'],
     ...['add_columns', 'alter_columns', 'drop_columns', 'backfill_column', 'schema_metadata/update'],
     ...['update_field_metadata', 'create_index', 'create_scalar_index', 'index/list', 'index/i/stats', 'index/i/drop'],
-    ...['version/list', 'version/create', 'version/describe', 'version/delete'],
+    ...['version/create', 'version/describe', 'version/delete'],
     ...['tags/list', 'tags/version', 'tags/create', 'tags/update', 'tags/delete'],
     ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'clone', 'refresh'],
     ...[
@@ -31,7 +31,7 @@ const notOffered = {
       'get_lsm_stats',
     ],
   ],
-  'GET /v1/table/t/': ['tags/list', 'stats'],
+  'GET /v1/table/t/': ['tags/list'],
   'POST /v1/': [
     ...[
       'table/version/batch-create',
@@ -46,7 +46,7 @@ const notOffered = {
 /** And those it offers, of which none is 406 or an unknown route. */
 const offered = [
   ...['create', 'merge_insert', 'describe', 'declare', 'register', 'deregister', 'exists', 'drop', 'count_rows'],
-  ...['branches/create', 'branches/list', 'branches/delete'],
+  ...['branches/create', 'branches/list', 'branches/delete', 'version/list', 'stats'],
 ].map((name) => `POST /v1/table/t/${name}`);
 const offeredElsewhere = [
   ...['create', 'describe', 'exists', 'drop'].map((name) => `POST /v1/namespace/n/${name}`),

@@ -10,6 +10,8 @@ export const actionScopes = {
   DescribeTable: 'read',
   TableExists: 'read',
   CountTableRows: 'read',
+  ListTableVersions: 'read',
+  GetTableStats: 'read',
   ListTableBranches: 'read',
   DescribeTransaction: 'read',
   CreateTable: 'write',

@@ -72,6 +72,36 @@ export interface VersionFacts {
   readonly committedAtMs: number;
 }
 
+export interface VersionPage {
+  /** The last version of the page before. */
+  readonly after: number | undefined;
+  readonly limit: number;
+  readonly order: 'ascending' | 'descending';
+}
+
+export interface StoredVersion extends VersionFacts {
+  /**
+   * The manifest, relative to the location of the dataset. On object stores this is the name that the engine gives to
+   * manifests of new datasets.
+   */
+  readonly manifestPath: string;
+  /** undefined on object stores. */
+  readonly manifestBytes: number | undefined;
+}
+
+/** What one version consists of. */
+export interface TableStatistics {
+  /** Of data and index files. */
+  readonly bytes: number;
+  readonly rows: number;
+  readonly indexes: number;
+  readonly fragments: number;
+  /** Fragments of fewer than 100,000 rows. */
+  readonly smallFragments: number;
+  /** The distribution of rows over fragments, deleted rows included; all 0 without fragments. */
+  readonly fragmentRows: Readonly<Record<'min' | 'max' | 'mean' | 'p25' | 'p50' | 'p75' | 'p99', number>>;
+}
+
 export interface OptimizeRequest {
   /** 0 removes no version. */
   readonly pruneBeforeMs: number;
@@ -199,6 +229,10 @@ export interface Dataset {
   layout(): Promise<Layout>;
   /** Ascending. Reads every manifest: 0.1 ms each. */
   versions(): Promise<readonly VersionFacts[]>;
+  /** The versions of one page, in its order. */
+  versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
+  /** Read from the manifest alone. */
+  statistics(): Promise<TableStatistics>;
   /** When the oldest version that a tag names was committed; undefined without tags. */
   oldestTaggedAtMs(): Promise<number | undefined>;
   /**
@@ -285,8 +319,8 @@ export interface Engine {
   remove(location: Location): Promise<void>;
   /** False as soon as anything at all is stored at the location. */
   isVacant(location: Location): Promise<boolean>;
-  /** What a reader with access to the storage opens. */
-  uriOf(location: Location): string;
+  /** What a reader with access to the storage opens; `path` is that of a file of the dataset, relative to the location. */
+  uriOf(location: Location, path?: string): string;
   /** The location of a path or URI under the root, or `InvalidInput`: by its text alone, whatever is stored (P9). */
   locationOf(pathOrUri: string): Location;
   /**

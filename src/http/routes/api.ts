@@ -19,17 +19,19 @@ import { deregisterTable } from '../../operations/tables/deregister-table.ts';
 import { describeTable } from '../../operations/tables/describe-table.ts';
 import { dropTable } from '../../operations/tables/drop-table.ts';
 import { listTables } from '../../operations/tables/list-tables.ts';
+import { listVersions } from '../../operations/tables/list-versions.ts';
 import { mergeRows } from '../../operations/tables/merge-rows.ts';
 import { registerTable } from '../../operations/tables/register-table.ts';
 import { tableExists } from '../../operations/tables/table-exists.ts';
+import { tableStatistics } from '../../operations/tables/table-statistics.ts';
 import type { ReadFilter } from '../../wire/filter.ts';
 import type { Route } from '../route.ts';
 import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './branches.ts';
 import { countRowsRoute } from './count-rows.ts';
-import { createTableRoute } from './create-table.ts';
+import { createTableRoute } from './create.ts';
 import { describeTableRoute } from './describe-table.ts';
 import { maintainTableRoute } from './maintain-table.ts';
-import { mergeRowsRoute } from './merge-rows.ts';
+import { mergeRowsRoute } from './merge.ts';
 import {
   createNamespaceRoute,
   describeNamespaceRoute,
@@ -38,6 +40,7 @@ import {
   namespaceExistsRoute,
 } from './namespaces.ts';
 import { notOfferedRoutes } from './not-offered.ts';
+import { tableStatsRoute } from './table-stats.ts';
 import {
   declareTableRoute,
   deregisterTableRoute,
@@ -47,12 +50,15 @@ import {
   tableExistsRoute,
 } from './tables.ts';
 import { describeTransactionRoute } from './transactions.ts';
+import { listVersionsRoute } from './versions.ts';
 
 const offered = {
   createTable: offer(createTable, createTableRoute),
   mergeRows: offer(mergeRows, mergeRowsRoute),
   countRows: offer(countRows, countRowsRoute),
   describeTable: offer(describeTable, describeTableRoute),
+  listVersions: offer(listVersions, listVersionsRoute),
+  tableStatistics: offer(tableStatistics, tableStatsRoute),
   tableExists: offer(tableExists, tableExistsRoute),
   listTables: offer(listTables, listTablesRoutes),
   declareTable: offer(declareTable, declareTableRoute),

@@ -25,3 +25,18 @@ async function createdAtSeconds(branches: NativeBranches, name: string): Promise
     table.close();
   }
 }
+
+/** Returns the version at which the new branch begins. */
+export async function createBranch(
+  dataset: NativeTable,
+  name: BranchName,
+  from: { branch: BranchName | undefined; version: number | undefined },
+): Promise<number> {
+  const branches = await dataset.branches();
+  const made = await branches.create(name, from.branch ?? null, from.version ?? null);
+  try {
+    return await made.version();
+  } finally {
+    made.close();
+  }
+}

@@ -3,7 +3,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Field, Schema } from '../../../arrow/schema/schema.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
-import type { FragmentFacts, Layout, OptimizeRequest, OptimizeResult, VersionFacts } from '../../port/engine.ts';
+import type {
+  FragmentFacts,
+  Layout,
+  OptimizeRequest,
+  OptimizeResult,
+  PruneRequest,
+  PruneResult,
+  VersionFacts,
+} from '../../port/engine.ts';
+import { pruneVersions } from '../durability/prune-versions.ts';
+import type { VersionsFolder } from '../head/versions-folder.ts';
 import type { NativeOptimizeStats, NativeTable } from '../native/native.ts';
 import { isRefusedAsPinned } from '../native/translate-errors.ts';
 
@@ -58,8 +68,16 @@ export async function oldestTaggedAtMs(table: NativeTable): Promise<number | und
   return (await versionsOf(table)).find(({ version }) => tagged.has(version))?.committedAtMs;
 }
 
+export async function prune(
+  table: NativeTable,
+  { datasetPath, branch }: VersionsFolder,
+  request: PruneRequest,
+): Promise<PruneResult> {
+  return pruneVersions({ datasetPath, branch, kept: await keptVersions(table, branch), ...request });
+}
+
 /** Versions that a tag of any branch names, or that a branch starts from. */
-export async function keptVersions(table: NativeTable, branch: string | undefined): Promise<ReadonlySet<number>> {
+async function keptVersions(table: NativeTable, branch: string | undefined): Promise<ReadonlySet<number>> {
   const tags = Object.values(await (await table.tags()).list());
   const branches = Object.values(await (await table.branches()).list());
   const parents = branches.filter(({ parentBranch }) => (parentBranch ?? undefined) === branch);

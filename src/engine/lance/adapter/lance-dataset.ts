@@ -19,7 +19,10 @@ import type {
   PruneRequest,
   PruneResult,
   RowChange,
+  StoredVersion,
+  TableStatistics,
   VersionFacts,
+  VersionPage,
 } from '../../port/engine.ts';
 import {
   type LiveRows,
@@ -35,7 +38,6 @@ import type { Shadow } from '../../port/shadow.ts';
 import type { CompactedFragments } from '../commit/compacted-fragments.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
-import { pruneVersions } from '../durability/prune-versions.ts';
 import { type BranchState, inspectBranch, nothingLeft } from '../head/branch-state.ts';
 import { StandingTable } from '../head/standing-table.ts';
 import type { VersionsFolder } from '../head/versions-folder.ts';
@@ -47,10 +49,11 @@ import { resultsOf } from '../native/query-results.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
-import { branchesOf } from './branches-of.ts';
-import { keptVersions, layoutOf, oldestTaggedAtMs, optimize, plainIndexName, versionsOf } from './engine-upkeep.ts';
+import { branchesOf, createBranch } from './branches-of.ts';
+import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, prune, versionsOf } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
 import { schemaOfNullColumn } from './null-column.ts';
+import { statisticsOf, versionPageOf } from './version-facts.ts';
 import { type DatasetCaches, warmIndex } from './warm-index.ts';
 
 /** Runs merges with clients' filters in a reader. */
@@ -59,6 +62,8 @@ export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 
 interface Surroundings {
   readonly filters?: DatasetFilters | undefined;
   readonly lineage?: symbol | undefined;
+  /** undefined is main. */
+  readonly branch?: BranchName | undefined;
   /** Of a branch at its newest version. */
   readonly caches?: DatasetCaches;
   /** Of such a one on a file system. */
@@ -73,6 +78,7 @@ interface Surroundings {
 /** One open native table, on one branch. */
 export class LanceDataset implements Dataset {
   readonly lineage: symbol;
+  readonly #branch: BranchName | undefined;
   readonly #table: StandingTable;
   readonly #filters: DatasetFilters | undefined;
   readonly #caches: DatasetCaches | undefined;
@@ -86,9 +92,10 @@ export class LanceDataset implements Dataset {
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
-    const { lineage, filters, caches, versions, state, durability, replacement, shadows } = surroundings;
+    const { lineage, branch, filters, caches, versions, state, durability, replacement, shadows } = surroundings;
     this.#writeRefusal = state?.writeRefusal;
     this.lineage = lineage ?? Symbol('dataset');
+    this.#branch = branch;
     this.#table = new StandingTable(table);
     this.#filters = filters;
     this.#caches = caches;
@@ -292,6 +299,15 @@ export class LanceDataset implements Dataset {
     return engineCall('maintain', async () => versionsOf(await this.#table.current()));
   }
 
+  versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {
+    const { datasetPath } = this.#versions ?? {};
+    return engineCall('open', async () => versionPageOf(await this.#table.current(), datasetPath, this.#branch, page));
+  }
+
+  statistics(): Promise<TableStatistics> {
+    return engineCall('open', async () => statisticsOf(await this.#table.current()));
+  }
+
   oldestTaggedAtMs(): Promise<number | undefined> {
     return engineCall('maintain', async () => oldestTaggedAtMs(await this.#table.current()));
   }
@@ -303,10 +319,7 @@ export class LanceDataset implements Dataset {
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
     return engineCall('maintain', async () => {
       this.#requireWritable();
-      const place = this.#versions;
-      if (place === undefined) return undefined;
-      const kept = await keptVersions(await this.#table.current(), place.branch);
-      return pruneVersions({ datasetPath: place.datasetPath, branch: place.branch, kept, ...request });
+      return this.#versions && prune(await this.#table.current(), this.#versions, request);
     });
   }
 
@@ -333,10 +346,7 @@ export class LanceDataset implements Dataset {
   ): Promise<void> {
     await engineCall('branch', async () => {
       this.#requireWritable();
-      const branches = await (await this.#table.current()).branches();
-      const made = await branches.create(name, from.branch ?? null, from.version ?? null);
-      await this.#durability?.branchMade(name, await made.version());
-      made.close();
+      await this.#durability?.branchMade(name, await createBranch(await this.#table.current(), name, from));
     });
   }
 

@@ -95,7 +95,7 @@ export class LanceEngine implements Engine {
       if (version === undefined) {
         const filters = this.#filtersOf('root', location, branch);
         const files = this.#filesOf(location, branch, await table.version());
-        return new LanceDataset(table, { lineage, caches, state, filters, ...files });
+        return new LanceDataset(table, { lineage, branch, caches, state, filters, ...files });
       }
       await table.checkout(version);
       return new LanceDataset(table);
@@ -166,8 +166,8 @@ export class LanceEngine implements Engine {
     return engineCall('sync', () => recoverBranch(suspect, this.#fileSync));
   }
 
-  uriOf(location: Location): string {
-    return this.#root.uriOf(location);
+  uriOf(location: Location, path?: string): string {
+    return this.#root.uriOf(location, path);
   }
 
   locationOf(pathOrUri: string): Location {

@@ -40,8 +40,8 @@ export class StorageRoot {
     };
   }
 
-  uriOf(location: Location): string {
-    const whole = `${this.#root}/${location}`;
+  uriOf(location: Location, path?: string): string {
+    const whole = [this.#root, location, ...(path === undefined ? [] : [path])].join('/');
     return this.isLocal ? pathToFileURL(whole).href : whole;
   }
 

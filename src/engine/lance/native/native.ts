@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { connect, Index, Session } from '@lancedb/lancedb';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { storageUnavailable } from '../../../kernel/errors.ts';
+import type { TableStatistics } from '../../port/engine.ts';
 
 export interface NativeMergeBuilder {
   whenMatchedUpdateAll(filter?: CheckedSql): NativeMergeBuilder;
@@ -83,7 +84,12 @@ export interface NativeIndex {
 export interface NativeStats {
   readonly totalBytes: number;
   readonly numRows: number;
-  readonly fragmentStats: { readonly numFragments: number; readonly lengths: { readonly max: number } };
+  readonly numIndices: number;
+  readonly fragmentStats: {
+    readonly numFragments: number;
+    readonly numSmallFragments: number;
+    readonly lengths: TableStatistics['fragmentRows'];
+  };
 }
 export interface NativeOptimizeStats {
   readonly compaction: { readonly fragmentsRemoved: number; readonly fragmentsAdded: number };

@@ -1,4 +1,4 @@
-import type { CreateTable } from '../../operations/tables/create-table.ts';
+import type { CreateTableOperation } from '../../operations/tables/create-table.ts';
 import { readCreateParameters } from '../../wire/create-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 import { refuseBranch } from '../authorize.ts';
@@ -6,7 +6,7 @@ import type { Route } from '../route.ts';
 
 export const createTablePath = '/v1/table/:id/create';
 
-export const createTableRoute = (createTable: CreateTable): Route =>
+export const createTableRoute = (createTable: CreateTableOperation): Route =>
   arrowRoute({
     path: createTablePath,
     action: 'CreateTable',

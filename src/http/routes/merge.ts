@@ -1,11 +1,11 @@
-import type { MergeFlags } from '../../merge/command.ts';
-import type { MergeRows } from '../../operations/tables/merge-rows.ts';
+import type { MergeFlags } from '../../merge/merge-command.ts';
+import type { MergeRowsOperation } from '../../operations/tables/merge-rows.ts';
 import type { ReadFilter } from '../../wire/filter.ts';
 import { readMergeParameters } from '../../wire/merge-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 import type { Route } from '../route.ts';
 
-export const mergeRowsRoute = (mergeRows: MergeRows, readFilter: ReadFilter): Route =>
+export const mergeRowsRoute = (mergeRows: MergeRowsOperation, readFilter: ReadFilter): Route =>
   arrowRoute({
     path: '/v1/table/:id/merge_insert',
     action: 'MergeInsertIntoTable',
