@@ -74,6 +74,11 @@ export const deletionFile = messageTable({
   baseId: uint(7),
 });
 
+/** Which version created, or last changed, the rows of a fragment one after the other. */
+export const rowVersions = messageTable({ runs: repeated(bytes(1)) });
+
+export const rowVersionRun = messageTable({ span: bytes(1), version: uint(2) });
+
 /** Offset and size are those of a part of the file. */
 export const externalFile = messageTable({ path: text(1) });
 

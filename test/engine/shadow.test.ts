@@ -10,7 +10,7 @@ import type { Dataset, Engine, MergeSpec } from '#src/engine/port/engine.ts';
 import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import type { BranchName, Location } from '#src/kernel/ids.ts';
+import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { outsiderOn } from '#test/fixtures/outsider.ts';
@@ -224,4 +224,48 @@ describe('shadows one after the other, beside other commits', () => {
       assert.deepEqual(await contentOf(await reopened(stage.engine)), expected);
     });
   }
+});
+
+describe('a new table', () => {
+  const pieces = [numbersFrom(0, 100), numbersFrom(100, 150), [], numbersFrom(150, 400)];
+
+  async function created(t: TestContext, options: Properties) {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const engine = engineIn(folder);
+    const table = await engine.newTable(location, options);
+    for (const piece of pieces) await table.append(keyed(piece, 'new'));
+    assert.equal(await table.countRows(), 400);
+    return { folder, engine, table };
+  }
+
+  const kinds: Record<string, Properties> = {
+    'as the engine makes it by default': {},
+    'with rows that have identifiers of their own': { new_table_enable_stable_row_ids: 'true' },
+    'with manifests under their old names': { new_table_enable_v2_manifest_paths: 'false' },
+  };
+  for (const [kind, options] of Object.entries(kinds)) {
+    test(`${kind} is version 1, in any number of appends (P1)`, async (t) => {
+      const { engine, table } = await created(t, options);
+      await assert.rejects(engine.open({ location }), { kind: 'TableNotFound' });
+      const dataset = await table.commit();
+      assert.equal(await dataset.version(), 1);
+      assert.deepEqual(
+        (await dataset.versions()).map(({ version }) => version),
+        [1],
+      );
+      assert.deepEqual([...(await contentOf(dataset)).keys()], numbersFrom(0, 400));
+      await dataset.sync();
+      await dataset.append(keyed([400], 'later'));
+      assert.equal((await contentOf(await reopened(engine))).size, 401);
+    });
+  }
+
+  test('refuses to take the place of another one, and leaves nothing of its own', async (t) => {
+    const { folder, engine, table } = await created(t, {});
+    await engine.create(location, keyed([7], 'theirs'), {});
+    const files = filesOf(folder);
+    await assert.rejects(table.commit(), { kind: 'ConcurrentCreate' });
+    assert.deepEqual(filesOf(folder), files);
+    assert.deepEqual([...(await contentOf(await reopened(engine))).keys()], [7]);
+  });
 });

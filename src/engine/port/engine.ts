@@ -302,12 +302,27 @@ export interface ResolvedLocation {
   readonly spelling: Spelling;
 }
 
+/**
+ * A table that nobody sees before `commit`, which makes it version 1 of its location, whatever number of appends it took. To be
+ * ended by `commit` or `discard`. On object stores each append commits, and can be seen.
+ */
+export interface NewTable {
+  /** The first one decides the columns, also without rows. */
+  append(file: IpcFile): Promise<void>;
+  countRows(): Promise<number>;
+  /** Refuses with `place taken` where a dataset is. Leaves nothing behind if it fails. */
+  commit(): Promise<Dataset>;
+  /** Harmless when repeated, and after `commit`. */
+  discard(): void;
+}
+
 export interface Engine {
   /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
   readonly storageSession: string;
   /** Undoes what a branch has of commits that were cut short (P1). While it runs nobody else may use the dataset. */
   recover(request: RecoverRequest): Promise<Recovery>;
-  /** Makes a dataset of the file's schema and rows where none is; refuses with `place taken` where one is. */
+  newTable(location: Location, storageOptions: Properties): Promise<NewTable>;
+  /** A new table of one file. */
   create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
   open(request: OpenRequest): Promise<Dataset>;

@@ -14,3 +14,9 @@ export const branchRecords = (datasetPath: string): string => join(datasetPath, 
 /** The file that says a branch exists, and from where. */
 export const branchRecord = (datasetPath: string, branch: string): string =>
   join(branchRecords(datasetPath), `${encodeURIComponent(branch)}.json`);
+
+/**
+ * Where this service has files that are not part of a dataset or branch, in the folder of that. Branches have their folders
+ * below the same; none can have a name with this sign in it.
+ */
+export const stagingFolder = (folder: string): string => join(folder, 'lancegate=staging');

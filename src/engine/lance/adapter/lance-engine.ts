@@ -3,11 +3,12 @@ import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
-import { branchFolder } from '../../../lance-format/layout/branch-folder.ts';
+import { branchFolder, stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
 import type {
   Dataset,
   Engine,
   FilteredMerges,
+  NewTable,
   OpenRequest,
   RecoverRequest,
   Recovery,
@@ -15,11 +16,11 @@ import type {
   Scratch,
   Space,
 } from '../../port/engine.ts';
-import { CommitLink } from '../commit/commit-link.ts';
+import { CommitLink, type Fresh } from '../commit/commit-link.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { LiftedCommit } from '../commit/lifted-commit.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
-import { Staging, stagingFolder } from '../commit/staging.ts';
+import { Staging } from '../commit/staging.ts';
 import { StagingFolder } from '../commit/staging-folder.ts';
 import { Durability, type DurableBranch } from '../durability/durability.ts';
 import { DiskSync, type FileSync } from '../durability/file-sync.ts';
@@ -30,6 +31,7 @@ import { VersionsFolder } from '../head/versions-folder.ts';
 import { connectNative, type NativeConnection, type NativeTable } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { BranchShadows, type BranchShadowsParts } from '../shadow/branch-shadows.ts';
+import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { type CacheLimits, EngineCaches } from './engine-caches.ts';
 import { type DatasetFilters, LanceDataset } from './lance-dataset.ts';
@@ -74,16 +76,39 @@ export class LanceEngine implements Engine {
     this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
   }
 
-  async create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset> {
+  async newTable(location: Location, storageOptions: Properties): Promise<NewTable> {
     const { folderUri, tableName } = this.#root.place(location);
-    if (this.#root.isLocal) await mkdir(folderUri, { recursive: true });
+    const open = () => this.#openNew(location);
+    if (!this.#root.isLocal) {
+      const connection = await this.#connect(folderUri);
+      return new RemoteNewTable({ connection, tableName, storageOptions }, open);
+    }
+    const folder = this.#root.pathOf(location);
+    const within = stagingFolder(folder);
+    await engineCall('create', async () => mkdir(within, { recursive: true }));
+    // Its files are durable once `Dataset.sync` of what `open` returns says so.
+    const commit = new LiftedCommit(folder, new CommitLink(folder, fresh), () => undefined);
+    const connection = await this.#connect(within);
+    return new LocalNewTable({ connection, storageOptions, folder, stagedName: randomUUID(), commit, fresh, open });
+  }
+
+  #openNew(location: Location): Promise<Dataset> {
     return engineCall('create', async () => {
       const caches = this.#cachesFor({ location });
-      const connection = await this.#connect(folderUri);
-      const table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
       const filters = this.#filtersOf('root', location, undefined);
-      return new LanceDataset(table, { caches, filters, ...this.#filesOf(location, undefined, 0) });
+      const files = this.#filesOf(location, undefined, 0);
+      return new LanceDataset(await this.#openNewest({ location }), { caches, filters, ...files });
     });
+  }
+
+  async create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset> {
+    const table = await this.newTable(location, storageOptions);
+    try {
+      await table.append(file);
+      return await table.commit();
+    } finally {
+      table.discard();
+    }
   }
 
   async open(request: OpenRequest): Promise<Dataset> {
@@ -208,7 +233,6 @@ export class LanceEngine implements Engine {
     versions.standsAt(openedAt);
     const durability = new Durability(this.#fileSync, place, openedAt);
     const folder = branchFolder(place.datasetPath, branch);
-    const fresh = { uuid: randomUUID, nowMs: Date.now };
     const beginSync = (paths: readonly string[]) => durability.beginSync(paths);
     const shadows = new BranchShadows({
       branchFolder: folder,
@@ -261,6 +285,8 @@ export class LanceEngine implements Engine {
     return connectNative(folderUri, this.#options.rootOptions, this.#caches.session);
   }
 }
+
+const fresh: Fresh = { uuid: randomUUID, nowMs: Date.now };
 
 const nothingToRecover = (version: number): Recovery => ({
   version,

@@ -2,7 +2,7 @@
  * The moment of a commit that is made here: the manifest gets its name, by a `link` that fails if somebody else's version has
  * it. The engine and other programs commit on a file system in the same way.
  */
-import { closeSync, constants, linkSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, constants, linkSync, openSync, rmSync, writeSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NextManifest } from '../../../lance-format/manifest/next-manifest.ts';
@@ -48,8 +48,10 @@ export class CommitLink {
     const transactionPath = join(this.#folder, '_transactions', transactionFile);
     const draft = join(this.#versionsFolder, `.tmp_${name}_${this.#fresh.uuid()}`);
     try {
-      writeFiles([{ path: transactionPath, content: transaction }]);
-      writeFileSync(draft, bytes);
+      writeFiles([
+        { path: transactionPath, content: transaction },
+        { path: draft, content: bytes },
+      ]);
       linkSync(draft, join(this.#versionsFolder, name));
       this.#hint(version);
       return true;

@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /** A file that nobody knows of yet. */
@@ -28,6 +28,14 @@ export function removeIfPossible(path: string): void {
     rmSync(path, { recursive: true, force: true });
   } catch {
     // Whatever is wrong with the disk, nobody refers to it.
+  }
+}
+
+export function removeIfEmpty(folder: string): void {
+  try {
+    rmdirSync(folder);
+  } catch {
+    // Something else is in it, or it is gone.
   }
 }
 

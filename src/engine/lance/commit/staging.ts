@@ -9,16 +9,12 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
 import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { type RewriteGroup, rewriteGroupsOf } from '../../../lance-format/transaction/address-changes.ts';
 import { transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
 import { type MoveTo, StagingFolder, type StagingPlace } from './staging-folder.ts';
-
-/**
- * In the folder of a dataset or branch. Below it branches have their folders, too; none can have a name with this sign in it.
- */
-export const stagingFolder = (folder: string): string => join(folder, 'lancegate=staging');
 
 /** It is copied from there in a turn of the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
 const mostBytesInMemory = 2 ** 20;

@@ -119,13 +119,13 @@ const countRules: readonly Rule[] = [
   ],
 ];
 
+const takenText = 'somebody else stored a table in the place of this one';
+
+export const placeTaken = (): LancegateError =>
+  new LancegateError('ConcurrentCreate', takenText, { internal: { refusal: 'place taken' satisfies Refusal } });
+
 const createRules: readonly Rule[] = [
-  [
-    /already exists()/,
-    'ConcurrentCreate',
-    () => 'somebody else stored a table in the place of this one',
-    'place taken',
-  ],
+  [/already exists()/, 'ConcurrentCreate', () => takenText, 'place taken'],
   [
     /Primary key column .* must not be nullable: Field\(id=\d+, name=(.+?), type=/s,
     'TableSchemaValidationError',

@@ -106,15 +106,10 @@ export class LocalShadow implements Shadow {
   async commit(): Promise<{ readonly version: number } | 'overtaken'> {
     const { original, shadowVersion, newTransaction, commit, onCommit } = this.#parts;
     try {
-      const steps = this.#folder.stepsAfter(shadowVersion);
+      const { result, steps } = this.#folder.changesSince(shadowVersion);
       if (this.#isSpoiled || steps.length === 0) throw new Error('a shadow that has nothing to commit');
       this.#isSpoiled = true;
-      const lifted = liftedVersion({
-        original: original.bytes,
-        result: this.#folder.result(),
-        steps,
-        ...newTransaction(),
-      });
+      const lifted = liftedVersion({ original: original.bytes, result, steps, ...newTransaction() });
       const isMade = await engineCall('replace', () => commit(lifted, this.#folder.path));
       this.#isSpoiled = !isMade;
       if (isMade) onCommit(lifted.version);

@@ -1,10 +1,10 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { listVersions, manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
 import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
-import { transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
+import { newestManifestIn, newestVersionIn, stepsIn } from './private-versions.ts';
 
 /** What the engine writes in a shadow. */
 const foldersOfFiles = ['data', '_deletions', '_indices', '_transactions'];
@@ -55,24 +55,12 @@ export class ShadowFolder {
   }
 
   get newestVersion(): number {
-    return listVersions(this.#versionsFolder).at(-1) ?? 0;
+    return newestVersionIn(this.#versionsFolder);
   }
 
-  /** The newest manifest. */
-  result(): Buffer {
-    const found = readManifest(this.#versionsFolder, this.newestVersion);
-    if (found === undefined) throw new Error('a shadow without a manifest');
-    return found.bytes;
-  }
-
-  /** The transactions of the versions after `version`, oldest first. */
-  stepsAfter(version: number): readonly Uint8Array[] {
-    return transactionsBetween(this.#versionsFolder, version, this.newestVersion, Number.POSITIVE_INFINITY).map(
-      (step) => {
-        if (step === undefined) throw new Error('a version of a shadow without its transaction');
-        return step;
-      },
-    );
+  /** The newest manifest, and the transactions since `version`. */
+  changesSince(version: number): { readonly result: Buffer; readonly steps: readonly Uint8Array[] } {
+    return { result: newestManifestIn(this.#versionsFolder).bytes, steps: stepsIn(this.#versionsFolder, version) };
   }
 
   /** What stays after a failure goes when the branch is recovered. */

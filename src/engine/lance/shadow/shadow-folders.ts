@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { stagingFolder } from '../commit/staging.ts';
+import { stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
 import type { NativeConnection } from '../native/native.ts';
 import { ShadowFolder } from './shadow-folder.ts';
 

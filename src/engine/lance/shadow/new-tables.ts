@@ -1,0 +1,140 @@
+/** Tables that are being made: on a file system in the staging folder of their location, on object stores at once in place. */
+import { basename, join } from 'node:path';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import type { Properties } from '../../../kernel/ids.ts';
+import { stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
+import { manifestNames, namesIn } from '../../../lance-format/manifest/manifest-files.ts';
+import { firstVersion } from '../../../lance-format/shadow/first-version.ts';
+import type { LiftedFile } from '../../../lance-format/shadow/shadow-manifest.ts';
+import type { Dataset, NewTable } from '../../port/engine.ts';
+import { committedAtMs, type Fresh } from '../commit/commit-link.ts';
+import type { LiftedCommit } from '../commit/lifted-commit.ts';
+import { removeIfEmpty, removeIfPossible } from '../commit/new-files.ts';
+import type { NativeConnection, NativeTable } from '../native/native.ts';
+import { engineCall, placeTaken } from '../native/translate-errors.ts';
+import { newestManifestIn, stepsIn } from './private-versions.ts';
+
+/** Where the engine writes a table. */
+interface Target {
+  readonly connection: NativeConnection;
+  readonly tableName: string;
+  readonly storageOptions: Properties;
+}
+
+/** The engine's own table, made by the first append. */
+class AppendedTable {
+  readonly #target: Target;
+  #table: NativeTable | undefined;
+
+  constructor(target: Target) {
+    this.#target = target;
+  }
+
+  append(file: IpcFile): Promise<void> {
+    const { connection, tableName, storageOptions } = this.#target;
+    return engineCall(this.#table === undefined ? 'create' : 'append', async () => {
+      if (this.#table === undefined) {
+        this.#table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
+      } else await this.#table.add(file, 'append');
+    });
+  }
+
+  countRows(): Promise<number> {
+    return engineCall('select', async () => (await this.#table?.countRows()) ?? 0);
+  }
+
+  close(): void {
+    this.#table?.close();
+  }
+}
+
+export class RemoteNewTable implements NewTable {
+  readonly #table: AppendedTable;
+  readonly #open: () => Promise<Dataset>;
+
+  constructor(target: Target, open: () => Promise<Dataset>) {
+    this.#table = new AppendedTable(target);
+    this.#open = open;
+  }
+
+  append(file: IpcFile): Promise<void> {
+    return this.#table.append(file);
+  }
+
+  countRows(): Promise<number> {
+    return this.#table.countRows();
+  }
+
+  async commit(): Promise<Dataset> {
+    this.#table.close();
+    return this.#open();
+  }
+
+  discard(): void {
+    this.#table.close();
+  }
+}
+
+export interface LocalNewTableParts extends Omit<Target, 'tableName'> {
+  /** Of the dataset. */
+  readonly folder: string;
+  /** In the staging folder; never the same twice. `connection` is to this folder. */
+  readonly stagedName: string;
+  readonly commit: LiftedCommit;
+  readonly fresh: Fresh;
+  readonly open: () => Promise<Dataset>;
+}
+
+export class LocalNewTable implements NewTable {
+  readonly #parts: LocalNewTableParts;
+  readonly #table: AppendedTable;
+
+  constructor(parts: LocalNewTableParts) {
+    this.#parts = parts;
+    this.#table = new AppendedTable({ ...parts, tableName: parts.stagedName });
+  }
+
+  append(file: IpcFile): Promise<void> {
+    return this.#table.append(file);
+  }
+
+  countRows(): Promise<number> {
+    return this.#table.countRows();
+  }
+
+  async commit(): Promise<Dataset> {
+    const { folder, commit, fresh, open } = this.#parts;
+    const staged = this.#stagedFolder;
+    try {
+      const isMade = await engineCall('replace', () => {
+        const versions = join(staged, '_versions');
+        const { path, bytes: result } = newestManifestIn(versions);
+        const transaction = { transactionId: fresh.uuid(), committedAtMs: committedAtMs(fresh) };
+        const first = {
+          ...firstVersion({ result, steps: stepsIn(versions, 0), ...transaction }),
+          files: rowFilesIn(staged),
+        };
+        const naming = manifestNames(stepsIn(versions, 0).length)[1] === basename(path) ? 1 : 0;
+        return commit.commit(first, staged, join(folder, '_versions', manifestNames(0)[naming]));
+      });
+      if (!isMade) throw placeTaken();
+      return await open();
+    } finally {
+      this.discard();
+    }
+  }
+
+  discard(): void {
+    this.#table.close();
+    removeIfPossible(this.#stagedFolder);
+    removeIfEmpty(stagingFolder(this.#parts.folder));
+  }
+
+  get #stagedFolder(): string {
+    return join(stagingFolder(this.#parts.folder), `${this.#parts.stagedName}.lance`);
+  }
+}
+
+/** All of the folder: blobs can have files beside those that the manifest names. */
+const rowFilesIn = (staged: string): readonly LiftedFile[] =>
+  namesIn(join(staged, 'data')).map((name) => ({ from: join('data', name), to: join('data', name) }));
