@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type Body, type ServerProcess, startServerProcess } from './server-process.ts';
 
-const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+const main = fileURLToPath(new URL('../bin/lancegate.js', import.meta.url));
 
 export interface ServiceProcess extends Omit<ServerProcess, 'post'> {
   readonly port: number;

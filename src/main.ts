@@ -1,7 +1,7 @@
 /** The process edge: the only reader of arguments, environment and signals, and the only one to set the exit code. */
 import { existsSync, mkdtempSync, readFileSync, rmdirSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
-import { availableParallelism, tmpdir, totalmem } from 'node:os';
+import { tmpdir, totalmem } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import type { CliContext } from './cli/context.ts';
 import type { StartService } from './cli/serve.ts';
@@ -9,32 +9,6 @@ import type { Machine } from './config/fit-defaults.ts';
 import { systemClock } from './kernel/clock.ts';
 
 const [, program = '', ...args] = process.argv;
-
-/**
- * What only a process that begins can be given (docs/adr/0010): few arenas for the allocator of glibc, which otherwise
- * keeps freed memory for each of dozens of threads, and a small space for the youngest objects of JavaScript. And no more
- * helpers for V8 than there are cores beside that of the event loop: its four mark the heap all at once, every two seconds
- * under load, and whoever needs the engine meanwhile waits (docs/adr/0016).
- */
-const fewArenas = '2';
-const smallYoungSpace = '--max-semi-space-size=8';
-const mostHelpers = 4;
-const fewHelpers = `--v8-pool-size=${Math.min(mostHelpers, Math.max(1, availableParallelism() - 1))}`;
-
-/**
- * Begins anew as the same process, with the same files, arguments and signals: 50 ms. Not where the operator has chosen
- * how memory is handed out, and not for one who talks with us over a channel that would be lost.
- */
-function beginThrifty(): void {
-  const { env } = process;
-  if (process.platform !== 'linux' || env.MALLOC_ARENA_MAX !== undefined || process.send !== undefined) return;
-  const options = [smallYoungSpace, fewHelpers, env.NODE_OPTIONS].join(' ').trim();
-  const changed = { MALLOC_ARENA_MAX: fewArenas, NODE_OPTIONS: options };
-  process.execve?.(process.execPath, [process.argv0, ...process.execArgv, program, ...args], { ...env, ...changed });
-}
-
-// Before anything is loaded that would have to be loaded again. Only the service lives long enough to profit.
-if (args[0] === 'serve') beginThrifty();
 
 const sharedMemory = '/dev/shm';
 

@@ -26,8 +26,8 @@ import type { Clock } from './kernel/clock.ts';
 import { SecretKeyDigest } from './keys/key-digest.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
-import { processMemory } from './memory/process-memory.ts';
-import { ResidentLimit } from './memory/resident-limit.ts';
+import { limitHeapGrowth } from './memory/heap-growth.ts';
+import { processMemory, ResidentLimit } from './memory/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import { readerEnvironment } from './query/reader-environment.ts';
@@ -118,10 +118,10 @@ function bodyMemory(
   starting: AsyncDisposableStack,
 ): BodyMemory {
   const { memoryLimitBytes, bodyMemoryBytes } = config;
-  const own = starting.use(processMemory());
+  starting.use(limitHeapGrowth());
   const resident = new ResidentLimit({
     limitBytes: memoryLimitBytes,
-    memory: { ...own, residentBytes: () => own.residentBytes() + pool.extraResidentBytes },
+    memory: { ...processMemory, residentBytes: () => processMemory.residentBytes() + pool.extraResidentBytes },
     clock,
     onChange: (isFull, residentBytes) => {
       const fields = { residentBytes, memoryLimitBytes };

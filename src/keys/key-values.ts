@@ -1,13 +1,9 @@
-/**
- * The values of one column as bytes: side by side where all have one width, else ranges of a common buffer. Read from
- * batches that were only checked for structure, so offsets, indices and UTF-8 are checked on the way.
- */
+/** The values of one column as bytes: contiguous where all have one width, else ranges of a common buffer. */
 
-import type { BatchBuffers } from '../arrow/column/batch-buffers.ts';
 import { bitAt } from '../arrow/column/bitmap.ts';
-import { type ColumnPosition, columnLayout } from '../arrow/column/column-layout.ts';
-import { isText, readOffsets, requireUtf8 } from '../arrow/column/variable-values.ts';
-import type { DataType, Field } from '../arrow/schema/schema.ts';
+import type { ColumnData } from '../arrow/column/column-data.ts';
+import { columnLayout } from '../arrow/column/column-layout.ts';
+import type { Field } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
 
 export type KeyValues =
@@ -22,46 +18,29 @@ export type KeyValues =
 /** Offsets are held in 32 bits, which bounds the bytes of one key column. */
 const maxVariableBytes = 0xffff_ffff;
 
-function fixedValues(batch: BatchBuffers, at: ColumnPosition, widthBytes: number): KeyValues {
-  const { length } = batch.node(at.node);
-  return { form: 'fixed', widthBytes, bytes: batch.buffer(at.buffer + 1).subarray(0, length * widthBytes) };
+function bitValues({ bytes, length }: ColumnData): Uint8Array {
+  const values = new Uint8Array(length);
+  for (let row = 0; row < length; row++) values[row] = Number(bitAt(bytes, row));
+  return values;
 }
 
-function bitValues(batch: BatchBuffers, at: ColumnPosition): KeyValues {
-  const { length } = batch.node(at.node);
-  const bits = batch.buffer(at.buffer + 1);
-  const bytes = new Uint8Array(length);
-  for (let row = 0; row < length; row++) bytes[row] = Number(bitAt(bits, row));
-  return { form: 'fixed', widthBytes: 1, bytes };
-}
-
-function variableValues(batch: BatchBuffers, at: ColumnPosition, offsetBytes: 4 | 8, type: DataType): KeyValues {
-  const { length } = batch.node(at.node);
-  const bytes = batch.buffer(at.buffer + 2);
-  const offsets = readOffsets(batch.buffer(at.buffer + 1), offsetBytes, length, bytes.length);
-  if (isText(type)) requireUtf8(bytes, offsets);
-  return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
-}
-
-/** The values of `field` as it lies at `at`; for a dictionary-encoded column its indices. */
-export function readValues(batch: BatchBuffers, field: Field, at: ColumnPosition): KeyValues {
+/** The values of `field`; of a dictionary-encoded column its indices. */
+export function valuesOf(data: ColumnData, field: Field): KeyValues {
+  const { bytes, offsets, length } = data;
   const layout = columnLayout(field);
   switch (layout.form) {
     case 'bits':
-      return bitValues(batch, at);
+      return { form: 'fixed', widthBytes: 1, bytes: bitValues(data) };
     case 'fixed':
-      return fixedValues(batch, at, layout.widthBytes);
+      return { form: 'fixed', widthBytes: layout.widthBytes, bytes: bytes.subarray(0, length * layout.widthBytes) };
     case 'variable':
-      return variableValues(batch, at, layout.offsetBytes, field.type);
+      return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
     default:
       throw new Error(`${layout.form} values are no keys`);
   }
 }
 
-export const countValues = (values: KeyValues): number =>
-  values.form === 'fixed' ? values.bytes.length / values.widthBytes : values.starts.length;
-
-export const valueBytes = (values: KeyValues, row: number): number =>
+const valueBytes = (values: KeyValues, row: number): number =>
   values.form === 'fixed' ? values.widthBytes : values.ends[row]! - values.starts[row]!;
 
 export interface KeyMeasure {

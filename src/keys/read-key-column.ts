@@ -1,14 +1,14 @@
 /** One key column of a chunk: its values over all batches, which rows are NULL, dictionaries resolved. */
 
-import { type BatchBuffers, openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
+import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { bitAt } from '../arrow/column/bitmap.ts';
-import { type ColumnPosition, firstChildPosition, positionAfter } from '../arrow/column/column-layout.ts';
+import { type NestedColumn, readNestedColumn } from '../arrow/column/column-data.ts';
 import { type FieldPath, formatFieldPath, resolveFieldChain } from '../arrow/schema/field-path.ts';
 import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import type { Field, Schema } from '../arrow/schema/schema.ts';
+import type { Field } from '../arrow/schema/schema.ts';
 import { typeName } from '../arrow/schema/type-name.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import { concatenateValues, countValues, type KeyValues, pickValues, readValues } from './key-values.ts';
+import { concatenateValues, type KeyValues, pickValues, valuesOf } from './key-values.ts';
 
 export interface KeyColumn {
   readonly path: FieldPath;
@@ -16,21 +16,6 @@ export interface KeyColumn {
   readonly values: KeyValues;
   /** One byte for each row, 1 where the key is NULL; undefined where none is. */
   readonly nulls: Uint8Array | undefined;
-}
-
-/** A field and the structs around it, outermost first, with the position of each in a batch. */
-type Located = readonly { readonly field: Field; readonly at: ColumnPosition }[];
-
-function locate(schema: Schema, chain: readonly Field[]): Located {
-  let siblings = schema.fields;
-  let at: ColumnPosition = { node: 0, buffer: 0 };
-  return chain.map((field) => {
-    for (const sibling of siblings.slice(0, siblings.indexOf(field))) at = positionAfter(sibling, at);
-    const located = { field, at };
-    siblings = field.children;
-    at = firstChildPosition(field, at);
-    return located;
-  });
 }
 
 function isKeyType(field: Field): boolean {
@@ -48,39 +33,36 @@ function isKeyType(field: Field): boolean {
   }
 }
 
-function markNulls(nulls: Uint8Array, firstRow: number, batch: BatchBuffers, located: Located): boolean {
-  let any = false;
-  for (const { at } of located) {
-    const node = batch.node(at.node);
-    // The engine, too, ignores the bitmap of a column that counts no nulls.
-    if (node.nulls === 0) continue;
-    any = true;
-    const bitmap = batch.buffer(at.buffer);
-    for (let row = 0; row < node.length; row++) if (!bitAt(bitmap, row)) nulls[firstRow + row] = 1;
-  }
-  return any;
-}
-
-interface DictionaryValues {
+interface Values {
   readonly values: KeyValues;
+  /** One byte for each value, 1 where it is NULL. */
   readonly nulls: Uint8Array;
 }
 
-function readDictionary(chunk: IpcChunk, field: Field, id: bigint): DictionaryValues {
-  const plain: Field = { ...field, dictionary: undefined };
-  const at: ColumnPosition = { node: 0, buffer: 0 };
-  const batches = chunk.dictionaries
-    .map((block) => openDictionary(chunk.file, block))
-    .filter((dictionary) => dictionary.id === id)
-    .map((dictionary) => dictionary.values);
-  const values = concatenateValues(batches.map((batch) => readValues(batch, plain, at)));
-  const nulls = new Uint8Array(countValues(values));
-  let row = 0;
-  for (const batch of batches) {
-    markNulls(nulls, row, batch, [{ field: plain, at }]);
-    row += batch.rows;
+function joined(columns: readonly NestedColumn[], field: Field): Values {
+  const values = concatenateValues(columns.map(({ data }) => valuesOf(data, field)));
+  const nulls = new Uint8Array(columns.reduce((sum, { data }) => sum + data.length, 0));
+  let start = 0;
+  for (const { data, validities } of columns) {
+    for (const bits of validities) markNulls(nulls.subarray(start, start + data.length), bits);
+    start += data.length;
   }
   return { values, nulls };
+}
+
+function markNulls(nulls: Uint8Array, bits: Uint8Array): void {
+  for (let i = 0; i < nulls.length; i++) if (!bitAt(bits, i)) nulls[i] = 1;
+}
+
+function readDictionary(chunk: IpcChunk, field: Field, id: bigint): Values {
+  const plain: Field = { ...field, dictionary: undefined };
+  const batches = chunk.dictionaries
+    .map((block) => openDictionary(chunk.file, block))
+    .filter((dictionary) => dictionary.id === id);
+  return joined(
+    batches.map(({ values }) => readNestedColumn(values, [plain], [plain])),
+    plain,
+  );
 }
 
 function readIndices(values: KeyValues, signed: boolean): (row: number) => number {
@@ -100,7 +82,7 @@ function readIndices(values: KeyValues, signed: boolean): (row: number) => numbe
 }
 
 /** Replaces indices by what they stand for; a NULL in the dictionary is a NULL in the column. */
-function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dictionary: DictionaryValues): KeyValues {
+function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dictionary: Values): KeyValues {
   const indexAt = readIndices(indices, field.dictionary?.index.signed ?? true);
   const size = dictionary.nulls.length;
   const picks = new Uint32Array(nulls.length);
@@ -117,20 +99,18 @@ function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dic
     : pickValues(dictionary.values, picks);
 }
 
-function readLocated(chunk: IpcChunk, located: Located, path: FieldPath): KeyColumn {
-  const { field, at } = located.at(-1)!;
-  const batches = chunk.batches.map((block) => openBatch(chunk.file, block));
-  const values = concatenateValues(batches.map((batch) => readValues(batch, field, at)));
-  const nulls = new Uint8Array(chunk.rows);
-  let row = 0;
-  let anyNull = false;
-  for (const batch of batches) {
-    anyNull = markNulls(nulls, row, batch, located) || anyNull;
-    row += batch.rows;
+function readColumn(chunk: IpcChunk, chain: readonly Field[], path: FieldPath): KeyColumn {
+  const field = chain.at(-1)!;
+  const columns = chunk.batches.map((block) =>
+    readNestedColumn(openBatch(chunk.file, block), chunk.schema.fields, chain),
+  );
+  const { values, nulls } = joined(columns, field);
+  if (field.dictionary !== undefined) {
+    const dictionary = readDictionary(chunk, field, field.dictionary.id);
+    return { path, field, values: resolveIndices(values, nulls, field, dictionary), nulls };
   }
-  if (field.dictionary === undefined) return { path, field, values, nulls: anyNull ? nulls : undefined };
-  const dictionary = readDictionary(chunk, field, field.dictionary.id);
-  return { path, field, values: resolveIndices(values, nulls, field, dictionary), nulls };
+  const hasNull = columns.some(({ validities }) => validities.length > 0);
+  return { path, field, values, nulls: hasNull ? nulls : undefined };
 }
 
 /** Throws `TableColumnNotFound`; `InvalidInput` for a type that cannot be a key and for values that lie. */
@@ -144,7 +124,7 @@ export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
   if (!isKeyType(field)) throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
   if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
   try {
-    return readLocated(chunk, locate(chunk.schema, chain), path);
+    return readColumn(chunk, chain, path);
   } catch (error) {
     if (!(error instanceof LancegateError)) throw error;
     throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });

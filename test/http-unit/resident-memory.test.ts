@@ -15,8 +15,6 @@ class FullProcess {
     memory: {
       residentBytes: () => this.residentBytes,
       collect: () => undefined,
-      collectSoon: () => undefined,
-      setThrifty: () => undefined,
     },
     clock: { nowMs: () => (this.#nowMs += 1_000) } as Clock,
     onChange: () => undefined,

@@ -3,18 +3,13 @@ import { describe, it } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
 import { ResidentLimit } from '#src/memory/resident-limit.ts';
 
-/**
- * A process of 1,600 units of memory: nearly full from 1,400 on, with room again below 1,300; thrifty from 1,200 on, until below
- * 1,000.
- */
+/** A process of 1,600 units of memory: nearly full from 1,400 on, with room again below 1,300. */
 class Surroundings {
   residentBytes = 1_000;
   /** What is found when the limit reads it. */
   garbageBytes = 0;
   samples = 0;
   collections = 0;
-  collectionsSoon = 0;
-  isThrifty = false;
   nowMs = 0;
   readonly changes: (readonly [isFull: boolean, residentBytes: number])[] = [];
   readonly limit = new ResidentLimit({
@@ -28,13 +23,6 @@ class Surroundings {
         this.collections += 1;
         this.residentBytes -= this.garbageBytes;
         this.garbageBytes = 0;
-      },
-      collectSoon: () => {
-        this.collectionsSoon += 1;
-      },
-      setThrifty: (isThrifty) => {
-        assert.notEqual(isThrifty, this.isThrifty);
-        this.isThrifty = isThrifty;
       },
     },
     clock: { nowMs: () => this.nowMs } as Clock,
@@ -103,29 +91,6 @@ describe('the limit on resident memory', () => {
     assert.equal(process.collections, 2);
     process.letsIn(1_500);
     assert.equal(process.collections, 3, 'the one before was worth it');
-  });
-
-  it('has garbage given back in time, at what it costs anyway, before there is reason to turn anybody away (P7)', () => {
-    const process = new Surroundings();
-    process.letsIn(1_199);
-    assert.equal(process.collectionsSoon, 0);
-    assert.equal(process.letsIn(1_200), true);
-    assert.equal(process.collectionsSoon, 1);
-    for (let i = 0; i < 999; i++) process.letsIn(1_399);
-    assert.equal(process.collectionsSoon, 1, 'not again and again');
-    process.letsIn(1_200);
-    assert.deepEqual([process.collectionsSoon, process.collections], [2, 0]);
-  });
-
-  it('leaves little garbage lying from a mark on until well below it (P7)', () => {
-    const process = new Surroundings();
-    const isThriftyAt = (residentBytes: number): boolean => {
-      process.letsIn(residentBytes);
-      return process.isThrifty;
-    };
-    assert.deepEqual([1_199, 1_200, 1_500, 1_000, 999, 1_199, 1_200].map(isThriftyAt), [
-      ...[false, true, true, true, false, false, true],
-    ]);
   });
 
   it('is sampled now and then, however many ask', () => {

@@ -9,7 +9,7 @@ import type { IpcChunk } from '../schema/ipc-chunk.ts';
 import type { Field } from '../schema/schema.ts';
 import { type BatchBuffers, type BatchNode, openBatch } from './batch-buffers.ts';
 import { bitAt, countZeros } from './bitmap.ts';
-import { columnLayout } from './column-layout.ts';
+import { columnLayout, ownBuffers } from './column-layout.ts';
 import { isText, readOffsets, requireUtf8 } from './variable-values.ts';
 
 export interface ColumnData {
@@ -53,6 +53,18 @@ class BatchCursor {
     const column = { length, validity, ...this.#values(field, length) };
     for (const [i, child] of field.children.entries()) requireValues(child, column.children[i]!, field, column);
     return column;
+  }
+
+  /** The bits of a struct, whose children come next: zero where it is NULL; undefined where it nowhere is. */
+  struct(): Uint8Array | undefined {
+    return checkedNulls(this.#buffer(), this.#batch.node(this.#nextNode++));
+  }
+
+  skip(field: Field): void {
+    this.#nextNode += 1;
+    this.#nextBuffer += ownBuffers[columnLayout(field).form];
+    // The children of a dictionary-encoded column are its dictionary's.
+    if (field.dictionary === undefined) for (const child of field.children) this.skip(child);
   }
 
   #values(field: Field, length: number): Values {
@@ -142,3 +154,23 @@ export const readColumns = (chunk: IpcChunk): BatchData[] =>
     const cursor = new BatchCursor(batch);
     return { rows: batch.rows, columns: chunk.schema.fields.map((field) => readColumn(cursor, field)) };
   });
+
+/** One column, perhaps inside structs, and the bits of those structs and its own; none where nothing is NULL. */
+export interface NestedColumn {
+  readonly data: ColumnData;
+  readonly validities: readonly Uint8Array[];
+}
+
+/** The last field of `chain`, which leads from one of `fields` inwards. No other column is decompressed. */
+export function readNestedColumn(batch: BatchBuffers, fields: readonly Field[], chain: readonly Field[]): NestedColumn {
+  const cursor = new BatchCursor(batch);
+  const validities: (Uint8Array | undefined)[] = [];
+  let siblings = fields;
+  for (const [depth, field] of chain.entries()) {
+    for (const sibling of siblings.slice(0, siblings.indexOf(field))) cursor.skip(sibling);
+    siblings = field.children;
+    if (depth < chain.length - 1) validities.push(cursor.struct());
+  }
+  const data = cursor.column(chain.at(-1)!);
+  return { data, validities: [...validities, data.validity].filter((bits) => bits !== undefined) };
+}

@@ -1,4 +1,4 @@
-/** How the columns of a record batch lie in it: which buffers each type has, and which of all buffers are a column's. */
+/** Which buffers the columns of a record batch have, by their types. */
 import type { DataType, Field } from '../schema/schema.ts';
 
 export type ColumnLayout =
@@ -56,24 +56,5 @@ export const columnLayout = (field: Field): ColumnLayout =>
     ? valueLayout(field.type)
     : { form: 'fixed', widthBytes: field.dictionary.index.bitWidth / 8 };
 
-/** Where a column's field node and its first buffer stand in the lists of a batch. */
-export interface ColumnPosition {
-  readonly node: number;
-  readonly buffer: number;
-}
-
-const ownBuffers = { empty: 0, bits: 2, fixed: 2, variable: 3, list: 2, fixed_size_list: 1, struct: 1 } as const;
-
-/** The position of what follows `field`, its children included. */
-export function positionAfter(field: Field, at: ColumnPosition): ColumnPosition {
-  const first = firstChildPosition(field, at);
-  // The children of a dictionary-encoded column are its dictionary's.
-  return field.dictionary === undefined
-    ? field.children.reduce((next, child) => positionAfter(child, next), first)
-    : first;
-}
-
-export const firstChildPosition = (field: Field, at: ColumnPosition): ColumnPosition => ({
-  node: at.node + 1,
-  buffer: at.buffer + ownBuffers[columnLayout(field).form],
-});
+/** How many buffers a column has, those of its children not counted. */
+export const ownBuffers = { empty: 0, bits: 2, fixed: 2, variable: 3, list: 2, fixed_size_list: 1, struct: 1 } as const;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CollectionPace } from '#src/memory/collection-pace.ts';
+import { CollectionPace } from '#src/memory/heap-growth.ts';
 
 /** One collection after the other, so many milliseconds apart; whether they are rare after each. */
 function seen(pace: CollectionPace, fromMs: number, gapsMs: readonly number[]): readonly boolean[] {
@@ -20,7 +20,7 @@ test('collections are rare until four come within six seconds (P7)', () => {
   assert.deepEqual(seen(pace, 15_700, [1_999]), [false]);
 });
 
-test('they are rare again once four take eighteen seconds, since who is not hurried collects less often anyway (P7)', () => {
+test('collections are rare again once four take eighteen seconds: a heap that may grow is collected less often anyway (P7)', () => {
   const pace = new CollectionPace();
   seen(pace, 0, [100, 100, 100, 100]);
   assert.deepEqual(seen(pace, 400, [5_000, 5_000, 5_000]), [false, false, false]);
