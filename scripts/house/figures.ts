@@ -21,6 +21,7 @@ export function figures({ code }: House): readonly Violation[] {
   return [
     ...fullFolders(source),
     ...source.filter(({ path }) => /\/port(?:\/|[.-])/.test(path)).flatMap(largePorts),
+    ...code.flatMap(reExports),
     ...typesWithOneName(source),
     ...filesWithOneName(source),
     ...code.filter(({ path }) => path.startsWith('test/')).flatMap(longTestFunctions),
@@ -37,6 +38,16 @@ const fullFolders = (source: readonly CodeFile[]): readonly Violation[] =>
       path: folder,
       line: 1,
       text: `${files.length} source files in a folder, at most ${mostFilesInFolder}`,
+    }));
+
+/** Biome finds those of values. One of types, too, makes a reader open two files. */
+const reExports = ({ path, tree }: CodeFile): readonly Violation[] =>
+  tree.statements
+    .filter((node) => ts.isExportDeclaration(node) && node.moduleSpecifier !== undefined)
+    .map((node) => ({
+      path,
+      line: lineOf(tree, node.getStart(tree)),
+      text: 'a re-export: import from the file that declares',
     }));
 
 const largePorts = ({ path, tree }: CodeFile): readonly Violation[] =>

@@ -51,9 +51,13 @@ const figures: Readonly<Record<string, Plant>> = {
       'src/engine/port/large.ts:1 the port Large has 11 members, at most 10',
     ],
   },
+  'a re-export, also of types': {
+    files: { 'src/one.ts': "import { a } from './two.ts';\nexport type { B } from './two.ts';\nexport { a };\n" },
+    found: ['src/one.ts:2 a re-export: import from the file that declares'],
+  },
   'a type name for two things': {
     files: {
-      'src/one.ts': 'export type Thing = string;\nexport { Other } from "./two.ts";\n',
+      'src/one.ts': 'export type Thing = string;\nexport { local };\n',
       'src/two.ts': '\nexport interface Thing {}\nexport class Other {}\ntype Own = 1;\n',
       'src/three.ts': 'type Own = 2;\n',
     },
