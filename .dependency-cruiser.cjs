@@ -37,7 +37,7 @@ const mayImport = {
   auth: ['kernel', 'telemetry', 'wire'],
   http: [
     ...['kernel', 'memory', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],
-    ...['merge/merge-command.ts', 'maintenance/job.ts', 'table/table-access.ts'],
+    ...['merge/merge-command.ts', 'maintenance/report.ts', 'table/table-access.ts'],
   ],
   config: ['kernel', 'memory'],
   cli: ['kernel', 'arrow', 'wire', 'auth', 'telemetry', 'config'],
@@ -94,7 +94,6 @@ const notYetInOrder = [
   'merge/external/external-commits',
   'engine/lance/durability/recover-branch',
   'engine/lance/live-rows/(changed-rows|live-rows)',
-  'maintenance/observe/(inspection|watched-branch)',
 ].map((file) => `^src/${file}[.]ts$`);
 
 const subRoomRules = Object.entries(orderOfSubRooms).flatMap(([room, names]) =>

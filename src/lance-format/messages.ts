@@ -118,6 +118,11 @@ export const transaction = messageTable({
   updateConfig: bytes(110),
 });
 
+/** Of those operations that write no column anew. */
+export const keepingOperations = [
+  ...(['append', 'delete', 'createIndex', 'rewrite', 'reserveFragments', 'updateConfig'] as const),
+] as const;
+
 export const append = messageTable({ fragments: repeated(bytes(1)) });
 
 export const deletion = messageTable({

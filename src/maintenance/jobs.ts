@@ -1,84 +1,153 @@
 import type { Clock } from '../kernel/clock.ts';
-import type { Upkeep } from './act/upkeep.ts';
-import type { BranchRef, IndexReport, OptimizeJob, OptimizeReport, PruneReport } from './job.ts';
-import type { JobLog } from './job-log.ts';
-import type { BranchHistory } from './observe/branch-history.ts';
+import { isStorageFull } from '../kernel/errors.ts';
+import type { Compaction, Inspection, MaintenanceActions } from './act/actions.ts';
+import type { BranchWatch, WatchPolicy } from './branch-watch.ts';
+import { columnsToIndex, plainColumns } from './decide/indexes.ts';
+import type { Plan } from './decide/policy.ts';
+import type { MaintenanceLog } from './log.ts';
+import { afterFull, afterIndexing, afterTiered } from './observe/debt.ts';
+import type { BranchRef, CompactionReport, IndexReport, JobReport, PruneReport } from './report.ts';
 
-export interface JobsParts {
-  readonly upkeep: Upkeep;
-  readonly log: JobLog;
+export interface JobDeps {
+  readonly actions: MaintenanceActions;
+  readonly log: MaintenanceLog;
   readonly clock: Clock;
+  readonly policy: WatchPolicy;
 }
 
-export type OptimizeTask = Omit<OptimizeJob, 'onRewritten' | 'onOnlyPruning'> & {
-  /** undefined where the branch is not watched, as when it has had no commit. */
-  readonly history: BranchHistory | undefined;
-  /** Called when nothing is left to do but to remove versions, if that comes before the end. */
-  readonly onOnlyPruning?: () => void;
-};
+type Job<Name extends Plan['job']> = Plan & { readonly job: Name };
 
-/** Has jobs done, and says so where that is kept: in the history of the branch and in the log. */
-export class Jobs {
-  readonly #parts: JobsParts;
+/** Runs jobs, and records what they did: in the log and, where the branch is watched, in its debt. */
+export class MaintenanceJobs {
+  readonly #deps: JobDeps;
 
-  constructor(parts: JobsParts) {
-    this.#parts = parts;
+  constructor(deps: JobDeps) {
+    this.#deps = deps;
   }
 
-  /** undefined where the table is not there any more; throws what the engine throws. */
-  async optimize({ history, onOnlyPruning, ...job }: OptimizeTask): Promise<OptimizeReport | undefined> {
-    const commits = history?.commitsSinceOptimize ?? 0;
-    let isRewritten = false;
-    let isTidied = false;
-    const tidied = (indexed: readonly string[]): void => {
-      if (isTidied) return;
-      isTidied = true;
-      if (isRewritten) history?.measureAnew();
-      else history?.foundTidy(commits);
-      if (indexed.length > 0) history?.changed(this.#nowMs);
-    };
-    const report = await this.#parts.upkeep.optimize({
-      ...job,
-      onRewritten: (isBeside) => {
-        isRewritten = true;
-        const meanwhile = isBeside ? (history?.commitsSinceOptimize ?? commits) - commits : 0;
-        if (job.extent === 'small') history?.moved(job.fragments?.length ?? 0, this.#nowMs, meanwhile);
-        else history?.rewritten(this.#nowMs, meanwhile);
-      },
-      onOnlyPruning: (indexed) => {
-        tidied(indexed);
-        onOnlyPruning?.();
-      },
-    });
+  /** Indexes that were built before this process began: those that it builds are in memory. */
+  async warmIndexes({ target, mergesOn }: BranchWatch, { layout }: Inspection): Promise<void> {
+    const { actions, log } = this.#deps;
+    for (const column of plainColumns(layout.indexes).filter((each) => mergesOn.has(each))) {
+      if (!(await actions.warmIndex(target, column))) log.indexTooLarge(target, column);
+    }
+  }
+
+  async carryOut(watch: BranchWatch, plan: Plan): Promise<void> {
+    const beganAtMs = this.#nowMs;
+    const startMs = performance.now();
+    if (plan.job === 'compact') await this.#pruneAndCompact(watch, plan);
+    else if (plan.job === 'index') await this.#index(watch, plan);
+    else {
+      await this.#prune(watch.target, 'old versions');
+      watch.ages.removed(beganAtMs);
+    }
+    watch.succeeded(plan, performance.now() - startMs, this.#nowMs);
+  }
+
+  /**
+   * Whatever the debt of the branch is. If space is short, it removes old versions first, and reports that also if the rest
+   * then fails on a full disk.
+   */
+  async maintainNow(target: BranchRef, watch: BranchWatch | undefined): Promise<readonly JobReport[]> {
+    const pruned = await this.pruneForSpace(target);
+    try {
+      const rest = await this.#maintainFully(target, watch);
+      return pruned === undefined ? rest : [pruned, ...rest];
+    } catch (error) {
+      if (pruned === undefined || !isStorageFull(error)) throw error;
+      this.#deps.log.failed(target, 'compact', error);
+      return [pruned];
+    }
+  }
+
+  /** Removes old versions if the disk has too little space to compact the branch. */
+  async pruneForSpace(target: BranchRef): Promise<PruneReport | undefined> {
+    const report = await this.#deps.actions.pruneForSpace(target, this.#retainedFromMs);
+    this.#logPruned(target, report);
+    return report?.removedVersions === 0 ? undefined : report;
+  }
+
+  /** Versions go first: those that the compaction replaces were the newest until then. */
+  async #maintainFully(target: BranchRef, watch: BranchWatch | undefined): Promise<readonly JobReport[]> {
+    const { actions, policy } = this.#deps;
+    const pruned = await this.#prune(target, 'by hand');
+    const found = await actions.inspect(target);
+    if (found === undefined || pruned === undefined) return [];
+    const isMain = target.branch === undefined;
+    const columns = watch === undefined || !isMain ? [] : columnsToIndex(watch.mergesOn, found, policy);
+    const reports: JobReport[] = [];
+    for (const column of columns) {
+      const built = await this.#buildIndex(target, column, 'merges on the column', watch);
+      if (built !== undefined) reports.push(built);
+    }
+    const compacted = await this.#compact(target, { reason: 'by hand', extent: 'full' }, watch);
+    if (compacted === undefined) return reports;
+    const { removedVersions, removedBytes, isHeldByTag } = pruned;
+    return [...reports, { ...compacted, removedVersions, removedBytes, isHeldByTag }];
+  }
+
+  async #pruneAndCompact(watch: BranchWatch, plan: Job<'compact'>): Promise<void> {
+    await this.pruneForSpace(watch.target);
+    await this.#compact(watch.target, plan, watch);
+  }
+
+  async #compact(
+    target: BranchRef,
+    compaction: Compaction,
+    watch: BranchWatch | undefined,
+  ): Promise<CompactionReport | undefined> {
+    const before = watch?.debt;
+    const report = await this.#deps.actions.compact(target, compaction);
     if (report === undefined) return undefined;
-    tidied(report.indexed);
-    if (job.pruneBeforeMs > 0) history?.pruned(job.pruneBeforeMs);
-    this.#parts.log.done(job.target, report);
+    if (watch !== undefined && before !== undefined) {
+      const { debt } = watch;
+      const tier = compaction.fragments?.length;
+      const left = tier === undefined ? afterFull(debt, before) : afterTiered(debt, before, tier);
+      const versions = (report.removedFragments > 0 ? 1 : 0) + report.indexed.length;
+      watch.maintained(report.indexed.length > 0 ? afterIndexing(left, before) : left, versions, this.#nowMs);
+    }
+    this.#deps.log.done(target, report);
     return report;
   }
 
-  /** As `Upkeep.prune`. */
-  async prune(target: BranchRef, supersededBeforeMs: number): Promise<PruneReport | undefined> {
-    const report = await this.#parts.upkeep.prune(target, supersededBeforeMs);
-    if (report === undefined || report.removedVersions === 0) return undefined;
-    this.#parts.log.done(target, report);
-    return report;
+  async #index(watch: BranchWatch, { columns, reason }: Job<'index'>): Promise<void> {
+    for (const column of columns) await this.#buildIndex(watch.target, column, reason, watch);
   }
 
-  async buildIndex(
+  async #buildIndex(
     target: BranchRef,
     column: string,
     reason: IndexReport['reason'],
-    history: BranchHistory | undefined,
+    watch: BranchWatch | undefined,
   ): Promise<IndexReport | undefined> {
-    const report = await this.#parts.upkeep.buildIndex(target, column, reason);
+    const before = watch?.debt;
+    const report = await this.#deps.actions.buildIndex(target, column, reason);
     if (report === undefined) return undefined;
-    history?.changed(this.#nowMs);
-    this.#parts.log.done(target, report);
+    if (watch !== undefined && before !== undefined) {
+      watch.maintained(afterIndexing(watch.debt, before), 1, this.#nowMs);
+    }
+    this.#deps.log.done(target, report);
     return report;
   }
 
+  async #prune(target: BranchRef, reason: PruneReport['reason']): Promise<PruneReport | undefined> {
+    const report = await this.#deps.actions.prune(target, reason, this.#retainedFromMs);
+    this.#logPruned(target, report);
+    return report;
+  }
+
+  #logPruned(target: BranchRef, report: PruneReport | undefined): void {
+    if (report === undefined || (report.removedVersions === 0 && !report.isHeldByTag)) return;
+    this.#deps.log.done(target, report);
+  }
+
   get #nowMs(): number {
-    return this.#parts.clock.nowMs();
+    return this.#deps.clock.nowMs();
+  }
+
+  /** Versions that others took the place of before may be removed. */
+  get #retainedFromMs(): number {
+    return this.#nowMs - this.#deps.policy.retentionMs;
   }
 }

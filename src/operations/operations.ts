@@ -4,8 +4,8 @@ import type { Engine } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { KeyDigest } from '../keys/key-digest.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { Upkeep } from '../maintenance/act/upkeep.ts';
-import { Maintenance, type MaintenanceLimits } from '../maintenance/maintenance.ts';
+import { MaintenanceActions } from '../maintenance/act/actions.ts';
+import { MaintenanceScheduler, type SchedulerPolicy } from '../maintenance/scheduler.ts';
 import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';
 import { TableWriter } from '../merge/queue/writers.ts';
@@ -34,7 +34,7 @@ export interface StartDeps {
   readonly keyDigest: KeyDigest;
   readonly keyHasher: KeyHasher;
   readonly idempotencyKeptMs: number;
-  readonly maintenanceLimits: MaintenanceLimits;
+  readonly maintenanceLimits: SchedulerPolicy;
 }
 
 /** What the operations are made of. Each of them names in its own file what it takes. */
@@ -56,8 +56,8 @@ export async function startOperations(given: StartDeps) {
   const idempotency = new Idempotency({ ...given, access });
   await idempotency.settle();
   const recoveryMarks = new RecoveryMarks(given);
-  const upkeep = new Upkeep({ catalog, engine, locks, recoveryMarks });
-  const maintenance = new Maintenance({ ...given, upkeep, limits: given.maintenanceLimits });
+  const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks });
+  const maintenance = new MaintenanceScheduler({ ...given, actions, policy: given.maintenanceLimits });
   const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
   const writer = new TableWriter({
     ...given,

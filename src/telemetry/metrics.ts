@@ -88,13 +88,13 @@ export class Metrics {
   readonly #chunks = this.#counter('lancegate_create_chunks_total', 'Chunks that creates have written.');
   readonly #maintenance = this.#histogram(
     'lancegate_maintenance_duration_seconds',
-    'Time that looking after a table took, by job and outcome.',
+    'Time that maintenance of a table took, by job and outcome.',
     stageSeconds,
     ['job', 'outcome'],
   );
-  readonly #maintenanceTurn = this.#histogram(
-    'lancegate_maintenance_turn_seconds',
-    'Part of it in which the writers of the table were kept out.',
+  readonly #maintenanceLocked = this.#histogram(
+    'lancegate_maintenance_locked_seconds',
+    'Part of it for which the writers of the branch had to wait.',
     stageSeconds,
   );
   readonly #auditRecords = this.#counter(
@@ -210,11 +210,11 @@ export class Metrics {
   }
 
   maintenanceFinished(
-    labels: { job: 'optimize' | 'index' | 'prune'; outcome: 'done' | 'failed' },
-    { durationMs, heldMs }: { durationMs: number; heldMs: number },
+    labels: { job: 'compact' | 'index' | 'prune'; outcome: 'done' | 'failed' },
+    { durationMs, lockedMs }: { durationMs: number; lockedMs: number },
   ): void {
     this.#maintenance.observe(labels, durationMs / 1000);
-    if (heldMs > 0) this.#maintenanceTurn.observe(heldMs / 1000);
+    if (lockedMs > 0) this.#maintenanceLocked.observe(lockedMs / 1000);
   }
 
   auditWritten(records: number): void {

@@ -6,6 +6,7 @@ import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts'
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 export interface EngineUnderTest {
@@ -52,8 +53,7 @@ async function addressesOf(dataset: Dataset, where: string): Promise<RowAddressS
   return rows.map((row) => String(row[rowAddress]) as RowAddressSql);
 }
 
-const tidy = (dataset: Dataset) =>
-  dataset.optimize({ pruneBeforeMs: 1, leavesIndexes: false, onRewritten: () => undefined });
+const tidy = (dataset: Dataset) => dataset.optimize(0);
 
 /** What every engine must do; `open` gives a fresh one on empty storage. */
 export function engineContract(name: string, open: (t: { after(clean: () => void): void }) => EngineUnderTest): void {
@@ -167,7 +167,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       await dataset.append(ipcFile(table(2)));
       const written = await dataset.version();
       assert.equal(await dataset.rowChange(0, written), known('some'));
-      await dataset.createScalarIndex('id');
+      await createIndex(dataset, 'id');
       await tidy(dataset);
       const tidied = await dataset.version();
       assert.ok(tidied > written + 1);
@@ -191,14 +191,14 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.equal((await dataset.changedRows(version, 'removed'))?.length, knows ? 1 : undefined);
       const ids = (await dataset.layout()).fragments.flatMap(({ id }) => (id === undefined ? [] : [id]));
       assert.equal(ids.length > 1, knows);
-      assert.equal((await dataset.prepareMove(knows ? ids : [0, 1])) !== undefined, knows);
+      assert.equal((await dataset.prepareCompaction(knows ? ids : [0, 1])) !== undefined, knows);
     });
 
     test('an index is read into memory, which changes nothing else, and needs none to be there', async (t) => {
       const { engine } = open(t);
       const dataset = await engine.create(place(), ipcFile(table(1, 2, 3)), {});
       assert.equal(await dataset.warmIndex('id'), true);
-      await dataset.createScalarIndex('id');
+      await createIndex(dataset, 'id');
       const version = await dataset.version();
       assert.equal(await dataset.warmIndex('id'), true);
       assert.equal(await dataset.version(), version);
@@ -336,7 +336,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       const { engine } = open(t);
       const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
       await dataset.append(ipcFile(table(3)));
-      await dataset.createScalarIndex('id');
+      await createIndex(dataset, 'id');
       const { bytes, ...counted } = await dataset.statistics();
       assert.ok(bytes > 0);
       const fragmentRows = { min: 1, max: 2, mean: 1, p25: 1, p50: 2, p75: 2, p99: 2 };

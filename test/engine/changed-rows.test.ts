@@ -10,6 +10,7 @@ import type { Dataset } from '#src/engine/port/engine.ts';
 import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -77,7 +78,7 @@ describe('the rows that a commit took away and brought', () => {
         deletions.some((name) => name.endsWith(kind)),
         kind,
       );
-    await dataset.createScalarIndex('id');
+    await createIndex(dataset, 'id');
     assert.deepEqual(await stage.assertTold(dataset), { removed: 0, added: 0 });
     await merge([4, 5, 400_000]);
   });

@@ -10,6 +10,7 @@ import type { Dataset } from '#src/engine/port/engine.ts';
 import { addressesIn } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { startTestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -37,7 +38,7 @@ async function grownTable(t: TestContext) {
   const engine = engineIn(folder);
   const dataset = await engine.create(location, keyed(0, 1_000, 'first'), {});
   t.after(() => dataset.close());
-  await dataset.createScalarIndex('id');
+  await createIndex(dataset, 'id');
   for (const i of numbersFrom(0, 4)) await dataset.append(keyed(1_000 + 10 * i, 10, 'later'));
   await dataset.merge(upsert, keyed(995, 10, 'updated'), undefined);
   return { engine, dataset, folder };
@@ -49,7 +50,7 @@ async function move(
   ids: readonly number[],
   meanwhile: () => Promise<unknown> = async () => undefined,
 ): Promise<number | undefined> {
-  const prepared = await dataset.prepareMove(ids);
+  const prepared = await dataset.prepareCompaction(ids);
   await meanwhile();
   await dataset.refresh();
   return prepared?.commit();
@@ -80,7 +81,7 @@ describe('chosen fragments are put together (P8)', () => {
 
   test('merges through the index find the rows that moved, those that were in it too (P2, P4)', async (t) => {
     const { dataset } = await grownTable(t);
-    await dataset.createScalarIndex('id');
+    await createIndex(dataset, 'id');
     await move(dataset, [1, 2, 5]);
     const counts = await dataset.merge(upsert, keyed(990, 60, 'again'), undefined);
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [50, 10]);
@@ -107,7 +108,7 @@ describe('chosen fragments are put together (P8)', () => {
     };
     const before = await files();
     const version = await dataset.version();
-    const prepared = await dataset.prepareMove([1, 2, 4, 5]);
+    const prepared = await dataset.prepareCompaction([1, 2, 4, 5]);
     await dataset.refresh();
     assert.equal(await dataset.version(), version);
     prepared?.discard();

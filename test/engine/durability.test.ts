@@ -25,6 +25,7 @@ import { storedFiles } from '#src/lance-format/layout/stored-files.ts';
 import { listVersions, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 import { Random } from '#test/model/random.ts';
@@ -198,7 +199,7 @@ describe('a sync', () => {
     const dataset = await engine.create(at, table(1, 2), {});
     await dataset.sync();
     sync.take();
-    await dataset.createScalarIndex('id');
+    await createIndex(dataset, 'id');
     await dataset.sync();
     const indexes = join(path, '_indices');
     const [index = '', ...others] = readdirSync(indexes);

@@ -11,6 +11,7 @@ import { ownSql } from '#src/kernel/checked-sql.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -212,7 +213,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
 
   test('an unknown column in a filter is told alike where the key has an index', async () => {
     const indexed = await engine.create('indexed.lance' as Location, ipcFile(rows([1, 'a'])), {});
-    await indexed.createScalarIndex('id');
+    await createIndex(indexed, 'id');
     const error = await refusal(() => indexed.merge(updateIf('target.zz = 1'), ipcFile(rows([1, 'x'])), undefined));
     assert.equal(error.kind, 'TableColumnNotFound');
     assert.match(error.message, /zz$/);

@@ -20,6 +20,7 @@ import type { MergeSpec } from '#src/engine/port/engine.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
 import { hideIndex } from '#test/fixtures/hide-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -66,7 +67,7 @@ async function indexedTable(t: TestContext, { floats }: { readonly floats: numbe
   });
   const dataset = await engine.create(location, rows(0, 20_000, floats), {});
   t.after(() => dataset.close());
-  await dataset.createScalarIndex('id');
+  await createIndex(dataset, 'id');
   const tableFolder = join(folder, location);
   const versionsFolder = join(tableFolder, '_versions');
   const newChoice = () => new IndexChoice(versionsFolder);
@@ -112,7 +113,7 @@ describe('a merge into a table with an index (P8)', () => {
     assert.equal(await usesIndex(upsert, 1_000), true);
     await dataset.append(rows(20_000, 5_000, 256));
     assert.equal(await usesIndex(upsert, 1_000), false);
-    await dataset.createScalarIndex('id');
+    await createIndex(dataset, 'id');
     assert.equal(await usesIndex(upsert, 1_000), true);
   });
 
@@ -138,14 +139,14 @@ describe('a merge into a table with an index (P8)', () => {
   });
 
   test('leaves the choice to requests that have made it, and to the engine where the index is of no use', async (t) => {
-    const { dataset, usesIndex } = await indexedTable(t, { floats: 64 });
+    const { dataset, versionsFolder, usesIndex } = await indexedTable(t, { floats: 64 });
     const large = 100 * MiB;
     assert.equal(await usesIndex(upsert, large), false);
     assert.equal(await usesIndex({ ...upsert, useIndex: false }, 0), false);
     assert.equal(await usesIndex({ ...upsert, whenNotMatchedBySourceDelete: true }, large), true);
     assert.equal(await usesIndex(upsertOn('id', 'vector'), large), true);
     assert.equal(await usesIndex(upsertOn('vector'), large), true);
-    await dataset.dropScalarIndex('id');
+    await dropIndex(join(versionsFolder, '../..'), dataset, 'id');
     assert.equal(await usesIndex(upsert, large), true);
   });
 

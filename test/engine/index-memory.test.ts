@@ -7,6 +7,7 @@ import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
 import { hideIndex } from '#test/fixtures/hide-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -25,8 +26,8 @@ async function indexedTable(t: TestContext, { count = 20_000, indexCacheBytes = 
   const engine = new LanceEngine({ root: folder, rootOptions: {}, scratchFolder: join(folder, 'scratch'), ...caches });
   const dataset = await engine.create(location, rows(numbers(count)), {});
   t.after(() => dataset.close());
-  await dataset.createScalarIndex('id');
-  return { engine, dataset, hideIndex: () => hideIndex(join(folder, location)) };
+  await createIndex(dataset, 'id');
+  return { engine, dataset, folder, hideIndex: () => hideIndex(join(folder, location)) };
 }
 
 /** Of keys in every page, and one new one. */
@@ -58,8 +59,8 @@ describe('an index in memory (P8)', () => {
   });
 
   test('is not asked for where there is none', async (t) => {
-    const { dataset } = await indexedTable(t);
-    await dataset.dropScalarIndex('id');
+    const { dataset, folder } = await indexedTable(t);
+    await dropIndex(folder, dataset, 'id');
     assert.equal(await dataset.warmIndex('id'), true);
     assert.equal(await dataset.warmIndex('other'), true);
     assert.deepEqual(await mergeEverywhere(dataset), [5, 1]);
@@ -82,11 +83,11 @@ describe('an index in memory (P8)', () => {
     await dataset.warmIndex('id');
     await engine.remove(location);
     const other = await engine.create('other.lance' as Location, rows(numbers(400_000)), {});
-    await other.createScalarIndex('id');
+    await createIndex(other, 'id');
     await other.warmIndex('id');
     assert.equal(other.isOutgrown, false, 'there is room for one');
     const third = await engine.create('third.lance' as Location, rows(numbers(400_000)), {});
-    await third.createScalarIndex('id');
+    await createIndex(third, 'id');
     await third.warmIndex('id');
     assert.equal(third.isOutgrown, true, 'and not for two');
   });

@@ -119,7 +119,7 @@ class TrackedTable {
 
   /** Puts fragments together, with other commits beside it. */
   async move(ids: readonly number[], beside: () => Promise<unknown>): Promise<void> {
-    const move = await this.dataset.prepareMove(ids);
+    const move = await this.dataset.prepareCompaction(ids);
     await beside();
     await this.dataset.refresh();
     await move?.commit();
@@ -384,7 +384,7 @@ describe('where rows have gone is known (P2)', () => {
     await table.dataset.append(fileOf(numbersFrom(60, 70), 'third'));
     await (await table.outside()).delete('id = 52');
     await table.advance();
-    const move = (await table.dataset.prepareMove([1, 2])) ?? assert.fail('nothing to put together');
+    const move = (await table.dataset.prepareCompaction([1, 2])) ?? assert.fail('nothing to put together');
     await table.merge([51, 65, 3, 70], 'beside');
     await table.advance();
     const { added, moved } = await assertMoved(table, () => move.commit());
@@ -499,7 +499,7 @@ describe('a move that was prepared is given up, with nothing changed, where othe
       await table.dataset.append(fileOf([10, 11, 12], 'second'));
       await (await table.outside()).delete('id IN (1, 11)');
       await table.dataset.refresh();
-      const move = (await table.dataset.prepareMove([0, 1])) ?? assert.fail('nothing to put together');
+      const move = (await table.dataset.prepareCompaction([0, 1])) ?? assert.fail('nothing to put together');
       await commit(table);
       await table.dataset.refresh();
       const [rows, version] = [await table.rows(), await table.dataset.version()];

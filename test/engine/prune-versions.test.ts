@@ -9,6 +9,7 @@ import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-ve
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -31,7 +32,7 @@ async function oldTable(t: TestContext): Promise<Old> {
   const folder = temporaryFolder((clean) => t.after(clean));
   const dataset = await engineIn(folder).create(location, rows(0, 100), {});
   t.after(() => dataset.close());
-  await dataset.createScalarIndex('id');
+  await createIndex(dataset, 'id');
   for (let i = 0; i < 8; i++) await dataset.merge(upsertOn('id'), rows(50 + 10 * i, 60), undefined);
   return { folder, datasetPath: join(folder, location), dataset };
 }
@@ -54,7 +55,7 @@ describe('removing old versions without room to write (P8)', () => {
   test('leaves the newest version, and not a file of the others', async (t) => {
     const { folder, datasetPath, dataset } = await oldTable(t);
     const newest = await dataset.version();
-    const result = await dataset.prune({ beforeMs: future, keptFromVersion: newest });
+    const result = await dataset.prune({ supersededBeforeMs: future, keptFromVersion: newest });
     assert.equal(result?.removedVersions, newest - 1);
     assert.ok(Number(result?.removedBytes) > 1_000);
     assert.deepEqual([...(await readAll(folder))], [[newest, 180]]);
@@ -71,11 +72,12 @@ describe('removing old versions without room to write (P8)', () => {
     await dataset.createBranch(branch, { branch: undefined, version: 6 });
     const before = await readAll(folder);
     const facts = await dataset.versions();
-    assert.deepEqual(await dataset.prune({ beforeMs: facts[0]!.committedAtMs, keptFromVersion: 10 }), {
+    assert.deepEqual(await dataset.prune({ supersededBeforeMs: facts[0]!.committedAtMs, keptFromVersion: 10 }), {
       removedVersions: 0,
       removedBytes: 0,
+      isHeldByTag: false,
     });
-    await dataset.prune({ beforeMs: future, keptFromVersion: 9 });
+    assert.equal((await dataset.prune({ supersededBeforeMs: future, keptFromVersion: 9 }))?.isHeldByTag, true);
     const after = await readAll(folder);
     assert.deepEqual([...after.keys()], [4, 6, 9, 10]);
     for (const [version, count] of after) assert.equal(count, before.get(version));
@@ -92,7 +94,7 @@ describe('removing old versions without room to write (P8)', () => {
     const parentFiles = () => filesIn(datasetPath).filter((name) => !name.startsWith('tree'));
     const untouched = parentFiles();
     const newest = await onBranch.version();
-    await onBranch.prune({ beforeMs: future, keptFromVersion: newest });
+    await onBranch.prune({ supersededBeforeMs: future, keptFromVersion: newest });
     assert.deepEqual([...(await readAll(folder, branch))], [[newest, 180]]);
     assert.deepEqual(parentFiles(), untouched);
     assert.deepEqual(await readAll(folder), before);
@@ -103,7 +105,7 @@ describe('removing old versions without room to write (P8)', () => {
     const own = join(datasetPath, 'data', readdirSync(join(datasetPath, 'data'))[0] ?? '');
     const staged = join(datasetPath, 'data/00000000-0000-4000-8000-000000000000.lance');
     cpSync(own, staged);
-    await dataset.prune({ beforeMs: future, keptFromVersion: await dataset.version() });
+    await dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version() });
     assert.ok(filesIn(datasetPath).includes('data/00000000-0000-4000-8000-000000000000.lance'));
   });
 
@@ -114,8 +116,8 @@ describe('removing old versions without room to write (P8)', () => {
     const manifest = readdirSync(versions).find((name) => name.endsWith('.manifest')) ?? '';
     writeFileSync(join(versions, manifest), '');
     const before = filesIn(datasetPath);
-    const request = { datasetPath, branch: undefined, kept: new Set<number>() };
-    await assert.rejects(pruneVersions({ ...request, beforeMs: future, keptFromVersion: 10 }));
+    const request = { datasetPath, branch: undefined, tagged: new Set<number>(), parents: new Set<number>() };
+    await assert.rejects(pruneVersions({ ...request, supersededBeforeMs: future, keptFromVersion: 10 }));
     assert.deepEqual(filesIn(datasetPath), before);
   });
 
@@ -124,7 +126,13 @@ describe('removing old versions without room to write (P8)', () => {
     const newest = await dataset.version();
     const complete = join(folder, 'complete');
     cpSync(datasetPath, complete, { recursive: true });
-    const request = { branch: undefined, kept: new Set<number>(), beforeMs: future, keptFromVersion: newest };
+    const request = {
+      branch: undefined,
+      tagged: new Set<number>(),
+      parents: new Set<number>(),
+      supersededBeforeMs: future,
+      keptFromVersion: newest,
+    };
     await pruneVersions({ ...request, datasetPath });
     const wanted = filesIn(datasetPath);
     for (let crashAt = 0, isOver = false; !isOver; crashAt += 3) {

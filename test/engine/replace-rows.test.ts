@@ -37,6 +37,7 @@ import { stagingFolder } from '#src/lance-format/layout/branch-folder.ts';
 import { manifestNames, namesIn, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import type { Codec } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';
@@ -290,7 +291,7 @@ describe('rows are replaced by their places: those there go, those of the file c
 
   test('and merges through the engine, with the index, go on from there (P2, P4)', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 100, 'first'));
-    await dataset.createScalarIndex('id');
+    await createIndex(dataset, 'id');
     tracked.advance(await dataset.version());
     await replace(dataset, tracked, at(0, 5, 6), [...rowsFrom(5, 2, 'second'), ...rowsFrom(100, 1, 'second')]);
     const { version, numUpdatedRows, numInsertedRows } = await dataset.merge(
@@ -822,7 +823,7 @@ describe('what is not for replacing is refused: nothing is written, and what is 
       const dataset = await stage.engine.create(location, ipcFile(rowsOf(1)), {});
       t.after(() => dataset.close());
       await dataset.append(ipcFile(rowsOf(2)));
-      await (await dataset.prepareMove([0, 1]))?.commit();
+      await (await dataset.prepareCompaction([0, 1]))?.commit();
       assert.deepEqual(await storedIn(stage), bothThere);
     });
   }
@@ -1127,7 +1128,7 @@ test('a table that lists its new keys for other writers is for the engine to wri
   await dataset.append(keyed(3));
   const tracked = await trackedRows(dataset);
   assert.equal(await dataset.replaceRows(tracked, [], { file: keyed(4), rows: 1 }), 'refused');
-  assert.equal(await (await dataset.prepareMove([0, 1]))?.commit(), 1, 'its fragments can be put together');
+  assert.equal(await (await dataset.prepareCompaction([0, 1]))?.commit(), 1, 'its fragments can be put together');
   assert.equal(await dataset.countRows(), 3);
 });
 

@@ -12,6 +12,7 @@ import type { Shadow } from '#src/engine/port/shadow.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { outsiderOn } from '#test/fixtures/outsider.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -35,7 +36,7 @@ async function tableOf(t: TestContext, { isIndexed = true } = {}) {
   const folder = temporaryFolder((clean) => t.after(clean));
   const engine = engineIn(folder);
   const dataset = await engine.create(location, keyed(numbersFrom(0, 1_000), 'first'), {});
-  if (isIndexed) await dataset.createScalarIndex('id');
+  if (isIndexed) await createIndex(dataset, 'id');
   await dataset.append(keyed(numbersFrom(1_000, 1_100), 'later'));
   await dataset.refresh();
   t.after(() => engine.close());
@@ -187,7 +188,7 @@ class Model {
   async round(round: number, isIndexed: boolean): Promise<void> {
     const { dataset } = this.#stage;
     if (this.random(6) === 0) await this.#commitOutside(10_000 + round, `round ${round}`);
-    if (this.random(8) === 0 && isIndexed) await dataset.createScalarIndex('id');
+    if (this.random(8) === 0 && isIndexed) await createIndex(dataset, 'id');
     await dataset.refresh();
     const shadow = await dataset.shadow();
     const ids = [...new Set(Array.from({ length: 1 + this.random(20) }, () => this.random(1_300)))];

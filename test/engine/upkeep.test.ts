@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
-import { connect, type Table as LanceTable, Session } from '@lancedb/lancedb';
+import { connect, type Table as LanceTable } from '@lancedb/lancedb';
 import { Int32, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
-import { optimize } from '#src/engine/lance/adapter/engine-upkeep.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { connectNative, type NativeTable } from '#src/engine/lance/native/native.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
-import { replacing } from '#test/fixtures/replacing.ts';
+import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const location = 't.lance' as Location;
 const numbers = (from: number, count: number): number[] => Array.from({ length: count }, (_, i) => from + i);
@@ -38,123 +37,97 @@ async function grownTable(t: TestContext): Promise<Tidied> {
   });
   const dataset = await engine.create(location, rows(0, 1_000), {});
   t.after(() => dataset.close());
-  await dataset.createScalarIndex('id');
+  await createIndex(dataset, 'id');
   for (const i of numbers(0, 3)) await dataset.append(rows(1_000 + 10 * i, 10));
   return { engine, dataset, folder, outside: async () => (await connect(folder)).openTable('t') };
 }
 
-const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 0 };
-const compact = { pruneBeforeMs: 0, leavesIndexes: true };
-
-describe('putting the new fragments alone together (P8)', () => {
-  test('leaves the index, what it covers and all versions as they are', async (t) => {
+describe('the engine compacts a branch that nothing else can (P8)', () => {
+  test('and brings indexes up to date, but removes no version unless it is told to', async (t) => {
     const { dataset, outside } = await grownTable(t);
-    let told = 0;
-    const result = await dataset.optimize({ ...compact, onRewritten: () => told++ });
-    assert.deepEqual(result, { removedFragments: 2, removedVersions: 0, removedBytes: 0 });
-    assert.equal(told, 1);
+    const { removedFragments, removedVersions } = await dataset.optimize(0);
+    assert.deepEqual([removedFragments, removedVersions], [2, 0]);
     const table = await outside();
-    const { numIndexedRows, numUnindexedRows } = (await table.indexStats('id_idx')) ?? {};
-    assert.deepEqual([numIndexedRows, numUnindexedRows], [1_000, 30]);
+    assert.equal((await table.indexStats('id_idx'))?.numUnindexedRows, 0);
     assert.equal((await table.listVersions())[0]?.version, 1);
     assert.equal(await table.countRows(), 1_030);
-    assert.deepEqual(await (await table.tags()).list(), {});
   });
 
-  test('finds what came later by itself, and tags stay', async (t) => {
+  test('and removes versions that others took the place of, but none past a tag', async (t) => {
     const { dataset, outside } = await grownTable(t);
-    await (await (await outside()).tags()).create('mine', 1);
-    const onRewritten = (): void => {};
-    await dataset.optimize({ ...compact, onRewritten });
-    await dataset.append(rows(2_000, 10));
-    await dataset.optimize({ ...compact, onRewritten });
-    assert.equal((await dataset.layout()).fragments.length, 2);
-    assert.deepEqual(Object.keys(await (await (await outside()).tags()).list()), ['mine']);
-  });
-
-  test('takes nothing away where there is nothing to put together', async (t) => {
-    const { dataset } = await grownTable(t);
-    const onRewritten = (): void => {};
-    await dataset.optimize({ ...compact, onRewritten });
-    assert.deepEqual(await dataset.optimize({ ...compact, onRewritten }), nothingRemoved);
-    assert.equal((await dataset.versions())[0]?.version, 1);
-    await dataset.append(rows(2_000, 10));
-    assert.equal(await dataset.countRows(), 1_040);
-  });
-
-  test('of a branch leaves the table alone', async (t) => {
-    const { engine, dataset } = await grownTable(t);
-    const branch = 'a/b' as BranchName;
-    await dataset.createBranch(branch, { branch: undefined, version: undefined });
-    const onBranch = await engine.open({ location, branch });
-    for (const i of numbers(0, 3)) await onBranch.append(rows(2_000 + 10 * i, 10));
-    const { removedFragments } = await onBranch.optimize({ ...compact, onRewritten: () => {} });
-    assert.equal(removedFragments, 5);
-    assert.equal(await onBranch.countRows(), 1_060);
-    await onBranch.append(rows(3_000, 10));
-    await dataset.refresh();
-    assert.equal((await dataset.layout()).fragments.length, 4);
+    const inAnHour = Date.now() + 3_600_000;
+    await (await (await outside()).tags()).create('mine', 2);
+    assert.equal((await dataset.optimize(inAnHour)).isHeldByTag, true);
+    assert.equal((await dataset.versions())[0]?.version, 2);
+    await (await (await outside()).tags()).delete('mine');
+    const { removedVersions, isHeldByTag } = await dataset.optimize(inAnHour);
+    assert.deepEqual([removedVersions > 3, isHeldByTag], [true, false]);
     assert.equal(await dataset.countRows(), 1_030);
-  });
-
-  test('is tried again where the handle was pinned before the engine had begun', async (t) => {
-    const { native, outside } = await nativeTable(t);
-    let calls = 0;
-    const pinned = Promise.withResolvers<void>();
-    const table = replacing<NativeTable>(native, {
-      optimize: async (...request) => {
-        calls += 1;
-        if (calls === 1) await pinned.promise;
-        return native.optimize(...request);
-      },
-      checkout: async (version) => {
-        await native.checkout(version);
-        pinned.resolve();
-      },
-    });
-    let told = 0;
-    const { removedFragments } = await optimize(table, { ...compact, onRewritten: () => told++ });
-    assert.deepEqual([calls, told, removedFragments], [2, 1, 2]);
-    assert.equal(await (await outside()).countRows(), 1_030);
-  });
-
-  test('removes no version where the handle was pinned too late', async (t) => {
-    const { native, outside } = await nativeTable(t);
-    let ended: Promise<unknown> = Promise.resolve();
-    const table = replacing<NativeTable>(native, {
-      optimize: (...request) => {
-        const running = native.optimize(...request);
-        ended = running;
-        return running;
-      },
-      checkout: async (version) => {
-        await ended;
-        await native.checkout(version);
-      },
-    });
-    let told = 0;
-    const result = await optimize(table, { ...compact, onRewritten: () => told++ });
-    assert.deepEqual([told, result], [1, { removedFragments: 2, removedVersions: 0, removedBytes: 0 }]);
-    assert.equal((await (await outside()).listVersions())[0]?.version, 1);
-    assert.equal((await native.stats()).fragmentStats.numFragments, 2, 'the handle is at the newest version');
-  });
-
-  test('passes on what goes wrong, and the handle can be used again', async (t) => {
-    const { native } = await nativeTable(t);
-    const failure = new Error('the disk is gone');
-    const table = replacing<NativeTable>(native, { optimize: () => Promise.reject(failure) });
-    await assert.rejects(optimize(table, { ...compact, onRewritten: () => {} }), failure);
-    await native.add(rows(2_000, 10), 'append');
-    assert.equal(await native.countRows(), 1_040);
   });
 });
 
-/** The same table as the engine's own handle. */
-async function nativeTable(t: TestContext) {
-  const { folder, outside } = await grownTable(t);
-  const connection = await connectNative(folder, {}, new Session(1n << 24n, 1n << 24n));
-  return { native: await connection.openTable('t', []), outside };
-}
+describe('an index is built in a shadow (P8)', () => {
+  test('while writers go on, whose rows merges find all the same (P2)', async (t) => {
+    const { engine, dataset, outside } = await grownTable(t);
+    const writer = await engine.open({ location });
+    const prepared = await dataset.prepareIndex('id');
+    const before = await dataset.version();
+    await writer.append(rows(2_000, 10));
+    await writer.merge(upsertOn('id'), rows(995, 10), undefined);
+    await (await outside()).delete('id = 7');
+    await dataset.refresh();
+    assert.equal(await dataset.version(), before + 3, 'nothing of it is visible');
+    assert.equal(await prepared.commit(), 0);
+    prepared.discard();
+    assert.equal(await dataset.version(), before + 4);
+    const statistics = await (await outside()).indexStats('id_idx');
+    assert.deepEqual([statistics?.numIndexedRows, statistics?.numUnindexedRows], [1_019, 20]);
+    const counts = await dataset.merge(upsertOn('id'), rows(0, 3_000), undefined);
+    assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [1_039, 3_000 - 1_039]);
+    assert.equal((await (await outside()).listIndices()).length, 1);
+  });
+
+  test('and committed behind another program that commits at that moment', async (t) => {
+    const { dataset, outside } = await grownTable(t);
+    const prepared = await dataset.prepareIndex('id');
+    const before = await dataset.version();
+    await (await outside()).delete('id = 7');
+    assert.equal(await prepared.commit(), 0, 'the dataset has not seen that');
+    prepared.discard();
+    assert.equal(await dataset.version(), before + 2);
+    assert.equal(await dataset.countRows(), 1_029);
+    assert.equal((await (await outside()).indexStats('id_idx'))?.numUnindexedRows, 0);
+  });
+
+  test('and given up where another program has written the column anew in place', async (t) => {
+    const { dataset, outside } = await grownTable(t);
+    const table = await outside();
+    const prepared = await dataset.prepareIndex('id');
+    await table.checkout(2);
+    await table.restore();
+    await dataset.refresh();
+    const before = await dataset.version();
+    assert.equal(await prepared.commit(), undefined);
+    prepared.discard();
+    await dataset.refresh();
+    assert.equal(await dataset.version(), before);
+    assert.equal(await dataset.countRows(), 1_000);
+  });
+
+  test('of a branch, and readers of the branch and of main use theirs', async (t) => {
+    const { engine, dataset, outside } = await grownTable(t);
+    const branch = 'dev' as BranchName;
+    await dataset.createBranch(branch, { branch: undefined, version: undefined });
+    const onBranch = await engine.open({ location, branch });
+    await onBranch.append(rows(2_000, 10));
+    await createIndex(onBranch, 'id');
+    assert.deepEqual((await onBranch.layout()).indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+    const dev = await (await (await outside()).branches()).checkout('dev');
+    for (const id of [5, 1_005, 2_005]) assert.equal((await dev.query().where(`id = ${id}`).toArray()).length, 1);
+    assert.equal((await (await outside()).query().where('id = 1005').toArray()).length, 1);
+    assert.deepEqual((await dataset.layout()).indexes, [{ columns: ['id'], unindexedRows: 30, isPlain: true }]);
+  });
+});
 
 test('the layout shows each fragment, its deletions too', async (t) => {
   const { dataset } = await grownTable(t);
@@ -177,13 +150,13 @@ test('the layout shows each fragment, its deletions too', async (t) => {
 });
 
 test('an index that was dropped and built again is a plain one as before, and one of another name is not', async (t) => {
-  const { dataset, outside } = await grownTable(t);
+  const { dataset, folder, outside } = await grownTable(t);
   assert.deepEqual((await dataset.layout()).indexes, [{ columns: ['id'], unindexedRows: 30, isPlain: true }]);
-  await dataset.dropScalarIndex('id');
+  await dropIndex(folder, dataset, 'id');
   assert.deepEqual((await dataset.layout()).indexes, []);
-  await dataset.createScalarIndex('id');
+  await createIndex(dataset, 'id');
   assert.deepEqual((await dataset.layout()).indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
-  await dataset.dropScalarIndex('id');
+  await dropIndex(folder, dataset, 'id');
   await (await outside()).createIndex('id', { name: 'mine' });
   await dataset.refresh();
   assert.deepEqual((await dataset.layout()).indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: false }]);

@@ -15,15 +15,7 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/places.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
-import type {
-  LiveRows,
-  NewRows,
-  PreparedMove,
-  PreparedRows,
-  Replacing,
-  RowAddress,
-  RowAddressSql,
-} from './row-address.ts';
+import type { LiveRows, NewRows, PreparedRows, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
 
 export type { Filter, MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
@@ -53,7 +45,7 @@ export interface Layout {
 }
 
 export interface FragmentFacts {
-  /** By what `prepareMove` knows it; undefined where that cannot be done. */
+  /** Undefined if `prepareCompaction` cannot take it. */
   readonly id?: number | undefined;
   /** Deleted ones included. */
   readonly rows: number;
@@ -63,7 +55,7 @@ export interface FragmentFacts {
 export interface IndexFacts {
   readonly columns: readonly string[];
   readonly unindexedRows: number;
-  /** As `createScalarIndex` makes it: made anew it is the same. */
+  /** As `prepareIndex` makes it. */
   readonly isPlain: boolean;
 }
 
@@ -102,32 +94,24 @@ export interface TableStatistics {
   readonly fragmentRows: Readonly<Record<'min' | 'max' | 'mean' | 'p25' | 'p50' | 'p75' | 'p99', number>>;
 }
 
-export interface OptimizeRequest {
-  /** 0 removes no version. */
-  readonly pruneBeforeMs: number;
+/** A result that was computed in a shadow, concurrently with the writers of a branch. Nothing of it is visible before `commit`. */
+export interface PreparedCommit {
   /**
-   * Fragments are put together and nothing else: indexes do not come to cover the new rows, and nothing is pruned. Those that
-   * an index covers are never put together with those that it does not, so the next call too finds the new rows by
-   * themselves. For a dataset that nobody else uses meanwhile.
+   * Commits one version, in milliseconds. The branch's lock is to be held, and the dataset to stand at its newest version. A
+   * commit of another program in between does no harm, unless it changed the same: then it returns undefined and has changed
+   * nothing. Otherwise it returns how many fewer fragments there are. To be called once.
    */
-  readonly leavesIndexes: boolean;
-  /**
-   * Called once, at the first commit: of the new fragments or, where there was nothing to put together, of an index, which
-   * the engine may come to even if it is to leave them. Not if there is none.
-   */
-  readonly onRewritten: () => void;
-}
-
-export interface OptimizeResult {
-  /** How many fewer fragments there are. */
-  readonly removedFragments: number;
-  readonly removedVersions: number;
-  readonly removedBytes: number;
+  commit(): Promise<number | undefined>;
+  /** Harmless when repeated, and after `commit`. */
+  discard(): void;
 }
 
 export interface PruneRequest {
-  /** Versions committed before it are removed, except those that a tag names or a branch starts from. */
-  readonly beforeMs: number;
+  /**
+   * Versions that the next one took the place of before this time are removed, except those that a tag names or a branch starts
+   * from.
+   */
+  readonly supersededBeforeMs: number;
   /** This version and later ones stay. */
   readonly keptFromVersion: number;
 }
@@ -135,6 +119,13 @@ export interface PruneRequest {
 export interface PruneResult {
   readonly removedVersions: number;
   readonly removedBytes: number;
+  /** A tag keeps a version that would have been removed otherwise. */
+  readonly isHeldByTag: boolean;
+}
+
+export interface OptimizeResult extends PruneResult {
+  /** How many fewer fragments there are. */
+  readonly removedFragments: number;
 }
 
 /** Of the file system that holds the tables. */
@@ -215,16 +206,14 @@ export interface Dataset {
   /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
   addNullColumn(name: string): Promise<void>;
   dropColumn(name: string): Promise<void>;
-  /** Commits; safe beside merges, which it neither waits for nor hinders. */
-  createScalarIndex(column: string): Promise<void>;
+  /** Builds the BTREE index of a column, named `{column}_idx`, in place of the one that there is. */
+  prepareIndex(column: string): Promise<PreparedCommit>;
   /**
-   * Reads the newest index that `createScalarIndex` made of a column into memory, so that the next merges need not: 0.1 s
+   * Reads the newest index that `prepareIndex` built of a column into memory, so that the next merges need not: 0.1 s
    * for each million rows, beside them. Answers false where there is no room for all of it; then nothing is read, as where
    * there is no such index.
    */
   warmIndex(column: string): Promise<boolean>;
-  /** Commits a version without the index that `createScalarIndex` made of a column. */
-  dropScalarIndex(column: string): Promise<void>;
   /** Read from the newest manifest alone. */
   layout(): Promise<Layout>;
   /** Ascending. Reads every manifest: 0.1 ms each. */
@@ -233,26 +222,21 @@ export interface Dataset {
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
   /** Read from the manifest alone. */
   statistics(): Promise<TableStatistics>;
-  /** When the oldest version that a tag names was committed; undefined without tags. */
-  oldestTaggedAtMs(): Promise<number | undefined>;
   /**
-   * Puts small fragments together, then removes versions committed before `pruneBeforeMs` (save the newest one and those
-   * branches start from), then brings indexes up to date. The first part conflicts with merges, so the caller holds the
-   * branch's turn until `onRewritten` is called; the rest can run beside them. Throws, once the first part is done, if a tag
-   * names a version that was to be removed. Every call reads every manifest: 0.1 ms each.
+   * For a branch that `prepareCompaction` cannot take: the engine compacts it, removes versions as `prune` (none for 0), and
+   * brings all indexes up to date. The branch's lock is to be held: a commit meanwhile is a conflict.
    */
-  optimize(request: OptimizeRequest): Promise<OptimizeResult>;
+  optimize(supersededBeforeMs: number): Promise<OptimizeResult>;
   /**
    * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
    * writers. A crash leaves a version that the next call removes. undefined on object stores.
    */
   prune(request: PruneRequest): Promise<PruneResult | undefined>;
   /**
-   * Puts these fragments together beside the writers, for as long as that takes; nothing is changed before `commit`. Indexes and
-   * other fragments stay as they are, and no index covers what comes of it. Every row keeps its values. undefined where
-   * nothing can be put together, as on object stores.
+   * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
+   * index covers the new fragments. Undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
    */
-  prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined>;
+  prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined>;
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly BranchFacts[]>;
   deleteBranch(name: BranchName): Promise<void>;

@@ -100,15 +100,3 @@ export const addressOf = ({ fragment, offset }: RowAddress): RowAddressSql =>
   String(start(fragment) | BigInt(offset)) as RowAddressSql;
 
 const start = (fragment: number): bigint => BigInt(fragment) << 32n;
-
-/** Fragments that are put together and not yet in place. */
-export interface PreparedMove {
-  /**
-   * To be called under the branch's turn, with the dataset at its newest version: commits one version, in milliseconds.
-   * Answers how many fewer fragments there are; undefined, with nothing changed, where somebody else has changed the rows in
-   * another way than by deleting and adding them. Once at the most.
-   */
-  commit(): Promise<number | undefined>;
-  /** Harmless when repeated, and after `commit`. */
-  discard(): void;
-}

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import type { JobReport } from '../../maintenance/job.ts';
+import type { JobReport } from '../../maintenance/report.ts';
 import type { MaintainTable } from '../../operations/maintain-table.ts';
 import { jsonRoute } from '../json-route.ts';
 import type { Route } from '../route.ts';
@@ -24,14 +24,15 @@ export const maintainTableRoute = (maintainTable: MaintainTable): Route =>
   });
 
 function jobContents(report: JobReport) {
-  const { job, branch = 'main', reason, durationMs } = report;
-  const common = { job, branch, reason, duration_ms: Math.round(durationMs) };
-  if (report.job === 'index') return { ...common, column: report.column, rows: report.rows };
+  const { branch = 'main', reason, durationMs } = report;
+  const common = { branch, reason, duration_ms: Math.round(durationMs) };
+  if (report.job === 'index') return { job: 'index', ...common, column: report.column, rows: report.rows };
   const removed = { removed_versions: report.removedVersions, removed_bytes: report.removedBytes };
-  if (report.job === 'prune') return { ...common, ...removed };
+  if (report.job === 'prune') return { job: 'prune', ...common, ...removed };
   return {
+    job: 'optimize',
     ...common,
-    writers_waited_ms: Math.round(report.heldMs),
+    writers_waited_ms: Math.round(report.lockedMs),
     removed_fragments: report.removedFragments,
     ...removed,
     held_by_tag: report.isHeldByTag,

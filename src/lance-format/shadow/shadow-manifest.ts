@@ -143,7 +143,7 @@ const filesOf =
     return baseId === undefined ? [...moved, { from: name(from), to: name(Math.min(from, readVersion)) }] : moved;
   };
 
-function indexFolders(section: Uint8Array | undefined): readonly LiftedFile[] {
+export function indexFolders(section: Uint8Array | undefined): readonly LiftedFile[] {
   const indexes = section === undefined ? [] : (decode(indexSection, section).indexes ?? []);
   return indexes.flatMap((each) => {
     const { baseId, uuid: encoded } = decode(index, each);

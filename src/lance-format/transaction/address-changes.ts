@@ -7,6 +7,8 @@
  * indexes relies on, too). All others, such as the return to an earlier version or new values for a column, leave nothing
  * known.
  */
+import { decode } from '../message.ts';
+import * as messages from '../messages.ts';
 import { WireReader } from '../wire-reader.ts';
 
 export interface RewrittenFragment {
@@ -52,6 +54,14 @@ export function rewriteGroupsOf(transaction: Uint8Array): readonly RewriteGroup[
     else if (changesInPlace(reader.message())) return undefined;
   }
   return found;
+}
+
+/** Whether rows that stay where they are keep their values in a column, by its field id. False if that is not known. */
+export function keepsColumn(transaction: Uint8Array, fieldId: number): boolean {
+  const { update: changed, ...others } = decode(messages.transaction, transaction);
+  const isKnown = messages.keepingOperations.some((name) => others[name] !== undefined);
+  if (changed === undefined) return isKnown;
+  return decode(messages.update, changed, ['fieldsModified']).fieldsModified?.flat().includes(fieldId) !== true;
 }
 
 /** Columns are written anew for rows that stay where they are. */

@@ -13,8 +13,8 @@ import type {
   Layout,
   MergeCounts,
   MergeSpec,
-  OptimizeRequest,
   OptimizeResult,
+  PreparedCommit,
   Projection,
   PruneRequest,
   PruneResult,
@@ -27,7 +27,6 @@ import type {
 import {
   type LiveRows,
   type NewRows,
-  type PreparedMove,
   type PreparedRows,
   type Replacing,
   type RowAddress,
@@ -35,7 +34,7 @@ import {
   rowAddress,
 } from '../../port/row-address.ts';
 import type { Shadow } from '../../port/shadow.ts';
-import type { CompactedFragments } from '../commit/compacted-fragments.ts';
+import type { CommittingDataset, PreparedCommits } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
 import { type BranchState, inspectBranch, nothingLeft } from '../head/branch-state.ts';
@@ -50,7 +49,7 @@ import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
 import { branchesOf, createBranch } from './branches-of.ts';
-import { layoutOf, oldestTaggedAtMs, optimize, plainIndexName, prune, versionsOf } from './engine-upkeep.ts';
+import { layoutOf, optimize, prune, versionsOf } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
 import { schemaOfNullColumn } from './null-column.ts';
 import { statisticsOf, versionPageOf } from './version-facts.ts';
@@ -73,6 +72,7 @@ interface Surroundings {
   readonly durability?: Durability;
   readonly replacement?: RowReplacement;
   readonly shadows?: BranchShadows;
+  readonly prepared?: PreparedCommits;
 }
 
 /** One open native table, on one branch. */
@@ -86,13 +86,15 @@ export class LanceDataset implements Dataset {
   readonly #durability: Durability | undefined;
   readonly #replacement: RowReplacement | undefined;
   readonly #shadows: BranchShadows | undefined;
+  readonly #prepared: PreparedCommits | undefined;
   readonly #indexChoice: IndexChoice | undefined;
   #writeRefusal: LancegateError | undefined;
   #seen: { readonly version: number; readonly schema: Schema; readonly file: IpcFile } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
-    const { lineage, branch, filters, caches, versions, state, durability, replacement, shadows } = surroundings;
+    const { lineage, branch, filters, caches, versions, state, durability, replacement, shadows, prepared } =
+      surroundings;
     this.#writeRefusal = state?.writeRefusal;
     this.lineage = lineage ?? Symbol('dataset');
     this.#branch = branch;
@@ -104,6 +106,7 @@ export class LanceDataset implements Dataset {
     this.#durability = durability;
     this.#replacement = replacement;
     this.#shadows = shadows;
+    this.#prepared = prepared;
   }
 
   get isOutgrown(): boolean {
@@ -277,16 +280,8 @@ export class LanceDataset implements Dataset {
     await this.#commit('maintain', (table) => table.dropColumns([name]));
   }
 
-  createScalarIndex(column: string): Promise<void> {
-    return this.#commit('maintain', (table) => table.createIndex(nativeBtree(), column, true));
-  }
-
   warmIndex(column: string): Promise<boolean> {
     return engineCall('maintain', async () => warmIndex(await this.#table.current(), this.#caches, column));
-  }
-
-  dropScalarIndex(column: string): Promise<void> {
-    return this.#commit('maintain', (table) => table.dropIndex(plainIndexName(column)));
   }
 
   layout(): Promise<Layout> {
@@ -308,12 +303,8 @@ export class LanceDataset implements Dataset {
     return engineCall('open', async () => statisticsOf(await this.#table.current()));
   }
 
-  oldestTaggedAtMs(): Promise<number | undefined> {
-    return engineCall('maintain', async () => oldestTaggedAtMs(await this.#table.current()));
-  }
-
-  optimize(request: OptimizeRequest): Promise<OptimizeResult> {
-    return this.#commit('maintain', (table) => optimize(table, request));
+  optimize(supersededBeforeMs: number): Promise<OptimizeResult> {
+    return this.#commit('maintain', (table) => optimize(table, supersededBeforeMs));
   }
 
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
@@ -323,21 +314,21 @@ export class LanceDataset implements Dataset {
     });
   }
 
-  prepareMove(ids: readonly number[]): Promise<PreparedMove | undefined> {
-    return engineCall('maintain', async () => {
-      this.#requireWritable();
-      const move = await this.#replacement?.prepareMove(await this.#table.version(), ids);
-      return move && { commit: () => this.#commitMove(move), discard: () => move.discard() };
-    });
+  async prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined> {
+    this.#requireWritable();
+    return this.#prepared?.compaction(this.#committing, fragments);
   }
 
-  #commitMove(move: CompactedFragments): Promise<number | undefined> {
-    return engineCall('maintain', async () => {
-      const made = move.commit(await this.#table.version());
-      if (made === undefined) return undefined;
-      this.#committedBeside(made.version);
-      return made.removedFragments;
-    });
+  async prepareIndex(column: string): Promise<PreparedCommit> {
+    this.#requireWritable();
+    const prepared = await this.#prepared?.index(this.#committing, column);
+    if (prepared !== undefined) return prepared;
+    await this.#commit('maintain', (table) => table.createIndex(nativeBtree(), column, true));
+    return { commit: async () => 0, discard: () => undefined };
+  }
+
+  get #committing(): CommittingDataset {
+    return { version: () => this.#table.version(), onCommit: (version) => this.#committedBeside(version) };
   }
 
   async createBranch(

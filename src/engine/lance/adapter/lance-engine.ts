@@ -19,6 +19,7 @@ import type {
 import { CommitLink, type Fresh } from '../commit/commit-link.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { LiftedCommit } from '../commit/lifted-commit.ts';
+import { PreparedCommits } from '../commit/prepared-commits.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging } from '../commit/staging.ts';
 import { StagingFolder } from '../commit/staging-folder.ts';
@@ -234,22 +235,19 @@ export class LanceEngine implements Engine {
     const durability = new Durability(this.#fileSync, place, openedAt);
     const folder = branchFolder(place.datasetPath, branch);
     const beginSync = (paths: readonly string[]) => durability.beginSync(paths);
+    const commit = new LiftedCommit(folder, new CommitLink(folder, fresh), beginSync);
+    const staging = new Staging(folder, randomUUID, this.#stagingInMemory);
     const shadows = new BranchShadows({
       branchFolder: folder,
       versionsFolder: versions.path,
       folders: this.#shadowFolders,
-      commit: new LiftedCommit(folder, new CommitLink(folder, fresh), beginSync),
+      commit,
       fresh,
       mergeInReader: this.#mergeInShadow(location, branch),
     });
-    const replacement = new RowReplacement({
-      folder,
-      staging: new Staging(folder, randomUUID, this.#stagingInMemory),
-      files: this.#files,
-      beginSync,
-      fresh,
-    });
-    return { versions, durability, replacement, shadows };
+    const replacement = new RowReplacement({ folder, staging, files: this.#files, beginSync, fresh });
+    const prepared = new PreparedCommits({ folder, staging, commit, fresh });
+    return { versions, durability, replacement, shadows, prepared };
   }
 
   #filtersOf(

@@ -1,5 +1,4 @@
-import type { NativeIndex, NativeTable } from '../native/native.ts';
-import { plainIndexName } from './engine-upkeep.ts';
+import { type NativeIndex, type NativeTable, plainIndexName } from '../native/native.ts';
 
 /** The caches that a dataset was opened with. */
 export interface DatasetCaches {

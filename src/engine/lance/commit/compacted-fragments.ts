@@ -1,57 +1,47 @@
 /**
- * Puts fragments together beside the writers: the engine compacts a clone of them (`clone-manifest.ts`), however long that
- * takes, and then its new fragments take the place of the old ones in one commit. The engine's own call keeps writers out
- * meanwhile, 0.1 s for a million narrow rows and seconds for vectors, since every row that changes before its commit is a
- * conflict. Here what was deleted meanwhile is deleted in the new fragments, too: which row is which is known, as compaction
- * keeps their order.
+ * A compaction of some fragments, concurrently with writers: the engine compacts a clone of them (`clone-manifest.ts`), however
+ * long that takes, and then its new fragments replace the old ones in one commit. Rows that were deleted meanwhile are deleted in
+ * the new fragments, too: compaction keeps the order of rows, so it is known which row is which.
  *
- * The commit is to be made under the branch's turn and takes milliseconds: as many as there are fragments to read the
- * deletions of. Indexes do not cover the moved rows until they are renewed. If it fails, or is never made, nothing is changed.
+ * The commit takes milliseconds: as many as there are fragments to read the deletion vectors of. Indexes do not cover the
+ * moved rows until they are rebuilt. If it fails, or is never made, nothing is changed.
  */
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { deletionsFile } from '../../../lance-format/deletion/deletion-files.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { cloneManifest } from '../../../lance-format/manifest/clone-manifest.ts';
 import { NotReplaceable } from '../../../lance-format/manifest/manifest-draft.ts';
-import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import {
-  type DeletionFile,
-  type MovedGroup,
-  type NextManifest,
-  nextManifest,
-} from '../../../lance-format/manifest/next-manifest.ts';
+import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { type MovedGroup, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
+import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/shadow-manifest.ts';
 import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/address-changes.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
 import type { RowAddress } from '../../port/row-address.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { CompactionRemap, type Tracked } from '../live-rows/remap.ts';
-import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
+import { committedAtMs, randomId } from './commit-link.ts';
+import type { ShadowCommitDeps } from './index-build.ts';
+import type { Head } from './lifted-commit.ts';
 import { writeFiles } from './new-files.ts';
-import type { StagedFragments, Staging } from './staging.ts';
+import type { StagedFragments } from './staging.ts';
 
-export interface FragmentMoveParts {
-  /** Of the dataset, or of the branch in it; absolute. */
-  readonly folder: string;
-  readonly staging: Staging;
-  readonly fresh: Fresh;
-}
-
-export interface MovedFragments {
+export interface CompactedVersion {
   readonly version: number;
   readonly removedFragments: number;
 }
 
 export class CompactedFragments {
-  readonly #parts: FragmentMoveParts;
+  readonly #deps: ShadowCommitDeps;
   readonly #staged: StagedFragments;
   /** As they were staged. */
   readonly #then: LiveRowMap;
   readonly #now: LiveRowMap;
+  #isKnown = true;
 
-  private constructor(parts: FragmentMoveParts, staged: StagedFragments, version: number) {
-    const versions = join(parts.folder, '_versions');
-    this.#parts = parts;
+  private constructor(deps: ShadowCommitDeps, staged: StagedFragments, version: number) {
+    const versions = join(deps.folder, '_versions');
+    this.#deps = deps;
     this.#staged = staged;
     const ids = new Set(staged.groups.flatMap(({ before }) => before).map(({ id }) => id));
     this.#then = new LiveRowMap(versions, ids);
@@ -59,26 +49,39 @@ export class CompactedFragments {
     this.#now = this.#then.copy();
   }
 
-  /** undefined where the engine sees nothing to put together. Throws `NotReplaceable` for a table that is its alone. */
+  /** undefined if the engine sees nothing to compact. Throws `NotReplaceable` for a table that only the engine may change. */
   static async prepare(
-    parts: FragmentMoveParts,
+    deps: ShadowCommitDeps,
     version: number,
     ids: readonly number[],
   ): Promise<CompactedFragments | undefined> {
-    const current = readManifest(join(parts.folder, '_versions'), version);
+    const current = readManifest(join(deps.folder, '_versions'), version);
     if (current === undefined) return undefined;
-    const staged = await parts.staging.compact(cloneManifest(current.bytes, new Set(ids), parts.folder));
-    if (staged.groups.length > 0) return new CompactedFragments(parts, staged, version);
-    staged.discard();
-    return undefined;
+    const staged = await deps.staging.compact(cloneManifest(current.bytes, new Set(ids), deps.folder));
+    if (staged.groups.length === 0) {
+      staged.discard();
+      return undefined;
+    }
+    const compacted = new CompactedFragments(deps, staged, version);
+    compacted.#catchUp();
+    return compacted;
   }
 
-  /** Of `version`, under the turn. undefined, with nothing changed, where somebody else was there before. */
-  commit(version: number): MovedFragments | undefined {
+  /**
+   * Returns undefined, with nothing changed, if another program has changed the rows in a way that does not tell which row is
+   * which. `version`: the newest one that is known.
+   */
+  async commit(version: number): Promise<CompactedVersion | undefined> {
+    let removedFragments = 0;
     try {
-      return this.#commit(version);
+      const made = await this.#deps.commit.commitOnHead(version, this.#staged.folder, (head) => {
+        const groups = this.#groupsAt(head.version);
+        removedFragments = groups.reduce((sum, { before, after }) => sum + before.length - after.length, 0);
+        return groups.some(({ before }) => before.length > 0) ? this.#versionAfter(head, groups) : undefined;
+      });
+      return made === undefined ? undefined : { version: made, removedFragments };
     } catch (error) {
-      // Somebody has made the table one that is for the engine alone.
+      // Another program has made the table one that only the engine may change.
       if (error instanceof NotReplaceable) return undefined;
       throw error;
     }
@@ -88,26 +91,51 @@ export class CompactedFragments {
     this.#staged.discard();
   }
 
-  #commit(version: number): MovedFragments | undefined {
-    const current = readManifest(this.#versionsFolder, version);
-    if (current === undefined || !this.#now.advance(version).isKnown) return undefined;
+  /** So that little is left to read for the commit. Whatever is wrong shows there. */
+  #catchUp(): void {
+    const newest = listVersions(this.#versionsFolder).at(-1);
+    if (newest !== undefined) this.#isKnown = this.#now.advance(newest).isKnown;
+  }
+
+  /** None where it is not known which row is which. */
+  #groupsAt(version: number): readonly CompactedGroup[] {
+    this.#isKnown &&= this.#now.advance(version).isKnown;
+    if (!this.#isKnown) return [];
     const deleted = this.#deletedMeanwhile();
-    const groups = this.#staged.groups.map((group) => this.#movedGroup(group, deleted));
-    if (groups.every(({ before }) => before.length === 0)) return undefined;
-    const next = nextManifest(current.bytes, {
+    return this.#staged.groups.map((group) => this.#groupWith(deleted, group));
+  }
+
+  /** The deletion vectors have the ids that this version gives the new fragments, so each attempt writes its own. */
+  #versionAfter({ bytes: current }: Head, groups: readonly CompactedGroup[]): LiftedVersion {
+    const { fresh } = this.#deps;
+    const next = nextManifest(current, {
       deletions: new Map(groups.flatMap(({ before }) => before.map((id) => [id, 'all rows'] as const))),
       staged: this.#staged.manifest,
       groups,
-      transactionId: this.#parts.fresh.uuid(),
-      committedAtMs: committedAtMs(this.#parts.fresh),
+      transactionId: fresh.uuid(),
+      committedAtMs: committedAtMs(fresh),
     });
-    if (!this.#write(next, groups, deleted, current.path)) return undefined;
-    const removed = groups.reduce((sum, { before, after }) => sum + before.length - after.length, 0);
-    return { version: next.version, removedFragments: removed };
+    const deletions = groups
+      .flatMap(({ after }) => after)
+      .flatMap(({ deletions: file, bitmap }, at) => {
+        const fragment = next.fragments[at]?.id;
+        if (file === undefined || bitmap === undefined || fragment === undefined) return [];
+        return deletionsFile(this.#staged.folder, fragment, file, bitmap);
+      });
+    writeFiles(deletions);
+    const written = deletions.map(({ path }) => relative(this.#staged.folder, path));
+    return { ...next, files: [...this.#dataFiles, ...written].map(asLifted) };
+  }
+
+  get #dataFiles(): readonly string[] {
+    const { files } = parseManifest(this.#staged.manifest);
+    return files
+      .filter(({ kind, baseId }) => kind === 'data' && baseId === undefined)
+      .map(({ path }) => `data/${path}`);
   }
 
   get #versionsFolder(): string {
-    return join(this.#parts.folder, '_versions');
+    return join(this.#deps.folder, '_versions');
   }
 
   /** In the new fragments, by their staged ids. A fragment that is gone has lost all its rows, wherever they are now. */
@@ -139,47 +167,31 @@ export class CompactedFragments {
     return moves;
   }
 
-  #movedGroup({ before, after }: RewriteGroup, deleted: ReadonlyMap<number, DeletionVector>): MovedGroup {
+  #groupWith(deleted: ReadonlyMap<number, DeletionVector>, { before, after }: RewriteGroup): CompactedGroup {
     return {
       before: before.map(({ id }) => id).filter((id) => this.#now.hasFragment(id)),
-      after: after.flatMap(({ id, rows }) => {
-        const count = deleted.get(id)?.count ?? 0;
-        if (count === rows) return [];
-        return [{ id, deletions: count === 0 ? undefined : this.#listed(count) }];
-      }),
+      after: after.map((fragment) => this.#fragmentWith(deleted, fragment)).filter((each) => each !== undefined),
     };
   }
 
-  #listed(deletedRows: number): DeletionFile {
-    return { readVersion: this.#now.version, id: randomId(this.#parts.fresh), deletedRows };
-  }
-
-  /** Files have the ids that the commit gives their fragments, so there is no second attempt. */
-  #write(
-    next: NextManifest,
-    groups: readonly MovedGroup[],
+  /** undefined if no row is left. */
+  #fragmentWith(
     deleted: ReadonlyMap<number, DeletionVector>,
-    after: string,
-  ): boolean {
-    const { folder, fresh } = this.#parts;
-    const written: string[] = [];
-    try {
-      for (const [index, { id, deletions }] of groups.flatMap((group) => group.after).entries()) {
-        const fragment = next.fragments[index]?.id;
-        const bitmap = deleted.get(id)?.toBitmap();
-        if (deletions === undefined || fragment === undefined || bitmap === undefined) continue;
-        const file = deletionsFile(folder, fragment, deletions, bitmap);
-        writeFiles([file]);
-        written.push(file.path);
-      }
-      written.push(...this.#staged.moveTo(folder));
-      const isMade = new CommitLink(folder, fresh).commit(next, after);
-      if (isMade) written.length = 0;
-      return isMade;
-    } finally {
-      for (const path of written) rmSync(path, { force: true });
-    }
+    { id, rows }: RewrittenFragment,
+  ): CompactedGroup['after'][number] | undefined {
+    const vector = deleted.get(id);
+    if (vector === undefined || vector.count === 0) return { id, deletions: undefined, bitmap: undefined };
+    if (vector.count === rows) return undefined;
+    const deletions = { readVersion: this.#now.version, id: randomId(this.#deps.fresh), deletedRows: vector.count };
+    return { id, deletions, bitmap: vector.toBitmap() };
   }
 }
+
+/** With the content of the deletion vectors. */
+interface CompactedGroup extends MovedGroup {
+  readonly after: readonly (MovedGroup['after'][number] & { readonly bitmap: Buffer | undefined })[];
+}
+
+const asLifted = (path: string): LiftedFile => ({ from: path, to: path });
 
 const asTracked = (rows: number): Tracked => ({ rows, deleted: new DeletionVector(rows), deletionsId: undefined });

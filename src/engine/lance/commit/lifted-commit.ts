@@ -1,10 +1,20 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, renameSync, statSync } from 'node:fs';
 import { mkdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
+import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { LiftedVersion } from '../../../lance-format/shadow/shadow-manifest.ts';
 import type { CommitLink } from './commit-link.ts';
 import { removeIfPossible } from './new-files.ts';
+
+export interface Head {
+  readonly version: number;
+  readonly bytes: Buffer;
+  /** Of its manifest. */
+  readonly path: string;
+}
+
+/** Other programs would have to be quick to commit before it so often. */
+const mostAttempts = 8;
 
 /** Commits what was made in a shadow on the same file system. */
 export class LiftedCommit {
@@ -20,8 +30,8 @@ export class LiftedCommit {
   }
 
   /**
-   * False where another program has made this version; then, and after an error, the files are gone. `from`: folder of the shadow.
-   * `after`: path of the manifest before it.
+   * False where another program has made this version; then, and after an error, the files are in the shadow again. `from`: folder
+   * of the shadow. `after`: path of the manifest before it.
    */
   async commit(lifted: LiftedVersion, from: string, after: string): Promise<boolean> {
     if (manifestNames(lifted.version).some((name) => existsSync(join(dirname(after), name)))) return false;
@@ -33,8 +43,29 @@ export class LiftedCommit {
       isMade = this.#link.commit(lifted, after);
       return isMade;
     } finally {
-      if (!isMade) for (const path of targets) removeIfPossible(path);
+      if (!isMade) this.#moveBack(lifted, from);
     }
+  }
+
+  /**
+   * As `commit`, of what may follow any version: after a commit of another program `make` runs again. `version`: the newest one
+   * that is known. Returns the version made; undefined if `make` returns nothing, or if too many others came first.
+   */
+  async commitOnHead(
+    version: number,
+    from: string,
+    make: (head: Head) => LiftedVersion | undefined,
+  ): Promise<number | undefined> {
+    const versionsFolder = join(this.#folder, '_versions');
+    let newest: number | undefined = version;
+    for (let attempt = 0; attempt < mostAttempts && newest !== undefined; attempt += 1) {
+      const head = readManifest(versionsFolder, newest);
+      const lifted = head && make({ version: newest, ...head });
+      if (head === undefined || lifted === undefined) return undefined;
+      if (await this.commit(lifted, from, head.path)) return lifted.version;
+      newest = listVersions(versionsFolder).at(-1);
+    }
+    return undefined;
   }
 
   async #move({ files }: LiftedVersion, from: string): Promise<void> {
@@ -44,5 +75,17 @@ export class LiftedCommit {
     const moves = files.map((file) => rename(join(from, file.from), join(this.#folder, file.to)));
     const failed = (await Promise.allSettled(moves)).find(({ status }) => status === 'rejected');
     if (failed?.status === 'rejected') throw failed.reason;
+  }
+
+  /** What was not moved is where it was. */
+  #moveBack({ files }: LiftedVersion, from: string): void {
+    for (const file of files) {
+      const path = join(this.#folder, file.to);
+      try {
+        renameSync(path, join(from, file.from));
+      } catch {
+        removeIfPossible(path);
+      }
+    }
   }
 }

@@ -22,7 +22,6 @@ import { keepsEveryPlace } from '../../../lance-format/transaction/row-change.ts
 import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/row-address.ts';
 import type { LiveRowMap } from '../live-rows/live-rows.ts';
 import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
-import { CompactedFragments } from './compacted-fragments.ts';
 import type { FileWriter } from './file-writer.ts';
 import type { NewFile } from './new-files.ts';
 import type { StagedRows, Staging } from './staging.ts';
@@ -77,17 +76,6 @@ export class RowReplacement {
       return await this.#commitMarked(tracked, deletions, prepared).finally(() => prepared.discard());
     } finally {
       tracked.takeBack(); // nothing, once it is committed
-    }
-  }
-
-  /** As `Dataset.prepareMove`, of this version; undefined also for a table that is for the engine alone. */
-  async prepareMove(version: number, ids: readonly number[]): Promise<CompactedFragments | undefined> {
-    try {
-      const parts = { folder: this.#folder, staging: this.#staging, fresh: this.#fresh };
-      return await CompactedFragments.prepare(parts, version, ids);
-    } catch (error) {
-      if (error instanceof NotReplaceable) return undefined;
-      throw error;
     }
   }
 

@@ -14,6 +14,7 @@ import { listVersions, manifestNames, readManifest } from '../../../lance-format
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { type RewriteGroup, rewriteGroupsOf } from '../../../lance-format/transaction/address-changes.ts';
 import { transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
+import { type NativeTable, nativeBtree, plainIndexName } from '../native/native.ts';
 import { type MoveTo, StagingFolder, type StagingPlace } from './staging-folder.ts';
 
 /** It is copied from there in a turn of the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
@@ -29,9 +30,18 @@ export interface StagedRows extends Staged {
   readonly rows: number;
 }
 
-export interface StagedFragments extends Staged {
-  /** What was put together; the others are as they were. */
+/** What the engine made of a clone; its files lie in `folder`. */
+interface StagedChange extends Pick<StagingPlace, 'discard' | 'folder'> {
+  readonly manifest: Buffer;
+}
+
+export interface StagedFragments extends StagedChange {
+  /** What was compacted; the other fragments are as they were. */
   readonly groups: readonly RewriteGroup[];
+}
+
+export interface StagedIndex extends StagedChange {
+  readonly name: string;
 }
 
 export class Staging {
@@ -52,19 +62,37 @@ export class Staging {
     return this.#stageIn(this.#memory, file).catch(() => this.#stageIn(this.#beside, file));
   }
 
-  /** Has the engine put together the fragments of a clone (`clone-manifest.ts`), as far as it thinks that they should be. */
+  /** Has the engine compact the fragments of a clone (`clone-manifest.ts`), as far as it thinks that they should be. */
   compact(clone: Buffer): Promise<StagedFragments> {
-    return this.#beside.use(this.#newName(), async ({ connection, name, folder, moverOf, discard }) => {
+    return this.#inClone(clone, async (table) => {
+      await table.optimize(0, false);
+      return (transactions) => ({ groups: transactions.flatMap((each) => rewriteGroupsOf(each) ?? []) });
+    });
+  }
+
+  /** Has the engine build the BTREE index of a column of a clone. */
+  index(clone: Buffer, column: string): Promise<StagedIndex> {
+    return this.#inClone(clone, async (table) => {
+      await table.createIndex(nativeBtree(), column, true);
+      return () => ({ name: plainIndexName(column) });
+    });
+  }
+
+  /** `change` returns what its own transactions tell. */
+  #inClone<Told>(
+    clone: Buffer,
+    change: (table: NativeTable) => Promise<(transactions: readonly Uint8Array[]) => Told>,
+  ): Promise<StagedChange & Told> {
+    return this.#beside.use(this.#newName(), async ({ connection, name, folder, discard }) => {
       const versions = join(folder, '_versions');
       mkdirSync(versions, { recursive: true });
       writeFileSync(join(versions, manifestNames(1)[0]), clone);
       const table = await connection.openTable(name, []);
-      await table.optimize(0, false).finally(() => table.close());
+      const told = await change(table).finally(() => table.close());
       const newest = listVersions(versions).at(-1) ?? 1;
       const manifest = readManifest(versions, newest)?.bytes ?? clone;
       const transactions = newest === 1 ? [] : transactionsBetween(versions, 1, newest);
-      const groups = transactions.flatMap((each) => (each && rewriteGroupsOf(each)) ?? []);
-      return { manifest, groups, moveTo: moverOf(manifest), discard };
+      return { manifest, folder, discard, ...told(transactions.filter((each) => each !== undefined)) };
     });
   }
 

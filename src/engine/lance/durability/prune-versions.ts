@@ -27,24 +27,30 @@ import { foldersUnder } from './orphan-files.ts';
 export interface VersionPruning {
   readonly datasetPath: string;
   readonly branch: string | undefined;
-  /** Versions committed before it are removed. */
-  readonly beforeMs: number;
+  /** Versions that the next one took the place of before this time are removed. */
+  readonly supersededBeforeMs: number;
   /** This version and later ones stay. */
   readonly keptFromVersion: number;
-  /** Versions that a tag names or a branch starts from. */
-  readonly kept: ReadonlySet<number>;
+  readonly tagged: ReadonlySet<number>;
+  /** Branches start from them. */
+  readonly parents: ReadonlySet<number>;
 }
 
 interface OldVersion {
   readonly manifestPath: string;
   readonly version: number;
+  readonly committedAtMs: number;
 }
 
 /** `remove` removes a file or a folder and returns the bytes freed; only tests pass their own. */
 export async function pruneVersions(pruning: VersionPruning, remove = removePath): Promise<PruneResult> {
   const folder = branchFolder(pruning.datasetPath, pruning.branch);
-  const old = await oldVersions(join(folder, '_versions'), pruning);
-  if (old.length === 0) return { removedVersions: 0, removedBytes: 0 };
+  const { supersededBeforeMs, keptFromVersion, tagged, parents } = pruning;
+  const superseded = supersededVersions(await versionsIn(join(folder, '_versions')), supersededBeforeMs);
+  const removable = superseded.filter(({ version }) => version < keptFromVersion && !parents.has(version));
+  const old = removable.filter(({ version }) => !tagged.has(version));
+  const isHeldByTag = old.length < removable.length;
+  if (old.length === 0) return { removedVersions: 0, removedBytes: 0, isHeldByTag };
   const named = await namesKept(pruning.datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
   let removedBytes = 0;
   for (const { manifestPath } of old) {
@@ -53,24 +59,26 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
     }
     removedBytes += await remove(manifestPath);
   }
-  return { removedVersions: old.length, removedBytes };
+  return { removedVersions: old.length, removedBytes, isHeldByTag };
+}
+
+/** Those before the newest version that was committed by then. */
+function supersededVersions(versions: readonly OldVersion[], beforeMs: number): readonly OldVersion[] {
+  const newest = versions.findLastIndex(({ committedAtMs }) => committedAtMs <= beforeMs);
+  return versions.slice(0, Math.max(0, newest));
 }
 
 /** Oldest first. */
-async function oldVersions(
-  versionsFolder: string,
-  { beforeMs, keptFromVersion, kept }: VersionPruning,
-): Promise<readonly OldVersion[]> {
-  const old: OldVersion[] = [];
+async function versionsIn(versionsFolder: string): Promise<readonly OldVersion[]> {
+  const found: OldVersion[] = [];
   for (const name of namesIn(versionsFolder)) {
     const version = versionOfManifestName(name);
-    if (version === undefined || version >= keptFromVersion || kept.has(version)) continue;
+    if (version === undefined) continue;
     const manifestPath = join(versionsFolder, name);
-    const { committedAtMs } = knownManifest(manifestPath);
-    if (committedAtMs < beforeMs) old.push({ manifestPath, version });
+    found.push({ manifestPath, version, committedAtMs: knownManifest(manifestPath).committedAtMs });
     await nextTurn();
   }
-  return old.sort((a, b) => a.version - b.version);
+  return found.sort((a, b) => a.version - b.version);
 }
 
 async function namesKept(datasetPath: string, removed: ReadonlySet<string>): Promise<ReadonlySet<string>> {

@@ -136,3 +136,6 @@ export async function connectNative(
 
 /** The native form of a BTREE index: the public class wraps it. */
 export const nativeBtree = (): unknown => (Index.btree() as unknown as { inner: unknown }).inner;
+
+/** What the engine calls the index of a column if it is given no name. */
+export const plainIndexName = (column: string): string => `${column}_idx`;

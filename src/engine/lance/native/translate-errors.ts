@@ -321,7 +321,3 @@ export async function engineCall<Result>(
     throw translateEngineError(call, error, filter);
   }
 }
-
-/** A handle at a version that was checked out changes nothing. */
-export const isRefusedAsPinned = (error: unknown): boolean =>
-  error instanceof Error && error.message.includes('cannot be modified when a specific version is checked out');

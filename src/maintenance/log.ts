@@ -1,18 +1,18 @@
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { BranchRef, JobReport } from './job.ts';
+import type { BranchRef, JobReport } from './report.ts';
 
 const indexTooLarge = 'an index is larger than --engine-index-cache, which makes merges slow';
 
-const saying: Readonly<Record<JobReport['job'], string>> = {
-  optimize: 'tidied a table',
+const messages: Readonly<Record<JobReport['job'], string>> = {
+  compact: 'compacted a table',
   index: 'built an index',
   prune: 'removed old versions of a table',
 };
 
 /** What ran, why and what it cost, in the log and the metrics. */
-export class JobLog {
+export class MaintenanceLog {
   readonly #logger: Logger;
   readonly #metrics: Metrics;
 
@@ -23,29 +23,22 @@ export class JobLog {
 
   done({ table, branch }: BranchRef, report: JobReport): void {
     const { job, durationMs } = report;
-    const heldMs = report.job === 'optimize' ? report.heldMs : 0;
-    this.#metrics.maintenanceFinished({ job, outcome: 'done' }, { durationMs, heldMs });
+    const lockedMs = report.job === 'compact' ? report.lockedMs : 0;
+    this.#metrics.maintenanceFinished({ job, outcome: 'done' }, { durationMs, lockedMs });
     const fields = { ...report, table: showTable(table), branch: branch ?? 'main' };
-    if (report.job === 'optimize' && report.isHeldByTag) {
-      this.#logger.warn(fields, 'a tag keeps old versions of a table');
-    }
+    if (report.job !== 'index' && report.isHeldByTag) this.#logger.warn(fields, 'a tag keeps old versions of a table');
     if (report.job !== 'prune' && report.isIndexTooLarge) this.#logger.warn(fields, indexTooLarge);
-    this.#logger.info(fields, saying[report.job]);
+    this.#logger.info(fields, messages[job]);
   }
 
-  /** One that was there before the process began. */
+  /** For an index that was built before the process began. */
   indexTooLarge({ table, branch }: BranchRef, column: string): void {
     this.#logger.warn({ table: showTable(table), branch: branch ?? 'main', column }, indexTooLarge);
   }
 
-  failed(
-    { table, branch }: BranchRef,
-    retryAfterMs: number | undefined,
-    error: unknown,
-    job: JobReport['job'] = 'optimize',
-  ): void {
-    this.#metrics.maintenanceFinished({ job, outcome: 'failed' }, { durationMs: 0, heldMs: 0 });
-    const fields = { table: showTable(table), branch: branch ?? 'main', retryAfterMs, error };
-    this.#logger.warn(fields, 'looking after a table failed; no row is affected');
+  failed({ table, branch }: BranchRef, job: JobReport['job'], error: unknown, retryAfterMs?: number): void {
+    this.#metrics.maintenanceFinished({ job, outcome: 'failed' }, { durationMs: 0, lockedMs: 0 });
+    const fields = { table: showTable(table), branch: branch ?? 'main', job, retryAfterMs, error };
+    this.#logger.warn(fields, 'maintenance of a table failed; no row is affected');
   }
 }

@@ -1,0 +1,253 @@
+/**
+ * Does what was decided. A job holds the table's lock shared, so the table cannot be dropped or replaced meanwhile. What it
+ * makes is computed in a shadow, concurrently with writers, and only its commit takes the branch's lock, for milliseconds.
+ * Where the engine alone can compact a branch, as on object stores, writers wait for all of that.
+ *
+ * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
+ */
+import type { Schema } from '../../arrow/schema/schema.ts';
+import type { Catalog } from '../../catalog/port.ts';
+import type { Dataset, Engine, Layout, PreparedCommit } from '../../engine/port/engine.ts';
+import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
+import type { BranchName } from '../../kernel/ids.ts';
+import { neverAborts } from '../../kernel/read-write-lock.ts';
+import type { RecoveryMarks } from '../../table/recovery-marks.ts';
+import type { TableLocks } from '../../table/table-locks.ts';
+import { canBeCompacted, isConcurrent } from '../decide/fragments.ts';
+import { plainColumns } from '../decide/indexes.ts';
+import type { CompactionReason, Extent } from '../decide/policy.ts';
+import { isTooTightFor } from '../decide/space.ts';
+import type { BranchRef, CompactionReport, IndexReport, PruneReport } from '../report.ts';
+
+export interface ActionDeps {
+  readonly catalog: Catalog;
+  readonly engine: Engine;
+  readonly locks: TableLocks;
+  readonly recoveryMarks: RecoveryMarks;
+}
+
+export interface Inspection {
+  readonly layout: Layout;
+  readonly schema: Schema;
+}
+
+export interface Compaction {
+  readonly reason: CompactionReason;
+  readonly extent: Extent;
+  /** Of a tier. */
+  readonly fragments?: readonly number[];
+}
+
+/** The part of a report that a compaction measures. */
+type Compacted = Pick<
+  CompactionReport,
+  'lockedMs' | 'removedFragments' | 'removedVersions' | 'removedBytes' | 'isHeldByTag'
+>;
+
+const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 0, isHeldByTag: false } as const;
+
+/** Each method returns `undefined` if the table does not exist any more. */
+export class MaintenanceActions {
+  readonly #deps: ActionDeps;
+
+  constructor(deps: ActionDeps) {
+    this.#deps = deps;
+  }
+
+  inspect(target: BranchRef): Promise<Inspection | undefined> {
+    return this.#onTable(target, async (dataset) => ({
+      layout: await dataset.layout(),
+      schema: await dataset.schema(),
+    }));
+  }
+
+  branchesOf(main: BranchRef): Promise<readonly (BranchName | undefined)[] | undefined> {
+    return this.#onTable(main, async (dataset) => [
+      undefined,
+      ...(await dataset.listBranches()).map(({ name }) => name),
+    ]);
+  }
+
+  compact(target: BranchRef, { reason, extent, fragments }: Compaction): Promise<CompactionReport | undefined> {
+    return this.#onTable(target, async (dataset) => {
+      const startMs = performance.now();
+      const layout = await dataset.layout();
+      const isLocked = extent === 'full' && !isConcurrent(layout);
+      const compacted = isLocked
+        ? await this.#compactLocked(target, dataset, layout)
+        : await this.#compact(target, dataset, layout, fragments);
+      const isRebuilding = extent === 'full' && !isLocked && needsIndexing(layout, compacted);
+      const indexed = isRebuilding ? plainColumns(layout.indexes) : [];
+      let isIndexTooLarge = false;
+      for (const column of indexed) isIndexTooLarge = !(await this.#index(target, dataset, column)) || isIndexTooLarge;
+      const durationMs = performance.now() - startMs;
+      const { branch } = target;
+      return { job: 'compact', branch, reason, extent, ...compacted, indexed, isIndexTooLarge, durationMs };
+    });
+  }
+
+  buildIndex(target: BranchRef, column: string, reason: IndexReport['reason']): Promise<IndexReport | undefined> {
+    return this.#onTable(target, async (dataset) => {
+      const startMs = performance.now();
+      const isIndexTooLarge = !(await this.#index(target, dataset, column));
+      const rows = await dataset.countRows();
+      const durationMs = performance.now() - startMs;
+      return { job: 'index', branch: target.branch, reason, column, rows, isIndexTooLarge, durationMs };
+    });
+  }
+
+  /** Writes nothing to the table, so it works on a full disk. */
+  prune(
+    target: BranchRef,
+    reason: PruneReport['reason'],
+    supersededBeforeMs: number,
+  ): Promise<PruneReport | undefined> {
+    return this.#onTable(target, (dataset) => this.#prune(target, dataset, reason, supersededBeforeMs));
+  }
+
+  /** Does so only if the disk has too little space to compact the branch. */
+  pruneForSpace(target: BranchRef, supersededBeforeMs: number): Promise<PruneReport | undefined> {
+    return this.#onTable(target, async (dataset) => {
+      const space = await this.#deps.engine.space();
+      if (space === undefined || !isTooTightFor(space, await dataset.layout())) return undefined;
+      return this.#prune(target, dataset, 'little room', supersededBeforeMs);
+    });
+  }
+
+  /** For an index that was built before this process began. Returns false if it does not fit into memory. */
+  async warmIndex(target: BranchRef, column: string): Promise<boolean> {
+    return (await this.#onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
+  }
+
+  async #compact(
+    target: BranchRef,
+    dataset: Dataset,
+    layout: Layout,
+    chosen: readonly number[] | undefined,
+  ): Promise<Compacted> {
+    const fragments = chosen ?? (canBeCompacted(layout) ? layout.fragments.flatMap(({ id }) => id ?? []) : []);
+    const prepared = fragments.length === 0 ? undefined : await dataset.prepareCompaction(fragments);
+    if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
+    return { ...nothingRemoved, ...(await this.#commit(target, dataset, prepared)) };
+  }
+
+  /**
+   * The engine's own compaction of a branch rewrites its indexes, too. An index that the branch has from its parent would be
+   * looked for among the parent's files, and every filter on its column would fail.
+   */
+  async #compactLocked(
+    { table, tableId, branch }: BranchRef,
+    dataset: Dataset,
+    { indexes }: Layout,
+    supersededBeforeMs = 0,
+  ): Promise<Compacted> {
+    if (branch !== undefined && indexes.length > 0) {
+      throw new LancegateError(
+        'InvalidTableState',
+        `branch '${branch}' has an index that a compaction would break; it is left as it is`,
+      );
+    }
+    const { locks, recoveryMarks } = this.#deps;
+    const release = await locks.lockBranch(table, branch, neverAborts);
+    const startMs = performance.now();
+    try {
+      await dataset.refresh();
+      await recoveryMarks.beforeCommit(tableId, branch, dataset);
+      const result = await dataset.optimize(supersededBeforeMs);
+      await recoveryMarks.acknowledge(tableId, branch, dataset);
+      return { ...result, lockedMs: performance.now() - startMs };
+    } finally {
+      release();
+    }
+  }
+
+  /** Returns whether the index fits into memory. Merges into branches use none, so those are not read. */
+  async #index(target: BranchRef, dataset: Dataset, column: string): Promise<boolean> {
+    await dataset.refresh();
+    await this.#commit(target, dataset, await dataset.prepareIndex(column));
+    return target.branch !== undefined || dataset.warmIndex(column);
+  }
+
+  /** Takes the branch's lock for the commit alone; writers may go on before it is durable. */
+  async #commit(
+    { table, tableId, branch }: BranchRef,
+    dataset: Dataset,
+    prepared: PreparedCommit,
+  ): Promise<{ readonly lockedMs: number; readonly removedFragments: number }> {
+    const { locks, recoveryMarks } = this.#deps;
+    const release = await locks.lockBranch(table, branch, neverAborts);
+    const startMs = performance.now();
+    try {
+      await dataset.refresh();
+      await recoveryMarks.beforeCommit(tableId, branch, dataset);
+      const removedFragments = await prepared.commit();
+      const lockedMs = performance.now() - startMs;
+      release();
+      if (removedFragments === undefined) throw overtaken();
+      await recoveryMarks.acknowledge(tableId, branch, dataset);
+      return { lockedMs, removedFragments };
+    } finally {
+      release();
+      prepared.discard();
+    }
+  }
+
+  async #prune(
+    target: BranchRef,
+    dataset: Dataset,
+    reason: PruneReport['reason'],
+    supersededBeforeMs: number,
+  ): Promise<PruneReport | undefined> {
+    const startMs = performance.now();
+    const keptFromVersion = await this.#acknowledgedVersion(target, dataset);
+    const removed =
+      (await dataset.prune({ supersededBeforeMs, keptFromVersion })) ??
+      (await this.#compactLocked(target, dataset, await dataset.layout(), supersededBeforeMs));
+    const { removedVersions, removedBytes, isHeldByTag } = removed;
+    const durationMs = performance.now() - startMs;
+    return { job: 'prune', branch: target.branch, reason, removedVersions, removedBytes, isHeldByTag, durationMs };
+  }
+
+  /**
+   * Recovery after a power cut goes back to this version (P3): the newest one, if the catalog has space to record it. Holds
+   * the branch's lock, so that no commit comes between.
+   */
+  async #acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Dataset): Promise<number> {
+    const { locks, catalog, recoveryMarks } = this.#deps;
+    const release = await locks.lockBranch(table, branch, neverAborts);
+    try {
+      await dataset.refresh();
+      await recoveryMarks.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
+      const open = (await catalog.recoveryMarks()).find((each) => each.tableId === tableId && each.branch === branch);
+      return Math.min(await dataset.version(), open?.acknowledgedVersion ?? Number.POSITIVE_INFINITY);
+    } finally {
+      release();
+    }
+  }
+
+  async #onTable<Result>(target: BranchRef, work: (dataset: Dataset) => Promise<Result>): Promise<Result | undefined> {
+    const release = await this.#deps.locks.lockShared(target.table, neverAborts);
+    try {
+      const record = await this.#deps.catalog.findTable(target.table);
+      if (record?.id !== target.tableId || record.state !== 'created') return undefined;
+      const dataset = await this.#deps.engine.open(target);
+      try {
+        return await work(dataset);
+      } finally {
+        dataset.close();
+      }
+    } finally {
+      release();
+    }
+  }
+}
+
+const needsIndexing = ({ indexes }: Layout, { removedFragments }: Compacted): boolean =>
+  removedFragments > 0 || indexes.some(({ isPlain, unindexedRows }) => isPlain && unindexedRows > 0);
+
+const overtaken = (): LancegateError =>
+  new LancegateError('ConcurrentModification', 'another program changed what was to be replaced; nothing was changed');
+
+function unlessStorageIsFull(error: unknown): void {
+  if (!isStorageFull(error)) throw error;
+}

@@ -1,0 +1,51 @@
+import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
+import type { CompactionReason, Extent } from './decide/policy.ts';
+
+export interface BranchRef {
+  readonly table: TableRef;
+  readonly tableId: TableId;
+  readonly branch: BranchName | undefined;
+  readonly location: Location;
+}
+
+/** What one job did and what it cost: for the log, and for the operator who asked for it. */
+export type JobReport = CompactionReport | IndexReport | PruneReport;
+
+interface CommonReport {
+  readonly branch: BranchName | undefined;
+  readonly durationMs: number;
+}
+
+export interface RemovedVersions {
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+  /** A tag keeps versions that would have been removed otherwise. */
+  readonly isHeldByTag: boolean;
+}
+
+export interface CompactionReport extends CommonReport, RemovedVersions {
+  readonly job: 'compact';
+  readonly reason: CompactionReason;
+  readonly extent: Extent;
+  /** How long writers had to wait for the branch's lock. */
+  readonly lockedMs: number;
+  readonly removedFragments: number;
+  /** Columns whose index was rebuilt. */
+  readonly indexed: readonly string[];
+  /** One of the indexes does not fit into memory, so merges read it from storage. */
+  readonly isIndexTooLarge: boolean;
+}
+
+export interface IndexReport extends CommonReport {
+  readonly job: 'index';
+  /** `debt`: an index was rebuilt because of the rows that it did not cover. */
+  readonly reason: 'merges on the column' | 'debt';
+  readonly column: string;
+  readonly rows: number;
+  readonly isIndexTooLarge: boolean;
+}
+
+export interface PruneReport extends CommonReport, RemovedVersions {
+  readonly job: 'prune';
+  readonly reason: 'little room' | 'old versions' | 'by hand';
+}

@@ -1,0 +1,203 @@
+/**
+ * Keeps tables fast by itself (P8): watches what merges cost, and maintains the branch with the largest debt, one at a time
+ * for the whole process; only the removal of old versions runs concurrently with the next job. What it knows is in memory
+ * only: after a start a table is maintained from its first commit on.
+ *
+ * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
+ * cannot be told to stop, and what it leaves when the process ends is what a crash leaves.
+ */
+import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { ReadWriteLock } from '../kernel/read-write-lock.ts';
+import type { Commit, CommitObserver } from '../merge/commit-observer.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { MaintenanceActions } from './act/actions.ts';
+import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
+import type { Plan } from './decide/policy.ts';
+import { MaintenanceJobs } from './jobs.ts';
+import { MaintenanceLog } from './log.ts';
+import type { BranchRef, JobReport } from './report.ts';
+
+export interface SchedulerDeps {
+  readonly actions: MaintenanceActions;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly policy: SchedulerPolicy;
+}
+
+export interface SchedulerPolicy extends WatchPolicy {
+  /** False leaves everything to `maintainByHand`. */
+  readonly isAutomatic: boolean;
+}
+
+const checkEveryMs = 1_000;
+/** Beyond it, the branches written to longest ago are not maintained. */
+const maxWatched = 4_096;
+/** A branch without commits is forgotten some time after its last version could be removed. */
+const forgetAfterMs = 60_000;
+
+export class MaintenanceScheduler implements CommitObserver {
+  readonly #deps: SchedulerDeps;
+  readonly #log: MaintenanceLog;
+  readonly #jobs: MaintenanceJobs;
+  readonly #watched = new Map<string, BranchWatch>();
+  /** One job at a time: two at once would leave a machine of two cores to none of the writers. */
+  readonly #lock = new ReadWriteLock(Number.POSITIVE_INFINITY);
+  readonly #stopping = new AbortController();
+  #cancelCheck: (() => void) | undefined;
+  #isRunning = false;
+  /** The removal of old versions that is under way. Never rejects. */
+  #pruning: Promise<void> | undefined;
+
+  constructor(deps: SchedulerDeps) {
+    this.#deps = deps;
+    this.#log = new MaintenanceLog(deps);
+    this.#jobs = new MaintenanceJobs({ ...deps, log: this.#log });
+  }
+
+  committed(commit: Commit): void {
+    if (!this.#deps.policy.isAutomatic || this.#stopping.signal.aborted) return;
+    const watch = this.#watch(commit);
+    watch.committed(commit, this.#nowMs);
+    this.#checkLater();
+    if (watch.isDue(this.#nowMs, this.#mayPrune)) void this.#run();
+  }
+
+  /** Maintains main and all branches now, whatever their debt is, and builds the indexes that merges seen so far ask for. */
+  async maintainByHand(main: BranchRef): Promise<readonly JobReport[]> {
+    const reports: JobReport[] = [];
+    await this.#onBranches(main, async (target) => {
+      reports.push(...(await this.#jobs.maintainNow(target, this.#watched.get(keyOf(target)))));
+    });
+    return reports;
+  }
+
+  /** Removes old versions of main and of all branches if the disk is short of space. Never rejects. */
+  async pruneTable(main: BranchRef): Promise<void> {
+    try {
+      await this.#onBranches(main, (target) => this.#jobs.pruneForSpace(target));
+    } catch (error) {
+      if (!this.#stopping.signal.aborted) this.#log.failed(main, 'prune', error);
+    }
+  }
+
+  /** Begins nothing new, and resolves when the job under way has ended. */
+  async close(): Promise<void> {
+    this.#cancelCheck?.();
+    const last = this.#lock.acquire('exclusive', new AbortController().signal);
+    this.#stopping.abort(new LancegateError('SlowDown', 'the service is stopping'));
+    (await last)();
+    await this.#pruning;
+  }
+
+  get #nowMs(): number {
+    return this.#deps.clock.nowMs();
+  }
+
+  get #mayPrune(): boolean {
+    return this.#pruning === undefined;
+  }
+
+  async #onBranches(main: BranchRef, work: (target: BranchRef) => Promise<unknown>): Promise<void> {
+    const release = await this.#lock.acquire('exclusive', this.#stopping.signal);
+    try {
+      await this.#pruning;
+      for (const branch of (await this.#deps.actions.branchesOf(main)) ?? []) await work({ ...main, branch });
+    } finally {
+      release();
+    }
+  }
+
+  #watch(target: BranchRef): BranchWatch {
+    const key = keyOf(target);
+    const watch = this.#watched.get(key) ?? new BranchWatch(target, this.#deps.policy);
+    this.#watched.delete(key);
+    this.#watched.set(key, watch);
+    const [oldest] = this.#watched.keys();
+    if (this.#watched.size > maxWatched && oldest !== undefined) this.#watched.delete(oldest);
+    return watch;
+  }
+
+  /** Quiet branches and versions that grow old are noticed by looking now and then, for as long as there are any. */
+  #checkLater(): void {
+    if (this.#cancelCheck !== undefined || this.#stopping.signal.aborted) return;
+    this.#cancelCheck = this.#deps.clock.schedule(checkEveryMs, () => {
+      this.#cancelCheck = undefined;
+      this.#forgetQuiet();
+      if (this.#watched.size > 0) this.#checkLater();
+      void this.#run();
+    });
+  }
+
+  #forgetQuiet(): void {
+    const longMs = 2 * this.#deps.policy.retentionMs + forgetAfterMs;
+    for (const [key, watch] of this.#watched) {
+      const isQuiet = watch.ages.quietForMs(this.#nowMs) > longMs;
+      if (isQuiet && !watch.isDue(this.#nowMs, true)) this.#watched.delete(key);
+    }
+  }
+
+  /** Until no branch is due; what comes due meanwhile is seen too. Never rejects. */
+  async #run(): Promise<void> {
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    for (let next = this.#mostUrgent(); next !== undefined; next = this.#mostUrgent()) await this.#attend(next);
+    this.#isRunning = false;
+  }
+
+  #mostUrgent(): BranchWatch | undefined {
+    if (this.#stopping.signal.aborted) return undefined;
+    const due = [...this.#watched.values()].filter((watch) => watch.isDue(this.#nowMs, this.#mayPrune));
+    return due.sort((a, b) => debtOf(b) - debtOf(a))[0];
+  }
+
+  async #attend(watch: BranchWatch): Promise<void> {
+    const release = await this.#lock.acquire('exclusive', new AbortController().signal);
+    try {
+      if (this.#stopping.signal.aborted) return;
+      const plan = await this.#plan(watch);
+      if (plan?.job === 'prune') this.#pruneConcurrently(watch, plan);
+      else if (plan !== undefined) await this.#carryOut(watch, plan);
+    } finally {
+      release();
+    }
+  }
+
+  /** Never rejects. */
+  async #plan(watch: BranchWatch): Promise<Plan | undefined> {
+    try {
+      const found = await this.#deps.actions.inspect(watch.target);
+      if (found === undefined) {
+        this.#watched.delete(keyOf(watch.target));
+        return undefined;
+      }
+      if (watch.beginWarming()) await this.#jobs.warmIndexes(watch, found);
+      return watch.plan(found, this.#nowMs, this.#mayPrune);
+    } catch (error) {
+      this.#log.failed(watch.target, 'compact', error, watch.failed(this.#nowMs));
+      return undefined;
+    }
+  }
+
+  /** Never rejects. */
+  async #carryOut(watch: BranchWatch, plan: Plan): Promise<void> {
+    try {
+      await this.#jobs.carryOut(watch, plan);
+    } catch (error) {
+      this.#log.failed(watch.target, plan.job, error, watch.failed(this.#nowMs));
+    }
+  }
+
+  /** It takes seconds where many versions are kept. What comes due meanwhile is seen by the next check. */
+  #pruneConcurrently(watch: BranchWatch, plan: Plan): void {
+    this.#pruning = this.#carryOut(watch, plan).then(() => {
+      this.#pruning = undefined;
+    });
+  }
+}
+
+const debtOf = ({ debt }: BranchWatch): number => debt.fragmentMs + debt.scanMs;
+
+const keyOf = ({ tableId, branch }: BranchRef): string => JSON.stringify([tableId, branch ?? null]);

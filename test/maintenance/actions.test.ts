@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { dirname } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
+import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import type { Dataset, Engine, OpenRequest, PreparedCommit } from '#src/engine/port/engine.ts';
+import { MaintenanceActions } from '#src/maintenance/act/actions.ts';
+import { RecoveryMarks } from '#src/table/recovery-marks.ts';
+import { TableLocks } from '#src/table/table-locks.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
+import { publishTable } from '#test/fixtures/published-table.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
+
+const inAnHour = (): number => Date.now() + 3_600_000;
+const nextTurnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const never = new AbortController().signal;
+const rows = (...ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
+
+/** A table of four fragments of one row each, with some of the methods of its datasets replaced. */
+async function maintained(t: TestContext, replaced: (opened: Dataset) => Partial<Dataset> = () => ({})) {
+  const table = await publishTable(t, rows(0));
+  const { catalog, engine, dataset, ref, tableId, location } = table;
+  for (const id of [1, 2, 3]) await dataset.append(ipcFile(rows(id)));
+  const open = async (request: OpenRequest): Promise<Dataset> => {
+    const opened = await engine.open(request);
+    return replacing(opened, replaced(opened));
+  };
+  const locks = new TableLocks(10);
+  const recoveryMarks = new RecoveryMarks({ catalog, engine });
+  const actions = new MaintenanceActions({
+    catalog,
+    engine: replacing<Engine>(engine, { open }),
+    locks,
+    recoveryMarks,
+  });
+  const target = { table: ref, tableId, branch: undefined, location };
+  const layout = async () => {
+    await dataset.refresh();
+    return dataset.layout();
+  };
+  return { ...table, actions, locks, target, layout };
+}
+
+for (const [title, prepare] of [
+  ['are compacted', (opened: Dataset) => opened.prepareCompaction([1, 3])],
+  ['get an index', (opened: Dataset) => opened.prepareIndex('id')],
+] as const) {
+  test(`writers go on while rows ${title}, wait for its commit, and go on while it is made durable (P3, P8)`, {
+    timeout: 20_000,
+  }, async (t) => {
+    const events: string[] = [];
+    let writing: Promise<void> | undefined;
+    const write = async (): Promise<void> => {
+      const release = await locks.lockExclusively();
+      events.push('a writer has the lock');
+      release();
+    };
+    const prepared = async (opened: Dataset): Promise<PreparedCommit> => {
+      const real = await prepare(opened);
+      await write();
+      const commit = async () => {
+        assert.equal((await table.catalog.recoveryMarks()).length, 1, 'a crash from here on is recovered from');
+        writing = write();
+        await nextTurnOfTheLoop();
+        const removed = await real?.commit();
+        events.push('committed');
+        return removed;
+      };
+      return { commit, discard: () => real?.discard() };
+    };
+    const table = await maintained(t, (opened) => ({
+      prepareCompaction: () => prepared(opened),
+      prepareIndex: () => prepared(opened),
+      sync: async (after?: number) => {
+        if (writing !== undefined) {
+          await writing;
+          events.push('made durable');
+        }
+        return opened.sync(after);
+      },
+    }));
+    const { actions, target, ref } = table;
+    const locks = { lockExclusively: () => lockBranch(table.locks, ref) };
+    if (title === 'get an index') await actions.buildIndex(target, 'id', 'debt');
+    else await actions.compact(target, { reason: 'debt', extent: 'tiered', fragments: [1, 3] });
+    await writing;
+    assert.deepEqual(events, ['a writer has the lock', 'committed', 'a writer has the lock', 'made durable']);
+    const { fragments, indexes } = await table.layout();
+    if (title === 'get an index') assert.deepEqual(indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+    else
+      assert.deepEqual(
+        fragments.map(({ id }) => id),
+        [0, 2, 4],
+      );
+  });
+}
+
+async function lockBranch(locks: TableLocks, table: Parameters<TableLocks['lockShared']>[0]) {
+  const releaseTable = await locks.lockShared(table, never);
+  const releaseBranch = await locks.lockBranch(table, undefined, never);
+  return () => {
+    releaseBranch();
+    releaseTable();
+  };
+}
+
+test('a compaction that another program has overtaken fails, and lets writers in (P8)', async (t) => {
+  const move = { commit: () => Promise.resolve(undefined), discard: () => undefined };
+  const { actions, target, locks, ref } = await maintained(t, () => ({ prepareCompaction: async () => move }));
+  const compaction = actions.compact(target, { reason: 'debt', extent: 'tiered', fragments: [0] });
+  await assert.rejects(compaction, { kind: 'ConcurrentModification' });
+  (await lockBranch(locks, ref))();
+});
+
+test('a full compaction rebuilds the indexes, also where there was nothing to compact (P8)', async (t) => {
+  const { actions, target, dataset, layout } = await maintained(t);
+  await createIndex(dataset, 'id');
+  const first = await actions.compact(target, { reason: 'quiet', extent: 'full' });
+  assert.deepEqual([first?.removedFragments, first?.indexed], [3, ['id']]);
+  assert.deepEqual((await layout()).indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+  const before = await dataset.version();
+  const second = await actions.compact(target, { reason: 'quiet', extent: 'full' });
+  assert.deepEqual([second?.removedFragments, second?.indexed], [0, []]);
+  await layout();
+  assert.equal(await dataset.version(), before, 'nothing was to be done');
+});
+
+test('a table with an index of another program is compacted by the engine, which keeps that complete (P8)', async (t) => {
+  const { actions, target, dataset, folder, layout } = await maintained(t);
+  await (await (await connect(dirname(folder))).openTable('t')).createIndex('id', { name: 'other' });
+  await dataset.refresh();
+  await dataset.append(ipcFile(rows(4)));
+  const report = await actions.compact(target, { reason: 'by hand', extent: 'full' });
+  assert.ok(Number(report?.lockedMs) > 0);
+  assert.deepEqual((await layout()).indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: false }]);
+});
+
+test('old versions are removed up to the one that a power cut goes back to (P3, P8)', async (t) => {
+  const { actions, target, dataset, layout } = await maintained(t);
+  const report = await actions.prune(target, 'old versions', inAnHour());
+  assert.deepEqual([report?.removedVersions, report?.isHeldByTag], [3, false]);
+  await layout();
+  assert.equal((await dataset.versions()).length, 1);
+});
+
+test('a table that is not there any more is left alone', async (t) => {
+  const { actions, target, catalog, ref } = await maintained(t);
+  const record = await catalog.findTable(ref);
+  assert.ok(record !== undefined);
+  const gone = { ...target, tableId: 'other' as typeof target.tableId };
+  assert.equal(await actions.compact(gone, { reason: 'quiet', extent: 'full' }), undefined);
+  assert.equal(await actions.buildIndex(gone, 'id', 'debt'), undefined);
+  assert.equal(await actions.prune(gone, 'old versions', inAnHour()), undefined);
+});

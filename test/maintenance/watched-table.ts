@@ -1,0 +1,73 @@
+import type { TestContext } from 'node:test';
+import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
+import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
+import { MaintenanceActions } from '#src/maintenance/act/actions.ts';
+import { MaintenanceScheduler } from '#src/maintenance/scheduler.ts';
+import { RecoveryMarks } from '#src/table/recovery-marks.ts';
+import { TableLocks } from '#src/table/table-locks.ts';
+import { createLogger } from '#src/telemetry/logger.ts';
+import { Metrics } from '#src/telemetry/metrics.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { publishTable } from '#test/fixtures/published-table.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
+import { AdvancingClock } from './advancing-clock.ts';
+
+export const retentionMs = 60_000;
+export const rows = (ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
+
+export interface LogLine {
+  readonly job?: string;
+  readonly reason?: string;
+  readonly message?: string;
+  readonly removedVersions?: number;
+}
+
+interface Watched {
+  readonly ids: readonly number[];
+  readonly indexFromRows: number;
+  /** How many fragments have a part in what a commit takes. */
+  readonly mostFragments?: number;
+  /** In place of the methods of every dataset that maintenance opens. */
+  readonly replaced: (opened: Dataset) => Partial<Dataset>;
+}
+
+/** A table over the real engine and catalog that is maintained automatically. */
+export async function watchedTable(
+  t: TestContext,
+  { ids, indexFromRows, mostFragments = Number.POSITIVE_INFINITY, replaced }: Watched,
+) {
+  const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(ids));
+  const open = async (request: OpenRequest): Promise<Dataset> => {
+    const opened = await engine.open(request);
+    return replacing(opened, replaced(opened));
+  };
+  const watchedEngine = replacing<Engine>(engine, { open });
+  const recoveryMarks = new RecoveryMarks({ catalog, engine: watchedEngine });
+  const log: string[] = [];
+  const clock = new AdvancingClock();
+  const scheduler = new MaintenanceScheduler({
+    actions: new MaintenanceActions({ catalog, engine: watchedEngine, locks: new TableLocks(10), recoveryMarks }),
+    clock,
+    logger: createLogger({ level: 'info', format: 'json', destination: { write: (line) => log.push(line) } }),
+    metrics: new Metrics(),
+    policy: { isAutomatic: true, retentionMs, maxWaitMs: 60_000, indexFromRows },
+  });
+  const target = { table: ref, tableId, branch: undefined, location };
+  let nextId = ids.length;
+  const commit = async (): Promise<void> => {
+    await dataset.refresh();
+    await dataset.append(ipcFile(rows([nextId++])));
+    scheduler.committed({
+      ...target,
+      on: [parseFieldPath('id')],
+      engineMs: 1,
+      gainsByIndex: true,
+      isPlaced: false,
+      mostFragments,
+      version: await dataset.version(),
+    });
+  };
+  const lines = (): LogLine[] => log.map((line) => JSON.parse(line) as LogLine);
+  return { scheduler, target, clock, commit, dataset, lines };
+}
