@@ -23,8 +23,8 @@ import { systemClock } from '#src/kernel/clock.ts';
 import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
 import { storedFiles } from '#src/lance-format/layout/stored-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
-import { Upkeep } from '#src/maintenance/act/upkeep.ts';
-import type { OptimizeJob } from '#src/maintenance/job.ts';
+import { MaintenanceActions } from '#src/maintenance/act/actions.ts';
+import type { Extent } from '#src/maintenance/decide/policy.ts';
 import { eachPlace } from '#src/merge/key-index/key-lookup.ts';
 import { recoverTables } from '#src/operations/recovery.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
@@ -32,7 +32,9 @@ import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { FileJournal, layOutAfterCut, type Moment } from '#test/fixtures/file-journal.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
 import { temporaryFolderInMemory } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 import { Random } from '#test/model/random.ts';
@@ -183,25 +185,35 @@ class Recording {
   }
 
   /** Changes no row, so that what clients were told holds all the while. */
-  async upkeep(table: TableRecord, job: Pick<OptimizeJob, 'extent' | 'pruneBeforeMs'>): Promise<void> {
+  async upkeep(
+    table: TableRecord,
+    job: { readonly extent: Extent; readonly first?: number; readonly isPruning?: boolean },
+  ): Promise<void> {
     const { catalog, engine, open } = this.#parts;
-    const upkeep = new Upkeep({ catalog, engine, locks: new TableLocks(10), recoveryMarks: open });
+    const real = new TableLocks(10);
+    const lockBranch = async (...asked: Parameters<TableLocks['lockBranch']>) => {
+      const release = await real.lockBranch(...asked);
+      return () => {
+        release();
+        this.#keep('upkeep has let writers in');
+      };
+    };
+    const locks = replacing<TableLocks>(real, { lockBranch });
+    const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks: open });
     const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
-    const keep = (): void => this.#keep('upkeep has put fragments together');
-    this.#isPruning = job.pruneBeforeMs > 0;
-    const fragments = await upkeep.inspect(target, async (dataset) => (await dataset.layout()).fragments);
-    const report = await upkeep.optimize({
-      ...job,
-      target,
-      fragments: fragments?.slice(1).flatMap(({ id }) => id ?? []) ?? [],
-      reason: 'by hand',
-      onRewritten: keep,
-      onOnlyPruning: keep,
-    });
+    const { extent, isPruning = false } = job;
+    const all = (await actions.inspect(target))?.layout.fragments ?? [];
+    const tier = extent === 'tiered' ? { fragments: all.slice(job.first ?? 1).flatMap(({ id }) => id ?? []) } : {};
+    const report = await actions.compact(target, { reason: 'by hand', extent, ...tier });
     assert.ok((report?.removedFragments ?? 0) > 0);
-    assert.equal((report?.removedVersions ?? 0) > 0, job.pruneBeforeMs > 0);
+    this.#keep('upkeep has compacted');
+    this.#isPruning = isPruning;
+    if (isPruning) {
+      const pruned = await actions.prune(target, 'by hand', Date.now() + 60_000);
+      assert.ok((pruned?.removedVersions ?? 0) > 0);
+    }
     this.#isPruning = false;
-    await upkeep.buildIndex(target, 'k', 'slower');
+    await actions.buildIndex(target, 'k', 'debt');
     this.#keep('after upkeep');
   }
 
@@ -278,7 +290,6 @@ function isSame(a: Rows, b: Rows): boolean {
 /** The next merge works and finds the keys that are there. */
 async function requireWorking(parts: Parts, table: TableRecord, random: Random): Promise<void> {
   const main = await parts.engine.open({ location: table.location });
-  assert.equal(await main.oldestTaggedAtMs(), undefined, 'tags can be read, and none is left');
   const isBranched = (await main.listBranches()).length > 0;
   for (const branch of isBranched ? [undefined, dev] : [undefined]) {
     const dataset: Dataset =
@@ -362,20 +373,20 @@ async function record(folder: string): Promise<readonly Step[]> {
     recording.keepBetween('between two commits of one merge');
     await dataset.dropColumn('nothing');
   });
-  await recording.commit(table, undefined, new Map(), (dataset) => dataset.createScalarIndex('k'));
+  await recording.commit(table, undefined, new Map(), (dataset) => createIndex(dataset, 'k'));
   const large = rows(0, 9_000, 5);
   await recording.commit(table, undefined, large, merge(large));
   const dense = new Map(Array.from({ length: 4_500 }, (_, index) => [index * 2, 6]));
   await recording.commit(table, undefined, dense, byPlaces(dense));
-  await recording.upkeep(table, { extent: 'new', pruneBeforeMs: 0 });
+  await recording.upkeep(table, { extent: 'tiered', first: 0 });
   for (const change of [rows(1, 7, 2), rows(30_000, 6, 3)]) {
     await recording.commit(table, undefined, change, byPlaces(change));
   }
-  await recording.upkeep(table, { extent: 'small', pruneBeforeMs: 0 });
+  await recording.upkeep(table, { extent: 'tiered' });
   for (const change of [rows(3, 5, 7), rows(20_000, 5, 8)]) {
     await recording.commit(table, undefined, change, merge(change));
   }
-  await recording.upkeep(table, { extent: 'all', pruneBeforeMs: Date.now() + 60_000 });
+  await recording.upkeep(table, { extent: 'full', isPruning: true });
   await parts.catalog.close();
   return recording.steps;
 }

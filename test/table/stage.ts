@@ -25,6 +25,7 @@ import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsToldBy, Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
@@ -354,7 +355,7 @@ export class Stage {
   /** As upkeep does, beside the writer. */
   async buildIndex(column: string): Promise<void> {
     const dataset = await this.engine.open({ location: place });
-    await dataset.createScalarIndex(column);
+    await createIndex(dataset, column);
     dataset.close();
   }
 
@@ -362,7 +363,7 @@ export class Stage {
   async needRoomForIndexes(): Promise<void> {
     const keys = new Table({ id: vectorFromArray(new Int32Array(700_000).map((_, i) => i)) });
     const dataset = await this.engine.create('large.lance' as Location, ipcFile(keys), {});
-    await dataset.createScalarIndex('id');
+    await createIndex(dataset, 'id');
     await dataset.warmIndex('id');
     dataset.close();
   }
@@ -370,7 +371,7 @@ export class Stage {
   async moveRows(): Promise<void> {
     const dataset = await this.engine.open({ location: place });
     const { fragments } = await dataset.layout();
-    const move = await dataset.prepareMove(fragments.flatMap(({ id }) => id ?? []));
+    const move = await dataset.prepareCompaction(fragments.flatMap(({ id }) => id ?? []));
     await move?.commit();
     move?.discard();
     dataset.close();
