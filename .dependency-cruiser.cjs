@@ -90,11 +90,9 @@ const undeclared = globSync('src/**/', { withFileTypes: true })
 if (undeclared.length > 0) throw new Error(`.dependency-cruiser.cjs knows nothing of src/${undeclared.join(', src/')}`);
 
 /** Files that break that order today. Each is to be mended and to leave this list. */
-const notYetInOrder = [
-  'merge/external/external-commits',
-  'engine/lance/durability/recover-branch',
-  'engine/lance/live-rows/(changed-rows|live-rows)',
-].map((file) => `^src/${file}[.]ts$`);
+const notYetInOrder = ['merge/external/external-commits', 'engine/lance/live-rows/(changed-rows|live-rows)'].map(
+  (file) => `^src/${file}[.]ts$`,
+);
 
 const subRoomRules = Object.entries(orderOfSubRooms).flatMap(([room, names]) =>
   names.slice(0, -1).map((name, index) => ({

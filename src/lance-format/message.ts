@@ -93,6 +93,15 @@ export function decode<Known extends Fields>(
   return decoded as Decoded<MessageTable<Known>>;
 }
 
+/** All fields, also those that no table names, each as it stands in the message. */
+export function fieldsIn(encoded: Uint8Array): readonly { readonly number: number; readonly raw: Uint8Array }[] {
+  const fields: { number: number; raw: Uint8Array }[] = [];
+  const reader = new WireReader(encoded);
+  for (let number = reader.next(); number !== undefined; number = reader.next())
+    fields.push({ number, raw: reader.raw() });
+  return fields;
+}
+
 /** In the order of the table. A field that is `undefined` is left out. */
 export function encode<Known extends Fields>(table: MessageTable<Known>, values: Decoded<MessageTable<Known>>): Buffer {
   const writer = new WireWriter();

@@ -59,6 +59,7 @@ export const fragment = messageTable({
 
 export const dataFile = messageTable({
   path: text(1),
+  fieldIds: packed(2),
   /** 0 where the writer did not know. */
   sizeBytes: uint(6),
   baseId: uint(7),
@@ -117,11 +118,6 @@ export const transaction = messageTable({
   project: bytes(109),
   updateConfig: bytes(110),
 });
-
-/** Of those operations that write no column anew. */
-export const keepingOperations = [
-  ...(['append', 'delete', 'createIndex', 'rewrite', 'reserveFragments', 'updateConfig'] as const),
-] as const;
 
 export const append = messageTable({ fragments: repeated(bytes(1)) });
 

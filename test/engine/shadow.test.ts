@@ -227,6 +227,58 @@ describe('shadows one after the other, beside other commits', () => {
   }
 });
 
+/** The commit of the index may come first. */
+async function untilCommitted(dataset: Dataset, file: IpcFile): Promise<void> {
+  for (;;) {
+    await dataset.refresh();
+    const shadow = await dataset.shadow();
+    await shadow.merge(upsert, file, undefined);
+    if ((await shadow.commit()) !== 'overtaken') return;
+  }
+}
+
+describe('an index', () => {
+  test('is built beside commits, and covers what was there when it began (P8)', async (t) => {
+    const { engine, dataset, folder } = await tableOf(t, { isIndexed: false });
+    const outsider = await outsiderOn(folder, location);
+    const theirs = (id: number) =>
+      new Table({ id: vectorFromArray([id], new Int32()), text: vectorFromArray(['theirs'], new Utf8()) });
+    const other = await reopened(engine);
+    const index = await other.prepareIndex('id');
+    for (const id of [5_000, 5_001]) {
+      await outsider.add(theirs(id));
+      await untilCommitted(dataset, keyed([id, 7], 'merged'));
+    }
+    assert.notEqual(await index.commit(), undefined);
+    await dataset.refresh();
+    const { indexes, rows } = await dataset.layout();
+    assert.deepEqual(
+      indexes.map(({ columns, isPlain }) => [columns, isPlain]),
+      [[['id'], true]],
+    );
+    assert.equal(rows, 1_102);
+    const found = await contentOf(dataset, 'id IN (7, 8, 5000, 5001)');
+    assert.deepEqual([...found.values()], ['merged', 'first', 'merged', 'merged']);
+  });
+
+  test('is not made of a column that has got other values meanwhile', async (t) => {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const engine = engineIn(folder);
+    const column = () => vectorFromArray(numbersFrom(0, 100), new Int32());
+    const rows = new Table({ id: column(), n: column(), other: column() });
+    const dataset = await engine.create(location, ipcFile(rows), {});
+    await createIndex(dataset, 'id'); // with it, the engine writes columns anew for rows that stay where they are
+    const [ofOther, ofChanged] = [await dataset.prepareIndex('other'), await dataset.prepareIndex('n')];
+    const [id, n] = [vectorFromArray([5], new Int32()), vectorFromArray([-5], new Int32())];
+    const shadow = await dataset.shadow();
+    const updates = { ...upsert, whenNotMatchedInsertAll: false };
+    await shadow.merge(updates, ipcFile(new Table({ id, n })), undefined);
+    assert.notEqual(await shadow.commit(), 'overtaken');
+    assert.equal(await ofChanged.commit(), undefined);
+    assert.equal(await ofOther.commit(), 0);
+  });
+});
+
 describe('a new table', () => {
   const pieces = [numbersFrom(0, 100), numbersFrom(100, 150), [], numbersFrom(150, 400)];
 

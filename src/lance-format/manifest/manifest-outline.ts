@@ -1,5 +1,6 @@
-import { WireReader } from '../wire-reader.ts';
-import { messageOf, section } from './manifest-sections.ts';
+import { decode } from '../message.ts';
+import { index, indexSection, manifest } from '../messages.ts';
+import { sectionsOf } from './manifest-sections.ts';
 
 /** The parts of a manifest about the version as a whole; skips its fragments, so it costs microseconds. */
 export interface ManifestOutline {
@@ -10,35 +11,10 @@ export interface ManifestOutline {
 
 /** Throws `MalformedFile`. */
 export function outlineOf(file: Buffer): ManifestOutline {
-  const reader = new WireReader(messageOf(file));
-  let readerFlags = 0n;
-  let writerFlags = 0n;
-  let indexSection: number | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 6) indexSection = reader.number();
-    else if (field === 9) readerFlags = reader.uint64();
-    else if (field === 10) writerFlags = reader.uint64();
-    else reader.skip();
-  }
-  const indexNames = indexSection === undefined ? [] : namesOfIndexes(section(file, indexSection));
-  return { readerFlags, writerFlags, indexNames };
+  const { message, indexes } = sectionsOf(file);
+  const { readerFlags = 0n, writerFlags = 0n } = decode(manifest, message, ['readerFlags', 'writerFlags']);
+  return { readerFlags, writerFlags, indexNames: indexes === undefined ? [] : namesOfIndexes(indexes) };
 }
 
-export function namesOfIndexes(indexSection: Uint8Array): readonly string[] {
-  const reader = new WireReader(indexSection);
-  const names: string[] = [];
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) names.push(nameOfIndex(reader.message()));
-    else reader.skip();
-  }
-  return names;
-}
-
-function nameOfIndex(reader: WireReader): string {
-  let name = '';
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 3) name = reader.text();
-    else reader.skip();
-  }
-  return name;
-}
+export const namesOfIndexes = (section: Uint8Array): readonly string[] =>
+  decode(indexSection, section).indexes?.map((each) => decode(index, each).name ?? '') ?? [];

@@ -9,23 +9,13 @@
  * refused (`NotReplaceable`), as the specification wants it. Pure; whoever calls it puts the files in place.
  */
 
+import { decode, edit, encode } from '../message.ts';
+import { deletionFile, fragment, manifest, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { MalformedFile } from '../wire-reader.ts';
-import { WireWriter } from '../wire-writer.ts';
-import {
-  areFlagsKnown,
-  type Draft,
-  type DraftFragment,
-  flag,
-  fragmentField,
-  manifestFile,
-  NotReplaceable,
-  manifestField as of,
-  readDraft,
-  timestamp,
-  without,
-  writeUnlessZero,
-} from './manifest-draft.ts';
-import { namesOfIndexes } from './manifest-outline.ts';
+import { fitInto } from './data-fields.ts';
+import { manifestFileOf, sectionsOf } from './manifest-sections.ts';
+import { hasPrimaryKey, NotReplaceable, type Replaceable, requireReplaceable } from './replaceable.ts';
+import { deletionFilesFlag, ofOneVersion, timestampOf } from './version-fields.ts';
 
 /** A fragment's new list of deleted rows. */
 export interface DeletionFile {
@@ -68,139 +58,124 @@ export interface NextManifest {
 }
 
 export function nextManifest(current: Buffer, replacement: Replacement): NextManifest {
-  const before = readDraft(current);
-  const staged = readDraft(replacement.staged);
+  const { deletions, groups, transactionId, committedAtMs } = replacement;
+  const { message, indexes } = sectionsOf(current);
+  const before = requireReplaceable(message, indexes);
+  const staged = requireReplaceable(sectionsOf(replacement.staged).message, undefined);
   expectSameShape(before, staged);
-  const isUpdate = replacement.groups === undefined;
-  if (isUpdate && before.fields.haveKey) throw new NotReplaceable('the table lists its new keys for other writers');
-  const fragments = stagedFragments(staged, replacement, before.maxFragmentId + 1);
-  const updated = updatedFragments(before, replacement);
-  const operation =
-    replacement.groups === undefined
-      ? updateOf(replacement, updated, fragments)
-      : rewriteOf(replacement.groups, before, fragments);
-  const transaction = transactionOf(before.version, replacement.transactionId, operation);
-  const transactionFile = `${before.version}-${replacement.transactionId}.txn`;
-  const version = before.version + 1;
-  const message = new WireWriter();
-  for (const raw of before.kept) message.raw(raw);
-  for (const { id, bytes } of before.fragments) {
-    if (replacement.deletions.get(id) !== 'all rows') message.bytes(of.fragment, updated.get(id) ?? bytes);
+  if (groups === undefined && hasPrimaryKey(before)) {
+    throw new NotReplaceable('the table lists its new keys for other writers');
   }
-  for (const { id, bytes } of fragments) message.bytes(of.fragment, withId(id, bytes));
-  message.number(of.version, version);
-  message.message(of.timestamp, timestamp(replacement.committedAtMs));
-  const deletes = replacement.deletions.size > 0 ? flag.deletionFiles : 0;
-  writeUnlessZero(message, of.readerFlags, before.readerFlags | deletes);
-  writeUnlessZero(message, of.writerFlags, before.writerFlags | deletes);
-  message.number(of.maxFragmentId, before.maxFragmentId + fragments.length);
-  message.text(of.transactionFile, transactionFile);
-  const bytes = manifestFile(current, before.indexSection, transaction, message);
-  return { version, bytes, transaction, transactionFile, fragments: fragments.map(({ id, rows }) => ({ id, rows })) };
+  const fragments = before.fragments.map((bytes) => ({ id: idOf(bytes), bytes }));
+  const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
+  const added = stagedFragments(staged, groups, largestId + 1);
+  const updated = updatedFragments(fragments, deletions);
+  const operation = groups === undefined ? updateOf(deletions, updated, added) : rewriteOf(groups, fragments, added);
+  const { version: readVersion = 0 } = before;
+  const recorded = encode(transaction, { readVersion, uuid: transactionId, ...operation });
+  const transactionFile = `${readVersion}-${transactionId}.txn`;
+  const stay = fragments.filter(({ id }) => deletions.get(id) !== 'all rows');
+  const flags = deletions.size > 0 ? deletionFilesFlag : 0n;
+  const next = edit(manifest, message, {
+    ...ofOneVersion,
+    version: readVersion + 1,
+    timestamp: timestampOf(committedAtMs),
+    fragments: [...stay.map(({ id, bytes }) => updated.get(id) ?? bytes), ...added.map(({ bytes }) => bytes)],
+    readerFlags: before.readerFlags | flags || undefined,
+    writerFlags: before.writerFlags | flags || undefined,
+    maxFragmentId: largestId + added.length < 0 ? undefined : largestId + added.length,
+    transactionFile,
+  });
+  return {
+    version: readVersion + 1,
+    bytes: manifestFileOf({ message: next, indexes, transaction: recorded }, current),
+    transaction: recorded,
+    transactionFile,
+    fragments: added.map(({ id, rows }) => ({ id, rows })),
+  };
 }
+
+interface StoredBytes {
+  readonly id: number;
+  readonly bytes: Uint8Array;
+}
+
+/** A staged fragment under the id that it gets here. */
+interface AddedFragment extends StoredBytes {
+  readonly stagedId: number;
+  readonly rows: number;
+}
+
+const idOf = (encoded: Uint8Array): number => decode(fragment, encoded, ['id']).id ?? 0;
 
 /** The new file is as its own dataset describes it: that has to be true here as well. */
-function expectSameShape(target: Draft, staged: Draft): void {
-  const flags = [target.readerFlags, target.writerFlags, staged.readerFlags, staged.writerFlags];
-  if (!flags.every(areFlagsKnown)) throw new NotReplaceable(`the manifest has feature flags ${flags}`);
-  if (target.dataFormat !== staged.dataFormat) throw new NotReplaceable('the table has files of another version');
-  if (!staged.fields.fitInto(target.fields)) throw new NotReplaceable('the source has columns of another shape');
-  if (target.indexSection !== undefined && hasIndexOfTheEngine(target.indexSection)) {
-    throw new NotReplaceable('an index takes part in commits');
+function expectSameShape(target: Replaceable, staged: Replaceable): void {
+  if (!Buffer.from(target.dataFormat ?? '').equals(staged.dataFormat ?? Buffer.of())) {
+    throw new NotReplaceable('the table has files of another version');
+  }
+  if (!fitInto(staged.fields ?? [], target.fields ?? [])) {
+    throw new NotReplaceable('the source has columns of another shape');
   }
 }
 
-/** Such as the log of rows not yet merged: indexes that say how the rows of the table are to be read or changed. */
-const hasIndexOfTheEngine = (section: Uint8Array): boolean =>
-  namesOfIndexes(section).some((name) => name.startsWith('__'));
-
-/** A staged fragment under the id that it gets here; `bytes` are without it. */
-interface StagedFragment extends DraftFragment {
-  readonly stagedId: number;
-}
-
-function stagedFragments(staged: Draft, { groups }: Replacement, firstId: number): readonly StagedFragment[] {
-  const byId = new Map(staged.fragments.map((fragment) => [fragment.id, fragment]));
-  const taken =
-    groups?.flatMap(({ after }) => after) ?? staged.fragments.map(({ id }) => ({ id, deletions: undefined }));
-  return taken.map(({ id, deletions }, index) => {
-    const fragment = byId.get(id);
-    if (fragment === undefined) throw new MalformedFile(`no staged fragment ${id}`);
-    const message = without(fragment.bytes, fragmentField.id);
-    if (deletions !== undefined) message.message(fragmentField.deletionFile, deletionFile(deletions));
-    return { id: firstId + index, stagedId: id, rows: fragment.rows, bytes: message.finish() };
+function stagedFragments(
+  { fragments }: Replaceable,
+  groups: readonly MovedGroup[] | undefined,
+  firstId: number,
+): readonly AddedFragment[] {
+  const byId = new Map(fragments.map((bytes) => [idOf(bytes), bytes]));
+  const taken = groups?.flatMap(({ after }) => after) ?? [...byId.keys()].map((id) => ({ id, deletions: undefined }));
+  return taken.map(({ id: stagedId, deletions }, index) => {
+    const bytes = byId.get(stagedId);
+    if (bytes === undefined) throw new MalformedFile(`no staged fragment ${stagedId}`);
+    const id = firstId + index;
+    const changes = { id: id || undefined, ...(deletions !== undefined && { deletionFile: deletionsOf(deletions) }) };
+    const rows = decode(fragment, bytes, ['physicalRows']).physicalRows ?? 0;
+    return { id, stagedId, rows, bytes: edit(fragment, bytes, changes) };
   });
 }
 
-function withId(id: number, bytes: Uint8Array): Uint8Array {
-  const message = new WireWriter();
-  writeUnlessZero(message, fragmentField.id, id);
-  message.raw(bytes);
-  return message.finish();
-}
-
-function updatedFragments({ fragments }: Draft, { deletions }: Replacement): ReadonlyMap<number, Uint8Array> {
+function updatedFragments(
+  fragments: readonly StoredBytes[],
+  deletions: Replacement['deletions'],
+): ReadonlyMap<number, Uint8Array> {
   const updated = new Map<number, Uint8Array>();
   let found = 0;
   for (const { id, bytes } of fragments) {
     const change = deletions.get(id);
     if (change === undefined) continue;
     found += 1;
-    if (change === 'all rows') continue;
-    const message = without(bytes, fragmentField.deletionFile);
-    message.message(fragmentField.deletionFile, deletionFile(change));
-    updated.set(id, message.finish());
+    if (change !== 'all rows') updated.set(id, edit(fragment, bytes, { deletionFile: deletionsOf(change) }));
   }
   if (found !== deletions.size) throw new MalformedFile('rows of a fragment that the manifest does not have');
   return updated;
 }
 
-const bitmap = 1;
-
-function deletionFile({ readVersion, id, deletedRows }: DeletionFile): WireWriter {
-  const message = new WireWriter();
-  message.number(1, bitmap);
-  message.number(2, readVersion);
-  message.uint64(3, id);
-  message.number(4, deletedRows);
-  return message;
-}
-
-interface Operation {
-  /** Its field in `Transaction`. */
-  readonly field: number;
-  readonly message: WireWriter;
-}
+const deletionsOf = (file: DeletionFile): Buffer => encode(deletionFile, { isBitmap: true, ...file });
 
 /** In the mode in which whole rows are written anew. New fragments have no ids yet. */
 function updateOf(
-  { deletions }: Replacement,
+  deletions: Replacement['deletions'],
   updated: ReadonlyMap<number, Uint8Array>,
-  added: readonly StagedFragment[],
-): Operation {
-  const message = new WireWriter();
-  for (const [id, change] of deletions) if (change === 'all rows') message.number(1, id);
-  for (const bytes of updated.values()) message.bytes(2, bytes);
-  for (const { bytes } of added) message.bytes(3, bytes);
-  return { field: 108, message };
+  added: readonly AddedFragment[],
+) {
+  const removed = [...deletions].flatMap(([id, change]) => (change === 'all rows' ? [id] : []));
+  return {
+    update: encode(update, {
+      removedFragmentIds: removed.length === 0 ? undefined : [removed],
+      updatedFragments: [...updated.values()],
+      newFragments: added.map(({ bytes }) => edit(fragment, bytes, { id: undefined })),
+    }),
+  };
 }
 
-function rewriteOf(groups: readonly MovedGroup[], { fragments }: Draft, added: readonly StagedFragment[]): Operation {
-  const message = new WireWriter();
-  for (const { before, after } of groups) {
-    const group = new WireWriter();
-    for (const { id, bytes } of fragments) if (before.includes(id)) group.bytes(1, bytes);
+function rewriteOf(groups: readonly MovedGroup[], fragments: readonly StoredBytes[], added: readonly AddedFragment[]) {
+  const encoded = groups.map(({ before, after }) => {
     const ids = new Set(after.map(({ id }) => id));
-    for (const { id, stagedId, bytes } of added) if (ids.has(stagedId)) group.bytes(2, withId(id, bytes));
-    message.message(3, group);
-  }
-  return { field: 104, message };
-}
-
-function transactionOf(readVersion: number, id: string, { field, message }: Operation): Buffer {
-  const transaction = new WireWriter();
-  transaction.number(1, readVersion);
-  transaction.text(2, id);
-  transaction.message(field, message);
-  return transaction.finish();
+    return encode(rewriteGroup, {
+      before: fragments.filter(({ id }) => before.includes(id)).map(({ bytes }) => bytes),
+      after: added.filter(({ stagedId }) => ids.has(stagedId)).map(({ bytes }) => bytes),
+    });
+  });
+  return { rewrite: encode(rewrite, { groups: encoded }) };
 }

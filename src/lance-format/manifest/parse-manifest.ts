@@ -1,12 +1,27 @@
 /**
- * What a manifest of Lance says about the files of its version. Not a reader of the format: of some fifty fields it takes
- * those that name files or say what an index covers (Lance's `protos/table.proto`; the field numbers below are from there),
- * and it is the only way to know which files a version needs, since the engine does not tell. Anything that does not fit its
- * bounds is `MalformedFile`.
+ * Which files a version needs, by its manifest, and what its indexes cover. The engine does not tell. Anything that does not fit
+ * its bounds is `MalformedFile`.
  */
+
 import type { FragmentFacts } from '../../engine/port/engine.ts';
-import { MalformedFile, WireReader } from '../wire-reader.ts';
-import { messageOf, section } from './manifest-sections.ts';
+import { decode } from '../message.ts';
+import {
+  basePath,
+  dataFile,
+  deletionFile,
+  externalFile,
+  field,
+  fragment,
+  index,
+  indexFile,
+  indexSection,
+  manifest,
+  overlay,
+  timestamp,
+  uuid,
+} from '../messages.ts';
+import { MalformedFile } from '../wire-reader.ts';
+import { sectionsOf } from './manifest-sections.ts';
 
 export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds';
 
@@ -62,128 +77,76 @@ export interface Manifest {
 }
 
 export function parseManifest(file: Buffer): Manifest {
-  const { indexSection, transactionSection, files, ...rest } = readMessage(new WireReader(messageOf(file)));
-  const indexes = indexSection === undefined ? [] : readIndexSection(new WireReader(section(file, indexSection)));
-  return {
-    ...rest,
-    indexes,
-    files: [...files, ...indexes.flatMap((index) => index.files)],
-    indexFolders: indexes.filter((index) => index.files.length === 0).map((index) => index.folder),
-    transaction: transactionSection === undefined ? undefined : section(file, transactionSection),
+  const sections = sectionsOf(file);
+  const known = decode(manifest, sections.message);
+  const fragments = (known.fragments ?? []).map(readFragment);
+  const indexes =
+    sections.indexes === undefined ? [] : (decode(indexSection, sections.indexes).indexes ?? []).map(readIndex);
+  const { transactionFile = '' } = known;
+  const transaction: FileReference = {
+    kind: 'transaction',
+    path: transactionFile,
+    baseId: undefined,
+    sizeBytes: undefined,
   };
-}
-
-interface Message extends Omit<Manifest, 'indexes' | 'indexFolders' | 'transaction'> {
-  readonly indexSection: number | undefined;
-  readonly transactionSection: number | undefined;
-}
-
-function readMessage(reader: WireReader): Message {
-  const files: FileReference[] = [];
-  const fragments: StoredFragment[] = [];
-  const bases = new Map<number, Base>();
-  const fieldIds = new Map<string, number>();
-  let version = 0;
-  let committedAtMs = 0;
-  let featureFlags = 0n;
-  let indexSection: number | undefined;
-  let transactionSection: number | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) addField(reader.message(), fieldIds);
-    else if (field === 2) fragments.push(readFragment(reader.message(), files));
-    else if (field === 3) version = reader.number();
-    else if (field === 6) indexSection = reader.number();
-    else if (field === 7) committedAtMs = readTimestampMs(reader.message());
-    else if (field === 9 || field === 10) featureFlags |= reader.uint64();
-    else if (field === 12) addTransaction(reader.text(), files);
-    else if (field === 18) addBase(reader.message(), bases);
-    else if (field === 21) transactionSection = reader.number();
-    else reader.skip();
-  }
-  return { version, committedAtMs, featureFlags, fieldIds, fragments, files, bases, indexSection, transactionSection };
+  return {
+    version: known.version ?? 0,
+    committedAtMs: known.timestamp === undefined ? 0 : millisecondsOf(known.timestamp),
+    featureFlags: (known.readerFlags ?? 0n) | (known.writerFlags ?? 0n),
+    fieldIds: new Map((known.fields ?? []).flatMap(topLevelId)),
+    fragments: fragments.map(({ stored }) => stored),
+    indexes,
+    files: [
+      ...fragments.flatMap(({ files }) => files),
+      ...(transactionFile === '' ? [] : [transaction]),
+      ...indexes.flatMap(({ files }) => files),
+    ],
+    indexFolders: indexes.filter(({ files }) => files.length === 0).map(({ folder }) => folder),
+    transaction: sections.transaction,
+    bases: new Map((known.basePaths ?? []).map(readBase)),
+  };
 }
 
 const noParent = 2n ** 64n - 1n;
 
-function addField(reader: WireReader, fieldIds: Map<string, number>): void {
-  let name = '';
-  let id = 0;
-  let parent = 0n;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 2) name = reader.text();
-    else if (field === 3) id = reader.number();
-    else if (field === 4) parent = reader.uint64();
-    else reader.skip();
-  }
-  if (parent === noParent) fieldIds.set(name, id);
+function topLevelId(encoded: Uint8Array): readonly (readonly [name: string, id: number])[] {
+  const { name = '', id = 0, parentId } = decode(field, encoded);
+  return parentId === noParent ? [[name, id]] : [];
 }
 
 /** Whole milliseconds, rounded down. */
-function readTimestampMs(reader: WireReader): number {
-  let ms = 0;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) ms += reader.number() * 1_000;
-    else if (field === 2) ms += Math.floor(reader.number() / 1_000_000);
-    else reader.skip();
-  }
-  return ms;
+function millisecondsOf(encoded: Uint8Array): number {
+  const { seconds = 0, nanoseconds = 0 } = decode(timestamp, encoded);
+  return seconds * 1_000 + Math.floor(nanoseconds / 1_000_000);
 }
 
-function addTransaction(path: string, files: FileReference[]): void {
-  if (path !== '') files.push({ kind: 'transaction', path, baseId: undefined, sizeBytes: undefined });
+function readBase(encoded: Uint8Array): readonly [id: number, base: Base] {
+  const { id = 0, isDatasetRoot = false, path = '' } = decode(basePath, encoded);
+  return [id, { path, isDatasetRoot }];
 }
 
-function addBase(reader: WireReader, bases: Map<number, Base>): void {
-  let id = 0;
-  let isDatasetRoot = false;
-  let path = '';
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) id = reader.number();
-    else if (field === 3) isDatasetRoot = reader.flag();
-    else if (field === 4) path = reader.text();
-    else reader.skip();
+function readFragment(encoded: Uint8Array): {
+  readonly stored: StoredFragment;
+  readonly files: readonly FileReference[];
+} {
+  const known = decode(fragment, encoded);
+  const { id = 0, physicalRows: rows = 0 } = known;
+  const overlays = (known.overlays ?? []).flatMap((each) => decode(overlay, each).file ?? []);
+  const outside = [known.externalRowIds, known.externalUpdatedAtVersions, known.externalCreatedAtVersions];
+  const files = [
+    ...[...(known.files ?? []), ...overlays].map(readDataFile),
+    ...outside.flatMap((each) => (each === undefined ? [] : readExternalFile(each))),
+  ];
+  const hasRowIds = known.rowIds !== undefined || known.externalRowIds !== undefined;
+  if (known.deletionFile === undefined) {
+    return { stored: { id, rows, deletedRows: 0, deletions: undefined, deletionsId: undefined, hasRowIds }, files };
   }
-  bases.set(id, { path, isDatasetRoot });
+  const { deletedRows, deletionsId, ...deletions } = readDeletionFile(known.deletionFile, id);
+  return { stored: { id, rows, deletedRows, deletions, deletionsId, hasRowIds }, files: [...files, deletions] };
 }
 
-function readFragment(reader: WireReader, files: FileReference[]): StoredFragment {
-  let id = 0;
-  let rows = 0;
-  let hasRowIds = false;
-  let deletions: WireReader | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 5 || field === 6) hasRowIds = true;
-    if (field === 1) id = reader.number();
-    else if (field === 2) files.push(readDataFile(reader.message()));
-    else if (field === 3) deletions = reader.message();
-    else if (field === 4) rows = reader.number();
-    else if (field === 6 || field === 8 || field === 10) files.push(readExternalFile(reader.message()));
-    else if (field === 11) readOverlay(reader.message(), files);
-    else reader.skip();
-  }
-  if (deletions === undefined) return { id, rows, deletedRows: 0, deletions, deletionsId: undefined, hasRowIds };
-  const { deletedRows, deletionsId, ...file } = readDeletionFile(deletions, id);
-  files.push(file);
-  return { id, rows, deletedRows, deletions: file, deletionsId, hasRowIds };
-}
-
-function readOverlay(reader: WireReader, files: FileReference[]): void {
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) files.push(readDataFile(reader.message()));
-    else reader.skip();
-  }
-}
-
-function readDataFile(reader: WireReader): FileReference {
-  let path = '';
-  let sizeBytes = 0;
-  let baseId: number | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) path = reader.text();
-    else if (field === 6) sizeBytes = reader.number();
-    else if (field === 7) baseId = reader.number();
-    else reader.skip();
-  }
+function readDataFile(encoded: Uint8Array): FileReference {
+  const { path = '', sizeBytes = 0, baseId } = decode(dataFile, encoded);
   return { kind: 'data', path, baseId, sizeBytes: sizeBytes === 0 ? undefined : sizeBytes };
 }
 
@@ -192,31 +155,14 @@ interface StoredDeletions extends FileReference {
   readonly deletionsId: bigint;
 }
 
-function readDeletionFile(reader: WireReader, fragment: number): StoredDeletions {
-  let extension = 'arrow';
-  let readVersion = 0;
-  let id = 0n;
-  let deletedRows = 0;
-  let baseId: number | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) extension = reader.flag() ? 'bin' : 'arrow';
-    else if (field === 2) readVersion = reader.number();
-    else if (field === 3) id = reader.uint64();
-    else if (field === 4) deletedRows = reader.number();
-    else if (field === 7) baseId = reader.number();
-    else reader.skip();
-  }
-  const path = `${fragment}-${readVersion}-${id}.${extension}`;
+function readDeletionFile(encoded: Uint8Array, fragmentId: number): StoredDeletions {
+  const { isBitmap = false, readVersion = 0, id = 0n, deletedRows = 0, baseId } = decode(deletionFile, encoded);
+  const path = `${fragmentId}-${readVersion}-${id}.${isBitmap ? 'bin' : 'arrow'}`;
   return { kind: 'deletions', path, baseId, sizeBytes: undefined, deletedRows, deletionsId: id };
 }
 
-/** Its offset and size are of a part of the file. */
-function readExternalFile(reader: WireReader): FileReference {
-  let path = '';
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) path = reader.text();
-    else reader.skip();
-  }
+function readExternalFile(encoded: Uint8Array): FileReference {
+  const { path = '' } = decode(externalFile, encoded);
   return { kind: 'rowIds', path, baseId: undefined, sizeBytes: undefined };
 }
 
@@ -225,56 +171,30 @@ interface IndexReference extends StoredIndex {
   readonly files: readonly FileReference[];
 }
 
-function readIndexSection(reader: WireReader): readonly IndexReference[] {
-  const indexes: IndexReference[] = [];
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) indexes.push(readIndex(reader.message()));
-    else reader.skip();
-  }
-  return indexes;
-}
-
-function readIndex(reader: WireReader): IndexReference {
-  let uuid = '';
-  let baseId: number | undefined;
-  let coverage: Buffer | undefined;
-  const fieldIds: number[] = [];
-  const listed: { readonly path: string; readonly sizeBytes: number }[] = [];
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) uuid = readUuid(reader.message());
-    else if (field === 2) fieldIds.push(...reader.numbers());
-    else if (field === 5) coverage = Buffer.from(reader.bytes());
-    else if (field === 9) baseId = reader.number();
-    else if (field === 10) listed.push(readIndexFile(reader.message()));
-    else reader.skip();
-  }
+function readIndex(encoded: Uint8Array): IndexReference {
+  const known = decode(index, encoded);
+  const { baseId, coverage, fieldIds = [] } = known;
+  const identifier = uuidText(known.uuid);
+  const listed = (known.files ?? []).map((each) => decode(indexFile, each));
   return {
-    fieldIds,
-    coverage,
-    bytes: listed.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
-    folder: { kind: 'index', path: uuid, baseId, sizeBytes: undefined },
-    files: listed.map(({ path, sizeBytes }) => ({ kind: 'index', path: `${uuid}/${path}`, baseId, sizeBytes })),
+    fieldIds: fieldIds.flat(),
+    coverage: coverage && Buffer.from(coverage),
+    bytes: listed.reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0),
+    folder: { kind: 'index', path: identifier, baseId, sizeBytes: undefined },
+    files: listed.map(({ path = '', sizeBytes = 0 }) => ({
+      kind: 'index',
+      path: `${identifier}/${path}`,
+      baseId,
+      sizeBytes,
+    })),
   };
 }
 
-function readUuid(reader: WireReader): string {
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field !== 1) reader.skip();
-    else
-      return Buffer.from(reader.bytes())
-        .toString('hex')
-        .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
-  }
-  throw new MalformedFile('an index without an identifier');
-}
-
-function readIndexFile(reader: WireReader): { path: string; sizeBytes: number } {
-  let path = '';
-  let sizeBytes = 0;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) path = reader.text();
-    else if (field === 2) sizeBytes = reader.number();
-    else reader.skip();
-  }
-  return { path, sizeBytes };
+/** Of the message: the name of the index's folder. */
+export function uuidText(encoded: Uint8Array | undefined): string {
+  const bytes = encoded && decode(uuid, encoded).bytes;
+  if (bytes === undefined) throw new MalformedFile('an index without an identifier');
+  return Buffer.from(bytes)
+    .toString('hex')
+    .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }

@@ -1,7 +1,7 @@
 /** The version of a dataset that has an index more, or another one of the same name: what the engine commits for `createIndex`. */
 
-import { requireLiftable } from '../manifest/liftable.ts';
 import { manifestFileOf, sectionsOf } from '../manifest/manifest-sections.ts';
+import { requireReplaceable } from '../manifest/replaceable.ts';
 import { ofOneVersion, timestampOf } from '../manifest/version-fields.ts';
 import { decode, edit, encode } from '../message.ts';
 import { createIndex, index, indexSection, manifest, transaction } from '../messages.ts';
@@ -24,12 +24,11 @@ export interface Identity {
 
 /**
  * `head` may be a later version than the index was built from, if no commit between them changed a column of rows that stayed
- * where they were. Throws `NotLiftable` for a table that this package writes no version of.
+ * where they were. Throws `NotReplaceable` for a table that this package writes no version of.
  */
 export function indexVersion(head: Buffer, built: BuiltIndex, identity: Identity): LiftedVersion {
   const { message, indexes } = sectionsOf(head);
-  const known = decode(manifest, message);
-  requireLiftable(known, indexes);
+  const known = requireReplaceable(message, indexes);
   const readVersion = known.version ?? 0;
   const entry = entryOf(built);
   const all = entriesOf(indexes);
@@ -50,7 +49,7 @@ export function indexVersion(head: Buffer, built: BuiltIndex, identity: Identity
     bytes,
     transaction: record,
     transactionFile,
-    files: indexFolders(encode(indexSection, { indexes: [entry] })),
+    files: indexFolders(entry),
   };
 }
 

@@ -1,6 +1,6 @@
 /** The transaction that is recorded for a version made in a shadow. */
 
-import { NotLiftable } from '../manifest/liftable.ts';
+import { NotReplaceable } from '../manifest/replaceable.ts';
 import { decode, edit, encode } from '../message.ts';
 import {
   addColumns,
@@ -77,11 +77,11 @@ export function composedTransaction(
   const updates = steps.map((step) => {
     const { update: own, append: rows, delete: removed } = decode(transaction, step);
     if (own === undefined && rows === undefined && removed === undefined)
-      throw new NotLiftable('several steps change more than rows');
+      throw new NotReplaceable('several steps change more than rows');
     return own === undefined ? {} : decode(update, own);
   });
   if (updates.some(({ insertedRows }) => insertedRows !== undefined))
-    throw new NotLiftable('several steps insert keys');
+    throw new NotReplaceable('several steps insert keys');
   const fieldsModified = [...new Set(updates.flatMap((each) => each.fieldsModified?.flat() ?? []))];
   const operation = encode(update, {
     removedFragmentIds: changes.removed.length === 0 ? undefined : [changes.removed],

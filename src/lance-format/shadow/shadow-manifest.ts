@@ -3,14 +3,15 @@
  * calls a shallow clone), and keeps the other one's fragment ids, columns and indexes. The engine may change it at will.
  * `liftedVersion` turns what the engine made of it into the next version of the original.
  *
- * `shadowManifest` throws `NotLiftable` for a table whose manifest would say something wrong in one of the two places.
+ * `shadowManifest` throws `NotReplaceable` for a table whose manifest would say something wrong in one of the two places.
  */
 
-import { NotLiftable, requireLiftable } from '../manifest/liftable.ts';
 import { manifestFileOf, sectionsOf } from '../manifest/manifest-sections.ts';
+import { uuidText } from '../manifest/parse-manifest.ts';
+import { NotReplaceable, requireReplaceable } from '../manifest/replaceable.ts';
 import { basePathsFlag, ofOneVersion, timestampOf } from '../manifest/version-fields.ts';
 import { type Decoded, decode, edit, encode } from '../message.ts';
-import { basePath, dataFile, deletionFile, fragment, index, indexSection, manifest, uuid } from '../messages.ts';
+import { basePath, dataFile, deletionFile, fragment, index, indexSection, manifest } from '../messages.ts';
 import { type BaseChange, fragmentWith, indexWith } from './base-ids.ts';
 import { composedTransaction, type FragmentChanges, liftedTransaction } from './lifted-transaction.ts';
 
@@ -20,11 +21,18 @@ type Manifest = Decoded<typeof manifest>;
 const baseIdIn = ({ basePaths = [] }: Manifest): number =>
   basePaths.reduce((next, each) => Math.max(next, (decode(basePath, each).id ?? 0) + 1), 0);
 
-/** `folder`: of the original, absolute. `version`: of the shadow; not less than the original's, and greater than any that its folder had. */
-export function shadowManifest(original: Buffer, { version, folder }: { version: number; folder: string }): Buffer {
+export interface ShadowRequest {
+  /** Of the original, absolute. */
+  readonly folder: string;
+  /** Of the shadow: not less than the original's, and greater than any that its folder had. */
+  readonly version: number;
+  /** Ids of fragments: the shadow has these and no others, and no indexes. Such a shadow is not lifted. */
+  readonly only?: ReadonlySet<number>;
+}
+
+export function shadowManifest(original: Buffer, { folder, version, only }: ShadowRequest): Buffer {
   const { message, indexes } = sectionsOf(original);
-  const known = decode(manifest, message);
-  requireLiftable(known, indexes);
+  const known = requireReplaceable(message, indexes);
   const baseId = baseIdIn(known);
   const change: BaseChange = { from: undefined, to: baseId };
   const shadow = edit(manifest, message, {
@@ -32,12 +40,14 @@ export function shadowManifest(original: Buffer, { version, folder }: { version:
     version,
     branch: undefined,
     timestamp: known.timestamp,
-    fragments: known.fragments?.map((each) => fragmentWith(change, each)),
+    fragments: known.fragments
+      .filter((each) => only?.has(decode(fragment, each, ['id']).id ?? 0) !== false)
+      .map((each) => fragmentWith(change, each)),
     basePaths: [...(known.basePaths ?? []), encode(basePath, { id: baseId, isDatasetRoot: true, path: folder })],
-    readerFlags: (known.readerFlags ?? 0n) | basePathsFlag,
-    writerFlags: (known.writerFlags ?? 0n) | basePathsFlag,
+    readerFlags: known.readerFlags | basePathsFlag,
+    writerFlags: known.writerFlags | basePathsFlag,
   });
-  const shadowIndexes = indexes && indexesWith(change, indexes);
+  const shadowIndexes = only === undefined ? indexes && indexesWith(change, indexes) : undefined;
   return manifestFileOf({ message: shadow, indexes: shadowIndexes, transaction: undefined }, original);
 }
 
@@ -72,22 +82,16 @@ export interface LiftedVersion {
   readonly files: readonly LiftedFile[];
 }
 
-export function liftedVersion({ original, result, steps, transactionId, committedAtMs }: LiftRequest): LiftedVersion {
+export function liftedVersion(request: LiftRequest): LiftedVersion {
+  const { original, result, transactionId, committedAtMs } = request;
   const before = sectionsOf(original);
   const after = sectionsOf(result);
   const head = decode(manifest, before.message);
   const made = decode(manifest, after.message);
   const readVersion = head.version ?? 0;
-  const change: BaseChange = { from: baseIdIn(head), to: undefined, madeFrom: readVersion };
+  const change = liftFrom(head);
   const fragments = made.fragments?.map((each) => fragmentWith(change, each)) ?? [];
-  const changes = changesBetween(head.fragments ?? [], fragments);
-  const [step, ...others] = steps;
-  if (step === undefined) throw new NotLiftable('nothing was done');
-  const transactionHead = { readVersion, uuid: transactionId };
-  const transaction =
-    others.length === 0
-      ? liftedTransaction(transactionHead, step, change)
-      : composedTransaction(transactionHead, steps, changes);
+  const transaction = transactionOf(request, head, fragments);
   const transactionFile = `${readVersion}-${transactionId}.txn`;
   const message = edit(manifest, before.message, {
     ...ofOneVersion,
@@ -101,9 +105,26 @@ export function liftedVersion({ original, result, steps, transactionId, committe
     transactionFile,
   });
   const indexes = after.indexes && indexesWith(change, after.indexes);
-  const files = [...(made.fragments ?? []).flatMap(filesOf(readVersion)), ...indexFolders(after.indexes)];
+  const ownIndexes = after.indexes === undefined ? [] : (decode(indexSection, after.indexes).indexes ?? []);
+  const files = [...(made.fragments ?? []).flatMap(filesOf(readVersion)), ...ownIndexes.flatMap(indexFolders)];
   const bytes = manifestFileOf({ message, indexes, transaction }, original);
   return { version: readVersion + 1, bytes, transaction, transactionFile, files };
+}
+
+const liftFrom = (head: Manifest): BaseChange => ({ from: baseIdIn(head), to: undefined, madeFrom: head.version ?? 0 });
+
+function transactionOf(request: LiftRequest, head: Manifest, fragments: readonly Uint8Array[]): Buffer {
+  if (request.steps.length === 1) return liftedStep(request);
+  const changes = changesBetween(head.fragments ?? [], fragments);
+  return composedTransaction({ readVersion: head.version ?? 0, uuid: request.transactionId }, request.steps, changes);
+}
+
+/** The transaction of the only step. */
+export function liftedStep({ original, steps, transactionId }: LiftRequest): Buffer {
+  const [step] = steps;
+  if (step === undefined) throw new NotReplaceable('nothing was done');
+  const head = decode(manifest, sectionsOf(original).message, ['version', 'basePaths']);
+  return liftedTransaction({ readVersion: head.version ?? 0, uuid: transactionId }, step, liftFrom(head));
 }
 
 const liftedFlags = (before = 0n, after = 0n): bigint | undefined =>
@@ -143,17 +164,10 @@ const filesOf =
     return baseId === undefined ? [...moved, { from: name(from), to: name(Math.min(from, readVersion)) }] : moved;
   };
 
-export function indexFolders(section: Uint8Array | undefined): readonly LiftedFile[] {
-  const indexes = section === undefined ? [] : (decode(indexSection, section).indexes ?? []);
-  return indexes.flatMap((each) => {
-    const { baseId, uuid: encoded } = decode(index, each);
-    if (baseId !== undefined) return [];
-    const folder = `_indices/${uuidText(decode(uuid, encoded ?? Buffer.of()).bytes)}`;
-    return [{ from: folder, to: folder }];
-  });
+/** Of an index whose files the engine wrote in the shadow. */
+export function indexFolders(encoded: Uint8Array): readonly LiftedFile[] {
+  const { baseId, uuid: identifier } = decode(index, encoded);
+  if (baseId !== undefined) return [];
+  const folder = `_indices/${uuidText(identifier)}`;
+  return [{ from: folder, to: folder }];
 }
-
-const uuidText = (bytes = Buffer.of() as Uint8Array): string =>
-  Buffer.from(bytes)
-    .toString('hex')
-    .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');

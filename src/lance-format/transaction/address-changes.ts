@@ -8,8 +8,8 @@
  * known.
  */
 import { decode } from '../message.ts';
-import * as messages from '../messages.ts';
-import { WireReader } from '../wire-reader.ts';
+import { deletionFile, fragment, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
+import { type Operation, operationOf } from './operation.ts';
 
 export interface RewrittenFragment {
   readonly id: number;
@@ -24,96 +24,46 @@ export interface RewriteGroup {
   readonly after: readonly RewrittenFragment[];
 }
 
-/** Fields of `Transaction`. */
-const operation = {
-  append: 100,
-  delete: 101,
-  createIndex: 103,
-  rewrite: 104,
-  reserveFragments: 107,
-  update: 108,
-  updateConfig: 110,
-} as const;
-const firstOperation = 100;
-const telling: ReadonlySet<number> = new Set(Object.values(operation));
+/** Operations that write no column anew, so it is known where each row is. An update may write columns anew. */
+const keeping: ReadonlySet<Operation> = new Set([
+  'append',
+  'delete',
+  'createIndex',
+  'rewrite',
+  'reserveFragments',
+  'updateConfig',
+]);
 
-/** Fields of `Update`. */
-const update = { fieldsModified: 4, mode: 7 } as const;
-
-/** Fields of `Rewrite`. */
-const groups = 3;
-
-/** The groups of a compaction, none for others; undefined where the places of rows are not known afterwards. */
-export function rewriteGroupsOf(transaction: Uint8Array): readonly RewriteGroup[] | undefined {
-  const reader = new WireReader(transaction);
-  const found: RewriteGroup[] = [];
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field >= firstOperation && !telling.has(field)) return undefined;
-    if (field === operation.rewrite) found.push(...readGroups(reader.message()));
-    else if (field !== operation.update) reader.skip();
-    else if (changesInPlace(reader.message())) return undefined;
-  }
-  return found;
+/** The groups of a compaction, none for others; undefined where the addresses of rows are not known afterwards. */
+export function rewriteGroupsOf(encoded: Uint8Array): readonly RewriteGroup[] | undefined {
+  const known = decode(transaction, encoded);
+  const operation = operationOf(encoded);
+  if (operation === 'unknown') return undefined;
+  if (known.update !== undefined) return changesInPlace(known.update) ? undefined : [];
+  if (operation !== undefined && !keeping.has(operation)) return undefined;
+  return known.rewrite === undefined ? [] : (decode(rewrite, known.rewrite).groups ?? []).map(readGroup);
 }
 
 /** Whether rows that stay where they are keep their values in a column, by its field id. False if that is not known. */
-export function keepsColumn(transaction: Uint8Array, fieldId: number): boolean {
-  const { update: changed, ...others } = decode(messages.transaction, transaction);
-  const isKnown = messages.keepingOperations.some((name) => others[name] !== undefined);
-  if (changed === undefined) return isKnown;
-  return decode(messages.update, changed, ['fieldsModified']).fieldsModified?.flat().includes(fieldId) !== true;
+export function keepsColumn(encoded: Uint8Array, fieldId: number): boolean {
+  const operation = operationOf(encoded);
+  if (operation !== 'update') return operation !== undefined && operation !== 'unknown' && keeping.has(operation);
+  const { update: changed = Buffer.of() } = decode(transaction, encoded);
+  return decode(update, changed, ['fieldsModified']).fieldsModified?.flat().includes(fieldId) !== true;
 }
 
 /** Columns are written anew for rows that stay where they are. */
-function changesInPlace(reader: WireReader): boolean {
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === update.fieldsModified) {
-      if (reader.numbers().length > 0) return true;
-    } else if (field === update.mode) {
-      if (reader.number() !== 0) return true;
-    } else reader.skip();
-  }
-  return false;
+function changesInPlace(encoded: Uint8Array): boolean {
+  const { fieldsModified = [], mode = 0 } = decode(update, encoded);
+  return fieldsModified.flat().length > 0 || mode !== 0;
 }
 
-function readGroups(reader: WireReader): readonly RewriteGroup[] {
-  const found: RewriteGroup[] = [];
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === groups) found.push(readGroup(reader.message()));
-    else reader.skip();
-  }
-  return found;
+function readGroup(encoded: Uint8Array): RewriteGroup {
+  const { before = [], after = [] } = decode(rewriteGroup, encoded);
+  return { before: before.map(readFragment), after: after.map(readFragment) };
 }
 
-function readGroup(reader: WireReader): RewriteGroup {
-  const before: RewrittenFragment[] = [];
-  const after: RewrittenFragment[] = [];
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) before.push(readFragment(reader.message()));
-    else if (field === 2) after.push(readFragment(reader.message()));
-    else reader.skip();
-  }
-  return { before, after };
-}
-
-function readFragment(reader: WireReader): RewrittenFragment {
-  let id = 0;
-  let rows = 0;
-  let deletionsId: bigint | undefined;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 1) id = reader.number();
-    else if (field === 4) rows = reader.number();
-    else if (field === 3) deletionsId = readDeletionsId(reader.message());
-    else reader.skip();
-  }
-  return { id, rows, deletionsId };
-}
-
-function readDeletionsId(reader: WireReader): bigint {
-  let id = 0n;
-  for (let field = reader.next(); field !== undefined; field = reader.next()) {
-    if (field === 3) id = reader.uint64();
-    else reader.skip();
-  }
-  return id;
+function readFragment(encoded: Uint8Array): RewrittenFragment {
+  const { id = 0, physicalRows = 0, deletionFile: deletions } = decode(fragment, encoded);
+  return { id, rows: physicalRows, deletionsId: deletions && (decode(deletionFile, deletions).id ?? 0n) };
 }

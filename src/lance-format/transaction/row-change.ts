@@ -1,19 +1,21 @@
 /**
  * Whether commits changed rows, by what their transactions say they did. A transaction is in the manifest of the version it
- * made or, from writers that do not repeat it there, in a file the manifest names. Its operation is the one field of it
- * between 100 and 199 (Lance's `protos/transaction.proto`).
+ * made or, from writers that do not repeat it there, in a file the manifest names.
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { RowChange } from '../../engine/port/engine.ts';
 import { readManifest } from '../manifest/manifest-files.ts';
 import { transactionIn } from '../manifest/manifest-sections.ts';
-import { WireReader } from '../wire-reader.ts';
+import { type Operation, operationOf } from './operation.ts';
 
-const rewrite = 104;
-/** CreateIndex (also its removal), Rewrite (compaction), ReserveFragments, UpdateConfig (settings and metadata). */
-const keepingRows: ReadonlySet<number> = new Set([103, rewrite, 107, 110]);
-const firstOperation = 100;
+/** An index also drops one; a rewrite is a compaction; the last one changes settings and metadata. */
+const keepingRows: ReadonlySet<Operation | 'unknown'> = new Set([
+  'createIndex',
+  'rewrite',
+  'reserveFragments',
+  'updateConfig',
+]);
 
 /** Each version costs the reading of its manifest, 0.05 to 0.1 ms; past so many, working out what changed costs less. */
 const mostVersions = 64;
@@ -30,12 +32,16 @@ export function rowChangeBetween(versionsFolder: string, after: number, through:
 /** Whether every row is where it was: as `rowChangeBetween`, but nothing was tidied either. */
 export const keepsEveryPlace = (versionsFolder: string, after: number, through: number): boolean =>
   operationsBetween(versionsFolder, after, through).every(
-    (operation) => operation !== undefined && operation !== rewrite && keepingRows.has(operation),
+    (operation) => operation !== undefined && operation !== 'rewrite' && keepingRows.has(operation),
   );
 
-const operationsBetween = (versionsFolder: string, after: number, through: number): readonly (number | undefined)[] =>
+const operationsBetween = (
+  versionsFolder: string,
+  after: number,
+  through: number,
+): readonly (Operation | 'unknown' | undefined)[] =>
   transactionsBetween(versionsFolder, after, through).map((transaction) =>
-    readable(() => transaction && operationOf(new WireReader(transaction))),
+    readable(() => transaction && operationOf(transaction)),
   );
 
 function readable<Result>(read: () => Result): Result | undefined {
@@ -65,13 +71,4 @@ function readTransaction(versionsFolder: string, version: number): Uint8Array | 
   const transaction = transactionIn(found.bytes);
   if (typeof transaction !== 'string') return transaction;
   return readFileSync(join(dirname(versionsFolder), '_transactions', transaction));
-}
-
-function operationOf(transaction: WireReader): number | undefined {
-  let operation: number | undefined;
-  for (let field = transaction.next(); field !== undefined; field = transaction.next()) {
-    transaction.skip();
-    if (field >= firstOperation) operation = field;
-  }
-  return operation;
 }

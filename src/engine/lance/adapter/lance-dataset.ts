@@ -1,8 +1,6 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../../arrow/schema/schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
-import type { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { rowChangeBetween } from '../../../lance-format/transaction/row-change.ts';
 import { hasTransactionOn } from '../../../lance-format/transaction/transaction-files.ts';
@@ -37,8 +35,8 @@ import type { Shadow } from '../../port/shadow.ts';
 import type { CommittingDataset, PreparedCommits } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
-import { type BranchState, inspectBranch, nothingLeft } from '../head/branch-state.ts';
-import { StandingTable } from '../head/standing-table.ts';
+import type { BranchState } from '../head/branch-state.ts';
+import { Head } from '../head/head.ts';
 import type { VersionsFolder } from '../head/versions-folder.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
@@ -79,7 +77,7 @@ interface Surroundings {
 export class LanceDataset implements Dataset {
   readonly lineage: symbol;
   readonly #branch: BranchName | undefined;
-  readonly #table: StandingTable;
+  readonly #head: Head;
   readonly #filters: DatasetFilters | undefined;
   readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
@@ -88,17 +86,14 @@ export class LanceDataset implements Dataset {
   readonly #shadows: BranchShadows | undefined;
   readonly #prepared: PreparedCommits | undefined;
   readonly #indexChoice: IndexChoice | undefined;
-  #writeRefusal: LancegateError | undefined;
-  #seen: { readonly version: number; readonly schema: Schema; readonly file: IpcFile } | undefined;
 
   /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
   constructor(table: NativeTable, surroundings: Surroundings = {}) {
     const { lineage, branch, filters, caches, versions, state, durability, replacement, shadows, prepared } =
       surroundings;
-    this.#writeRefusal = state?.writeRefusal;
     this.lineage = lineage ?? Symbol('dataset');
     this.#branch = branch;
-    this.#table = new StandingTable(table);
+    this.#head = new Head(table, versions, state);
     this.#filters = filters;
     this.#caches = caches;
     this.#versions = versions;
@@ -114,67 +109,39 @@ export class LanceDataset implements Dataset {
   }
 
   version(): Promise<number> {
-    return engineCall('open', () => this.#table.version());
+    return engineCall('open', () => this.#head.version());
   }
 
   refresh(): Promise<void> {
-    return engineCall('open', async () => {
-      const known = this.#versions;
-      const change = known?.changeFrom(await this.#table.version());
-      if (change === 'none') return;
-      if (known !== undefined) await this.#inspect(known, change === 'files');
-      await this.#table.latest();
-      known?.standsAt(await this.#table.version());
-    });
-  }
-
-  /** After a fault, the next refresh checks again. */
-  async #inspect(known: VersionsFolder, allFiles: boolean): Promise<void> {
-    known.distrust();
-    known.remember();
-    const state = await inspectBranch(known, allFiles);
-    if (state === undefined) throw nothingLeft(known.datasetPath);
-    this.#writeRefusal = state.writeRefusal;
-    known.trust();
+    return engineCall('open', () => this.#head.refresh());
   }
 
   async catchUp(): Promise<void> {
-    await engineCall('open', () => this.#table.current());
+    await engineCall('open', () => this.#head.table());
   }
 
-  /** Read once per version: every merge asks for it, and it rarely changes. */
-  async schema(): Promise<Schema> {
-    return (await this.#see()).schema;
+  schema(): Promise<Schema> {
+    return engineCall('open', async () => (await this.#head.schema()).schema);
   }
 
-  async schemaFile(): Promise<IpcFile> {
-    return (await this.#see()).file;
-  }
-
-  #see(): Promise<{ readonly schema: Schema; readonly file: IpcFile }> {
-    return engineCall('open', async () => {
-      const version = await this.#table.version();
-      if (this.#seen?.version === version) return this.#seen;
-      const file = (await (await this.#table.current()).schema()) as IpcFile;
-      this.#seen = { version, schema: readSchemaOfIpcFile(file), file };
-      return this.#seen;
-    });
+  schemaFile(): Promise<IpcFile> {
+    return engineCall('open', async () => (await this.#head.schema()).file);
   }
 
   countRows(filter?: CheckedSql): Promise<number> {
     return engineCall(filter === undefined ? 'select' : 'count', async () =>
-      (await this.#table.current()).countRows(filter),
+      (await this.#head.table()).countRows(filter),
     );
   }
 
   async *select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    const query = (await this.#table.current()).query();
+    const query = (await this.#head.table()).query();
     if (where !== undefined) query.onlyIf(where);
     yield* resultsOf(query, columns);
   }
 
   async *take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    yield* resultsOf((await this.#table.current()).takeRowIds(rows.map(BigInt)), columns);
+    yield* resultsOf((await this.#head.table()).takeRowIds(rows.map(BigInt)), columns);
   }
 
   async append(file: IpcFile): Promise<void> {
@@ -188,16 +155,16 @@ export class LanceDataset implements Dataset {
     principal: string | undefined,
   ): Promise<MergeCounts> {
     const run = async (): Promise<MergeCounts> => {
-      this.#requireWritable();
+      this.#head.requireWritable();
       if (this.#filters !== undefined && hasClientFilter(spec)) {
-        const version = await this.#table.version();
+        const version = await this.#head.version();
         const counts = await this.#filters({ lineage: this.lineage, version, spec, file, timeoutMs, principal });
-        this.#committedBeside(counts.version);
+        this.#head.committedBeside(counts.version);
         return counts;
       }
-      const useIndex = this.#indexChoice?.usesIndex(spec, await this.#table.version(), file.length) ?? spec.useIndex;
-      const counts = await runMerge(await this.#table.current(), { ...spec, useIndex }, file, timeoutMs);
-      this.#committed(counts.version);
+      const useIndex = this.#indexChoice?.usesIndex(spec, await this.#head.version(), file.length) ?? spec.useIndex;
+      const counts = await runMerge(await this.#head.table(), { ...spec, useIndex }, file, timeoutMs);
+      this.#head.committed(counts.version);
       this.#indexChoice?.merged(counts);
       return counts;
     };
@@ -214,22 +181,22 @@ export class LanceDataset implements Dataset {
 
   replaceRows(tracked: LiveRows, places: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
     return engineCall('replace', async () => {
-      this.#requireWritable();
+      this.#head.requireWritable();
       if (!(tracked instanceof LiveRowMap)) return 'refused';
-      if (tracked.version !== (await this.#table.version())) return 'overtaken';
+      if (tracked.version !== (await this.#head.version())) return 'overtaken';
       const replaced = (await this.#replacement?.commit(tracked, places, rows)) ?? 'refused';
-      if (typeof replaced === 'object') this.#committedBeside(replaced.version);
+      if (typeof replaced === 'object') this.#head.committedBeside(replaced.version);
       return replaced;
     });
   }
 
   shadow(): Promise<Shadow> {
     return engineCall('open', async () => {
-      this.#requireWritable();
-      const version = await this.#table.version();
+      this.#head.requireWritable();
+      const version = await this.#head.version();
       const choice = this.#indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
-      const onCommit = (made: number) => this.#committedBeside(made);
+      const onCommit = (made: number) => this.#head.committedBeside(made);
       const shadow = await this.#shadows?.begin(version, { usesIndex, onCommit });
       return shadow ?? new EngineCommits(this, version);
     });
@@ -237,9 +204,9 @@ export class LanceDataset implements Dataset {
 
   deleteWhere(predicate: CheckedSql): Promise<number> {
     return engineCall('maintain', async () => {
-      this.#requireWritable();
-      const { version, numDeletedRows } = await (await this.#table.current()).delete(predicate);
-      this.#committed(version);
+      this.#head.requireWritable();
+      const { version, numDeletedRows } = await (await this.#head.table()).delete(predicate);
+      this.#head.committed(version);
       return numDeletedRows;
     });
   }
@@ -247,7 +214,7 @@ export class LanceDataset implements Dataset {
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
     return engineCall(
       'open',
-      async () => this.#indexChoice?.gainsByIndex(spec, await this.#table.version(), sourceBytes) ?? spec.useIndex,
+      async () => this.#indexChoice?.gainsByIndex(spec, await this.#head.version(), sourceBytes) ?? spec.useIndex,
     );
   }
 
@@ -255,7 +222,7 @@ export class LanceDataset implements Dataset {
     return engineCall('open', async () => {
       if (this.#versions !== undefined) return hasTransactionOn(this.#versions.path, matched);
       await this.refresh();
-      return (await this.#table.version()) > matched;
+      return (await this.#head.version()) > matched;
     });
   }
 
@@ -281,26 +248,26 @@ export class LanceDataset implements Dataset {
   }
 
   warmIndex(column: string): Promise<boolean> {
-    return engineCall('maintain', async () => warmIndex(await this.#table.current(), this.#caches, column));
+    return engineCall('maintain', async () => warmIndex(await this.#head.table(), this.#caches, column));
   }
 
   layout(): Promise<Layout> {
     return engineCall('maintain', async () =>
-      layoutOf(await this.#table.current(), await this.schema(), this.#versions?.path),
+      layoutOf(await this.#head.table(), await this.schema(), this.#versions?.path),
     );
   }
 
   versions(): Promise<readonly VersionFacts[]> {
-    return engineCall('maintain', async () => versionsOf(await this.#table.current()));
+    return engineCall('maintain', async () => versionsOf(await this.#head.table()));
   }
 
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {
     const { datasetPath } = this.#versions ?? {};
-    return engineCall('open', async () => versionPageOf(await this.#table.current(), datasetPath, this.#branch, page));
+    return engineCall('open', async () => versionPageOf(await this.#head.table(), datasetPath, this.#branch, page));
   }
 
   statistics(): Promise<TableStatistics> {
-    return engineCall('open', async () => statisticsOf(await this.#table.current()));
+    return engineCall('open', async () => statisticsOf(await this.#head.table()));
   }
 
   optimize(supersededBeforeMs: number): Promise<OptimizeResult> {
@@ -309,18 +276,18 @@ export class LanceDataset implements Dataset {
 
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
     return engineCall('maintain', async () => {
-      this.#requireWritable();
-      return this.#versions && prune(await this.#table.current(), this.#versions, request);
+      this.#head.requireWritable();
+      return this.#versions && prune(await this.#head.table(), this.#versions, request);
     });
   }
 
   async prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined> {
-    this.#requireWritable();
+    this.#head.requireWritable();
     return this.#prepared?.compaction(this.#committing, fragments);
   }
 
   async prepareIndex(column: string): Promise<PreparedCommit> {
-    this.#requireWritable();
+    this.#head.requireWritable();
     const prepared = await this.#prepared?.index(this.#committing, column);
     if (prepared !== undefined) return prepared;
     await this.#commit('maintain', (table) => table.createIndex(nativeBtree(), column, true));
@@ -328,7 +295,7 @@ export class LanceDataset implements Dataset {
   }
 
   get #committing(): CommittingDataset {
-    return { version: () => this.#table.version(), onCommit: (version) => this.#committedBeside(version) };
+    return { version: () => this.#head.version(), onCommit: (version) => this.#head.committedBeside(version) };
   }
 
   async createBranch(
@@ -336,56 +303,35 @@ export class LanceDataset implements Dataset {
     from: { branch: BranchName | undefined; version: number | undefined },
   ): Promise<void> {
     await engineCall('branch', async () => {
-      this.#requireWritable();
-      await this.#durability?.branchMade(name, await createBranch(await this.#table.current(), name, from));
+      this.#head.requireWritable();
+      await this.#durability?.branchMade(name, await createBranch(await this.#head.table(), name, from));
     });
   }
 
   listBranches(): Promise<readonly BranchFacts[]> {
-    return engineCall('branch', async () => branchesOf(await this.#table.current()));
+    return engineCall('branch', async () => branchesOf(await this.#head.table()));
   }
 
   async deleteBranch(name: BranchName): Promise<void> {
     await engineCall('branch', async () => {
-      await (await (await this.#table.current()).branches()).delete(name);
+      await (await (await this.#head.table()).branches()).delete(name);
       await this.#durability?.branchDeleted();
     });
   }
 
   sync(after?: number): Promise<void> {
-    return engineCall('sync', async () => this.#durability?.sync(await this.#table.version(), after));
+    return engineCall('sync', async () => this.#durability?.sync(await this.#head.version(), after));
   }
 
   close(): void {
-    this.#table.close();
-  }
-
-  #requireWritable(): void {
-    if (this.#writeRefusal !== undefined) throw this.#writeRefusal;
-  }
-
-  #committed(version: number): void {
-    this.#table.committed(version);
-    this.#carryTo(version);
-  }
-
-  #committedBeside(version: number): void {
-    this.#table.committedBeside(version);
-    this.#carryTo(version);
-  }
-
-  /** A merge changes no columns, and asking for them while the next one is under way waits for that. */
-  #carryTo(version: number): void {
-    this.#versions?.remember();
-    this.#versions?.standsAt(version);
-    if (this.#seen?.version === version - 1) this.#seen = { ...this.#seen, version };
+    this.#head.close();
   }
 
   /** A commit whose version nobody has to know at once. */
   #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
     return engineCall(call, () => {
-      this.#requireWritable();
-      return this.#table.commit(run);
+      this.#head.requireWritable();
+      return this.#head.commit(run);
     });
   }
 }

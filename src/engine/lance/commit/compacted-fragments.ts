@@ -1,5 +1,5 @@
 /**
- * A compaction of some fragments, concurrently with writers: the engine compacts a clone of them (`clone-manifest.ts`), however
+ * A compaction of some fragments, concurrently with writers: the engine compacts a clone of them (`shadow-manifest.ts`), however
  * long that takes, and then its new fragments replace the old ones in one commit. Rows that were deleted meanwhile are deleted in
  * the new fragments, too: compaction keeps the order of rows, so it is known which row is which.
  *
@@ -9,12 +9,12 @@
 import { join, relative } from 'node:path';
 import { deletionsFile } from '../../../lance-format/deletion/deletion-files.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
-import { cloneManifest } from '../../../lance-format/manifest/clone-manifest.ts';
-import { NotReplaceable } from '../../../lance-format/manifest/manifest-draft.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type MovedGroup, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/shadow-manifest.ts';
+import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/address-changes.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
 import type { RowAddress } from '../../port/row-address.ts';
@@ -57,7 +57,9 @@ export class CompactedFragments {
   ): Promise<CompactedFragments | undefined> {
     const current = readManifest(join(deps.folder, '_versions'), version);
     if (current === undefined) return undefined;
-    const staged = await deps.staging.compact(cloneManifest(current.bytes, new Set(ids), deps.folder));
+    const staged = await deps.staging.compact(
+      shadowManifest(current.bytes, { folder: deps.folder, version: 1, only: new Set(ids) }),
+    );
     if (staged.groups.length === 0) {
       staged.discard();
       return undefined;

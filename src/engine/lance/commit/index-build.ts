@@ -3,11 +3,10 @@
  * it may follow any version: what was committed since is not covered by the index, and rows deleted since are not found.
  */
 import { join } from 'node:path';
-import { cloneManifest } from '../../../lance-format/manifest/clone-manifest.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { indexVersion } from '../../../lance-format/shadow/index-version.ts';
-import type { LiftedVersion } from '../../../lance-format/shadow/shadow-manifest.ts';
+import { type LiftedVersion, shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import { keepsColumn } from '../../../lance-format/transaction/address-changes.ts';
 import { transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
 import { committedAtMs, type Fresh } from './commit-link.ts';
@@ -46,8 +45,9 @@ export class IndexBuild {
     const { fragments, fieldIds } = parseManifest(current.bytes);
     const fieldId = fieldIds.get(column);
     if (fieldId === undefined) return undefined;
-    const clone = cloneManifest(current.bytes, new Set(fragments.map(({ id }) => id)), deps.folder);
-    const staged = await deps.staging.index(clone, column);
+    const only = new Set(fragments.map(({ id }) => id));
+    const shadow = shadowManifest(current.bytes, { folder: deps.folder, version: 1, only });
+    const staged = await deps.staging.index(shadow, column);
     const build = new IndexBuild(deps, staged, version, fieldId);
     build.#keepsColumnThrough(listVersions(versions).at(-1) ?? version); // so that little is left to read for the commit
     return build;

@@ -1,5 +1,4 @@
-import { NotLiftable } from '../../../lance-format/manifest/liftable.ts';
-import { NotReplaceable } from '../../../lance-format/manifest/manifest-draft.ts';
+import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import type { PreparedCommit } from '../../port/engine.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { CompactedFragments, type CompactedVersion } from './compacted-fragments.ts';
@@ -50,5 +49,5 @@ async function committed(
 }
 
 function undefinedIfRefused(error: unknown): undefined {
-  if (!(error instanceof NotReplaceable || error instanceof NotLiftable)) throw error;
+  if (!(error instanceof NotReplaceable)) throw error;
 }

@@ -1,5 +1,5 @@
-import { NotLiftable } from '../../../lance-format/manifest/liftable.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import type { MergeCounts } from '../../port/engine.ts';
 import { committedAtMs, type Fresh } from '../commit/commit-link.ts';
 import type { LiftedCommit } from '../commit/lifted-commit.ts';
@@ -29,7 +29,7 @@ export class BranchShadows {
 
   /** undefined where there can be none: the version is gone, or the table is one for the engine alone. */
   async begin(version: number, user: ShadowUser): Promise<LocalShadow | undefined> {
-    const { branchFolder, versionsFolder, folders, commit, fresh, mergeInReader } = this.#parts;
+    const { branchFolder, versionsFolder, folders, commit, mergeInReader } = this.#parts;
     const found = readManifest(versionsFolder, version);
     if (found === undefined) return undefined;
     const folder = folders.take(branchFolder);
@@ -43,12 +43,16 @@ export class BranchShadows {
         mergeInReader: mergeInReader && ((merge) => mergeInReader(folder.name, merge)),
         commit: (lifted, from) => commit.commit(lifted, from, found.path),
         release: () => folders.release(branchFolder, folder),
-        newTransaction: () => ({ transactionId: fresh.uuid(), committedAtMs: committedAtMs(fresh) }),
+        newTransaction: () => this.#newTransaction(),
       });
     } catch (error) {
       folder.remove();
-      if (error instanceof NotLiftable) return undefined;
+      if (error instanceof NotReplaceable) return undefined;
       throw error;
     }
+  }
+
+  #newTransaction() {
+    return { transactionId: this.#parts.fresh.uuid(), committedAtMs: committedAtMs(this.#parts.fresh) };
   }
 }

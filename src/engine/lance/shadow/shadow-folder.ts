@@ -31,7 +31,7 @@ export class ShadowFolder {
     this.#connect = connect;
   }
 
-  /** Makes a shadow of the branch's version `original` and returns its own version. Throws `NotLiftable`. */
+  /** Makes a shadow of the branch's version `original` and returns its own version. Throws `NotReplaceable`. */
   async begin(original: { readonly version: number; readonly bytes: Buffer }): Promise<number> {
     const before = listVersions(this.#versionsFolder);
     const version = Math.max((before.at(-1) ?? 0) + 1, original.version);
