@@ -3,7 +3,6 @@
  * its bounds is `MalformedFile`.
  */
 
-import type { FragmentFacts } from '../../engine/port/engine.ts';
 import { decode } from '../message.ts';
 import {
   basePath,
@@ -40,9 +39,12 @@ export interface Base {
   readonly isDatasetRoot: boolean;
 }
 
-export interface StoredFragment extends FragmentFacts {
+export interface StoredFragment {
   /** No other fragment of the dataset ever has the same, compaction included. */
   readonly id: number;
+  /** Deleted ones included. */
+  readonly rows: number;
+  readonly deletedRows: number;
   /** Which of its rows are deleted; undefined if none is. */
   readonly deletions: FileReference | undefined;
   /** Tells one list of deleted rows from another. */

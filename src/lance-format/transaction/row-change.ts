@@ -4,10 +4,12 @@
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { RowChange } from '../../engine/port/engine.ts';
 import { readManifest } from '../manifest/manifest-files.ts';
 import { transactionIn } from '../manifest/manifest-sections.ts';
 import { type Operation, operationOf } from './operation.ts';
+
+/** What commits did to the rows: compaction and indexes move or copy them, which changes none. */
+export type RowChange = 'none' | 'some' | 'unknown';
 
 /** An index also drops one; a rewrite is a compaction; the last one changes settings and metadata. */
 const keepingRows: ReadonlySet<Operation | 'unknown'> = new Set([

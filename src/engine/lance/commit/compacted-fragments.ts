@@ -7,7 +7,6 @@
  * moved rows until they are rebuilt. If it fails, or is never made, nothing is changed.
  */
 import { join, relative } from 'node:path';
-import { deletionsFile } from '../../../lance-format/deletion/deletion-files.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type MovedGroup, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
@@ -18,6 +17,7 @@ import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts'
 import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/address-changes.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
 import type { RowAddress } from '../../port/row-address.ts';
+import { deletionsFile } from '../live-rows/deletion-files.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { CompactionRemap, type Tracked } from '../live-rows/remap.ts';
 import { committedAtMs, randomId } from './commit-link.ts';

@@ -8,11 +8,11 @@
  */
 import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { readDeletedOffsets } from '../../../lance-format/deletion/deletion-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
 import { addressOf, type RowAddressSql } from '../../port/row-address.ts';
+import { readDeletedOffsets } from './deletion-files.ts';
 
 /** Some 5 ms of work, after which others have a turn of the event loop (P10). */
 const fragmentsPerTurn = 32;

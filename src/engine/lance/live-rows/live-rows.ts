@@ -1,5 +1,4 @@
 import { dirname } from 'node:path';
-import { readDeletedOffsets } from '../../../lance-format/deletion/deletion-files.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
@@ -7,6 +6,7 @@ import { type RewriteGroup, rewriteGroupsOf } from '../../../lance-format/transa
 import { mostVersionsFollowed, transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
 import type { LiveRows, LiveRowsChange, RowAddress } from '../../port/row-address.ts';
+import { readDeletedOffsets } from './deletion-files.ts';
 import { CompactionRemap, type Tracked } from './remap.ts';
 
 /**

@@ -1,14 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { IpcFile } from '../../arrow/format/ipc-file.ts';
-import { chunkOfFile } from '../../arrow/stream/chunk-of-file.ts';
-import type { NewFile } from '../../engine/lance/commit/new-files.ts';
-import { readKeys } from '../../keys/key-columns.ts';
-import { deletionsPath } from '../layout/stored-files.ts';
-import type { DeletionFile } from '../manifest/next-manifest.ts';
-import type { Manifest, StoredFragment } from '../manifest/parse-manifest.ts';
-import { MalformedFile } from '../wire-reader.ts';
-import { valuesOfBitmap } from './roaring.ts';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { chunkOfFile } from '../../../arrow/stream/chunk-of-file.ts';
+import { readKeys } from '../../../keys/key-columns.ts';
+import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
+import { deletionsPath } from '../../../lance-format/layout/stored-files.ts';
+import type { DeletionFile } from '../../../lance-format/manifest/next-manifest.ts';
+import type { Manifest, StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
+import { MalformedFile } from '../../../lance-format/wire-reader.ts';
 
 /**
  * The offsets of a fragment's deleted rows, ascending or not. Read at once: the file was just written or is about to be
@@ -34,11 +33,8 @@ function listedOffsets(file: Buffer): Uint32Array {
   return Uint32Array.from({ length: keys.rows }, (_, row) => Number(keys.canonical(row)));
 }
 
-const deletionsName = (fragment: number, { readVersion, id }: DeletionFile): string =>
-  `${fragment}-${readVersion}-${id}.bin`;
-
-/** `bitmap` is its content. */
-export const deletionsFile = (folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer): NewFile => ({
-  path: join(folder, '_deletions', deletionsName(fragment, listed)),
+/** A new one. `bitmap` is its content. */
+export const deletionsFile = (folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer) => ({
+  path: join(folder, '_deletions', `${fragment}-${listed.readVersion}-${listed.id}.bin`),
   content: bitmap,
 });
