@@ -125,8 +125,8 @@ function bodyMemory(
     clock,
     onChange: (isFull, residentBytes) => {
       const fields = { residentBytes, memoryLimitBytes };
-      if (isFull) logger.warn(fields, 'resident memory is near its limit: writes are let in one at a time');
-      else logger.info(fields, 'resident memory has room again: writes are let in');
+      if (isFull) logger.warn(fields, 'resident memory is near its limit: writes are admitted one at a time');
+      else logger.info(fields, 'resident memory is below its limit again: writes are admitted');
     },
   });
   // Enough for the chunks of one create, or a few large merges.

@@ -25,7 +25,7 @@ export function keepForgetting(parts: {
     round = forgetSome(parts).then(
       (isDone) => scheduleNext(isDone ? roundEveryMs : nextRoundAfterMs),
       (error: unknown) => {
-        logger.warn({ error }, 'old records could not be forgotten; tried again later');
+        logger.warn({ error }, 'old records could not be removed; the service tries again');
         scheduleNext(roundEveryMs);
       },
     );

@@ -75,7 +75,7 @@ export async function startOperations(given: StartDeps) {
     await writer.settled();
     await Promise.all([spaceWatch.close(), maintenance.close()]);
     await recoveryMarks.closeAll().catch((error: unknown) => {
-      logger.warn({ error }, 'branches could not be marked as closed in order; the next start looks through them');
+      logger.warn({ error }, 'branches could not be marked as closed; the next start checks them');
     });
   };
   if (given.maintenanceLimits.isAutomatic) spaceWatch.start();

@@ -32,7 +32,7 @@ function staysListed(error: unknown, log: Logger): void {
 async function recover(engine: Engine, open: OpenBranchRecord, log: Logger): Promise<boolean> {
   try {
     const recovery = await engine.recover(open);
-    tell(recovery, open, log);
+    report(recovery, open, log);
     return recovery.damage === undefined;
   } catch (error) {
     log.error({ error }, 'a table could not be examined after a crash; it is left as it is');
@@ -40,19 +40,19 @@ async function recover(engine: Engine, open: OpenBranchRecord, log: Logger): Pro
   }
 }
 
-function tell(recovery: Recovery, { acknowledgedVersion }: OpenBranchRecord, log: Logger): void {
+function report(recovery: Recovery, { acknowledgedVersion }: OpenBranchRecord, log: Logger): void {
   const { version, kept, removed, removedFiles, damage } = recovery;
   if (damage !== undefined) {
-    log.error({ acknowledgedVersion, damage }, 'the disk lost what was acknowledged; the table is left as it is');
+    log.error({ acknowledgedVersion, damage }, 'the disk lost acknowledged rows; the table is left as it is');
     return;
   }
   for (const { version: undone, reason } of removed) {
     log.warn(
       { version: undone, reason, acknowledgedVersion },
-      'undid a commit that was cut short and nobody was told of',
+      'undid a commit that was cut short and not acknowledged',
     );
   }
-  if (kept.length > 0) log.warn({ versions: kept }, 'kept commits that nobody was told of: they are whole');
+  if (kept.length > 0) log.warn({ versions: kept }, 'kept commits that were not acknowledged: they are intact');
   if (removedFiles > 0) log.warn({ removedFiles }, 'removed files of commits that were cut short');
   log.info({ version }, 'a branch that was open for writing is in order');
 }

@@ -60,7 +60,7 @@ test('a table whose acknowledged version is damaged is reported at every start, 
     tear(service, 'other', 1);
   });
   assert.equal((await service.post('/v1/table/t/count_rows')).body, 2);
-  const reports = () => service.log.filter((line) => line.includes('the disk lost what was acknowledged'));
+  const reports = () => service.log.filter((line) => line.includes('the disk lost acknowledged rows'));
   assert.equal(reports().length, 1);
   assert.match(reports()[0] ?? '', /"level":"error".*"table":"other"/);
   await service.restart();

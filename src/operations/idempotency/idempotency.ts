@@ -123,7 +123,7 @@ export class Idempotency {
     try {
       return await this.#access.read(record, branch, undefined, (dataset) => dataset.version());
     } catch (error) {
-      this.#logger.warn({ table: ref, branch, error }, 'an announced commit could not be looked for');
+      this.#logger.warn({ table: ref, branch, error }, 'the commit of a write intent could not be looked for');
       return undefined;
     }
   }
