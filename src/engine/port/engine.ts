@@ -138,20 +138,14 @@ export interface Space {
   readonly totalFiles: number;
 }
 
-/** One branch of one dataset, open at a version. Reads see that version; commits move it to the one they made. */
-export interface Dataset {
+/** One version of a branch. Reads of one that was opened at its newest version move along with it. */
+export interface Snapshot {
   /**
    * What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. Another
    * lineage says nothing, as a place can be given to something new.
    */
   readonly lineage: symbol;
-  /** Since it was opened, indexes have been given more room in memory than it can use. It works on, but more slowly. */
-  readonly isOutgrown: boolean;
   version(): Promise<number>;
-  /** Moves to the newest version. */
-  refresh(): Promise<void>;
-  /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
-  catchUp(): Promise<void>;
   schema(): Promise<Schema>;
   /** The schema as a file without rows. */
   schemaFile(): Promise<IpcFile>;
@@ -163,13 +157,17 @@ export interface Dataset {
   select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
   /** Result batches as those of `select`, in any order. Rows that are not there are passed over. */
   take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
-  append(file: IpcFile): Promise<void>;
-  /**
-   * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
-   * there then or in a moment: `mayHaveCommitted` says. The same holds for `ReaderDied`, if a reader ran a filter. A
-   * filter counts against the share of `principal` (`principalKey`).
-   */
-  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
+  /** Read from the manifest alone. */
+  statistics(): Promise<TableStatistics>;
+  close(): void;
+}
+
+/** The newest version of a branch, and its commits by row address. */
+export interface BranchHead {
+  /** Since it was opened, indexes have been given more room in memory than it can use. It works on, but more slowly. */
+  readonly isOutgrown: boolean;
+  /** Moves to the newest version. */
+  refresh(): Promise<void>;
   /**
    * For changes by the engine, at the version that this stands at. The branch's lock is to be held from then on until `commit`,
    * unless `overtaken` is no burden.
@@ -189,10 +187,23 @@ export interface Dataset {
    * use none, else true where it is not known, as where there is no index yet.
    */
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
-  /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
-  mayHaveCommitted(matched: number): Promise<boolean>;
-  /** Commits a version without these rows; those that are not there any more are passed over. */
-  deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
+  /**
+   * Reads the newest index that `prepareIndex` built of a column into memory, so that the next merges need not: 0.1 s
+   * for each million rows, beside them. Answers false where there is no room for all of it; then nothing is read, as where
+   * there is no such index.
+   */
+  warmIndex(column: string): Promise<boolean>;
+  /**
+   * Resolves once the version this dataset stands at would survive a power cut (P3), and with it those after `after`, the
+   * newest that is known to be durable; without it, those since the last call or since it was opened. To be called after a
+   * commit and before anybody is told of it. Branches made or deleted need no such call. Once it has failed, what was
+   * written may be lost although it can be read, and it fails for every dataset until the next start.
+   */
+  sync(after?: number): Promise<void>;
+}
+
+/** What earlier commits did. */
+export interface History {
   /**
    * What the commits after version `after` up to version `through` did, whoever made them. Reads a manifest for each;
    * `unknown` on object stores, and where one was pruned.
@@ -203,25 +214,23 @@ export interface Dataset {
    * new fragments. Reads two manifests and files of deletions; undefined where they do not tell, as on object stores.
    */
   changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
-  /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
-  addNullColumn(name: string): Promise<void>;
-  dropColumn(name: string): Promise<void>;
-  /** Builds the BTREE index of a column, named `{column}_idx`, in place of the one that there is. */
-  prepareIndex(column: string): Promise<PreparedCommit>;
-  /**
-   * Reads the newest index that `prepareIndex` built of a column into memory, so that the next merges need not: 0.1 s
-   * for each million rows, beside them. Answers false where there is no room for all of it; then nothing is read, as where
-   * there is no such index.
-   */
-  warmIndex(column: string): Promise<boolean>;
-  /** Read from the newest manifest alone. */
-  layout(): Promise<Layout>;
   /** Ascending. Reads every manifest: 0.1 ms each. */
   versions(): Promise<readonly VersionFacts[]>;
   /** The versions of one page, in its order. */
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
-  /** Read from the manifest alone. */
-  statistics(): Promise<TableStatistics>;
+}
+
+/** Maintenance of a branch. */
+export interface Upkeep {
+  /** Read from the newest manifest alone. */
+  layout(): Promise<Layout>;
+  /** Builds the BTREE index of a column, named `{column}_idx`, in place of the one that there is. */
+  prepareIndex(column: string): Promise<PreparedCommit>;
+  /**
+   * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
+   * index covers the new fragments. Undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
+   */
+  prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined>;
   /**
    * For a branch that `prepareCompaction` cannot take: the engine compacts it, removes versions as `prune` (none for 0), and
    * brings all indexes up to date. The branch's lock is to be held: a commit meanwhile is a conflict.
@@ -232,23 +241,37 @@ export interface Dataset {
    * writers. A crash leaves a version that the next call removes. undefined on object stores.
    */
   prune(request: PruneRequest): Promise<PruneResult | undefined>;
-  /**
-   * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
-   * index covers the new fragments. Undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
-   */
-  prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined>;
+}
+
+/** The branches of a dataset. */
+export interface Branches {
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly BranchFacts[]>;
   deleteBranch(name: BranchName): Promise<void>;
-  /**
-   * Resolves once the version this dataset stands at would survive a power cut (P3), and with it those after `after`, the
-   * newest that is known to be durable; without it, those since the last call or since it was opened. To be called after a
-   * commit and before anybody is told of it. Branches made or deleted need no such call. Once it has failed, what was
-   * written may be lost although it can be read, and it fails for every dataset until the next start.
-   */
-  sync(after?: number): Promise<void>;
-  close(): void;
 }
+
+/** Commits that the engine makes by itself, where there can be no shadow. */
+export interface EngineWrites {
+  /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
+  catchUp(): Promise<void>;
+  append(file: IpcFile): Promise<void>;
+  /**
+   * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
+   * there then or in a moment: `mayHaveCommitted` says. The same holds for `ReaderDied`, if a reader ran a filter. A
+   * filter counts against the share of `principal` (`principalKey`).
+   */
+  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
+  /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
+  mayHaveCommitted(matched: number): Promise<boolean>;
+  /** Commits a version without these rows; those that are not there any more are passed over. */
+  deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
+  /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
+  addNullColumn(name: string): Promise<void>;
+  dropColumn(name: string): Promise<void>;
+}
+
+/** A branch of a dataset, open at a version. Commits move it to the one they made. */
+export interface Dataset extends Snapshot, BranchHead, History, Upkeep, Branches, EngineWrites {}
 
 export interface OpenRequest {
   readonly location: Location;
@@ -300,18 +323,8 @@ export interface NewTable {
   discard(): void;
 }
 
-export interface Engine {
-  /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
-  readonly storageSession: string;
-  /** Undoes what a branch has of commits that were cut short (P1). While it runs nobody else may use the dataset. */
-  recover(request: RecoverRequest): Promise<Recovery>;
-  newTable(location: Location, storageOptions: Properties): Promise<NewTable>;
-  /** A new table of one file. */
-  create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
-  /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
-  open(request: OpenRequest): Promise<Dataset>;
-  /** A private place for intermediate results; gone with `discard`. */
-  scratch(): Promise<Scratch>;
+/** Where datasets lie: under one root. */
+export interface Locations {
   /** undefined on object stores. */
   space(): Promise<Space | undefined>;
   /** Removes every file of the location. Harmless when repeated. */
@@ -327,6 +340,20 @@ export interface Engine {
    * root or inside a dataset.
    */
   resolve(location: Location): Promise<ResolvedLocation | undefined>;
+}
+
+export interface Engine extends Locations {
+  /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
+  readonly storageSession: string;
+  /** Undoes what a branch has of commits that were cut short (P1). While it runs nobody else may use the dataset. */
+  recover(request: RecoverRequest): Promise<Recovery>;
+  newTable(location: Location, storageOptions: Properties): Promise<NewTable>;
+  /** A new table of one file. */
+  create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
+  /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
+  open(request: OpenRequest): Promise<Dataset>;
+  /** A private place for intermediate results; gone with `discard`. */
+  scratch(): Promise<Scratch>;
 }
 
 /** A merge with a filter that a client wrote, for a dataset of this engine at its checked-out version. */
