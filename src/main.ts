@@ -13,8 +13,8 @@ const [, program = '', ...args] = process.argv;
 const sharedMemory = '/dev/shm';
 
 /**
- * The engine needs a temporary folder. Where the disk of these is full, perhaps of old versions of tables, the service still has
- * to start, because it removes them.
+ * The engine needs a temporary folder. Where the disk of these is full, perhaps of old versions of tables, the service
+ * still has to start, because it removes them.
  */
 function haveTemporaryFolder(): void {
   try {
@@ -30,7 +30,7 @@ const packageFolder = join(import.meta.dirname, '..');
 
 /**
  * Every start but the first takes a third less: stripping types and compiling is most of it. Kept in the package's own folder,
- * since whoever can write there can change the program anyway, which is not so of the shared folder that Node would choose.
+ * since a user who can write there can change the program anyway, which is not so of the shared folder that Node would choose.
  * Where it cannot be written, nothing is kept.
  */
 enableCompileCache(join(packageFolder, 'node_modules/.cache/node'));

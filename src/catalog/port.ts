@@ -36,7 +36,7 @@ export interface TableRecord {
   readonly storageOptions: Properties;
 }
 
-/** A reservation of a table's name by a create that is under way; holds the place its files are written to. */
+/** A reservation of a table's name by a create that is under way; holds the location that its files are written to. */
 export interface Creation {
   readonly id: string;
   readonly ref: TableRef;
@@ -71,12 +71,12 @@ export interface KeyedRequest {
   readonly expiresAtMs: number;
 }
 
-/** The outcome of a keyed request, as whoever recorded it wants to read it again. */
+/** The outcome of a keyed request, as the operation that recorded it reads it again. */
 export interface KeyedAnswer extends KeyedRequest {
   readonly answer: string;
 }
 
-/** A place on storage that a table has or had. */
+/** A location on storage that a table has or had. */
 export interface KnownPlace {
   readonly location: Location;
   /** `held`: by a table or a create. `discarded`: its files are being removed. `left`: no table has it. */
@@ -117,14 +117,14 @@ export interface TablePageRequest extends PageRequest {
 /** What a crash may have left: creates to undo and drops to finish. */
 export interface Unfinished {
   readonly creations: readonly Creation[];
-  /** Files nobody points at any more: of dropped tables, and of tables that an overwrite replaced. */
+  /** Files that nothing refers to any more: of dropped tables, and of tables that an overwrite replaced. */
   readonly discarded: readonly Location[];
 }
 
 export interface OpenBranch {
   readonly tableId: TableId;
   readonly branch: BranchName | undefined;
-  /** The newest version that somebody was told of; 0 for a branch that is being made. */
+  /** The newest acknowledged version; 0 for a branch that is being made. */
   readonly acknowledgedVersion: number;
   /** The engine's, at the time: see `Engine.storageSession`. */
   readonly storageSession: string;
@@ -174,7 +174,7 @@ export interface TableCatalog {
    * inside or around it, and `ConcurrentCreate` if `seen` or `replaces` no longer holds.
    */
   registerTable(adoption: Adoption): Promise<TableRecord>;
-  /** The known places that are this one, lie inside it or around it, in the order of their locations. */
+  /** The known locations that are this one, lie inside it or around it, in the order of their locations. */
   placesAt(location: Location, spelling: Spelling): Promise<readonly KnownPlace[]>;
   /**
    * Makes the table invisible and its location discarded, in one step. `TableNotFound`. A create under way that writes
@@ -185,13 +185,13 @@ export interface TableCatalog {
   deregisterTable(ref: TableRef): Promise<TableRecord>;
 }
 
-/** Creates under way, and the places of their files. */
+/** Creates under way, and the locations of their files. */
 export interface CreationCatalog {
   /**
    * Reserves the name until `publishCreation` or `abandonCreation`. `existing` says what the caller saw there
    * (a table's id to be materialised or replaced, or undefined), and must still be so: otherwise `ConcurrentCreate`.
    * Also `ConcurrentCreate` while another reservation stands, and `NamespaceNotFound`. The location must be fresh, or
-   * that of the existing table if it is only declared; `ConcurrentCreate` if somebody took it meanwhile.
+   * that of the existing table if it is only declared; `ConcurrentCreate` if another create took it first.
    */
   reserveCreation(ref: TableRef, existing: TableId | undefined, location: Location): Promise<Creation>;
   /**
@@ -208,7 +208,7 @@ export interface CreationCatalog {
    */
   abandonCreation(creation: Creation): Promise<void>;
 
-  /** True if no table, reservation or discarded place ever had this location. */
+  /** True if no table, reservation or discarded location ever had this location. */
   isLocationFresh(location: Location): Promise<boolean>;
   /** The files of a discarded location are gone from storage. */
   forgetDiscarded(location: Location): Promise<void>;
@@ -242,7 +242,7 @@ export interface KeyedRequestCatalog {
 /** Which branches may hold commits that were not acknowledged. */
 export interface OpenBranchCatalog {
   /**
-   * Says before the first commit to a branch that commits may follow whose outcome nobody is told of, if this process ends
+   * Says before the first commit to a branch that commits may follow which are never acknowledged, if this process ends
    * first. A repeated call replaces what the one before said.
    */
   markOpenForWriting(open: OpenBranch): Promise<void>;

@@ -1,4 +1,4 @@
-/** What `serve` prints for whoever sees the service for the first time: commands that work when pasted into bash. */
+/** What `serve` prints for a new user: commands that work when pasted into bash. */
 import { join, relative, resolve } from 'node:path';
 import { type Config, settings } from '../config/settings.ts';
 import type { CliContext } from './context.ts';

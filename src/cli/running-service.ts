@@ -25,6 +25,6 @@ export function requireOwnIssuer({ ownIssuer }: Config, service: RunningService 
   if (service?.acceptsOwnTokens ?? ownIssuer) return;
   const who = service === undefined ? 'a service with these settings' : `the service at ${service.url}`;
   throw new CliError(
-    `${who} does not accept tokens of the own issuer, which is off beside another issuer unless --own-issuer is set`,
+    `${who} does not accept tokens of the own issuer, which is off where another issuer is set, unless --own-issuer is set`,
   );
 }

@@ -82,7 +82,7 @@ function* fileConflicts({ maxConnections }: Config, openFiles: number): Iterable
   yield `${flag('maxConnections')} (${maxConnections}) is more than the ${most} that tables leave of the ${openFiles} files this process may open (ulimit -n)`;
 }
 
-/** http is fine to this very machine: nobody is in between. */
+/** http is fine to this very machine: no machine is in between. */
 function isInsecure(text: string): boolean {
   const url = URL.parse(text);
   return url?.protocol !== 'https:' && !/^(localhost|\[::1\]|127(\.\d+){3})$/.test(url?.hostname ?? '');

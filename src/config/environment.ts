@@ -1,4 +1,4 @@
-/** Settings in environment variables: what each is called, what is there, and what is there that nobody asked for. */
+/** Settings in environment variables: what each is called, what is there, and what is there that is no setting. */
 import type { Found, Option } from './options.ts';
 
 import { settings } from './settings.ts';

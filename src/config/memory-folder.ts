@@ -1,21 +1,21 @@
-/** A place for files of a moment that are never written to a disk. Linux has one; elsewhere there is none. */
+/** A folder for short-lived files that are never written to a disk. Linux has one; elsewhere there is none. */
 import { lstatSync, mkdirSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Of POSIX shared memory: in every Linux system, and in containers unless they were told otherwise. */
+/** Of POSIX shared memory: in every Linux system, and in containers unless they are configured otherwise. */
 const sharedMemory = '/dev/shm';
 /** `TMPFS_MAGIC` of statfs(2). Anything else that is mounted there may be a disk. */
 const tmpfs = 0x01021994;
 
 /**
- * Makes an empty folder, for its owner only, that belongs to whoever holds this data folder: to be called once that is sure.
- * What a process left there that was killed is removed. undefined where there is no such place, or the folder that is there
- * is somebody else's; nothing depends on it.
+ * Makes an empty folder, for its owner only, that belongs to the holder of this data folder: to be called once this process
+ * holds it. What a process left there that was killed is removed. undefined where there is no such file system, or another
+ * user owns the folder; nothing depends on it.
  */
 export function makeMemoryFolder(dataFolder: string, within = sharedMemory): string | undefined {
   try {
     if (statfsSync(within).type !== tmpfs) return undefined;
-    // As unique as the data folder is, also where containers share this place.
+    // As unique as the data folder is, also where containers share this file system.
     const { dev, ino } = statSync(dataFolder);
     const path = join(within, `lancegate-${dev}-${ino}`);
     if (!isOurs(path)) return undefined;

@@ -11,14 +11,14 @@ const MiB = 2 ** 20;
 
 /** Node, the engine's code, what an idle service holds, and what is not collected yet. */
 const ownBytes = 312 * MiB;
-/** What writers know of the keys of tables: 7 MB are a million, and 27 more the places of their rows. */
+/** The key indexes of tables: 21 to 40 MB for a million keys. */
 const partForKeys = 1 / 16;
 /** Of a small limit, bodies need what is left by the rest: with the least there is, indexes get no more than 16 MiB. */
 const beforeIndexesBytes = 576 * MiB;
 const partForIndexes = 1 / 4;
 /** What a byte of a body takes at the worst while the engine works on it, itself included. */
 const bytesPerBodyByte = 4;
-/** What is below the service (its page cache, its sockets) and beside it needs some, too. */
+/** What is below the service (its page cache, its sockets) and other processes need some, too. */
 const partOfMachine = 3 / 4;
 /** Of that, for each reader: with four of them, writers have six tenths. */
 const partForReader = 1 / 10;
@@ -36,7 +36,7 @@ export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(me
 export const mergeBytesUnder = ({ memoryLimitBytes, principalShare }: Config): number =>
   Math.floor(memoryLimitBytes * principalShare);
 
-/** The bytes of bodies that fit under the limit beside everything else. */
+/** The bytes of bodies that fit under the limit together with everything else. */
 export const bodyBytesUnder = (config: Config): number => {
   const { memoryLimitBytes, engineIndexCacheBytes, engineMetadataCacheBytes } = config;
   const heldBytes = ownBytes + keyBytesUnder(memoryLimitBytes) + engineIndexCacheBytes + engineMetadataCacheBytes;
@@ -54,7 +54,7 @@ export const decodedBytesUnder = (config: Config): number => {
 
 /**
  * The defaults are for a machine with plenty of memory; here they are made to fit a smaller one, or a smaller limit. Only
- * what nobody has set changes, and only downwards: what was set stays, and what cannot be is for `findConflicts` to say.
+ * what is not set changes, and only downwards: what was set stays, and what cannot be is for `findConflicts` to say.
  */
 export function fitToMemory(given: Config, isDefault: (name: SettingName) => boolean, machineBytes: number): Config {
   const fit = (name: SizeSetting, mostBytes: number): number =>

@@ -151,7 +151,7 @@ export const addressRange: ValueType<string> = plain(
 
 const objectStores = ['s3', 'gs', 'az', 'abfss'];
 
-/** A folder, or a place in an object store. Credentials belong into the storage options. */
+/** A folder, or a location in an object store. Credentials belong into the storage options. */
 export const storageRoot: ValueType<string> = plain(
   'PATH|URI',
   `a path, or a URI such as s3://bucket/prefix (${objectStores.join(', ')}) without user, query or fragment`,

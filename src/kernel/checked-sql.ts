@@ -1,5 +1,5 @@
 /**
- * SQL that may reach the engine. Two places make it: `sql/` from what a client wrote, once that is bounded and checked,
+ * SQL that may reach the engine. Two sources make it: `sql/` from what a client wrote, once that is bounded and checked,
  * and `ownSql` from what this service wrote itself. A plain string does not pass for it.
  */
 declare const checked: unique symbol;

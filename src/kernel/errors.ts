@@ -119,7 +119,7 @@ export class LancegateError extends Error {
   }
 }
 
-/** Somebody has to make room first: a client that comes back at once is of no use. */
+/** An operator has to free space first: a client that comes back at once is of no use. */
 const roomAfterSeconds = 10;
 
 export const storageFull = (cause: unknown, internal: Readonly<Record<string, unknown>>): LancegateError =>
@@ -129,7 +129,7 @@ export const storageFull = (cause: unknown, internal: Readonly<Record<string, un
     retryAfterSeconds: roomAfterSeconds,
   });
 
-/** `why` is the whole of what the caller hears of it. */
+/** `why` is all that the caller gets to read. */
 export const storageUnavailable = (
   why: string,
   cause: unknown,

@@ -2,8 +2,8 @@
  * The memory that bodies are received into: one budget for all of them, and buffers that are used again.
  *
  * It counts what a body holds from its admission to its answer: its buffers, what was promised to it before it came, and
- * what the engine and the reading of keys will take to decompress it. It does not count what the engine needs beside
- * that to merge and write; docs/adr/0008 has the factor.
+ * what the engine and the reading of keys will take to decompress it. It does not count what the engine needs in addition
+ * to merge and write; docs/adr/0008 has the factor.
  */
 import { LancegateError } from '../kernel/errors.ts';
 import { type Holder, Quota } from './quota.ts';
@@ -18,7 +18,7 @@ export interface BodyMemoryLimits {
   readonly maxBytes: number;
   /** What is kept for the next body when one is done. */
   readonly maxIdleBytes: number;
-  /** Undefined where resident memory is nobody's concern. */
+  /** Undefined where resident memory is not limited. */
   readonly resident?: Pick<ResidentLimit, 'requireRoom'>;
 }
 

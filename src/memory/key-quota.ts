@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
 
-/** Keys used within this time are nobody else's to push out: two busy tables would read theirs anew at every commit. */
+/** Keys used within this time stay, whatever other tables need: two busy tables would read theirs anew at every commit. */
 const inUseMs = 10_000;
 
 /** The room that the keys of one writer have in memory. */

@@ -1,6 +1,6 @@
 import { LancegateError } from '../kernel/errors.ts';
 
-/** Somebody who may have a part of a budget and no more, such as a principal or a table. */
+/** An owner that may have a share of a quota and no more, such as a principal or a table. */
 export interface Holder {
   readonly name: string;
   /** What it is called in a refusal. */
@@ -11,7 +11,7 @@ export interface Holder {
 
 /**
  * An amount that many draw from, each up to a fixed part of it (P7, P10). Fixed parts leave some idle where one holder is
- * alone; in return nobody finds everything taken by one other, and what a holder can have does not depend on who else
+ * alone; in return no holder finds everything taken by one other, and what a holder can have does not depend on who else
  * comes. Several holders that work together can still take all of it.
  */
 export class Quota {
@@ -31,7 +31,7 @@ export class Quota {
     return this.#held;
   }
 
-  /** What these holders together could have if nobody else had anything. */
+  /** What these holders together could have if no other had anything. */
   largestFor(holders: readonly Holder[]): number {
     return Math.min(this.max, ...holders.map((holder) => this.#partOf(holder)));
   }
@@ -67,7 +67,7 @@ export class Quota {
     return Math.max(1, Math.floor(this.max * share));
   }
 
-  /** One error for each text, of which there are three: its stack tells nobody anything, and takes 10 us each time. */
+  /** One error for each text, of which there are three: its stack says nothing, and takes 10 us each time. */
   #full(whose: string): LancegateError {
     const known = this.#refusals.get(whose);
     if (known !== undefined) return known;

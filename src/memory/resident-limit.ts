@@ -74,7 +74,7 @@ export class ResidentLimit {
     this.#parts.onChange(isFull, bytes);
   }
 
-  /** Collected first: much of what is resident may be garbage that nobody had a reason to look for. */
+  /** Collected first: much of what is resident may be garbage that V8 had no reason to collect. */
   #sample(nowMs: number): number {
     const { memory, limitBytes } = this.#parts;
     const bytes = memory.residentBytes();

@@ -1,8 +1,8 @@
 /**
- * The one place that reads clients' SQL: conditions over rows. It knows the grammar of expressions well enough to say which
+ * The one file that reads clients' SQL: conditions over rows. It knows the grammar of expressions well enough to say which
  * token is an operator, and of what: so it bounds how deep the engine will recurse (`limits.ts`), lets no function or type
- * pass that is not on the list, and finds most mistakes, with their place. It is not the engine's parser: what it accepts may
- * still be refused there. No recursion, and each token is looked at once.
+ * pass that is not on the list, and finds most mistakes, with their position. It is not the engine's parser: what it
+ * accepts may still be refused there. No recursion, and each token is looked at once.
  */
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { Cost } from './cost.ts';

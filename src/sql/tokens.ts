@@ -167,7 +167,7 @@ class Lexer {
     return { kind: 'word', value, written: letters, at };
   }
 
-  /** What the expression matches at the present place; steps over it. */
+  /** What the expression matches at the present position; steps over it. */
   #match(expression: RegExp): string | undefined {
     expression.lastIndex = this.#at;
     const found = expression.exec(this.#text)?.[0];

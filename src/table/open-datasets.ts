@@ -9,7 +9,7 @@ interface Entry {
 /**
  * Datasets kept open between requests, the least recently used forgotten first. Opening one costs about a millisecond and
  * re-reads the manifest; a warm one refreshes in a fraction of it. A forgotten dataset is not closed, because a request
- * may still be reading from it: the binding frees it when nobody holds it any more.
+ * may still be reading from it: the binding frees it when nothing refers to it any more.
  */
 export class OpenDatasets {
   readonly #engine: Engine;
@@ -26,7 +26,7 @@ export class OpenDatasets {
     return this.#latest(location, branch, undefined);
   }
 
-  /** At the version it was last seen at, which is the newest unless somebody outside this process commits. */
+  /** At the version it was last seen at, which is the newest unless another process commits. */
   async lastSeen(location: Location, branch: BranchName | undefined): Promise<Dataset> {
     return (await this.#find(location, branch, undefined)).dataset;
   }
@@ -66,7 +66,7 @@ export class OpenDatasets {
     }
   }
 
-  /** Unless it was replaced meanwhile. */
+  /** Unless it was replaced since. */
   #drop(key: string, entry: Entry): void {
     if (this.#open.get(key) === entry) this.#open.delete(key);
   }

@@ -24,8 +24,8 @@ export class RecoveryMarks {
   }
 
   /**
-   * To be called under the branch's turn with the dataset at its newest version, before every commit. What is there then
-   * counts as acknowledged, whoever wrote it, so it is made durable first.
+   * To be called under the branch's lock with the dataset at its newest version, before every commit. What is there then
+   * counts as acknowledged, whichever program wrote it, so it is made durable first.
    */
   async beforeCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
     const key = keyOf(tableId, branch);
@@ -53,10 +53,10 @@ export class RecoveryMarks {
   }
 
   /**
-   * To be called after every commit, before anybody is told of it: resolves once it is durable (P3), with all the versions
-   * before it. Those another dataset instance has committed are among them: a job of upkeep lets writers in before it has
-   * synced its own, and what a crash goes back to must not have torn versions behind it, which nobody would look at again.
-   * If it fails, what was written may be lost although it can be read, so the branch stays on the list for the next start.
+   * To be called after every commit, before it is acknowledged: resolves once it is durable (P3), with all the versions
+   * before it. Those that another dataset instance has committed are among them: a maintenance job releases the lock before
+   * it has synced its own, and recovery does not look at versions before the acknowledged one. If it fails, what was
+   * written may be lost although it can be read, so the branch stays on the list for the next start.
    */
   async afterCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
     const key = keyOf(tableId, branch);

@@ -84,9 +84,9 @@ export class TableAccess {
   }
 
   /**
-   * For all work on a table's files. Readers take no turn, so the table may be dropped or replaced under them: then they
-   * hear so. Files that are missing although the catalog points at them are lost, which is ours to answer for and never
-   * "no such table".
+   * For all work on a table's files. Readers take no lock, so the table may be dropped or replaced under them: then the
+   * error says so. Files that are missing although the catalog points at them are lost, which is ours to answer for and
+   * never "no such table".
    */
   async onFilesOf<Result>(record: TableRecord, work: () => Promise<Result>): Promise<Result> {
     try {

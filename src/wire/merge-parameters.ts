@@ -38,7 +38,7 @@ const actions = {
 
 /**
  * Nothing said is an upsert. Once anything is said, what is left out is off, and a filter turns its action on, also
- * beside a flag that is false: so do the reference server and the LanceDB SDKs.
+ * together with a flag that is false: so do the reference server and the LanceDB SDKs.
  */
 function readMergeFlags(query: QueryParameters, readFilter: ReadFilter): MergeFlags {
   const saysNothing = Object.values(actions).every((name) => !query.has(name));

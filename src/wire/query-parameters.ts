@@ -1,7 +1,6 @@
 /**
  * The query string as clients send it. Spaces come as `+` or `%20` and a plus as `%2B` (form rules), a parameter may
- * stand bare, and one may be repeated. Nothing is decoded before it is asked for, so parameters that nobody knows
- * cannot hurt.
+ * stand bare, and one may be repeated. Nothing is decoded before it is asked for, so unknown parameters cannot hurt.
  */
 import { invalidInput } from '../kernel/errors.ts';
 

@@ -23,5 +23,5 @@ export function parseApiKey(credential: string): ApiKeyParts | undefined {
   return id === undefined || secret === undefined ? undefined : { id, secret };
 }
 
-/** One plain SHA-256 is enough: nobody can guess 256 random bits, and every request pays for it. */
+/** One plain SHA-256 is enough: 256 random bits cannot be guessed, and every request pays for it. */
 export const hashSecret = (secret: string): Buffer => hash('sha256', secret, 'buffer');

@@ -1,7 +1,7 @@
 /**
  * API keys, for clients that cannot get a token: who holds which, until when. Only hashes are kept.
  *
- * One SQLite file of its own, beside the catalog, because `lancegate api-key` changes it from another process while the
+ * One SQLite file of its own, next to the catalog, because `lancegate api-key` changes it from another process while the
  * service runs. Every request reads its key's row (some 10 us), so a revocation holds from the next request on.
  */
 

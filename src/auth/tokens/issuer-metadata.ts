@@ -9,7 +9,7 @@ import { type DocumentLifetime, RemoteDocument } from '../remote-document.ts';
 export interface IssuerLocation {
   /** Exactly as tokens carry it in `iss`, a trailing slash included. */
   readonly issuer: string;
-  /** Plain http to another host than this one: whoever is in between can then forge every token. */
+  /** Plain http to another host than this one: a machine in between can then forge every token. */
   readonly allowHttp: boolean;
   readonly timeoutMs: number;
 }

@@ -1,4 +1,4 @@
-/** What every JWT is checked for, whoever signed it, and how a failed check is told. */
+/** What every JWT is checked for, whichever issuer signed it, and the error of a failed check. */
 import { decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LancegateError } from '../../kernel/errors.ts';
 import { invalidToken } from '../challenge.ts';
@@ -54,7 +54,10 @@ export function claimedIssuer(token: string): string | undefined {
 /** RFC 7515 4.1.9: `application/` may be left out, and a media type knows no case. */
 const plainType = (typ: string): string => typ.toLowerCase().replace(/^application\//, '');
 
-/** A failed check as the caller hears it; an error that is not about the token means the issuer's keys are unusable. */
+/**
+ * The error that the caller gets for a failed check; an error that is not about the token means the issuer's keys are
+ * unusable.
+ */
 export function refusalOf(error: unknown): LancegateError {
   if (error instanceof LancegateError) return error;
   if (error instanceof errors.JWTExpired) return invalidToken('The token has expired.');

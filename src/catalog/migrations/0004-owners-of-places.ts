@@ -3,8 +3,8 @@ import type { Migration } from 'kysely/migration';
 import type { ColumnTypes } from './column-types.ts';
 
 /**
- * The table that has a place, or had it last: to adopt the place, a principal needs rights there. Null for places that were
- * left before this migration; those belong to the namespace whose folder holds them.
+ * The table that has a location, or had it last: to adopt the location, a principal needs rights there. Null for locations
+ * that were left before this migration; those belong to the namespace whose folder holds them.
  */
 export const ownersOfPlaces = ({ sortedText }: ColumnTypes): Migration => ({
   async up(db: Kysely<unknown>) {

@@ -1,6 +1,6 @@
 /**
- * Creates under way. A reservation holds a name and a place while files are written outside any transaction; while it
- * stands nobody else can take the name, so at publication the name has what the creator saw there, or nothing.
+ * Creates under way. A reservation holds a name and a location while files are written outside any transaction; while it
+ * stands no one else can take the name, so at publication the name has what the creator saw there, or nothing.
  */
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
 import type { Creation, Publication, TableRecord } from '../port.ts';
@@ -47,7 +47,7 @@ export async function reserveCreation(
   return creation;
 }
 
-/** A declared table promised its place to whoever asked, so the files may go there. One with data keeps its own. */
+/** Clients were given the location of a declared table, so the files may go there. One with data keeps its own. */
 const isDeclaredPlace = (table: TableRecord | undefined, location: Location): boolean =>
   table?.state === 'declared' && table.location === location;
 
@@ -86,7 +86,7 @@ async function takeCreation(db: CatalogDb, creation: Creation): Promise<Creation
 const inheritedProperties = (previous: TableRecord | undefined): Properties =>
   previous?.state === 'declared' ? previous.properties : {};
 
-/** The old place is let go of last, when the rows show whether the new table stands on the same one. */
+/** The old location is released last, when the rows show whether the new table has the same one. */
 async function replaceTable(db: CatalogDb, previous: TableRecord | undefined, record: TableRecord): Promise<void> {
   if (previous !== undefined) await deleteTable(db, previous.id);
   await insertTable(db, record);

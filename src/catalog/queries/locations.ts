@@ -1,7 +1,7 @@
 /**
- * Who holds which place on storage. A place is given out once; a place somebody deregistered may be adopted again.
- * It is let go of only when neither a table nor a creation holds it: a create that materialises a declared table
- * writes to the declared place, so both can hold it for a while.
+ * Which table holds which location on storage. A location is given out once; a deregistered one may be adopted again. It is
+ * released only when neither a table nor a creation holds it: a create that materialises a declared table writes to the
+ * declared location, so both can hold it for a while.
  */
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Location, TableRef } from '../../kernel/ids.ts';
@@ -20,7 +20,7 @@ export async function isLocationFresh(db: CatalogDb, location: Location): Promis
   return (await stateOf(db, location)) === undefined;
 }
 
-/** A place that was fresh when the caller chose it and is used now went to a concurrent create. */
+/** A location that was fresh when the caller chose it and is used now went to a concurrent create. */
 export async function claimFresh(db: CatalogDb, location: Location, ref: TableRef): Promise<void> {
   if (!(await isLocationFresh(db, location))) throw concurrentCreate(ref);
   await db
@@ -30,8 +30,8 @@ export async function claimFresh(db: CatalogDb, location: Location, ref: TableRe
 }
 
 /**
- * Also takes a retired place. It refuses a held place, and one with a held place inside or around it, since a drop of either
- * would destroy the other; and a discarded one, whose files are about to be removed.
+ * Also takes a retired location. It refuses a held one, and one with a held location inside or around it, since a drop of
+ * either would destroy the other; and a discarded one, whose files are about to be removed.
  */
 export async function claimForAdoption(
   db: CatalogDb,
@@ -60,7 +60,7 @@ function requireLeft(state: KnownPlace['state']): void {
   }
 }
 
-/** Reads three ranges of one index; with `loose` spelling, all places. */
+/** Reads three ranges of one index; with `loose` spelling, all locations. */
 export async function placesAt(db: CatalogDb, location: Location, spelling: Spelling): Promise<readonly KnownPlace[]> {
   const rows = await db
     .selectFrom('locations')
@@ -97,7 +97,7 @@ async function setState(db: CatalogDb, location: Location, state: LocationRow['s
   await db.updateTable('locations').set({ state }).where('location', '=', location).execute();
 }
 
-/** Lets go of a place unless somebody else holds it: `discarded` if its files shall go, `retired` if they shall stay. */
+/** Releases a location unless another table holds it: `discarded` if its files shall go, `retired` if they shall stay. */
 export async function releaseLocation(
   db: CatalogDb,
   location: Location,

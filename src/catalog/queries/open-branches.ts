@@ -1,5 +1,5 @@
 /**
- * Branches that somebody may be writing to. After a crash these, and no others, can hold commits that nobody was told of.
+ * Branches that this process may be writing to. After a crash these, and no others, can hold unacknowledged commits.
  */
 import type { BranchName, TableId } from '../../kernel/ids.ts';
 import type { OpenBranch, OpenBranchRecord, TransactionRecord } from '../port.ts';

@@ -31,7 +31,7 @@ export interface TableRow {
   readonly storage_options: string;
 }
 
-/** Reservations stand beside the tables: an overwrite's old table stays visible while the new one is written. */
+/** Reservations have rows of their own: an overwrite's old table stays visible while the new one is written. */
 export interface CreationRow {
   readonly id: string;
   readonly path: FullPath;
@@ -42,7 +42,7 @@ export interface CreationRow {
 /**
  * Every location ever given out, so that none is given out twice.
  * `live`: a table or a creation holds it. `discarded`: its files wait to be removed. `retired`: neither; either the
- * files are gone or they were deregistered and belong to somebody else.
+ * files are gone or they were deregistered and belong to another program.
  */
 export interface LocationRow {
   readonly location: Location;

@@ -1,7 +1,7 @@
 /**
- * Who holds the catalog: a small file beside it, for the message a second process gets. It is not the lock (that is
- * SQLite's, and ends with its process); a crash leaves the file behind and the next holder overwrites it, and whoever
- * cannot read it, or write it on a full disk, makes do without.
+ * Who holds the catalog: a small file next to it, for the message a second process gets. It is not the lock (that is
+ * SQLite's, and ends with its process); a crash leaves the file behind and the next holder overwrites it, and a process
+ * that cannot read it, or write it on a full disk, goes on without.
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -22,8 +22,8 @@ export class SqliteSession implements SqlSession {
   #commits = 0;
 
   /**
-   * `log` hears of the commits of `db`. `requireFile` throws where the file has gone: SQLite would go on in what nobody finds at
-   * the next start (P3).
+   * `log` gets the commits of `db`. `requireFile` throws where the file has gone: SQLite would go on in a file that no
+   * start finds again (P3).
    */
   constructor(db: Kysely<CatalogSchema>, log: WriteAheadLog, requireFile: () => void = () => undefined) {
     this.#db = db;
@@ -55,7 +55,7 @@ export class SqliteSession implements SqlSession {
 
   #tidyLog(): void {
     this.#commits += 1;
-    // Whether it can be done matters to nobody; if the disk has failed, all who ask for anything hear of it.
+    // A failure may be ignored here; if the disk has failed, every later request fails too.
     if (this.#commits % commitsInLog === 0) this.#write(() => this.#log.putIntoDatabase()).catch(() => undefined);
   }
 

@@ -1,14 +1,14 @@
 /**
  * Makes the commits of one SQLite database durable (P3) without the event loop waiting for the disk: a commit would keep it
- * for 1 ms on an idle disk, and for 170 beside other writers (measured).
+ * for 1 ms on an idle disk, and for 170 with other writers (measured).
  *
  * SQLite appends each commit to its log, and with `synchronous = normal` leaves the log to the operating system. Here it is
- * synced, on another thread, once for all commits that were made until then. Nobody may be told of a commit before, nor of
- * what was read after it.
+ * synced, on another thread, once for all commits that were made until then. No commit may be acknowledged before, nor
+ * anything that was read after it.
  *
- * From time to time what is in the log is put into the database, and SQLite begins the log anew with the next commit. A power
- * cut in between must find either the log or the database whole, so the order is: the log is synced, the pages are written,
- * the database is synced, and until then there is no next commit.
+ * From time to time what is in the log is put into the database, and SQLite begins the log anew with the next commit. A
+ * power cut in between must find either the log or the database whole, so the order is: the log is synced, the pages are
+ * written, the database is synced, and until then there is no next commit.
  *
  * After a failed `fsync` Linux counts the lost pages as clean and lets the next one succeed. So the first failure is final:
  * everything fails from then on, until the next start has looked at what is on the disk.
