@@ -94,6 +94,8 @@ export const index = messageTable({
   /** Ids of the fragments it covers, as a Roaring bitmap. */
   coverage: bytes(5),
   details: bytes(6),
+  /** Milliseconds since the epoch. */
+  createdAt: uint(8),
   baseId: uint(9),
   files: repeated(bytes(10)),
 });

@@ -8,7 +8,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { Catalog, TransactionRecord } from '../catalog/port.ts';
-import type { MergeCounts } from '../engine/port/engine.ts';
+import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { keyedAnswer } from '../operations/idempotency/keyed-request.ts';

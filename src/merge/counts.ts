@@ -3,7 +3,8 @@
  * key had before: the key index knows, or the engine's totals leave no doubt, or the rows that the commit took away or
  * brought tell, or else the version before is searched.
  */
-import type { Dataset, Engine, MergeCounts, OpenRequest } from '../engine/port/engine.ts';
+import type { Dataset, Engine, OpenRequest } from '../engine/port/engine.ts';
+import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { RowAddressSql } from '../engine/port/row-address.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { CanonicalKey } from '../keys/key-columns.ts';

@@ -1,4 +1,4 @@
-import type { MergeCounts } from '../engine/port/engine.ts';
+import type { MergeCounts } from '../engine/port/merge-spec.ts';
 
 /** What a merge did, and the commit of the engine that changed the rows. */
 export interface Merged {

@@ -1,7 +1,7 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
 import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import type { MergeCounts, MergeSpec } from '../engine/port/engine.ts';
+import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
 import type { BranchName, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Keys } from '../keys/key-columns.ts';

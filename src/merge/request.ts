@@ -8,7 +8,7 @@ import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts'
 import { typedSchema } from '../arrow/schema/typed-schema.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { Made, TableMaker } from '../create/table-maker.ts';
-import type { MergeCounts } from '../engine/port/engine.ts';
+import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TransactionId } from '../kernel/ids.ts';

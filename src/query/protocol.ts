@@ -1,5 +1,5 @@
 /** The messages between the service and a reader process, one order at a time; `frames.ts` has their form. */
-import type { MergeCounts, MergeSpec } from '../engine/port/engine.ts';
+import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';

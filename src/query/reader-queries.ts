@@ -1,4 +1,5 @@
-import type { FilteredMerge, FilteredMerges, MergeCounts } from '../engine/port/engine.ts';
+import type { FilteredMerge, FilteredMerges } from '../engine/port/engine.ts';
+import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import { firstOf } from '../kernel/abort.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';

@@ -16,7 +16,7 @@ import {
 } from 'apache-arrow';
 import { IndexChoice } from '#src/engine/lance/adapter/index-choice.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import type { MergeSpec } from '#src/engine/port/engine.ts';
+import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';

@@ -3,7 +3,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { KeyedRequest } from '#src/catalog/port.ts';
-import type { MergeSpec } from '#src/engine/port/engine.ts';
+import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { IdempotencyKey } from '#src/kernel/ids.ts';

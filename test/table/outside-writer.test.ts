@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import type { MergeCounts } from '#src/engine/port/engine.ts';
+import type { MergeCounts } from '#src/engine/port/merge-spec.ts';
 import { full, type Row } from './rows.ts';
 import { Stage, upsert } from './stage.ts';
 

@@ -18,8 +18,6 @@ import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { LiveRows, NewRows, PreparedRows, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
 
-export type { Filter, MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
-
 /** What some commits did to the rows: tidying and indexing move or copy them, which changes none. */
 export type RowChange = 'none' | 'some' | 'unknown';
 

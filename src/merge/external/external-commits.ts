@@ -10,7 +10,8 @@
  * Other rows that they wrote stay as they are, as if they had come after ours. ADR 9 has the reasons.
  */
 
-import type { Dataset, Engine, MergeSpec, RowChange } from '../../engine/port/engine.ts';
+import type { Dataset, Engine, RowChange } from '../../engine/port/engine.ts';
+import type { MergeSpec } from '../../engine/port/merge-spec.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';

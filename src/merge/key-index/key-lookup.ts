@@ -2,7 +2,8 @@
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import { chunkOfFile } from '../../arrow/stream/chunk-of-file.ts';
-import type { Dataset, Projection } from '../../engine/port/engine.ts';
+import type { Dataset } from '../../engine/port/engine.ts';
+import type { Projection } from '../../engine/port/merge-spec.ts';
 import { type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { type CanonicalKey, type Keys, readKeys, sqlFieldPath } from '../../keys/key-columns.ts';

@@ -4,7 +4,7 @@
  * a short wait for the clients it answered (`gathering.ts`). Before its commit starts a request may leave: its signal takes
  * it out of the queue.
  */
-import type { MergeCounts } from '../../engine/port/engine.ts';
+import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import { neverAborts, queueIsFull } from '../../kernel/read-write-lock.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import { Committer, type CommitterParts } from '../commit.ts';

@@ -1,4 +1,4 @@
-import type { MergeCounts } from '../../engine/port/engine.ts';
+import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import type { TableId } from '../../kernel/ids.ts';
 import { principalKey } from '../../kernel/principal.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';

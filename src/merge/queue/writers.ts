@@ -1,4 +1,4 @@
-import type { MergeCounts } from '../../engine/port/engine.ts';
+import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import type { MergeRequest } from '../merge-request.ts';
 import { BranchQueue, type WriterParts } from './branch-queue.ts';
 

@@ -1,4 +1,5 @@
-import type { Dataset, Engine, MergeCounts } from '../../engine/port/engine.ts';
+import type { Dataset, Engine } from '../../engine/port/engine.ts';
+import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { principalKey } from '../../kernel/principal.ts';
 import type { CanonicalKey } from '../../keys/key-columns.ts';

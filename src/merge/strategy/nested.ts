@@ -19,16 +19,8 @@ import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { IpcChunk } from '../../arrow/schema/ipc-chunk.ts';
 import type { Field } from '../../arrow/schema/schema.ts';
 import { joinFiles } from '../../arrow/stream/join-files.ts';
-import {
-  type Dataset,
-  type Engine,
-  type Filter,
-  isRefusal,
-  type MergeCounts,
-  type MergeSpec,
-  type Projection,
-  type Scratch,
-} from '../../engine/port/engine.ts';
+import { type Dataset, type Engine, isRefusal, type Scratch } from '../../engine/port/engine.ts';
+import type { Filter, MergeCounts, MergeSpec, Projection } from '../../engine/port/merge-spec.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { sqlFieldPath } from '../../keys/key-columns.ts';
 import type { Batch } from '../batch.ts';

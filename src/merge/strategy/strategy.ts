@@ -1,4 +1,4 @@
-import type { MergeCounts } from '../../engine/port/engine.ts';
+import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import type { CountsToldBy } from '../../telemetry/metrics.ts';
 import type { Batch } from '../batch.ts';
 import type { Head } from '../head.ts';

@@ -13,7 +13,7 @@ import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredIndex } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/wire-reader.ts';
-import type { MergeCounts, MergeSpec } from '../../port/engine.ts';
+import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
 
 /** What a choice goes by. */
 interface Sizes {

@@ -9,11 +9,8 @@ import type {
   Dataset,
   FilteredMerge,
   Layout,
-  MergeCounts,
-  MergeSpec,
   OptimizeResult,
   PreparedCommit,
-  Projection,
   PruneRequest,
   PruneResult,
   RowChange,
@@ -22,6 +19,7 @@ import type {
   VersionFacts,
   VersionPage,
 } from '../../port/engine.ts';
+import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import {
   type LiveRows,
   type NewRows,

@@ -1,6 +1,6 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
-import type { MergeCounts, MergeSpec } from '../../port/engine.ts';
+import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
 import type { NativeMergeBuilder, NativeTable } from './native.ts';
 
 /** Commits one version. Past `timeoutMs` the engine gives up. */

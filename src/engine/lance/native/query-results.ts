@@ -1,5 +1,5 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import type { Projection } from '../../port/engine.ts';
+import type { Projection } from '../../port/merge-spec.ts';
 import type { NativeQuery } from './native.ts';
 import { engineCall } from './translate-errors.ts';
 

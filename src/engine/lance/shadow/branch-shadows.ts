@@ -1,6 +1,6 @@
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
-import type { MergeCounts } from '../../port/engine.ts';
+import type { MergeCounts } from '../../port/merge-spec.ts';
 import { committedAtMs, type Fresh } from '../commit/commit-link.ts';
 import type { LiftedCommit } from '../commit/lifted-commit.ts';
 import { LocalShadow, type LocalShadowParts, type ReaderMerge } from './local-shadow.ts';

@@ -1,6 +1,7 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
-import type { Dataset, MergeSpec, Projection } from '../../port/engine.ts';
+import type { Dataset } from '../../port/engine.ts';
+import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 

@@ -5,7 +5,8 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/shadow-manifest.ts';
-import type { FilteredMerge, MergeCounts, MergeSpec, Projection } from '../../port/engine.ts';
+import type { FilteredMerge } from '../../port/engine.ts';
+import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import { type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import { filterName, hasClientFilter, runMerge } from '../native/merge-builder.ts';
