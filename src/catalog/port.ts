@@ -269,6 +269,6 @@ export interface Publication {
   readonly properties: Properties | undefined;
   readonly storageOptions: Properties;
   readonly transaction: Omit<TransactionRecord, 'tableId' | 'ref'>;
-  /** The answer to a keyed request, recorded in the same transaction; asked when it is known what the table becomes. */
-  readonly answer?: ((made: TableRecord) => KeyedAnswer) | undefined;
+  /** The answer to a keyed request, recorded in the same transaction. */
+  readonly answer?: KeyedAnswer | undefined;
 }

@@ -8,9 +8,13 @@ import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { CreateTableCommand, CreateTableResult } from './create-command.ts';
-import type { Made, TableMaker } from './table-maker.ts';
+import type { WrittenTable } from './table-creation.ts';
+import type { TableMaker } from './table-maker.ts';
 
-/** Creates a table from a stream, in chunks; see `TableMaker` for how it stays atomic. */
+/**
+ * Creates a table from a stream: reserve the name, write the chunks, publish under the table's lock. What was begun and not
+ * published is undone (`TableMaker`).
+ */
 export class CreateTable {
   readonly #catalog: Catalog;
   readonly #access: TableAccess;
@@ -18,18 +22,18 @@ export class CreateTable {
   readonly #locks: TableLocks;
   readonly #datasets: OpenDatasets;
 
-  constructor(parts: {
+  constructor(deps: {
     catalog: Catalog;
     access: TableAccess;
     maker: TableMaker;
     locks: TableLocks;
     datasets: OpenDatasets;
   }) {
-    this.#catalog = parts.catalog;
-    this.#access = parts.access;
-    this.#maker = parts.maker;
-    this.#locks = parts.locks;
-    this.#datasets = parts.datasets;
+    this.#catalog = deps.catalog;
+    this.#access = deps.access;
+    this.#maker = deps.maker;
+    this.#locks = deps.locks;
+    this.#datasets = deps.datasets;
   }
 
   /** A `keyed` request's answer is recorded with the publication; one that finds its table there, by itself. */
@@ -39,9 +43,24 @@ export class CreateTable {
     if (existing?.state === 'created' && command.mode === 'exist_ok') return this.#answerExisting(existing, keyed);
     if (existing?.state === 'created' && command.mode === 'create') throw alreadyExists(command);
     checkStorable(await command.source.schema());
-    const made = await this.#make(command, existing, scope, keyed);
-    if (existing !== undefined) await this.#discardReplaced(existing, made);
-    return this.#answer(made);
+    const { source, mode } = command;
+    await using creation = await this.#maker.begin({ ...command, existing });
+    const written = await creation.write(source.chunks(), scope.signal);
+    const answer = this.#answer(written);
+    const request = await keyed?.request(); // the body has passed by now, so nothing waits for it under the lock
+    const release = await this.#locks.lockExclusive(command.table, scope.signal);
+    try {
+      scope.signal.throwIfAborted();
+      await creation.publish(written, {
+        operation: 'create_table',
+        outcome: { mode, num_inserted_rows: String(written.rows) },
+        answer: request && keyedAnswer(request, answer),
+      });
+    } finally {
+      release();
+    }
+    if (existing !== undefined) await this.#discardReplaced(existing, written);
+    return answer;
   }
 
   /** Asked before the body is read, so that a hopeless upload ends early; publishing asks again. */
@@ -50,28 +69,8 @@ export class CreateTable {
     throw new LancegateError('NamespaceNotFound', `the namespace of table '${showTable(table)}' does not exist`);
   }
 
-  #make(
-    command: CreateTableCommand,
-    existing: TableRecord | undefined,
-    scope: RequestScope,
-    keyed: Keyed | undefined,
-  ): Promise<Made> {
-    return this.#maker.make({
-      table: command.table,
-      existing,
-      chunks: command.source.chunks(),
-      properties: command.properties,
-      storageOptions: command.storageOptions,
-      signal: scope.signal,
-      operation: 'create_table',
-      outcome: (rows) => ({ mode: command.mode, num_inserted_rows: String(rows) }),
-      beforePublish: () => this.#locks.lockExclusive(command.table, scope.signal),
-      keyed: keyed && { request: keyed.request, answer: (made) => this.#answer(made) },
-    });
-  }
-
-  async #discardReplaced(existing: TableRecord, made: Made): Promise<void> {
-    if (existing.location === made.record.location) return;
+  async #discardReplaced(existing: TableRecord, { record }: WrittenTable): Promise<void> {
+    if (existing.location === record.location) return;
     this.#datasets.forget(existing.location);
     await this.#maker.discard(existing.location);
   }
@@ -86,7 +85,7 @@ export class CreateTable {
     return answer;
   }
 
-  #answer({ record, transactionId, version, rows }: Made): CreateTableResult {
+  #answer({ record, transactionId, version, rows }: WrittenTable): CreateTableResult {
     const { location, properties, storageOptions } = this.#access.describe(record, undefined);
     return { transactionId, location, version, numInsertedRows: rows, properties, storageOptions };
   }

@@ -1,47 +1,22 @@
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import type { Catalog, Creation, Publication, TableRecord } from '../catalog/port.ts';
-import { type Engine, isRefusal } from '../engine/port/engine.ts';
+import type { Catalog, Creation, TableRecord } from '../catalog/port.ts';
+import type { Engine } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { type Location, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
-import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
+import { type Location, showTable, type TableRef } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { newLocation } from './locations.ts';
-import { writeDataset } from './write-chunks.ts';
-
-export interface MakeRequest {
-  readonly table: TableRef;
-  /** The table to be materialised or replaced, as it was found; undefined where none was. */
-  readonly existing: TableRecord | undefined;
-  readonly chunks: AsyncIterable<IpcChunk>;
-  readonly properties: Properties | undefined;
-  readonly storageOptions: Properties;
-  readonly signal: AbortSignal;
-  readonly operation: Publication['transaction']['operation'];
-  readonly outcome: (rows: number) => Readonly<Record<string, string>>;
-  /** Runs between the last byte written and the publication, and what it returns runs after it. */
-  readonly beforePublish: () => Promise<() => void>;
-  /** For a request with an `Idempotency-Key`: its answer is recorded in the transaction that publishes. */
-  readonly keyed: (Pick<Keyed, 'request'> & { readonly answer: (made: Made) => object }) | undefined;
-}
+import { type NewTableRequest, TableCreation } from './table-creation.ts';
 
 interface UndoOptions {
   readonly leaveFiles: boolean;
 }
 
-export interface Made {
-  readonly record: TableRecord;
-  readonly transactionId: TransactionId;
-  readonly version: number;
-  readonly rows: number;
-}
-
 /**
- * Makes a table in three steps: reserve the name, write the data where nobody looks, publish it in one
- * catalog transaction. Before the last step nothing is visible and everything can be undone; if this process dies, the
- * reservation is still in the catalog and `sweep` undoes it at the next start (P1). So it is where a failed create cannot be
- * undone; there the next create tries again, too, since a disk that was full may have room by then.
+ * Makes tables: `begin` reserves the name in the catalog, and `TableCreation` writes the rows and publishes them. Before that
+ * nothing is visible and everything can be undone; if this process dies, the reservation is still in the catalog and `sweep`
+ * undoes it at the next start (P1). A failed create that cannot be undone, such as on a full disk, keeps its reservation, too;
+ * the next create tries again.
  */
 export class TableMaker {
   readonly #catalog: Catalog;
@@ -50,10 +25,10 @@ export class TableMaker {
   readonly #newId: NewId;
   readonly #logger: Logger;
   readonly #metrics: Metrics;
-  /** Creates that failed and could not be undone either, such as on a full disk: until they are, their names are taken. */
+  /** Creates that failed and could not be undone either: until they are, their names are taken. */
   readonly #leftovers = new Map<Creation, UndoOptions>();
 
-  constructor(parts: {
+  constructor(deps: {
     catalog: Catalog;
     engine: Engine;
     clock: Clock;
@@ -61,38 +36,25 @@ export class TableMaker {
     logger: Logger;
     metrics: Metrics;
   }) {
-    this.#catalog = parts.catalog;
-    this.#engine = parts.engine;
-    this.#clock = parts.clock;
-    this.#newId = parts.newId;
-    this.#logger = parts.logger;
-    this.#metrics = parts.metrics;
+    this.#catalog = deps.catalog;
+    this.#engine = deps.engine;
+    this.#clock = deps.clock;
+    this.#newId = deps.newId;
+    this.#logger = deps.logger;
+    this.#metrics = deps.metrics;
   }
 
-  /** `ConcurrentCreate`, `NamespaceNotFound`, and what reading the chunks and writing them throws. */
-  async make(request: MakeRequest): Promise<Made> {
+  /** `ConcurrentCreate`, `NamespaceNotFound`. What is not published when it is disposed of is undone. */
+  async begin(request: NewTableRequest): Promise<TableCreation> {
     await this.#undoLeftovers();
-    const creation = await this.#reserve(request);
-    try {
-      const { version, rows } = await writeDataset(
-        this.#engine,
-        creation.location,
-        request.chunks,
-        request.storageOptions,
-        request.signal,
-        () => this.#metrics.chunkWritten(),
-      );
-      const done = await request.beforePublish();
-      try {
-        request.signal.throwIfAborted();
-        return await this.#publish(creation, request, version, rows);
-      } finally {
-        done();
-      }
-    } catch (error) {
-      await this.#undo(creation, { leaveFiles: isRefusal(error, 'place taken') });
-      throw error;
-    }
+    const { table, existing } = request;
+    const location = await this.#locationOf(table, existing);
+    const reservation = await this.#catalog.reserveCreation(table, existing?.id, location);
+    return new TableCreation(
+      { catalog: this.#catalog, engine: this.#engine, clock: this.#clock, newId: this.#newId, metrics: this.#metrics },
+      { ...request, reservation },
+      (leaveFiles) => this.#undo(reservation, { leaveFiles }),
+    );
   }
 
   /** Removes files that the catalog has given up; what fails stays listed there and is tried again at the next start. */
@@ -116,13 +78,10 @@ export class TableMaker {
     for (const location of discarded) await this.discard(location);
   }
 
-  /** A declared table is made where it was declared: clients were told that place. */
-  async #reserve({ table, existing }: MakeRequest): Promise<Creation> {
-    const location =
-      existing?.state === 'declared'
-        ? await this.#declaredPlace(existing)
-        : await newLocation(table, this.#catalog, this.#engine, this.#newId);
-    return this.#catalog.reserveCreation(table, existing?.id, location);
+  /** A declared table is made where it was declared: clients were told that location. */
+  async #locationOf(table: TableRef, existing: TableRecord | undefined): Promise<Location> {
+    if (existing?.state === 'declared') return this.#declaredPlace(existing);
+    return newLocation(table, this.#catalog, this.#engine, this.#newId);
   }
 
   /**
@@ -142,33 +101,6 @@ export class TableMaker {
   async #isReserved(location: Location): Promise<boolean> {
     const { creations } = await this.#catalog.unfinished();
     return creations.some((creation) => creation.location === location);
-  }
-
-  async #publish(creation: Creation, request: MakeRequest, version: number, rows: number): Promise<Made> {
-    const transactionId = this.#newId() as TransactionId;
-    const madeOf = (record: TableRecord): Made => ({ record, transactionId, version, rows });
-    const record = await this.#catalog.publishCreation(creation, {
-      properties: request.properties,
-      storageOptions: request.storageOptions,
-      transaction: {
-        id: transactionId,
-        operation: request.operation,
-        branch: undefined,
-        version,
-        outcome: request.outcome(rows),
-        committedAtMs: this.#clock.nowMs(),
-      },
-      answer: await this.#answerOf(request, madeOf),
-    });
-    this.#metrics.createFinished();
-    return madeOf(record);
-  }
-
-  /** The body has passed by now, and what is left of it must not be waited for in the catalog's transaction. */
-  async #answerOf({ keyed }: MakeRequest, madeOf: (record: TableRecord) => Made): Promise<Publication['answer']> {
-    if (keyed === undefined) return undefined;
-    const request = await keyed.request();
-    return (record) => keyedAnswer(request, keyed.answer(madeOf(record)));
   }
 
   /**

@@ -1,52 +1,43 @@
 import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import type { Dataset, Engine } from '../engine/port/engine.ts';
+import type { NewTable } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { Location, Properties } from '../kernel/ids.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 
 /**
- * Writes chunks into a new dataset at a location that nobody reads yet. While one chunk is being written the next one is
- * read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
+ * Appends chunks to a table that nobody sees yet, and returns the number of rows. While one chunk is being written the next one
+ * is read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
  *
  * The engine can report success for half of a body (docs/engine-facts.md, "Crashes and lies"), so the rows stored are counted
- * against the rows sent after every chunk. The whole is on disk when the promise resolves (P3). On any failure the files written so far stay: the caller removes the location.
+ * against the rows sent after every chunk.
  */
-export async function writeDataset(
-  engine: Engine,
-  location: Location,
+export async function writeChunks(
+  table: NewTable,
   chunks: AsyncIterable<IpcChunk>,
-  storageOptions: Properties,
   signal: AbortSignal,
-  onChunk: () => void,
-): Promise<{ readonly version: number; readonly rows: number }> {
-  let dataset: Dataset | undefined;
+  metrics: Metrics,
+): Promise<number> {
+  let isFirst = true;
   let rows = 0;
-  try {
-    for await (const chunk of readAhead(chunks)) {
-      signal.throwIfAborted();
-      if (dataset === undefined) dataset = await engine.create(location, chunk.file, storageOptions);
-      else if (chunk.rows > 0) await dataset.append(chunk.file);
-      rows += chunk.rows;
-      chunk.release();
-      onChunk();
-      await expectRows(dataset, rows);
-    }
-    if (dataset === undefined) throw new LancegateError('Internal', 'a source without chunks');
-    await dataset.sync();
-    return { version: await dataset.version(), rows };
-  } finally {
-    dataset?.close();
+  for await (const chunk of readAhead(chunks)) {
+    signal.throwIfAborted();
+    if (isFirst || chunk.rows > 0) await table.append(chunk.file);
+    isFirst = false;
+    rows += chunk.rows;
+    chunk.release();
+    metrics.chunkWritten();
+    await expectRows(table, rows);
   }
+  if (isFirst) throw new LancegateError('Internal', 'a source without chunks');
+  return rows;
 }
 
-async function expectRows(dataset: Dataset, sent: number): Promise<void> {
-  const stored = await dataset.countRows();
+async function expectRows(table: NewTable, sent: number): Promise<void> {
+  const stored = await table.countRows();
   if (stored === sent) return;
   throw new LancegateError(
     'InvalidInput',
     'the data of a record batch cannot be read: the engine stored a part of it',
-    {
-      internal: { sentRows: sent, storedRows: stored },
-    },
+    { internal: { sentRows: sent, storedRows: stored } },
   );
 }
 

@@ -7,7 +7,8 @@ import type { Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import { typedSchema } from '../arrow/schema/typed-schema.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import type { Made, TableMaker } from '../create/table-maker.ts';
+import type { WrittenTable } from '../create/table-creation.ts';
+import type { TableMaker } from '../create/table-maker.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -15,7 +16,7 @@ import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type DistinctKeys, readDistinctKeys } from '../keys/distinct-keys.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import type { Keyed } from '../operations/idempotency/keyed-request.ts';
+import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
 import { type TableAccess, visibleSchema } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -149,19 +150,18 @@ export class MergeRows {
     { chunk, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
-    const made = await this.#maker.make({
-      table: command.table,
-      existing: declared,
-      chunks: once(chunk),
-      properties: undefined,
-      storageOptions: declared.storageOptions,
-      signal: scope.signal,
+    const { storageOptions } = declared;
+    const begun = { table: command.table, existing: declared, properties: undefined, storageOptions };
+    await using creation = await this.#maker.begin(begun);
+    const written = await creation.write(once(chunk), scope.signal);
+    scope.signal.throwIfAborted();
+    const result = allInserted(written);
+    await creation.publish(written, {
       operation: 'merge_insert',
-      outcome: (inserted) => outcomeOf({ numInsertedRows: inserted, numUpdatedRows: 0, numDeletedRows: 0 }),
-      beforePublish: () => Promise.resolve(() => undefined),
-      keyed: keyed && { request: () => Promise.resolve(keyed), answer: allInserted },
+      outcome: outcomeOf(result),
+      answer: keyed && keyedAnswer(keyed, result),
     });
-    return allInserted(made);
+    return result;
   }
 
   #count({ numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted }: MergeCounts): void {
@@ -169,7 +169,7 @@ export class MergeRows {
   }
 }
 
-const allInserted = ({ transactionId, version, rows }: Made): MergeRowsResult => ({
+const allInserted = ({ transactionId, version, rows }: WrittenTable): MergeRowsResult => ({
   transactionId,
   version,
   numInsertedRows: rows,

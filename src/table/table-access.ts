@@ -104,7 +104,7 @@ export class TableAccess {
     }
   }
 
-  describe(record: TableRecord, created: TableDescription['created']): TableDescription {
+  describe(record: Omit<TableRecord, 'id'>, created: TableDescription['created']): TableDescription {
     const { ref, location, properties, storageOptions } = record;
     return { table: ref, location: this.#engine.uriOf(location), properties, storageOptions, created };
   }

@@ -6,7 +6,8 @@ import { type TestContext, test } from 'node:test';
 import { Int32, vectorFromArray } from 'apache-arrow';
 import type { Catalog } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
-import { type Made, TableMaker } from '#src/create/table-maker.ts';
+import type { WrittenTable } from '#src/create/table-creation.ts';
+import { TableMaker } from '#src/create/table-maker.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Engine } from '#src/engine/port/engine.ts';
 import { systemClock } from '#src/kernel/clock.ts';
@@ -28,7 +29,7 @@ interface Maker {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly faults: Faults;
-  make(name: string): Promise<Made>;
+  make(name: string): Promise<WrittenTable>;
 }
 
 async function newMaker(t: TestContext): Promise<Maker> {
@@ -51,19 +52,14 @@ async function newMaker(t: TestContext): Promise<Maker> {
     logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
     metrics: new Metrics(),
   });
-  const make = (name: string): Promise<Made> =>
-    maker.make({
-      table: { namespace: [], name: name as ObjectName },
-      existing: undefined,
-      chunks: sourceFrom(inChunks(stream({ id: vectorFromArray([1, 2], new Int32()) }))).chunks(),
-      properties: undefined,
-      storageOptions: {},
-      signal: new AbortController().signal,
-      operation: 'create_table',
-      outcome: () => ({}),
-      beforePublish: () => Promise.resolve(() => undefined),
-      keyed: undefined,
-    });
+  const make = async (name: string): Promise<WrittenTable> => {
+    const table = { namespace: [], name: name as ObjectName };
+    await using creation = await maker.begin({ table, existing: undefined, properties: undefined, storageOptions: {} });
+    const source = sourceFrom(inChunks(stream({ id: vectorFromArray([1, 2], new Int32()) })));
+    const written = await creation.write(source.chunks(), new AbortController().signal);
+    await creation.publish(written, { operation: 'create_table', outcome: {}, answer: undefined });
+    return written;
+  };
   return { catalog, engine, faults, make };
 }
 

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { encodeSchema, endOfStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { arrowStream, startTestService, type TestService } from '#test/fixtures/service.ts';
@@ -152,6 +155,29 @@ describe('a create of any size is published only when whole (P1)', () => {
 
   const statusOf = async (path: string, body: object = {}): Promise<number> =>
     (await service.post(`/v1/table/${path}`, body)).status;
+
+  test('is version 1 with one transaction, in however many chunks it came, and the next merge makes version 2', async () => {
+    const rows = await finish(await half('whole/create'));
+    const folder = join(service.tablesFolder, 'whole.lance');
+    assert.ok(readdirSync(join(folder, 'data')).length > 3, 'it came in several chunks');
+    for (const [name, count] of [
+      ['_versions', 1],
+      ['_transactions', 1],
+    ] as const) {
+      assert.equal(readdirSync(join(folder, name)).filter((file) => !file.endsWith('.json')).length, count, name);
+    }
+    assert.ok(!readdirSync(folder).includes('lancegate=staging'), 'nothing is left of the way there');
+    const table = await (await connect(service.tablesFolder)).openTable('whole');
+    assert.deepEqual(
+      [(await table.listVersions()).map(({ version }) => version), await table.countRows()],
+      [[1], rows],
+    );
+    const { body } = await service.post('/v1/table/whole/merge_insert?on=id', sampleStream(1));
+    assert.equal(body.version, 2);
+    await table.checkout(1);
+    assert.equal(await table.countRows(), rows);
+    assert.equal(await statusOf('whole/drop'), 200);
+  });
 
   test('while it streams nobody sees it and its name is taken; then it is there with every row', async () => {
     const upload = await half('big/create');

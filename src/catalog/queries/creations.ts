@@ -74,7 +74,7 @@ export async function publishCreation(
   };
   await replaceTable(db, previous, record);
   await insertTransactions(db, [{ ...publication.transaction, tableId: id, ref }]);
-  if (publication.answer !== undefined) await insertAnswers(db, [publication.answer(record)]);
+  if (publication.answer !== undefined) await insertAnswers(db, [publication.answer]);
   return record;
 }
 
