@@ -122,21 +122,19 @@ class Recording {
 
   async create(rows: ReadonlyMap<number, number>): Promise<TableRecord> {
     this.#next = { ...this.#told, main: rows };
-    const { record } = await this.#parts.maker.make({
+    const { catalog, maker } = this.#parts;
+    const { signal } = new AbortController();
+    await using creation = await maker.begin({
       table: ref,
       existing: undefined,
-      chunks: chunks([chunkOf(new Map([...rows].slice(0, 3))), chunkOf(new Map([...rows].slice(3)))]),
       properties: undefined,
       storageOptions: {},
-      signal: new AbortController().signal,
-      operation: 'create_table',
-      outcome: () => ({}),
-      keyed: undefined,
-      beforePublish: async () => {
-        this.#keep('before the publication');
-        return () => undefined;
-      },
     });
+    const all = chunks([chunkOf(new Map([...rows].slice(0, 3))), chunkOf(new Map([...rows].slice(3)))]);
+    const written = await creation.write(all, signal);
+    this.#keep('before the publication');
+    await creation.publish(written, { operation: 'create_table', outcome: {}, answer: undefined });
+    const record = (await catalog.findTable(ref)) ?? assert.fail('no table was made');
     this.#tell();
     return record;
   }
