@@ -1,5 +1,5 @@
 import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import type { NewTable } from '../engine/port/engine.ts';
+import type { StagedTable } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
@@ -11,7 +11,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
  * against the rows sent after every chunk.
  */
 export async function writeChunks(
-  table: NewTable,
+  table: StagedTable,
   chunks: AsyncIterable<IpcChunk>,
   signal: AbortSignal,
   metrics: Metrics,
@@ -31,7 +31,7 @@ export async function writeChunks(
   return rows;
 }
 
-async function expectRows(table: NewTable, sent: number): Promise<void> {
+async function expectRows(table: StagedTable, sent: number): Promise<void> {
   const stored = await table.countRows();
   if (stored === sent) return;
   throw new LancegateError(

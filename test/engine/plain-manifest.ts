@@ -1,6 +1,6 @@
 /** A manifest as plain values, without what differs between two commits that do the same: identifiers, times, sizes, order. */
 import { sectionsOf } from '#src/lance-format/manifest/manifest-sections.ts';
-import { fieldsIn } from '#src/lance-format/message.ts';
+import { fieldsIn } from '#src/lance-format/message-codec.ts';
 import * as messages from '#src/lance-format/messages.ts';
 import { WireReader } from '#src/lance-format/wire-reader.ts';
 

@@ -21,7 +21,7 @@ import type { Shadow } from './shadow.ts';
 /** What some commits did to the rows: tidying and indexing move or copy them, which changes none. */
 export type RowChange = 'none' | 'some' | 'unknown';
 
-export interface BranchFacts {
+export interface StoredBranch {
   readonly name: BranchName;
   /** undefined is main. */
   readonly parentBranch: BranchName | undefined;
@@ -244,7 +244,7 @@ export interface Upkeep {
 /** The branches of a dataset. */
 export interface Branches {
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
-  listBranches(): Promise<readonly BranchFacts[]>;
+  listBranches(): Promise<readonly StoredBranch[]>;
   deleteBranch(name: BranchName): Promise<void>;
 }
 
@@ -311,7 +311,7 @@ export interface ResolvedLocation {
  * A table that nobody sees before `commit`, which makes it version 1 of its location, whatever number of appends it took. To be
  * ended by `commit` or `discard`. On object stores each append commits, and can be seen.
  */
-export interface NewTable {
+export interface StagedTable {
   /** The first one decides the columns, also without rows. */
   append(file: IpcFile): Promise<void>;
   countRows(): Promise<number>;
@@ -345,7 +345,7 @@ export interface Engine extends Locations {
   readonly storageSession: string;
   /** Undoes what a branch has of commits that were cut short (P1). While it runs nobody else may use the dataset. */
   recover(request: RecoverRequest): Promise<Recovery>;
-  newTable(location: Location, storageOptions: Properties): Promise<NewTable>;
+  newTable(location: Location, storageOptions: Properties): Promise<StagedTable>;
   /** A new table of one file. */
   create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
@@ -383,6 +383,6 @@ export interface Scratch {
  * Refusals that a caller of this port acts upon: several source rows match one target row; something is stored already
  * where a dataset was to be created.
  */
-export type Refusal = 'ambiguous merge' | 'place taken';
-export const isRefusal = (error: unknown, refusal: Refusal): boolean =>
+export type EngineRefusal = 'ambiguous merge' | 'place taken';
+export const isRefusal = (error: unknown, refusal: EngineRefusal): boolean =>
   error instanceof LancegateError && error.internal?.refusal === refusal;

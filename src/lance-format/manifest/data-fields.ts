@@ -1,4 +1,4 @@
-import { decode, fieldsIn } from '../message.ts';
+import { decode, fieldsIn } from '../message-codec.ts';
 import { field } from '../messages.ts';
 
 /**

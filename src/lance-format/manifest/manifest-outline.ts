@@ -1,4 +1,4 @@
-import { decode } from '../message.ts';
+import { decode } from '../message-codec.ts';
 import { index, indexSection, manifest } from '../messages.ts';
 import { sectionsOf } from './manifest-sections.ts';
 

@@ -2,7 +2,7 @@
  * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
  * begin with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
  */
-import { decode, edit } from '../message.ts';
+import { decode, edit } from '../message-codec.ts';
 import { manifest } from '../messages.ts';
 import { MalformedFile } from '../wire-reader.ts';
 

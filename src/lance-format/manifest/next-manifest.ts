@@ -9,7 +9,7 @@
  * refused (`NotReplaceable`), as the specification wants it. Pure; whoever calls it puts the files in place.
  */
 
-import { decode, edit, encode } from '../message.ts';
+import { decode, edit, encode } from '../message-codec.ts';
 import { deletionFile, fragment, manifest, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { MalformedFile } from '../wire-reader.ts';
 import { fitInto } from './data-fields.ts';

@@ -3,7 +3,7 @@
  * its bounds is `MalformedFile`.
  */
 
-import { decode } from '../message.ts';
+import { decode } from '../message-codec.ts';
 import {
   basePath,
   dataFile,

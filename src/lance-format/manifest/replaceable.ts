@@ -1,5 +1,5 @@
 /** Tables of which this package makes no versions: their manifests say what it does not know how to carry on. */
-import { type Decoded, decode, edit, fieldsIn } from '../message.ts';
+import { type Decoded, decode, edit, fieldsIn } from '../message-codec.ts';
 import { field, fragment, manifest } from '../messages.ts';
 import { namesOfIndexes } from './manifest-outline.ts';
 

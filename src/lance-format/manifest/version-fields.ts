@@ -1,5 +1,5 @@
 /** What a new version does not take over from the one before it. */
-import { encode } from '../message.ts';
+import { encode } from '../message-codec.ts';
 import { timestamp } from '../messages.ts';
 
 export const deletionFilesFlag = 1n;

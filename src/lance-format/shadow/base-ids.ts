@@ -1,5 +1,5 @@
 /** Files of fragments and indexes under another base path. A file without a base id is in the folder of its own dataset. */
-import { decode, edit } from '../message.ts';
+import { decode, edit } from '../message-codec.ts';
 import { dataFile, deletionFile, fragment, index } from '../messages.ts';
 
 export interface BaseChange {

@@ -1,6 +1,6 @@
 import { manifestFileOf, sectionsOf } from '../manifest/manifest-sections.ts';
 import { ofOneVersion, timestampOf } from '../manifest/version-fields.ts';
-import { decode, edit } from '../message.ts';
+import { decode, edit } from '../message-codec.ts';
 import { fragment, manifest, overwrite, rowVersionRun, rowVersions, transaction } from '../messages.ts';
 import type { LiftedVersion, LiftRequest } from './shadow-manifest.ts';
 

@@ -3,7 +3,7 @@
 import { manifestFileOf, sectionsOf } from '../manifest/manifest-sections.ts';
 import { requireReplaceable } from '../manifest/replaceable.ts';
 import { ofOneVersion, timestampOf } from '../manifest/version-fields.ts';
-import { decode, edit, encode } from '../message.ts';
+import { decode, edit, encode } from '../message-codec.ts';
 import { createIndex, index, indexSection, manifest, transaction } from '../messages.ts';
 import { MalformedFile } from '../wire-reader.ts';
 import { indexFolders, type LiftedVersion } from './shadow-manifest.ts';

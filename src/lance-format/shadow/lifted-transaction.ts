@@ -1,7 +1,7 @@
 /** The transaction that is recorded for a version made in a shadow. */
 
 import { NotReplaceable } from '../manifest/replaceable.ts';
-import { decode, edit, encode } from '../message.ts';
+import { decode, edit, encode } from '../message-codec.ts';
 import {
   addColumns,
   append,

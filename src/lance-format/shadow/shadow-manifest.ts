@@ -10,7 +10,7 @@ import { manifestFileOf, sectionsOf } from '../manifest/manifest-sections.ts';
 import { uuidText } from '../manifest/parse-manifest.ts';
 import { NotReplaceable, requireReplaceable } from '../manifest/replaceable.ts';
 import { basePathsFlag, ofOneVersion, timestampOf } from '../manifest/version-fields.ts';
-import { type Decoded, decode, edit, encode } from '../message.ts';
+import { type Decoded, decode, edit, encode } from '../message-codec.ts';
 import { basePath, dataFile, deletionFile, fragment, index, indexSection, manifest } from '../messages.ts';
 import { type BaseChange, fragmentWith, indexWith } from './base-ids.ts';
 import { composedTransaction, type FragmentChanges, liftedTransaction } from './lifted-transaction.ts';

@@ -7,7 +7,7 @@
  * indexes relies on, too). All others, such as the return to an earlier version or new values for a column, leave nothing
  * known.
  */
-import { decode } from '../message.ts';
+import { decode } from '../message-codec.ts';
 import { deletionFile, fragment, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { type Operation, operationOf } from './operation.ts';
 

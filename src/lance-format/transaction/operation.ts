@@ -1,4 +1,4 @@
-import { type Decoded, decode, fieldsIn } from '../message.ts';
+import { type Decoded, decode, fieldsIn } from '../message-codec.ts';
 import { transaction } from '../messages.ts';
 
 export type Operation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'>;

@@ -8,9 +8,6 @@ import { readManifest } from '../manifest/manifest-files.ts';
 import { transactionIn } from '../manifest/manifest-sections.ts';
 import { type Operation, operationOf } from './operation.ts';
 
-/** What commits did to the rows: compaction and indexes move or copy them, which changes none. */
-export type RowChange = 'none' | 'some' | 'unknown';
-
 /** An index also drops one; a rewrite is a compaction; the last one changes settings and metadata. */
 const keepingRows: ReadonlySet<Operation | 'unknown'> = new Set([
   'createIndex',
@@ -24,8 +21,8 @@ const mostVersions = 64;
 /** To read a table again takes longer: 1 ms for each thousand rows. */
 export const mostVersionsFollowed = 1_024;
 
-/** Of all commits after version `after` up to version `through`. */
-export function rowChangeBetween(versionsFolder: string, after: number, through: number): RowChange {
+/** What all commits after version `after` up to version `through` did to the rows: compaction and indexes change none. */
+export function rowChangeBetween(versionsFolder: string, after: number, through: number): 'none' | 'some' | 'unknown' {
   const operations = operationsBetween(versionsFolder, after, through);
   if (operations.some((operation) => operation !== undefined && !keepingRows.has(operation))) return 'some';
   return operations.includes(undefined) ? 'unknown' : 'none';

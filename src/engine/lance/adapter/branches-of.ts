@@ -1,8 +1,8 @@
 import type { BranchName } from '../../../kernel/ids.ts';
-import type { BranchFacts } from '../../port/engine.ts';
+import type { StoredBranch } from '../../port/engine.ts';
 import type { NativeBranches, NativeTable } from '../native/native.ts';
 
-export async function branchesOf(dataset: NativeTable): Promise<readonly BranchFacts[]> {
+export async function branchesOf(dataset: NativeTable): Promise<readonly StoredBranch[]> {
   const branches = await dataset.branches();
   return Promise.all(
     Object.entries(await branches.list()).map(async ([name, { parentBranch, parentVersion, manifestSize }]) => ({

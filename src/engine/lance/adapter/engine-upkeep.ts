@@ -42,7 +42,7 @@ function factsOf(fragments: readonly StoredFragment[], schema: Schema): readonly
   return fragments.map(({ id, rows, deletedRows }) => ({ id: mayMove ? id : undefined, rows, deletedRows }));
 }
 
-/** As `DataFields.holdBlobs`. */
+/** By its metadata, also that of an extension type. */
 const holdsBlobs = ({ metadata, children }: Field): boolean =>
   [...metadata].some(([key, value]) => key.includes('blob') || value.includes('blob')) || children.some(holdsBlobs);
 

@@ -5,7 +5,6 @@ import type { BranchName } from '../../../kernel/ids.ts';
 import { rowChangeBetween } from '../../../lance-format/transaction/row-change.ts';
 import { hasTransactionOn } from '../../../lance-format/transaction/transaction-files.ts';
 import type {
-  BranchFacts,
   Dataset,
   FilteredMerge,
   Layout,
@@ -14,6 +13,7 @@ import type {
   PruneRequest,
   PruneResult,
   RowChange,
+  StoredBranch,
   StoredVersion,
   TableStatistics,
   VersionFacts,
@@ -34,7 +34,7 @@ import type { CommittingDataset, PreparedCommits } from '../commit/prepared-comm
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
 import type { BranchState } from '../head/branch-state.ts';
-import { Head } from '../head/head.ts';
+import { DatasetHead } from '../head/dataset-head.ts';
 import type { VersionsFolder } from '../head/versions-folder.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
@@ -75,7 +75,7 @@ interface Surroundings {
 export class LanceDataset implements Dataset {
   readonly lineage: symbol;
   readonly #branch: BranchName | undefined;
-  readonly #head: Head;
+  readonly #head: DatasetHead;
   readonly #filters: DatasetFilters | undefined;
   readonly #caches: DatasetCaches | undefined;
   readonly #versions: VersionsFolder | undefined;
@@ -91,7 +91,7 @@ export class LanceDataset implements Dataset {
       surroundings;
     this.lineage = lineage ?? Symbol('dataset');
     this.#branch = branch;
-    this.#head = new Head(table, versions, state);
+    this.#head = new DatasetHead(table, versions, state);
     this.#filters = filters;
     this.#caches = caches;
     this.#versions = versions;
@@ -306,7 +306,7 @@ export class LanceDataset implements Dataset {
     });
   }
 
-  listBranches(): Promise<readonly BranchFacts[]> {
+  listBranches(): Promise<readonly StoredBranch[]> {
     return engineCall('branch', async () => branchesOf(await this.#head.table()));
   }
 

@@ -8,13 +8,13 @@ import type {
   Dataset,
   Engine,
   FilteredMerges,
-  NewTable,
   OpenRequest,
   RecoverRequest,
   Recovery,
   ResolvedLocation,
   Scratch,
   Space,
+  StagedTable,
 } from '../../port/engine.ts';
 import { CommitLink, type Fresh } from '../commit/commit-link.ts';
 import { FileWriter } from '../commit/file-writer.ts';
@@ -77,7 +77,7 @@ export class LanceEngine implements Engine {
     this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
   }
 
-  async newTable(location: Location, storageOptions: Properties): Promise<NewTable> {
+  async newTable(location: Location, storageOptions: Properties): Promise<StagedTable> {
     const { folderUri, tableName } = this.#root.place(location);
     const open = () => this.#openNew(location);
     if (!this.#root.isLocal) {

@@ -22,7 +22,7 @@ import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { CompactionRemap, type Tracked } from '../live-rows/remap.ts';
 import { committedAtMs, randomId } from './commit-link.ts';
 import type { ShadowCommitDeps } from './index-build.ts';
-import type { Head } from './lifted-commit.ts';
+import type { HeadManifest } from './lifted-commit.ts';
 import { writeFiles } from './new-files.ts';
 import type { StagedFragments } from './staging.ts';
 
@@ -108,7 +108,7 @@ export class CompactedFragments {
   }
 
   /** The deletion vectors have the ids that this version gives the new fragments, so each attempt writes its own. */
-  #versionAfter({ bytes: current }: Head, groups: readonly CompactedGroup[]): LiftedVersion {
+  #versionAfter({ bytes: current }: HeadManifest, groups: readonly CompactedGroup[]): LiftedVersion {
     const { fresh } = this.#deps;
     const next = nextManifest(current, {
       deletions: new Map(groups.flatMap(({ before }) => before.map((id) => [id, 'all rows'] as const))),

@@ -10,7 +10,7 @@ import { type LiftedVersion, shadowManifest } from '../../../lance-format/shadow
 import { keepsColumn } from '../../../lance-format/transaction/address-changes.ts';
 import { transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
 import { committedAtMs, type Fresh } from './commit-link.ts';
-import type { Head, LiftedCommit } from './lifted-commit.ts';
+import type { HeadManifest, LiftedCommit } from './lifted-commit.ts';
 import type { StagedIndex, Staging } from './staging.ts';
 
 export interface ShadowCommitDeps {
@@ -64,7 +64,7 @@ export class IndexBuild {
     this.#staged.discard();
   }
 
-  #versionAfter({ version, bytes }: Head): LiftedVersion | undefined {
+  #versionAfter({ version, bytes }: HeadManifest): LiftedVersion | undefined {
     if (!this.#keepsColumnThrough(version)) return undefined;
     const { manifest: shadow, name } = this.#staged;
     const { fresh } = this.#deps;

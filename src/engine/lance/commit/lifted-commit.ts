@@ -6,7 +6,7 @@ import type { LiftedVersion } from '../../../lance-format/shadow/shadow-manifest
 import type { CommitLink } from './commit-link.ts';
 import { removeIfPossible } from './new-files.ts';
 
-export interface Head {
+export interface HeadManifest {
   readonly version: number;
   readonly bytes: Buffer;
   /** Of its manifest. */
@@ -54,7 +54,7 @@ export class LiftedCommit {
   async commitOnHead(
     version: number,
     from: string,
-    make: (head: Head) => LiftedVersion | undefined,
+    make: (head: HeadManifest) => LiftedVersion | undefined,
   ): Promise<number | undefined> {
     const versionsFolder = join(this.#folder, '_versions');
     let newest: number | undefined = version;

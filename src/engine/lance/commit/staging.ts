@@ -62,7 +62,7 @@ export class Staging {
     return this.#stageIn(this.#memory, file).catch(() => this.#stageIn(this.#beside, file));
   }
 
-  /** Has the engine compact the fragments of a clone (`clone-manifest.ts`), as far as it thinks that they should be. */
+  /** Has the engine compact the fragments of a clone (`shadow-manifest.ts`), as far as it thinks that they should be. */
   compact(clone: Buffer): Promise<StagedFragments> {
     return this.#inClone(clone, async (table) => {
       await table.optimize(0, false);

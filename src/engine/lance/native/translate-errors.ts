@@ -5,14 +5,14 @@
  * (docs/engine-facts.md, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
 import { type ErrorName, LancegateError, storageFull, storageUnavailable } from '../../../kernel/errors.ts';
-import type { Refusal } from '../../port/engine.ts';
+import type { EngineRefusal } from '../../port/engine.ts';
 
 /** `refusal` marks what callers of the port tell apart. */
 type Rule = readonly [
   shape: RegExp,
   kind: ErrorName,
   text: (part: string, filter: string) => string,
-  refusal?: Refusal,
+  refusal?: EngineRefusal,
 ];
 
 const filterRules: readonly Rule[] = [
@@ -122,7 +122,7 @@ const countRules: readonly Rule[] = [
 const takenText = 'somebody else stored a table in the place of this one';
 
 export const placeTaken = (): LancegateError =>
-  new LancegateError('ConcurrentCreate', takenText, { internal: { refusal: 'place taken' satisfies Refusal } });
+  new LancegateError('ConcurrentCreate', takenText, { internal: { refusal: 'place taken' satisfies EngineRefusal } });
 
 const createRules: readonly Rule[] = [
   [/already exists()/, 'ConcurrentCreate', () => takenText, 'place taken'],

@@ -6,7 +6,7 @@ import type { RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 
 /** A dataset that the engine commits to, and nobody else in this process meanwhile. */
-export type CommittingDataset = Pick<Dataset, 'version' | 'merge' | 'append' | 'deleteRows' | 'select' | 'take'> & {
+export type EngineDataset = Pick<Dataset, 'version' | 'merge' | 'append' | 'deleteRows' | 'select' | 'take'> & {
   deleteWhere(predicate: CheckedSql): Promise<number>;
 };
 
@@ -16,9 +16,9 @@ export type CommittingDataset = Pick<Dataset, 'version' | 'merge' | 'append' | '
  */
 export class EngineCommits implements Shadow {
   readonly baseVersion: number;
-  readonly #dataset: CommittingDataset;
+  readonly #dataset: EngineDataset;
 
-  constructor(dataset: CommittingDataset, baseVersion: number) {
+  constructor(dataset: EngineDataset, baseVersion: number) {
     this.#dataset = dataset;
     this.baseVersion = baseVersion;
   }

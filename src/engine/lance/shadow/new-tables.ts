@@ -6,7 +6,7 @@ import { stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
 import { manifestNames, namesIn } from '../../../lance-format/manifest/manifest-files.ts';
 import { firstVersion } from '../../../lance-format/shadow/first-version.ts';
 import type { LiftedFile } from '../../../lance-format/shadow/shadow-manifest.ts';
-import type { Dataset, NewTable } from '../../port/engine.ts';
+import type { Dataset, StagedTable } from '../../port/engine.ts';
 import { committedAtMs, type Fresh } from '../commit/commit-link.ts';
 import type { LiftedCommit } from '../commit/lifted-commit.ts';
 import { removeIfEmpty, removeIfPossible } from '../commit/new-files.ts';
@@ -48,7 +48,7 @@ class AppendedTable {
   }
 }
 
-export class RemoteNewTable implements NewTable {
+export class RemoteNewTable implements StagedTable {
   readonly #table: AppendedTable;
   readonly #open: () => Promise<Dataset>;
 
@@ -85,7 +85,7 @@ export interface LocalNewTableParts extends Omit<Target, 'tableName'> {
   readonly open: () => Promise<Dataset>;
 }
 
-export class LocalNewTable implements NewTable {
+export class LocalNewTable implements StagedTable {
   readonly #parts: LocalNewTableParts;
   readonly #table: AppendedTable;
 

@@ -19,7 +19,7 @@ interface StoredSchema {
  * A commit that the engine did not make leaves the engine's handle behind. The handle catches up when it is used: its look for
  * a newer version takes up to 10 ms beside large merges, and one commit by row address after the other needs none.
  */
-export class Head {
+export class DatasetHead {
   readonly #handle: NativeTable;
   /** undefined on object stores. */
   readonly #folder: VersionsFolder | undefined;
