@@ -95,11 +95,16 @@ export class Batch {
   }
 
   get numKeys(): number {
-    return this.#rows.firstWith.size;
+    return this.requests.length === 1 ? this.numRows - this.numNullRows : this.#rows.firstWith.size;
   }
 
   get numNullRows(): number {
-    return this.#rows.nullRows;
+    if (this.requests.length > 1) return this.#rows.nullRows;
+    const { keys } = this.first;
+    if (!keys.hasNull) return 0;
+    let nullRows = 0;
+    for (let row = 0; row < keys.rows; row++) if (keys.isNull(row)) nullRows += 1;
+    return nullRows;
   }
 
   /** Whether an earlier request of the batch has the key. */

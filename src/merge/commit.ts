@@ -11,6 +11,7 @@ import type { Catalog, TransactionRecord } from '../catalog/port.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import { showTable } from '../kernel/ids.ts';
 import { keyedAnswer } from '../operations/idempotency/keyed-request.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
@@ -22,10 +23,9 @@ import type { Head } from './head.ts';
 import { KeyIndexLoader, type KeyIndexLoaderParts } from './key-index/key-index-loader.ts';
 import { type MergeRequest, outcomeOf } from './merge-request.ts';
 import type { PendingMerge } from './queue/pending-merges.ts';
-import { ByEngine } from './strategy/by-engine.ts';
 import { ByRowAddress } from './strategy/by-row-address.ts';
-import { dropLeftoverColumn } from './strategy/nested.ts';
-import type { Committed, Counted } from './strategy/strategy.ts';
+import { InShadow } from './strategy/in-shadow.ts';
+import { type Committed, type Counted, unchanged } from './strategy/strategy.ts';
 
 export interface CommitterParts extends KeyIndexLoaderParts {
   readonly catalog: Catalog;
@@ -46,13 +46,14 @@ export class Committer {
   readonly #parts: CommitterParts;
   readonly #keyIndex: KeyIndexLoader;
   readonly #byRowAddress: ByRowAddress;
-  readonly #byEngine: ByEngine;
+  readonly #inShadow: InShadow;
+  #hasWarned = false;
 
   constructor(parts: CommitterParts) {
     this.#parts = parts;
     this.#keyIndex = new KeyIndexLoader(parts);
-    this.#byRowAddress = new ByRowAddress(this.#keyIndex, parts.logger);
-    this.#byEngine = new ByEngine(this.#keyIndex, parts);
+    this.#byRowAddress = new ByRowAddress(this.#keyIndex);
+    this.#inShadow = new InShadow(this.#keyIndex, parts.engine);
   }
 
   /** Gives back what only makes the next commit cheaper. */
@@ -78,7 +79,6 @@ export class Committer {
     const { id, location } = await access.requireUnchanged(table);
     const dataset = await datasets.latest(location, branch);
     await recoveryMarks.beforeCommit(id, branch, dataset);
-    await dropLeftoverColumn(dataset);
     return { dataset, location, branch, version: await dataset.version() };
   }
 
@@ -89,6 +89,7 @@ export class Committer {
       const { each: counts, by } = await this.#countWhileSyncing(batch, merged);
       await this.#record(batch, counts);
       this.#measure(batch, merged, by);
+      this.#warnOfSurplus(batch, merged);
       await acknowledge(members, counts);
       this.#announce(batch, merged);
     } catch (error) {
@@ -107,6 +108,7 @@ export class Committer {
       const outcome = await this.#parts.metrics.mergeStage('engine', () => this.#firstThatApplies(batch, head));
       if (typeof outcome === 'object')
         return { ...outcome, head, attempt, startMs, engineMs: performance.now() - startMs };
+      this.#parts.metrics.commitOvertaken();
       requireTime(batch);
       head = await this.#head(batch.first);
     }
@@ -116,7 +118,7 @@ export class Committer {
   async #firstThatApplies(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
     if (batch.changesNothing) return unchanged(batch, head);
     const outcome = await this.#byRowAddress.commit(batch, head);
-    return outcome === 'does not apply' ? this.#byEngine.commit(batch, head) : outcome;
+    return outcome === 'does not apply' ? this.#inShadow.commit(batch, head) : outcome;
   }
 
   /** See operations/idempotency/idempotency.ts: a crash must not make a committed merge look like one that never was. */
@@ -172,6 +174,14 @@ export class Committer {
     if (countedBy !== undefined) this.#parts.metrics.countsTold(countedBy);
   }
 
+  /** Once a branch: the program that doubles keys does it again and again. */
+  #warnOfSurplus({ first: { table, branch } }: Batch, { surplusRows }: Merged): void {
+    if (surplusRows === 0 || this.#hasWarned) return;
+    this.#hasWarned = true;
+    const name = { table: showTable(table.ref), branch: branch ?? 'main' };
+    this.#parts.logger.warn({ ...name, surplusRows }, 'keys had several rows, and an upsert left one of each');
+  }
+
   /** To maintenance, which thus hears of every version before the next one is begun. */
   #announce(batch: Batch, merged: Merged): void {
     const { version, head, isByAddress: isPlaced, gainsByIndex, mostFragments } = merged;
@@ -203,18 +213,6 @@ export class Committer {
     }
   }
 }
-
-/** No version is made of it. */
-const unchanged = ({ requests }: Batch, { version }: Head): Committed => {
-  const nothing = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
-  return {
-    version,
-    count: async () => ({ each: requests.map(() => nothing), by: undefined }),
-    isByAddress: true,
-    gainsByIndex: false,
-    mostFragments: 0,
-  };
-};
 
 /** A batch that was merged into the head. */
 interface Merged extends Committed {

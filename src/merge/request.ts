@@ -17,7 +17,7 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import { type DistinctKeys, readDistinctKeys } from '../keys/distinct-keys.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
-import { type TableAccess, visibleSchema } from '../table/table-access.ts';
+import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
@@ -77,7 +77,7 @@ export class MergeRows {
   async #fitCheck(record: TableRecord, command: MergeRowsCommand): Promise<SchemaCheck> {
     const dataset = await this.#access.lastSeen(record, command.branch);
     const check: SchemaCheck = async (source) => {
-      const table = await visibleSchema(dataset);
+      const table = await dataset.schema();
       requireFit(source, table, command.on);
       const file = await dataset.schemaFile();
       return { nullBytesPerRow: nullBytesPerRow(source, table), typed: (chunk) => typeNulls(chunk, table, file) };

@@ -3,7 +3,6 @@ import type { Catalog, TableRecord } from '../catalog/port.ts';
 import type { Dataset, Engine } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, type Properties, showTable, type TableRef } from '../kernel/ids.ts';
-import { nothingColumn } from '../merge/strategy/nested.ts';
 import type { OpenDatasets } from './open-datasets.ts';
 
 export interface TableDescription {
@@ -115,9 +114,3 @@ const replaced = ({ ref }: TableRecord, cause: unknown): LancegateError =>
     cause,
     retryAfterSeconds: 1,
   });
-
-/** The schema as clients may see it: without the column that an interrupted nested merge can leave behind. */
-export async function visibleSchema(dataset: Dataset): Promise<Schema> {
-  const schema = await dataset.schema();
-  return { ...schema, fields: schema.fields.filter((field) => field.name !== nothingColumn) };
-}

@@ -79,10 +79,10 @@ export class Metrics {
     'Commits that merges shared, by what told which rows were new: totals, memory, commit, or a search of the table; and all that were made by the places of their rows.',
     ['told_by'],
   );
-  readonly #outsideCommits = this.#counter(
-    'lancegate_outside_commits_total',
-    'Commits of rows by others that came between a look at a table and its merge, by whether keys were repaired.',
-    ['outcome'],
+  readonly #overtakenCommits = this.#counter(
+    'lancegate_overtaken_commits_total',
+    'Commits that another program overtook: their batches were merged again, into what that program left.',
+    [],
   );
   readonly #creates = this.#counter('lancegate_creates_total', 'Tables created, replaced or made from a declaration.');
   readonly #chunks = this.#counter('lancegate_create_chunks_total', 'Chunks that creates have written.');
@@ -205,8 +205,8 @@ export class Metrics {
     this.#sharedCommits.inc({ told_by: toldBy });
   }
 
-  outsideCommit(outcome: 'harmless' | 'repaired' | 'failed'): void {
-    this.#outsideCommits.inc({ outcome });
+  commitOvertaken(): void {
+    this.#overtakenCommits.inc();
   }
 
   maintenanceFinished(

@@ -10,6 +10,7 @@ import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset, Engine } from '#src/engine/port/engine.ts';
+import type { Shadow } from '#src/engine/port/shadow.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.ts';
 import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
@@ -59,11 +60,15 @@ async function start(t: TestContext) {
     indexCacheBytes: 1 << 24,
     metadataCacheBytes: 1 << 24,
   });
-  const engineFaults: { merge: Dataset['merge'] | undefined } = { merge: undefined };
+  const engineFaults: { merge: Shadow['merge'] | undefined } = { merge: undefined };
   const open: Engine['open'] = async (request) => {
     const dataset = await engine.open(request);
-    const merge: Dataset['merge'] = (...given) => (engineFaults.merge ?? dataset.merge.bind(dataset))(...given);
-    return replacing<Dataset>(dataset, { merge });
+    const shadow: Dataset['shadow'] = async () => {
+      const made = await dataset.shadow();
+      const merge: Shadow['merge'] = (...given) => (engineFaults.merge ?? made.merge.bind(made))(...given);
+      return replacing<Shadow>(made, { merge });
+    };
+    return replacing<Dataset>(dataset, { shadow });
   };
   const { deps, close } = await startOperations({
     catalog: faulty,

@@ -48,7 +48,6 @@ export const upsert: Spec = {
 export interface Interruptions {
   /** Before the commit, whoever makes it. */
   merge?: (() => Promise<void>) | undefined;
-  deleteRows?: (() => Promise<void>) | undefined;
   sync?: (() => Promise<void>) | undefined;
   /** Before all keys of a past version are read. */
   readKeys?: (() => Promise<void>) | undefined;
@@ -97,7 +96,9 @@ export class Stage {
   placeReadings = 0;
   /** What became of each attempt to replace rows by their places. */
   readonly replacements: ('made' | 'refused' | 'overtaken' | 'failed')[] = [];
-  /** That merges of the writer made, ascending. */
+  /** How often the engine merged in a shadow of a version that another program had followed. */
+  overtakenShadows = 0;
+  /** That merges of the writer made in shadows, ascending. */
   readonly mergedVersions: number[] = [];
   readonly engine: LanceEngine;
   keyBudget!: KeyBudget;
@@ -313,19 +314,21 @@ export class Stage {
         this.#readers -= 1;
         dataset.close();
       },
-      merge: async (...args: Parameters<Dataset['merge']>) => {
+      shadow: async () => {
+        const shadow = await dataset.shadow();
         await interruptions.merge?.();
-        const counts = await dataset.merge(...args);
-        this.mergedVersions.push(counts.version);
-        return counts;
+        return replacing(shadow, {
+          commit: async () => {
+            const made = await shadow.commit();
+            if (made === 'overtaken') this.overtakenShadows += 1;
+            else this.mergedVersions.push(made.version);
+            return made;
+          },
+        });
       },
       sync: async (...args: Parameters<Dataset['sync']>) => {
         await interruptions.sync?.();
         await dataset.sync(...args);
-      },
-      deleteRows: async (...args: Parameters<Dataset['deleteRows']>) => {
-        await interruptions.deleteRows?.();
-        return dataset.deleteRows(...args);
       },
     });
   }

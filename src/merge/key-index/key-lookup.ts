@@ -7,12 +7,15 @@ import type { Projection } from '../../engine/port/merge-spec.ts';
 import { type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { type CanonicalKey, type Keys, readKeys, sqlFieldPath } from '../../keys/key-columns.ts';
-import type { MergeRequest } from '../merge-request.ts';
+import type { MergeRequests } from '../merge-request.ts';
 
 /** About a millisecond's work. */
 const sliceRows = 4_096;
 /** Beyond so many literals the whole table is read instead: a filter of a million is parsed for seconds. */
 const mostLiterals = 100_000;
+
+/** A dataset, or a shadow of one. */
+type Readable = Pick<Dataset, 'select' | 'take'>;
 
 export interface SoughtKeys {
   readonly on: readonly FieldPath[];
@@ -21,42 +24,34 @@ export interface SoughtKeys {
   readonly where: CheckedSql | undefined;
 }
 
-/** The keys of requests that merge on the same columns, or those of them that are in `only`. */
-export function soughtKeys(
-  requests: readonly MergeRequest[],
-  only?: ReadonlySet<CanonicalKey>,
-  table: '' | 'target.' = '',
-): SoughtKeys {
-  const on = requests[0]?.on ?? [];
+/** The keys of requests that merge on the same columns. */
+export function soughtKeys(requests: MergeRequests): SoughtKeys {
+  const { on } = requests[0];
   const literals = on.map(() => new Set<string>());
   const keys = new Set<CanonicalKey>();
   for (const request of requests) {
     for (let row = 0; row < request.keys.rows; row++) {
       const key = request.keys.canonical(row);
-      if (key === undefined || only?.has(key) === false) continue;
+      if (key === undefined) continue;
       keys.add(key);
       for (const [column, values] of literals.entries()) values.add(request.keys.sqlLiteral(row, column) ?? 'NULL');
     }
   }
-  return { on, keys, where: whereOf(on, literals, table) };
+  return { on, keys, where: whereOf(on, literals) };
 }
 
-function whereOf(
-  on: readonly FieldPath[],
-  literals: readonly ReadonlySet<string>[],
-  table: string,
-): CheckedSql | undefined {
+function whereOf(on: readonly FieldPath[], literals: readonly ReadonlySet<string>[]): CheckedSql | undefined {
   if (literals.some(({ size }) => size > mostLiterals)) return undefined;
-  const terms = on.map((path, column) => inList(table + sqlFieldPath(path), [...(literals[column] ?? [])]));
+  const terms = on.map((path, column) => inList(sqlFieldPath(path), [...(literals[column] ?? [])]));
   return ownSql(terms.join(' AND '));
 }
 
-export const inList = (expression: string, literals: readonly string[]): CheckedSql =>
-  ownSql(literals.length === 0 ? 'false' : `${expression} IN (${literals.join(', ')})`);
+const inList = (expression: string, literals: readonly string[]): string =>
+  literals.length === 0 ? 'false' : `${expression} IN (${literals.join(', ')})`;
 
 /** How many rows have each of the sought keys. */
 export async function countSoughtRows(
-  dataset: Dataset,
+  dataset: Readable,
   { on, keys, where }: SoughtKeys,
 ): Promise<ReadonlyMap<CanonicalKey, number>> {
   const rows = new Map<CanonicalKey, number>();
@@ -69,7 +64,7 @@ export async function countSoughtRows(
 
 /** How many of the rows at these addresses have each key. */
 export async function countRowsAt(
-  dataset: Dataset,
+  dataset: Readable,
   at: readonly RowAddressSql[],
   on: readonly FieldPath[],
 ): Promise<ReadonlyMap<CanonicalKey, number>> {
@@ -83,7 +78,7 @@ export async function countRowsAt(
 
 /** Where the rows with the sought keys are. */
 export async function addressesByKey(
-  dataset: Dataset,
+  dataset: Readable,
   { on, keys, where }: SoughtKeys,
 ): Promise<ReadonlyMap<CanonicalKey, readonly RowAddressSql[]>> {
   const found = new Map<CanonicalKey, RowAddressSql[]>();
@@ -102,7 +97,7 @@ export type RowsFrom = { readonly where: CheckedSql | undefined } | { readonly a
 
 /** Tells `see` of each row where it is, and its key unless that is NULL, until that answers false. */
 export async function eachPlace(
-  dataset: Dataset,
+  dataset: Readable,
   on: readonly FieldPath[],
   from: RowsFrom,
   see: (key: CanonicalKey | undefined, place: RowAddress) => boolean,
@@ -129,14 +124,14 @@ interface Reading {
 
 /** Those that have a key, until `see` says that it has seen enough. */
 const eachRow = (
-  dataset: Dataset,
+  dataset: Readable,
   reading: Reading,
   see: (key: CanonicalKey, row: number, others: Keys | undefined) => boolean,
 ): Promise<void> => everyRow(dataset, reading, (key, row, others) => key === undefined || see(key, row, others));
 
 /** Also those whose key is NULL. */
 async function everyRow(
-  dataset: Dataset,
+  dataset: Readable,
   { on, from, others }: Reading,
   see: (key: CanonicalKey | undefined, row: number, others: Keys | undefined) => boolean,
 ): Promise<void> {

@@ -4,15 +4,13 @@ import type { Schema } from '../../arrow/schema/schema.ts';
 import { schemaFingerprint } from '../../arrow/schema/schema-message.ts';
 import type { Dataset } from '../../engine/port/engine.ts';
 import type { RowAddress } from '../../engine/port/row-address.ts';
-import { showTable } from '../../kernel/ids.ts';
-import type { Logger } from '../../telemetry/logger.ts';
 import type { Batch } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
 import type { Head } from '../head.ts';
 import type { FoundRows, KeyIndex } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
 import type { MergeRequest } from '../merge-request.ts';
-import type { Committed, Outcome, Strategy } from './strategy.ts';
+import { type Committed, type Outcome, type Strategy, unchanged } from './strategy.ts';
 
 /** Half of what there is to do before the engine takes over, 2 ms, after which others have a turn of the event loop (P10). */
 const mostRowsWithoutPause = 2_000;
@@ -28,16 +26,13 @@ const mostRefused = 64;
  */
 export class ByRowAddress implements Strategy {
   readonly #index: KeyIndexLoader;
-  readonly #logger: Logger;
   /** Schemas of sources that were refused, and of the table that did: it is another object once that may have changed. */
   readonly #refused = new Map<string, Schema>();
   /** The version that another program's commit followed. */
   #overtakenAt: number | undefined;
-  #hasWarned = false;
 
-  constructor(index: KeyIndexLoader, logger: Logger) {
+  constructor(index: KeyIndexLoader) {
     this.#index = index;
-    this.#logger = logger;
   }
 
   async commit(batch: Batch, head: Head): Promise<Outcome> {
@@ -49,13 +44,12 @@ export class ByRowAddress implements Strategy {
     const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = batch.first.spec;
     if (!inserts && found.surplus.size > 0) return 'does not apply';
     const parts = rowsToWrite(batch, found);
-    if (parts.every(isEmpty)) return this.#committed(batch, found, head.version);
+    if (parts.every(isEmpty)) return unchanged(batch, head);
     const old = updates === false ? [] : addressesOf(found);
     const replaced = await head.dataset.replaceRows(index.tracked, old, batch.prepare(head.dataset, parts));
     if (replaced === 'refused') return this.#refuse(batch.first, await head.dataset.schema(), index);
     if (replaced === 'overtaken') return this.#overtaken(index);
     this.#index.used();
-    if (updates !== false && found.surplus.size > 0) this.#warn(batch.first, found);
     return this.#committed(batch, found, replaced.version, () => this.#index.learn(index, replaced, batch, parts));
   }
 
@@ -64,11 +58,11 @@ export class ByRowAddress implements Strategy {
     if (await this.#isFor(batch, head.dataset)) await this.#index.didWithout(head, batch, engineMs);
   }
 
-  #committed(batch: Batch, found: FoundRows, version: number, learn?: () => void): Committed {
+  #committed(batch: Batch, found: FoundRows, version: number, learn: () => void): Committed {
     return {
       version,
       count: async () => {
-        learn?.();
+        learn();
         if (batch.numRows > mostRowsWithoutPause) await setImmediate();
         const commit = { version, numAttempts: 1, leavesOneRow: isUpsert(batch) };
         return { by: 'places', each: countsOfEach(batch, (key) => found.numRows(key), commit) };
@@ -76,6 +70,7 @@ export class ByRowAddress implements Strategy {
       isByAddress: true,
       gainsByIndex: false,
       mostFragments: found.rows.size,
+      surplusRows: isUpsert(batch) ? found.surplus.values().reduce((sum, rows) => sum + rows.length, 0) : 0,
     };
   }
 
@@ -100,13 +95,6 @@ export class ByRowAddress implements Strategy {
     if (this.#overtakenAt === version) this.#index.giveUp('changed');
     this.#overtakenAt = version;
     return 'overtaken';
-  }
-
-  #warn({ table, branch }: MergeRequest, { surplus }: FoundRows): void {
-    if (this.#hasWarned) return;
-    this.#hasWarned = true;
-    const name = { table: showTable(table.ref), branch: branch ?? 'main' };
-    this.#logger.warn({ ...name, keys: surplus.size }, 'keys had several rows, and an upsert left one of each');
   }
 }
 

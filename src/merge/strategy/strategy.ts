@@ -22,6 +22,8 @@ export interface Committed {
   readonly gainsByIndex: boolean;
   /** So many fragments had a part in what it took, at the most. */
   readonly mostFragments: number;
+  /** Of keys that another program had doubled: those that were deleted. */
+  readonly surplusRows: number;
 }
 
 /**
@@ -35,3 +37,16 @@ export interface Strategy {
   /** Throws what fails the batch: `FaultyPart` says which of its merges did. */
   commit(batch: Batch, head: Head): Promise<Outcome>;
 }
+
+/** No version is made of a batch that changes no row. */
+export const unchanged = ({ requests }: Batch, { version }: Head): Committed => {
+  const nothing = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
+  return {
+    version,
+    count: async () => ({ each: requests.map(() => nothing), by: undefined }),
+    isByAddress: false,
+    gainsByIndex: false,
+    mostFragments: 0,
+    surplusRows: 0,
+  };
+};

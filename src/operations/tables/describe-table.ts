@@ -1,6 +1,6 @@
 import { LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
-import { type TableAccess, type TableDescription, visibleSchema } from '../../table/table-access.ts';
+import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 
 interface DescribeTableCommand {
   readonly table: TableRef;
@@ -18,7 +18,7 @@ export const describeTable =
     if (record.state === 'created') {
       const created = await access.read(record, branch, version, async (dataset) => ({
         version: await dataset.version(),
-        schema: await visibleSchema(dataset),
+        schema: await dataset.schema(),
       }));
       return access.describe(record, created);
     }

@@ -1,12 +1,16 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
 import type { Dataset } from '../../port/engine.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 
 /** A dataset that the engine commits to, and nobody else in this process meanwhile. */
-export type EngineDataset = Pick<Dataset, 'version' | 'merge' | 'append' | 'deleteRows' | 'select' | 'take'> & {
+export type EngineDataset = Pick<
+  Dataset,
+  'version' | 'merge' | 'mayHaveCommitted' | 'append' | 'deleteRows' | 'select' | 'take'
+> & {
   deleteWhere(predicate: CheckedSql): Promise<number>;
 };
 
@@ -23,13 +27,20 @@ export class EngineCommits implements Shadow {
     this.baseVersion = baseVersion;
   }
 
-  merge(
+  /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */
+  async merge(
     spec: MergeSpec,
     file: IpcFile,
     timeoutMs: number | undefined,
     principal: string | undefined,
   ): Promise<MergeTotals> {
-    return this.#dataset.merge(spec, file, timeoutMs, principal);
+    const matched = await this.#dataset.version();
+    try {
+      return await this.#dataset.merge(spec, file, timeoutMs, principal);
+    } catch (error) {
+      if (isCutShort(error) && (await this.#dataset.mayHaveCommitted(matched))) throw mayBeMerged(error);
+      throw error;
+    }
   }
 
   append(file: IpcFile): Promise<void> {
@@ -59,3 +70,14 @@ export class EngineCommits implements Shadow {
   /** The steps are committed. */
   discard(): void {}
 }
+
+/** At its deadline, or because its reader died. */
+const isCutShort = (error: unknown): error is LancegateError =>
+  error instanceof LancegateError && (error.kind === 'TimedOut' || error.kind === 'ReaderDied');
+
+const mayBeMerged = (cause: LancegateError): LancegateError => {
+  const what = cause.kind === 'ReaderDied' ? 'its process ended' : 'the time ran out';
+  return new LancegateError('Internal', `${what} while the rows were being committed; they may have been merged`, {
+    cause,
+  });
+};

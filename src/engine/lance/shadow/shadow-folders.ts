@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
 import type { NativeConnection } from '../native/native.ts';
 import { ShadowFolder } from './shadow-folder.ts';
@@ -21,8 +22,11 @@ export class ShadowFolders {
   take(branchFolder: string): ShadowFolder {
     const kept = this.#kept.get(branchFolder);
     this.#kept.delete(branchFolder);
+    // A branch that was deleted took its folder along; the engine's caches would be wrong for another one at its path.
+    if (kept !== undefined && existsSync(kept.path)) return kept;
+    kept?.remove();
     const within = stagingFolder(branchFolder);
-    return kept ?? new ShadowFolder(randomUUID(), branchFolder, within, () => this.#connect(within));
+    return new ShadowFolder(randomUUID(), branchFolder, within, () => this.#connect(within));
   }
 
   release(branchFolder: string, folder: ShadowFolder): void {

@@ -1,0 +1,137 @@
+import type { Dataset, Engine } from '../../engine/port/engine.ts';
+import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
+import { principalKey } from '../../kernel/principal.ts';
+import type { CanonicalKey } from '../../keys/key-columns.ts';
+import type { Batch } from '../batch.ts';
+import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
+import type { Head } from '../head.ts';
+import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
+import { isNested, keyColumnsOf } from '../merge-request.ts';
+import { mergeNested } from './nested.ts';
+import { type Committed, type Counted, type Strategy, unchanged } from './strategy.ts';
+import { deleteSurplus, leavesOneRow } from './surplus-rows.ts';
+
+/** What was merged into a shadow. */
+interface Merged {
+  /** Without the surplus rows, which count as deleted. */
+  readonly totals: MergeTotals;
+  readonly surplusRows: number;
+  readonly gainsByIndex: boolean;
+}
+
+/** The engine finds the rows and merges, in a shadow of the branch: every kind of batch. */
+export class InShadow implements Strategy {
+  readonly #engine: Engine;
+  readonly #index: KeyIndexLoader;
+
+  constructor(index: KeyIndexLoader, engine: Engine) {
+    this.#index = index;
+    this.#engine = engine;
+  }
+
+  async commit(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
+    const before = await this.#rowsBefore(batch, head);
+    const shadow = await head.dataset.shadow();
+    try {
+      const merged = await this.#merge(batch, head.dataset, shadow);
+      if (!hasChanged(merged.totals)) return unchanged(batch, head);
+      const made = await shadow.commit();
+      if (made === 'overtaken') return 'overtaken';
+      const { gainsByIndex, surplusRows } = merged;
+      const count = () => this.#count(batch, head, { ...merged, before, version: made.version });
+      const mostFragments = Number.POSITIVE_INFINITY;
+      return { version: made.version, count, isByAddress: false, gainsByIndex, mostFragments, surplusRows };
+    } finally {
+      shadow.discard();
+    }
+  }
+
+  async #rowsBefore(batch: Batch, head: Head): Promise<CountedRows | undefined> {
+    if (batch.requests.length === 1) return undefined;
+    const found = (await this.#index.at(head, batch.first))?.find(batch.keys);
+    return found && { by: 'places', rowsBefore: (key: CanonicalKey) => found.numRows(key) };
+  }
+
+  async #merge(batch: Batch, dataset: Dataset, shadow: Shadow): Promise<Merged> {
+    if (isNested(batch.first)) {
+      const { surplusRows, ...totals } = await mergeNested(this.#engine, { dataset, shadow }, batch, () =>
+        longestTime(batch),
+      );
+      return { totals, surplusRows, gainsByIndex: false };
+    }
+    const { first } = batch;
+    const { file } = batch.chunk();
+    const useIndex = first.spec.useIndex && (await mayUseIndex(batch, dataset));
+    const spec = { ...first.spec, useIndex, on: keyColumnsOf(first) };
+    const gainsByIndex = await dataset.gainsByIndex(spec, file.length);
+    const totals = await shadow.merge(spec, file, longestTime(batch), principalKey(first.scope.principal));
+    const surplusRows = await deleteSurplus(shadow, batch, (await dataset.schema()).fields.length, totals);
+    return { totals: withSurplus(totals, surplusRows), surplusRows, gainsByIndex };
+  }
+
+  async #count(
+    batch: Batch,
+    { dataset, location, branch, version: baseVersion }: Head,
+    {
+      totals,
+      surplusRows,
+      before,
+      version,
+    }: Merged & { readonly before: CountedRows | undefined; readonly version: number },
+  ): Promise<Counted> {
+    const sums = { ...totals, version, numAttempts: 1 };
+    if (batch.requests.length === 1) return { each: [sums], by: undefined };
+    const counted =
+      before ??
+      (surplusRows === 0 ? rowsBeforeByTotals(batch, sums) : undefined) ??
+      (await rowsBeforeByCommit(batch, {
+        engine: this.#engine,
+        dataset,
+        before: { location, branch, version: baseVersion },
+        totals: { ...sums, numUpdatedRows: sums.numUpdatedRows + surplusRows },
+      }));
+    const isWhole = leavesOneRow(batch, (await dataset.schema()).fields.length);
+    return {
+      each: countsOfEach(batch, counted.rowsBefore, { version, numAttempts: 1, leavesOneRow: isWhole }),
+      by: counted.by,
+    };
+  }
+}
+
+const hasChanged = ({ numInsertedRows, numUpdatedRows, numDeletedRows }: MergeTotals): boolean =>
+  numInsertedRows + numUpdatedRows + numDeletedRows > 0;
+
+const withSurplus = (totals: MergeTotals, rows: number): MergeTotals => ({
+  numInsertedRows: totals.numInsertedRows,
+  numUpdatedRows: totals.numUpdatedRows - rows,
+  numDeletedRows: totals.numDeletedRows + rows,
+});
+
+/**
+ * Through an index the engine loses source rows whose key is NULL (neither inserted nor refused), panics on a filtered
+ * update of some of the columns, and on a branch of a branch looks for main's index where it is not. Without the index it
+ * reads the key column of the whole table instead.
+ */
+async function mayUseIndex(batch: Batch, dataset: Dataset): Promise<boolean> {
+  const { first } = batch;
+  if (first.branch !== undefined || batch.hasNullKey) return false;
+  if (!(await isIndexFaster(dataset, first.chunk.rows))) return false;
+  if (typeof first.spec.whenMatchedUpdateAll === 'boolean') return true;
+  return first.chunk.schema.fields.length === (await dataset.schema()).fields.length;
+}
+
+const rowsSoonFound = 5_000;
+
+/**
+ * For a source that is a good part of the table, reading the key column once is faster than finding each key: 100,000 rows
+ * into 200,000 take 44 ms without the index and 55 ms with it, 10,000 take 12 and 9.5 ms (measured).
+ */
+async function isIndexFaster(dataset: Dataset, sourceRows: number): Promise<boolean> {
+  return sourceRows <= rowsSoonFound || sourceRows * 8 <= (await dataset.countRows());
+}
+
+/** undefined where one of them has no deadline. */
+function longestTime({ requests }: Batch): number | undefined {
+  const times = requests.map(({ scope }) => scope.remainingMs());
+  return times.includes(undefined) ? undefined : Math.max(...(times as number[]));
+}
