@@ -1,4 +1,4 @@
-/** A merge insert as SQL means it, row by row. */
+/** A merge insert as SQL means it, row by row; but an upsert of whole rows leaves one row of each of its keys. */
 import type { Column } from './columns.ts';
 import { holds } from './conditions.ts';
 import type { MergeStep } from './steps.ts';
@@ -34,6 +34,8 @@ export function mergeRows(
   const paths = step.on.map(({ segments }) => segments);
   const sourceByKey = new Map(step.source.rows.map((row) => [keyOf(row, paths) ?? Symbol('NULL'), row]));
   const targetKeys = new Set(target.map((row) => keyOf(row, paths)));
+  const leavesOneRow = updates && updateIf === undefined && inserts && step.source.columns.length === columns.length;
+  const written = new Set<string>();
   const rows: Row[] = [];
   const counts = { inserted: 0, updated: 0, deleted: 0 };
   for (const row of target) {
@@ -42,8 +44,11 @@ export function mergeRows(
     if (source === undefined) {
       if (deletes && (deleteIf === undefined || holds(deleteIf, { target: row }))) counts.deleted += 1;
       else rows.push(row);
+    } else if (leavesOneRow && key !== undefined && written.has(key)) {
+      counts.deleted += 1;
     } else if (updates && (updateIf === undefined || holds(updateIf, { target: row, source }))) {
       counts.updated += 1;
+      if (key !== undefined) written.add(key);
       rows.push({ ...row, ...source });
     } else {
       rows.push(row);

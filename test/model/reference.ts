@@ -117,20 +117,14 @@ function expectMergeInto(world: World, table: Created, step: MergeStep): Expecte
   if (rows.some((row) => lacksRequired(row, table.columns))) return { refused: [code.schema] };
   return {
     counts,
-    versions: versionsAfter(branch.version, counts, step),
+    versions: [versionAfter(branch.version, counts)],
     worldAt: (version) => withBranch(world, step.table, table, branchName, advanced(branch, version, rows)),
   };
 }
 
-/**
- * Without rows and without deleting, nothing is committed. What changes rows is one commit, on nested keys with up to two
- * more that touch the schema alone. What changes no row may commit all the same.
- */
-function versionsAfter(version: number, { inserted, updated, deleted }: Counts, step: MergeStep): readonly number[] {
-  if (!reachesRows(step)) return [version];
-  const isNested = step.on.some(({ segments }) => segments.length > 1);
-  const grown = isNested ? [version + 1, version + 3] : [version + 1];
-  return inserted + updated + deleted === 0 ? [version, ...grown] : grown;
+/** What changes rows is one version, and what changes none makes no version. */
+function versionAfter(version: number, { inserted, updated, deleted }: Counts): number {
+  return inserted + updated + deleted === 0 ? version : version + 1;
 }
 
 const lacksRequired = (row: Row, columns: readonly Column[]): boolean =>

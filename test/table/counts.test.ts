@@ -56,12 +56,13 @@ describe('a table is searched for the keys of a batch only if its commit does no
     });
   }
 
-  test('keys that are there twice are counted twice', async (t) => {
+  test('of a key that is there twice one row is updated, and the other deleted', async (t) => {
     const stage = await Stage.open(t, full([7, 'old'], [7, 'twin']), { keyMemoryBytes: 0 });
     assert.deepEqual(await sendMixed(stage, 7, 8), [
-      [0, 2],
+      [0, 1],
       [1, 0],
     ]);
+    assert.deepEqual(stage.deletedRows, [1, 0]);
     assert.deepEqual(await sendMixed(stage, 8, 9), exact);
     assert.equal(stage.searches, 0);
   });
