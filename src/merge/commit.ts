@@ -171,7 +171,7 @@ export class Committer {
   #measure({ requests }: Batch, { version, head }: Merged, countedBy: Counted['by']): void {
     if (version === head.version) return;
     this.#parts.metrics.commitFinished(requests.length);
-    if (countedBy !== undefined) this.#parts.metrics.countsTold(countedBy);
+    if (countedBy !== undefined) this.#parts.metrics.countsTaken(countedBy);
   }
 
   /** Once a branch: the program that doubles keys does it again and again. */

@@ -8,7 +8,7 @@ import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { RowAddressSql } from '../engine/port/row-address.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { CanonicalKey } from '../keys/key-columns.ts';
-import type { CountsToldBy } from '../telemetry/metrics.ts';
+import type { CountsSource } from '../telemetry/metrics.ts';
 import type { Batch } from './batch.ts';
 import { countRowsAt, countSoughtRows, soughtKeys } from './key-index/key-lookup.ts';
 
@@ -16,7 +16,7 @@ import { countRowsAt, countSoughtRows, soughtKeys } from './key-index/key-lookup
 export type RowsBefore = (key: CanonicalKey) => number;
 
 export interface CountedRows {
-  readonly by: CountsToldBy;
+  readonly by: CountsSource;
   readonly rowsBefore: RowsBefore;
 }
 

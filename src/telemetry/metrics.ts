@@ -15,8 +15,8 @@ export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'rec
  */
 export type ConnectionEnd = 'address_share' | 'all_taken' | 'gave_way' | 'silent' | 'unread' | 'pipelined';
 
-/** What told whose rows of a shared commit were new (docs/adr/0011); a search takes longest, the more rows the longer. */
-export type CountsToldBy = 'places' | 'totals' | 'commit' | 'search';
+/** What the counts of a batch were taken from (docs/adr/0011); a search takes longest, the more rows the longer. */
+export type CountsSource = 'key_index' | 'totals' | 'commit' | 'search';
 
 /** Why a reader process ended: the first three are normal. */
 export type ReaderDeath = 'idle' | 'spent' | 'stop' | 'deadline' | 'memory' | 'signal' | 'exit' | 'protocol' | 'start';
@@ -56,7 +56,10 @@ export class Metrics {
     ['reason'],
   );
   readonly #uploads = this.#gauge('lancegate_uploads_in_flight', 'Bodies being received.');
-  readonly #queuedMerges = this.#gauge('lancegate_queued_merges', 'Merges that wait for their turn, over all tables.');
+  readonly #queuedMerges = this.#gauge(
+    'lancegate_queued_merges',
+    'Merges that wait for their branch, over all tables.',
+  );
   readonly #merges = this.#counter('lancegate_merges_total', 'Merges acknowledged.');
   readonly #mergedRows = this.#counter(
     'lancegate_merged_rows_total',
@@ -76,8 +79,8 @@ export class Metrics {
   );
   readonly #sharedCommits = this.#counter(
     'lancegate_shared_commits_total',
-    'Commits that merges shared, by what told which rows were new: totals, memory, commit, or a search of the table; and all that were made by the places of their rows.',
-    ['told_by'],
+    'Commits that merges shared, and all by row address, by what their counts were taken from: the key index, the totals, the files of the commit, or a search of the table.',
+    ['counted_by'],
   );
   readonly #overtakenCommits = this.#counter(
     'lancegate_overtaken_commits_total',
@@ -201,8 +204,8 @@ export class Metrics {
     this.#mergesPerCommit.observe(merges);
   }
 
-  countsTold(toldBy: CountsToldBy): void {
-    this.#sharedCommits.inc({ told_by: toldBy });
+  countsTaken(countedBy: CountsSource): void {
+    this.#sharedCommits.inc({ counted_by: countedBy });
   }
 
   commitOvertaken(): void {

@@ -27,7 +27,7 @@ describe('upserts that are committed by the places of their rows', () => {
   const commitsByPlaces = async (): Promise<number> => {
     const headers = { authorization: `Bearer ${await service.mint('lancegate:admin')}` };
     const text = await (await fetch(`${service.url}/metrics`, { headers })).text();
-    return Number(/^lancegate_shared_commits_total\{told_by="places"\} (\d+)$/m.exec(text)?.[1] ?? 0);
+    return Number(/^lancegate_shared_commits_total\{counted_by="key_index"\} (\d+)$/m.exec(text)?.[1] ?? 0);
   };
   const merge = (table: string, ids: number[], name: string, query = '', headers: HeaderFields = {}) =>
     service.post(`/v1/table/${table}/merge_insert?on=id${query}`, people(ids, name), headers);

@@ -52,7 +52,7 @@ describe('a table is searched for the keys of a batch only if its commit does no
       await stage.buildIndex('id');
       assert.deepEqual(await sendMixed(stage, 2, 3, { spec, ...(tableOf && { tableOf }) }), counts);
       assert.equal(stage.searches, tells ? 0 : 1);
-      assert.deepEqual(stage.toldBy, [tells ? 'commit' : 'search']);
+      assert.deepEqual(stage.countedBy, [tells ? 'commit' : 'search']);
     });
   }
 

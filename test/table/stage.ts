@@ -24,7 +24,7 @@ import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableAccess } from '#src/table/table-access.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
-import { type CountsToldBy, Metrics } from '#src/telemetry/metrics.ts';
+import { type CountsSource, Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
@@ -89,7 +89,7 @@ export class Stage {
   /** How often keys were searched for in a past version, which takes longest. */
   searches = 0;
   /** What told the counts of each commit that was shared. */
-  readonly toldBy: CountsToldBy[] = [];
+  readonly countedBy: CountsSource[] = [];
   /** How often all keys of a past version were read. */
   readings = 0;
   /** How often places of rows were read: all of them beside the commits, or in a turn those that others brought. */
@@ -157,7 +157,7 @@ export class Stage {
     stage.record = await catalog.publishCreation(creation, details);
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
-    metrics.countsTold = (by) => void stage.toldBy.push(by);
+    metrics.countsTaken = (by) => void stage.countedBy.push(by);
     const engine = stage.#interrupted(interruptions, { hidesChanges, knowsPlaces, cannotCount });
     stage.keyBudget = new KeyBudget(keyMemoryBytes, clock);
     const datasets = new OpenDatasets(stage.#keeping(engine), 10);

@@ -24,7 +24,7 @@ test('every event shows in its instrument', async () => {
     /failed/,
   );
   metrics.commitFinished(7);
-  metrics.countsTold('search');
+  metrics.countsTaken('search');
   metrics.createFinished();
   metrics.chunkWritten();
   const seen = await samples(metrics);
@@ -40,7 +40,7 @@ test('every event shows in its instrument', async () => {
     ['merged_rows_total{change="deleted"}', 1],
     ['merge_stage_duration_seconds_count{stage="engine"}', 2],
     ['merges_per_commit_sum', 7],
-    ['shared_commits_total{told_by="search"}', 1],
+    ['shared_commits_total{counted_by="search"}', 1],
     ['creates_total', 1],
     ['create_chunks_total', 1],
   ];

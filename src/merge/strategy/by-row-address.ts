@@ -65,7 +65,7 @@ export class ByRowAddress implements Strategy {
         learn();
         if (batch.numRows > mostRowsWithoutPause) await setImmediate();
         const commit = { version, numAttempts: 1, leavesOneRow: isUpsert(batch) };
-        return { by: 'places', each: countsOfEach(batch, (key) => found.numRows(key), commit) };
+        return { by: 'key_index', each: countsOfEach(batch, (key) => found.numRows(key), commit) };
       },
       isByAddress: true,
       gainsByIndex: false,

@@ -49,7 +49,7 @@ export class InShadow implements Strategy {
   async #rowsBefore(batch: Batch, head: Head): Promise<CountedRows | undefined> {
     if (batch.requests.length === 1) return undefined;
     const found = (await this.#index.at(head, batch.first))?.find(batch.keys);
-    return found && { by: 'places', rowsBefore: (key: CanonicalKey) => found.numRows(key) };
+    return found && { by: 'key_index', rowsBefore: (key: CanonicalKey) => found.numRows(key) };
   }
 
   async #merge(batch: Batch, dataset: Dataset, shadow: Shadow): Promise<Merged> {

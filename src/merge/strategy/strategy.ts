@@ -1,5 +1,5 @@
 import type { MergeCounts } from '../../engine/port/merge-spec.ts';
-import type { CountsToldBy } from '../../telemetry/metrics.ts';
+import type { CountsSource } from '../../telemetry/metrics.ts';
 import type { Batch } from '../batch.ts';
 import type { Head } from '../head.ts';
 
@@ -7,7 +7,7 @@ import type { Head } from '../head.ts';
 export interface Counted {
   readonly each: readonly MergeCounts[];
   /** undefined for a merge alone, which the engine counts. */
-  readonly by: CountsToldBy | undefined;
+  readonly by: CountsSource | undefined;
 }
 
 /** A batch that is merged, and not yet known to be durable. */
