@@ -84,7 +84,7 @@ export class KeyIndexLoader {
     try {
       await this.#weigh(head, batch, engineMs);
     } catch (error) {
-      this.#parts.logger.debug({ error }, 'whether to read the key index is not known');
+      this.#parts.logger.debug({ error }, 'whether to read the key index could not be decided');
     }
   }
 
@@ -134,7 +134,7 @@ export class KeyIndexLoader {
       return await known.readRest(dataset);
     } catch (error) {
       // Such as when the files of a version have been removed meanwhile.
-      this.#parts.logger.debug({ error }, 'the places of rows could not be followed');
+      this.#parts.logger.debug({ error }, 'the key index could not follow other commits');
       return 'changed';
     }
   }
@@ -143,7 +143,7 @@ export class KeyIndexLoader {
   async #readBeside(known: KeyIndex, place: OpenRequest): Promise<void> {
     this.#isReading = true;
     const problem = await this.#readRounds(known, place).catch((error: unknown): Unknowable => {
-      this.#parts.logger.debug({ location: place.location, error }, 'the places of rows could not be read');
+      this.#parts.logger.debug({ location: place.location, error }, 'the key index could not be read');
       return 'changed';
     });
     this.#isReading = false;
