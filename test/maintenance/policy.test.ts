@@ -108,6 +108,11 @@ describe('a branch is maintained (P8)', () => {
       { layout: layoutOf(fragments(20, 100_000)), missing: ['id'] },
       'tiered: before the index',
     ],
+    [
+      'by the index when it was compacted for it, whatever writers have brought meanwhile',
+      { layout: layoutOf(fragments(20, 100_000)), missing: ['id'], debt: { commits: 9, commitsSinceFull: 30 } },
+      'index: merges on the column',
+    ],
   ];
   for (const [title, given, plan] of cases) test(title, () => assert.equal(firstPlan(given), plan));
 });

@@ -101,7 +101,7 @@ function fullCost(layout: Layout, factors: CostFactors): Cost {
 /** What should be done to the branch now, the most important first. */
 export const plansFor = (facts: BranchFacts, options: Options, policy: MaintenancePolicy): readonly Plan[] =>
   [
-    firstIndex(options),
+    firstIndex(facts, options),
     quietCompaction(facts, options),
     removalOfVersions(facts),
     busyCompaction(facts, options, policy),
@@ -168,10 +168,11 @@ function indexRebuild({ debt }: BranchFacts, { indexed }: Options): Plan | undef
   return { job: 'index', reason: 'debt', columns: indexed.columns, cost: indexed };
 }
 
-/** What is compacted after an index was built is not in it, so a table in many pieces is compacted first. */
-function firstIndex({ missing, indexed, tier }: Options): Plan | undefined {
+/** What is compacted after an index was built is not in it, so a table in many pieces is compacted first: once. */
+function firstIndex({ debt }: BranchFacts, { missing, indexed, tier }: Options): Plan | undefined {
   if (missing === undefined) return undefined;
-  if (indexed !== undefined || tier === undefined) {
+  const wasCompacted = debt.commits < debt.commitsSinceFull;
+  if (indexed !== undefined || tier === undefined || wasCompacted) {
     return { job: 'index', reason: 'merges on the column', columns: missing.columns, cost: missing };
   }
   const { fragments } = tier;
