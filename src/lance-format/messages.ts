@@ -27,6 +27,8 @@ export const manifest = messageTable({
   branch: text(20),
   /** Position of the section in the file. */
   transactionSection: uint(21),
+  /** The same, as Lance 14 writes it: it reads this one if it is there, else the other. */
+  transactionSectionOfLance14: uint(23),
 });
 
 export const field = messageTable({

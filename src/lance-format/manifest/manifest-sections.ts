@@ -17,7 +17,8 @@ export interface ManifestSections {
 
 export function sectionsOf(file: Buffer): ManifestSections {
   const message = messageOf(file);
-  const { indexSection, transactionSection } = decode(manifest, message, ['indexSection', 'transactionSection']);
+  const positions = decode(manifest, message, ['indexSection', 'transactionSection', 'transactionSectionOfLance14']);
+  const { indexSection, transactionSectionOfLance14, transactionSection = transactionSectionOfLance14 } = positions;
   return {
     message,
     indexes: indexSection === undefined ? undefined : section(file, indexSection),

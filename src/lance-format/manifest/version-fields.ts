@@ -13,6 +13,7 @@ export const ofOneVersion = {
   indexSection: undefined,
   transactionFile: undefined,
   transactionSection: undefined,
+  transactionSectionOfLance14: undefined,
 } as const;
 
 export const timestampOf = (atMs: number): Buffer =>
