@@ -12,10 +12,6 @@ import { join } from 'node:path';
 
 /** After the three descriptors that every process has. */
 const channelFd = 3;
-/** Of the range from -1000 to 1000 (proc_pid_oom_score_adj(5)): the kernel ends readers before the service. */
-const outOfMemoryScore = '500';
-/** Where processors are short, writers go first (P10). */
-const niceness = 5;
 
 /** SIGKILL, since an orderly exit waits for threads of the engine that may compute for minutes. */
 function endAtOnce(lastWords: Buffer): never {
@@ -29,15 +25,16 @@ function endAtOnce(lastWords: Buffer): never {
 }
 
 /**
- * Optional: the kernel then kills this process before the service, and schedules it after the service. A priority belongs to one
+ * Optional: the kernel then kills this process before the service, and schedules it after the service (P10). A priority belongs to one
  * thread (setpriority(2)); the engine's threads, which exist by now, pass theirs on to threads that they create. The main
  * thread, which checks the memory and answers, keeps its own.
  */
 function yieldToService(): void {
   try {
-    writeFileSync('/proc/self/oom_score_adj', outOfMemoryScore);
+    // Of the range from -1000 to 1000 (proc_pid_oom_score_adj(5)).
+    writeFileSync('/proc/self/oom_score_adj', '500');
     for (const thread of readdirSync('/proc/self/task').map(Number)) {
-      if (thread !== process.pid) setPriority(thread, niceness);
+      if (thread !== process.pid) setPriority(thread, 5);
     }
   } catch {
     // Not Linux, or not permitted.

@@ -20,7 +20,6 @@ export interface DocumentLifetime {
 }
 
 const firstBackOffMs = 1_000;
-const maxBackOffMs = 30_000;
 
 export interface RemoteDocumentParts<Value> {
   /** For the log: what it is, and of which issuer. */
@@ -94,7 +93,7 @@ export class RemoteDocument<Value extends object> {
     const waitMs = this.#backOffMs;
     this.#logger.warn({ error, retryAfterMs: waitMs }, `no answer: ${this.#title}`);
     this.#retryAtMs = this.#clock.nowMs() + waitMs;
-    this.#backOffMs = Math.min(waitMs * 2, maxBackOffMs);
+    this.#backOffMs = Math.min(waitMs * 2, 30_000);
     return unavailable(waitMs, error);
   }
 }

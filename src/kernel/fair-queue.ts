@@ -20,8 +20,6 @@ interface Waiter extends Seeker {
   readonly grant: () => void;
 }
 
-const shareOfOneWork = 3 / 4;
-
 /**
  * A bounded queue for a few slots that serves principals in rotation (P7, P10). A principal has a fixed part of the slots, as
  * in `Quota`, so one whose work takes long does not keep others out. The requests of one principal keep their order,
@@ -92,7 +90,7 @@ export class FairQueue {
     return (
       this.#running < slots &&
       this.#heldBy(principalName(principal)) < partOf(slots, principalShare) &&
-      this.#heldBy(workName(work)) < partOf(slots, shareOfOneWork)
+      this.#heldBy(workName(work)) < partOf(slots, 0.75)
     );
   }
 

@@ -19,19 +19,13 @@ export interface ReaderParts {
   readonly endAtOnce: (lastWords: Buffer) => never;
 }
 
-/** The engine fills 1 to 2 GB a second, so a reader can exceed its limit by some 20 MB before it sees that. */
-const lookEveryMs = 10;
-/** A reader that holds more than this part of its memory between two orders is replaced. */
-const spentPart = 3 / 4;
-/** The engine takes a source as one buffer, which cannot be longer. */
-const maxRowBytes = 2 ** 31;
-
 /** Resolves when the service has closed the channel or has ended. Rejects on a malformed order, or one that comes during another. */
 export async function answerOrders({ channel, openEngines, residentBytes, endAtOnce }: ReaderParts): Promise<void> {
   const send = (reply: Reply): void => writeFrame(channel, reply);
   let reader: Reader | undefined;
   let isBusy = false;
-  for await (const frame of readFrames(channel, maxRowBytes)) {
+  // The engine takes a source as one buffer, which cannot be longer.
+  for await (const frame of readFrames(channel, 2 ** 31)) {
     if (reader === undefined) {
       const setup = frame.header as ReaderSetup;
       reader = new Reader(setup, new KeptDatasets(openEngines(setup)), { residentBytes, endAtOnce });
@@ -66,7 +60,8 @@ class Reader {
     const stopWatching = this.#watchMemory(memoryBytes + order.extraBytes);
     try {
       const outcome = await this.#outcomeOf(order, bytes);
-      return { kind: 'done', outcome, isSpent: this.#process.residentBytes() > spentPart * memoryBytes };
+      // A reader that holds so much between two orders is replaced.
+      return { kind: 'done', outcome, isSpent: this.#process.residentBytes() > 0.75 * memoryBytes };
     } finally {
       stopWatching();
     }
@@ -86,11 +81,12 @@ class Reader {
 
   #watchMemory(mostResidentBytes: number): () => void {
     const { residentBytes, endAtOnce } = this.#process;
+    // The engine fills 1 to 2 GB a second, so a reader can exceed its limit by some 20 MB before it sees that.
     const timer = setInterval(() => {
       const bytes = residentBytes();
       const lastWords: Reply = { kind: 'beyond memory', residentBytes: bytes };
       if (bytes > mostResidentBytes) endAtOnce(frameHead(lastWords));
-    }, lookEveryMs);
+    }, 10);
     return () => clearInterval(timer);
   }
 }

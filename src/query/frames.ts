@@ -11,8 +11,6 @@ export interface Frame {
 }
 
 const lengthsBytes = 8;
-/** Fits a predicate of the largest JSON body, escaped. */
-const mostHeaderBytes = 64 * 2 ** 20;
 const noBytes = Buffer.alloc(0);
 
 export function writeFrame(channel: Duplex, header: unknown, bytes: Uint8Array = noBytes): void {
@@ -37,7 +35,8 @@ export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGene
     if (lengths === undefined) return;
     const headerLength = lengths.readUInt32LE(0);
     const bytesLength = lengths.readUInt32LE(4);
-    if (headerLength > mostHeaderBytes || bytesLength > mostBytes) throw new Error('a message is too long');
+    // A header fits a predicate of the largest JSON body, escaped.
+    if (headerLength > 64 * 2 ** 20 || bytesLength > mostBytes) throw new Error('a message is too long');
     const text = await incoming.take(headerLength);
     const bytes = await incoming.take(bytesLength);
     if (text === undefined || bytes === undefined) throw new Error('the channel ended in the middle of a message');

@@ -66,9 +66,6 @@ export interface PlainError {
   readonly cause?: string | undefined;
 }
 
-/** In characters. */
-const causeLength = 4_000;
-
 export function plainError(error: unknown): PlainError {
   const known =
     error instanceof LancegateError ? error : new LancegateError('Internal', 'a reader failed', { cause: error });
@@ -79,7 +76,7 @@ export function plainError(error: unknown): PlainError {
     message,
     internal,
     retryAfterSeconds,
-    cause: text === undefined ? undefined : String(text).slice(0, causeLength),
+    cause: text === undefined ? undefined : String(text).slice(0, 4_000),
   };
 }
 

@@ -25,14 +25,6 @@ export interface Requester {
   readonly signal: AbortSignal;
 }
 
-/** How long an order may run on after its abort: most end within milliseconds, and a new process takes longer to start. */
-const graceMs = 100;
-/** A start takes up to a second, and several on an overloaded machine. */
-const longestStartMs = 30_000;
-/** The pause after two deaths without an answer between them; it doubles with each further death. */
-const firstPauseMs = 100;
-const longestPauseMs = 5_000;
-
 export class ReaderPool {
   readonly #parts: ReaderPoolParts;
   readonly #queue: FairQueue;
@@ -109,7 +101,8 @@ export class ReaderPool {
 
   /** Kills the reader unless it has answered within the grace. */
   #endAfterGrace(reader: ReaderProcess, done: AbortSignal): void {
-    const takeBack = this.#parts.clock.schedule(graceMs, () => reader.end('deadline'));
+    // Most end within milliseconds, and a new process takes longer to start.
+    const takeBack = this.#parts.clock.schedule(100, () => reader.end('deadline'));
     onAbort(done, takeBack);
   }
 
@@ -128,7 +121,8 @@ export class ReaderPool {
   #start(): ReaderProcess {
     const reader = new ReaderProcess(this.#parts);
     this.#all.add(reader);
-    const takeBack = this.#parts.clock.schedule(longestStartMs, () => reader.end('start'));
+    // A start takes up to a second, and several on an overloaded machine.
+    const takeBack = this.#parts.clock.schedule(30_000, () => reader.end('start'));
     reader.ready.then(takeBack, takeBack);
     void reader.ended.then((reason) => this.#gone(reader, reason));
     return reader;
@@ -160,11 +154,11 @@ export class ReaderPool {
     this.#putBack(this.#start());
   }
 
-  /** A program that always dies must not be started over and over. */
+  /** A program that always dies must not be started over and over: after two deaths in a row there is a pause, which doubles. */
   #backOff(): void {
     this.#deathsInRow += 1;
     if (this.#deathsInRow === 1) return;
-    const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** (this.#deathsInRow - 2));
+    const pauseMs = Math.min(5_000, 100 * 2 ** (this.#deathsInRow - 2));
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#pause = promise;
     this.#parts.clock.schedule(pauseMs, () => {

@@ -22,8 +22,6 @@ export interface ReaderProcessParts {
 const program = join(import.meta.dirname, '../reader.ts');
 /** Its JavaScript heap is small. */
 const nodeOptions = ['--max-semi-space-size=2', '--v8-pool-size=1'];
-/** In characters: a panic of the engine with some of its trace. */
-const lastWordsLength = 2_000;
 
 export class ReaderProcess {
   /** Resolves to the reason once the process has ended. */
@@ -158,7 +156,8 @@ export class ReaderProcess {
 
   #keepLastWords(stderr: Readable | null): void {
     stderr?.on('data', (text: Buffer) => {
-      this.#lastWords = (this.#lastWords + text.toString()).slice(-lastWordsLength);
+      // A panic of the engine with some of its trace.
+      this.#lastWords = (this.#lastWords + text.toString()).slice(-2_000);
     });
   }
 

@@ -10,9 +10,6 @@ import type { Queries, Reading } from './port.ts';
 import type { ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 
-/** What a byte of rows takes while the engine merges them; the memory plan reserves as much with each body. */
-const bytesPerRowByte = 4;
-
 /** Counts and merges that run in readers. */
 export class ReaderQueries implements Queries, FilteredMerges {
   readonly #pool: ReaderPool;
@@ -21,7 +18,10 @@ export class ReaderQueries implements Queries, FilteredMerges {
   readonly #lineages = new WeakMap<symbol, string>();
   #lastLineage = 0;
 
-  /** `mergeBytes`: what a merge may take in addition to its reader's memory and `bytesPerRowByte` for each byte of its rows. */
+  /**
+   * `mergeBytes`: what a merge may take in addition to its reader's memory and four times its rows, which is what the engine
+   * takes to merge them; the memory plan reserves as much with each body.
+   */
   constructor(pool: ReaderPool, clock: Clock, mergeBytes: number) {
     this.#pool = pool;
     this.#clock = clock;
@@ -45,7 +45,7 @@ export class ReaderQueries implements Queries, FilteredMerges {
     const cancel = this.#abortAfter(timeoutMs, deadline);
     try {
       const requester = { principal: principal ?? '', signal: deadline.signal };
-      const extraBytes = this.#mergeBytes + bytesPerRowByte * file.length;
+      const extraBytes = this.#mergeBytes + 4 * file.length;
       const order = { at, work: { kind: 'merge', spec, timeoutMs }, extraBytes } as const;
       const outcome = await this.#pool.ask(order, requester, file);
       if (outcome.kind !== 'merged') throw mismatched();

@@ -20,13 +20,12 @@ export const literalTypes: ReadonlySet<string> = new Set([
 ]);
 
 const largestLength = 9_999;
-const mostDigits = 38;
 
 /** What is wrong with the parameters of a type of SQL. */
 export function typeParametersRule(type: string, parameters: readonly number[]): string | undefined {
   if (type === 'DECIMAL' || type === 'NUMERIC') {
     const [precision = 0, scale = 0] = parameters;
-    return parameters.length <= 2 ? decimalRule(precision, scale, mostDigits) : 'takes a precision and a scale';
+    return parameters.length <= 2 ? decimalRule(precision, scale, 38) : 'takes a precision and a scale';
   }
   if (parameters.length > 1) return 'takes one parameter';
   return (parameters[0] ?? 0) > largestLength ? `takes at most ${largestLength}` : undefined;

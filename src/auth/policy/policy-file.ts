@@ -18,7 +18,6 @@ import { AccessSetupError } from '../access-setup-error.ts';
 import { CedarPolicy } from './cedar-policy.ts';
 import { tryPolicies } from './policy-trial.ts';
 
-const lookEveryMs = 2_000;
 /** Some eight thousand policies, which block the event loop for half a second when they come into force. */
 const maxBytes = 2 ** 20;
 
@@ -89,7 +88,7 @@ export class PolicyFile {
 
   #lookLater(): void {
     if (this.#isClosed) return;
-    this.#cancelNext = this.#parts.clock.schedule(lookEveryMs, () => {
+    this.#cancelNext = this.#parts.clock.schedule(2_000, () => {
       void this.#inTurn(() => this.#look()).then(() => this.#lookLater());
     });
   }

@@ -9,14 +9,12 @@ import type { CheckedSource, PolicySource, Remarks } from './policy-source.ts';
 
 export type Trial = { readonly problem: string } | { readonly remarks: Remarks };
 
-/** Less than the service's own thread has, so that a file which passes here passes there. */
-const stackSizeMb = 0.5;
-
 /** `AccessSetupError` naming every mistake as `name:line:column: what`. */
 export async function tryPolicies(source: PolicySource): Promise<CheckedSource> {
   const thread = new Worker(new URL('./policy-trial-thread.ts', import.meta.url), {
     workerData: source,
-    resourceLimits: { stackSizeMb },
+    // Less than the service's own thread has, so that a file which passes here passes there.
+    resourceLimits: { stackSizeMb: 0.5 },
   });
   const trial = await new Promise<Trial>((resolve) => {
     thread.once('message', resolve);

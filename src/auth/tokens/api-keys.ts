@@ -49,9 +49,6 @@ const schema = `
   ) strict`;
 
 const principalIssuer = 'api-key';
-const maxPrincipals = 10_000;
-/** For how long a command waits for another process's write; each takes milliseconds. */
-const busyTimeoutMs = 5_000;
 
 export class ApiKeyStore implements Disposable {
   readonly verifier: Verifier = { verify: async (credential) => this.#verify(credential) };
@@ -59,7 +56,7 @@ export class ApiKeyStore implements Disposable {
   readonly #byId: StatementSync;
   readonly #clock: Clock;
   /** A key's row never changes but for its revocation, so one key keeps one principal object. */
-  readonly #principals = new LRUCache<string, Principal>({ max: maxPrincipals });
+  readonly #principals = new LRUCache<string, Principal>({ max: 10_000 });
   /** Compared with where the id is unknown, so that this takes as long as a wrong secret. */
   readonly #nobodysHash = randomBytes(32);
 
@@ -73,7 +70,8 @@ export class ApiKeyStore implements Disposable {
   static open(path: string, clock: Clock): ApiKeyStore {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     createPrivately(path);
-    const database = new DatabaseSync(path, { timeout: busyTimeoutMs });
+    // For the write of another process, which takes milliseconds.
+    const database = new DatabaseSync(path, { timeout: 5_000 });
     database.exec(`pragma journal_mode = wal; pragma synchronous = full; ${schema}`);
     return new ApiKeyStore(database, clock);
   }

@@ -5,10 +5,7 @@
 import type { IdempotencyKey } from '../../kernel/ids.ts';
 import type { KeyedAnswer, KeyedCommit, KeyedRequest, RequestOwner } from '../port.ts';
 import { tablePathOf, tableRefOf } from './full-path.ts';
-import type { CatalogDb, IdempotencyKeyRow } from './schema.ts';
-
-/** 10 parameters each: stays below the 32766 that SQLite allows in one statement. */
-const rowsPerInsert = 1000;
+import { type CatalogDb, type IdempotencyKeyRow, insertable } from './schema.ts';
 
 const rowOfRequest = (request: KeyedRequest) => ({
   owner: request.owner,
@@ -59,10 +56,10 @@ export const insertCommits = (db: CatalogDb, commits: readonly KeyedCommit[]): P
   putRows(db, commits.map(rowOfCommit));
 
 async function putRows(db: CatalogDb, rows: readonly IdempotencyKeyRow[]): Promise<void> {
-  for (let start = 0; start < rows.length; start += rowsPerInsert) {
+  for (const some of insertable(rows)) {
     await db
       .insertInto('idempotency_keys')
-      .values(rows.slice(start, start + rowsPerInsert))
+      .values(some)
       .onConflict((conflict) =>
         conflict.columns(['owner', 'key']).doUpdateSet(({ ref }) => ({
           request_digest: ref('excluded.request_digest'),

@@ -99,3 +99,7 @@ export type CatalogDb = Kysely<CatalogSchema>;
 
 export const propertiesToJson = (properties: Properties): string => JSON.stringify(properties);
 export const propertiesFromJson = (json: string): Properties => JSON.parse(json) as Properties;
+
+/** Parts of rows that fit into one statement: SQLite allows 32766 parameters, and no row has more than 10. */
+export const insertable = <Row>(rows: readonly Row[]): readonly (readonly Row[])[] =>
+  Array.from({ length: Math.ceil(rows.length / 1000) }, (_, part) => rows.slice(part * 1000, (part + 1) * 1000));

@@ -2,10 +2,7 @@ import type { TransactionId } from '../../kernel/ids.ts';
 import type { TransactionRecord } from '../port.ts';
 import { tablePathOf, tableRefOf } from './full-path.ts';
 import { acknowledgeRecorded } from './open-branches.ts';
-import { type CatalogDb, propertiesFromJson, propertiesToJson, type TransactionRow } from './schema.ts';
-
-/** 8 parameters each: stays below the 32766 that SQLite allows in one statement. */
-const rowsPerInsert = 1000;
+import { type CatalogDb, insertable, propertiesFromJson, propertiesToJson, type TransactionRow } from './schema.ts';
 
 const rowOf = (record: TransactionRecord): TransactionRow => ({
   id: record.id,
@@ -30,10 +27,7 @@ const recordOf = (row: TransactionRow): TransactionRecord => ({
 });
 
 export async function insertTransactions(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
-  for (let start = 0; start < records.length; start += rowsPerInsert) {
-    const rows = records.slice(start, start + rowsPerInsert).map(rowOf);
-    await db.insertInto('transactions').values(rows).execute();
-  }
+  for (const rows of insertable(records.map(rowOf))) await db.insertInto('transactions').values(rows).execute();
   await acknowledgeRecorded(db, records);
 }
 
