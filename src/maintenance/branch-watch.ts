@@ -1,8 +1,8 @@
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { Layout } from '../engine/port/engine.ts';
 import type { Commit } from '../merge/commit-observer.ts';
-import { type CostFactors, corrected, noFactors } from './decide/cost.ts';
 import { columnsToIndex, indexFromMerges } from './decide/indexes.ts';
+import { type CostFactors, corrected, noFactors } from './decide/maintenance-cost.ts';
 import { type MaintenancePolicy, type Options, optionsFor, type Plan, plansFor } from './decide/policy.ts';
 import { afterCommit, type Debt, noDebt } from './observe/debt.ts';
 import { VersionAges } from './observe/version-ages.ts';
@@ -13,7 +13,7 @@ export interface WatchPolicy extends MaintenancePolicy {
   readonly retentionMs: number;
 }
 
-export interface Found {
+export interface SeenBranch {
   readonly layout: Layout;
   readonly schema: Schema;
 }
@@ -91,7 +91,7 @@ export class BranchWatch {
   }
 
   /** What is to be done now. Until that is something, what was found is remembered. */
-  plan({ layout, schema }: Found, nowMs: number, mayPrune: boolean): Plan | undefined {
+  plan({ layout, schema }: SeenBranch, nowMs: number, mayPrune: boolean): Plan | undefined {
     const isMain = this.target.branch === undefined;
     // Merges into branches use no index, so only those of other programs matter there.
     const known = isMain ? layout : { ...layout, indexes: layout.indexes.filter(({ isPlain }) => !isPlain) };

@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
 import { isStorageFull } from '../kernel/errors.ts';
-import type { Compaction, Inspection, MaintenanceActions } from './act/actions.ts';
+import type { Compaction, Inspection, MaintenanceActions } from './act/maintenance-actions.ts';
 import type { BranchWatch, WatchPolicy } from './branch-watch.ts';
 import { columnsToIndex, plainColumns } from './decide/indexes.ts';
 import type { Plan } from './decide/policy.ts';

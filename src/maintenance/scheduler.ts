@@ -12,7 +12,7 @@ import { ReadWriteLock } from '../kernel/read-write-lock.ts';
 import type { Commit, CommitObserver } from '../merge/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { MaintenanceActions } from './act/actions.ts';
+import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
 import type { Plan } from './decide/policy.ts';
 import { MaintenanceJobs } from './jobs.ts';

@@ -4,7 +4,7 @@ import type { Engine } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { KeyDigest } from '../keys/key-digest.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { MaintenanceActions } from '../maintenance/act/actions.ts';
+import { MaintenanceActions } from '../maintenance/act/maintenance-actions.ts';
 import { MaintenanceScheduler, type SchedulerPolicy } from '../maintenance/scheduler.ts';
 import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';

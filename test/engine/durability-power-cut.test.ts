@@ -23,7 +23,7 @@ import { systemClock } from '#src/kernel/clock.ts';
 import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
 import { storedFiles } from '#src/lance-format/layout/stored-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
-import { MaintenanceActions } from '#src/maintenance/act/actions.ts';
+import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import type { Extent } from '#src/maintenance/decide/policy.ts';
 import { eachPlace } from '#src/merge/key-index/key-lookup.ts';
 import { recoverTables } from '#src/operations/recovery.ts';

@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import type { Dataset, Engine, OpenRequest, PreparedCommit } from '#src/engine/port/engine.ts';
-import { MaintenanceActions } from '#src/maintenance/act/actions.ts';
+import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';

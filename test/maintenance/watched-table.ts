@@ -2,7 +2,7 @@ import type { TestContext } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
-import { MaintenanceActions } from '#src/maintenance/act/actions.ts';
+import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import { MaintenanceScheduler } from '#src/maintenance/scheduler.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';

@@ -1,6 +1,6 @@
 /** Which fragments are compacted. */
 import type { FragmentFacts, Layout } from '../../engine/port/engine.ts';
-import { fragmentsWithin, liveRows, rewriteMs } from './cost.ts';
+import { fragmentsWithin, liveRows, rewriteMs } from './maintenance-cost.ts';
 
 /** The engine leaves longer fragments alone, unless more than this part of their rows is deleted. */
 const fullFragmentRows = 2 ** 20;

@@ -7,9 +7,9 @@
  */
 import type { Layout } from '../../engine/port/engine.ts';
 import type { Debt } from '../observe/debt.ts';
-import { type Cost, type CostFactors, commitMs, indexMs, priceOf, rewriteMs } from './cost.ts';
 import { isConcurrent, rewritable, smallestTier } from './fragments.ts';
 import { plainColumns } from './indexes.ts';
+import { type CostFactors, commitMs, indexMs, type JobCost, priceOf, rewriteMs } from './maintenance-cost.ts';
 
 export interface MaintenancePolicy {
   /** Writers should not wait longer than this for maintenance. */
@@ -41,7 +41,7 @@ export type Plan =
       readonly job: 'compact';
       readonly reason: CompactionReason;
       readonly extent: Extent;
-      readonly cost: Cost;
+      readonly cost: JobCost;
       /** Of a tier. */
       readonly fragments?: readonly number[];
     }
@@ -50,18 +50,18 @@ export type Plan =
       /** `debt`: indexes are rebuilt because of the rows that they do not cover. */
       readonly reason: 'debt' | 'merges on the column';
       readonly columns: readonly string[];
-      readonly cost: Cost;
+      readonly cost: JobCost;
     }
   | { readonly job: 'prune'; readonly reason: 'old versions' };
 
 /** What the layout of a branch allows. */
 export interface Options {
-  readonly full: Cost;
-  readonly tier: (Cost & { readonly fragments: readonly number[] }) | undefined;
+  readonly full: JobCost;
+  readonly tier: (JobCost & { readonly fragments: readonly number[] }) | undefined;
   /** Columns that merges ask an index for. */
-  readonly missing: (Cost & { readonly columns: readonly string[] }) | undefined;
+  readonly missing: (JobCost & { readonly columns: readonly string[] }) | undefined;
   /** Columns that have an index as this service builds it. */
-  readonly indexed: (Cost & { readonly columns: readonly string[] }) | undefined;
+  readonly indexed: (JobCost & { readonly columns: readonly string[] }) | undefined;
 }
 
 /** `missing`: columns that are to get an index. */
@@ -88,7 +88,7 @@ export function optionsFor(
   };
 }
 
-function fullCost(layout: Layout, factors: CostFactors): Cost {
+function fullCost(layout: Layout, factors: CostFactors): JobCost {
   const fragments = rewritable(layout.fragments);
   const lockedMs = commitMs(fragments.length) * factors.compact;
   const rewritingMs = rewriteMs(layout, fragments) * factors.compact;
@@ -152,7 +152,7 @@ function busyCompaction({ debt }: BranchFacts, options: Options, policy: Mainten
 
 function reasonToCompact(
   { commits, fragmentMs }: Debt,
-  cost: Cost,
+  cost: JobCost,
   { maxWaitMs }: MaintenancePolicy,
 ): CompactionReason | undefined {
   if (commits < minCommits) return undefined;

@@ -1,7 +1,7 @@
 /** What maintenance costs: guessed from the layout of a branch, corrected by what it took there before. */
 import type { FragmentFacts, Layout } from '../../engine/port/engine.ts';
 
-export interface Cost {
+export interface JobCost {
   /** Writers wait for it. */
   readonly lockedMs: number;
   /** Writers go on beside it. */
@@ -9,7 +9,7 @@ export interface Cost {
 }
 
 /** Background work costs the writers about half of one of two cores. */
-export const priceOf = ({ lockedMs, backgroundMs }: Cost): number => lockedMs + backgroundMs / 2;
+export const priceOf = ({ lockedMs, backgroundMs }: JobCost): number => lockedMs + backgroundMs / 2;
 
 /** Measured time by guessed time. */
 export interface CostFactors {
