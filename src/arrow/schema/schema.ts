@@ -1,6 +1,6 @@
 /**
  * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches.
- * Read by `read-schema.ts`; compared here; shown to LanceDB clients by `lance-type-names.ts`.
+ * Read by `read-schema.ts`; compared here; shown to LanceDB clients by `http/routes/lance-schema-json.ts`.
  */
 export type TimeUnit = 's' | 'ms' | 'us' | 'ns';
 
