@@ -10,7 +10,7 @@ import { readDelimiter } from '../wire/identifiers.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
 import { authorize, queryBranch } from './authorize.ts';
 import { contentDecoder } from './body/content-coding.ts';
-import { headerText } from './header-text.ts';
+import { headerText } from './headers.ts';
 import { jsonAnswer, type Route, type Upload } from './route.ts';
 import { tableTarget } from './targets.ts';
 
@@ -51,15 +51,14 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
     methods: ['POST'],
     path: route.path,
     isWrite: true,
-    admit(arrival) {
-      const { query, headers, scope } = arrival;
-      const table = tableTarget.parse(arrival.id, readDelimiter(query));
-      const branch = queryBranch(arrival);
-      authorize(arrival, route.action, { kind: 'table', table }, branch);
+    prepare(input) {
+      const { query, headers, scope } = input;
+      const table = tableTarget.parse(input.id, readDelimiter(query));
+      const branch = queryBranch(input);
+      authorize(input, route.action, { kind: 'table', table }, branch);
       const parameters = route.parameters(query, branch);
-      arrival.trail.note({ mode: route.mode(parameters) });
-      for (const action of route.furtherActions(parameters))
-        authorize(arrival, action, { kind: 'table', table }, branch);
+      input.trail.note({ mode: route.mode(parameters) });
+      for (const action of route.furtherActions(parameters)) authorize(input, action, { kind: 'table', table }, branch);
       refuseOtherTypes(headers['content-type']);
       contentDecoder(headers['content-encoding']);
       const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
@@ -71,8 +70,8 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
           try {
             const call = { table, branch, parameters, source, idempotency, scope };
             const { fields, isReplay, audit } = await route.answer(call);
-            if (isReplay) arrival.setHeader('idempotency-replayed', 'true');
-            const context = contextOf(arrival.headersSet());
+            if (isReplay) input.setHeader('idempotency-replayed', 'true');
+            const context = contextOf(input.headersSet());
             return jsonAnswer({ ...fields, context }, isReplay ? { ...audit, isReplay } : audit);
           } finally {
             source.close();

@@ -9,7 +9,15 @@ import { readDelimiter } from '../wire/identifiers.ts';
 import { parseJsonBody } from '../wire/json-body.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
 import { authorize, queryBranch, refuseBranch } from './authorize.ts';
-import { type Allows, type Answer, type Arrival, jsonAnswer, type Method, type Route, type Upload } from './route.ts';
+import {
+  type Allows,
+  type Answer,
+  jsonAnswer,
+  type Method,
+  type Route,
+  type RouteInput,
+  type Upload,
+} from './route.ts';
 import type { TargetKind } from './targets.ts';
 
 export interface JsonCall<Target, Body> {
@@ -56,18 +64,18 @@ export function jsonRoute<Target, Body extends TObject>(route: JsonRoute<Target,
   return {
     methods: route.methods,
     path: route.path,
-    admit(arrival) {
-      const delimiter = readDelimiter(arrival.query);
-      const target = route.target.parse(arrival.id, delimiter);
-      const asked = queryBranch(arrival);
+    prepare(input) {
+      const delimiter = readDelimiter(input.query);
+      const target = route.target.parse(input.id, delimiter);
+      const asked = queryBranch(input);
       if (route.branches === undefined) {
         refuseBranch(asked);
-        authorizeTarget(route, arrival, target, route.action, [undefined]);
+        authorizeTarget(route, input, target, route.action, [undefined]);
       }
       return {
         body: 'json',
         answer: async (upload) => {
-          const call = await readCall(route, arrival, target, delimiter, upload);
+          const call = await readCall(route, input, target, delimiter, upload);
           return (route.render ?? jsonAnswer)(await route.answer(call));
         },
       };
@@ -77,42 +85,42 @@ export function jsonRoute<Target, Body extends TObject>(route: JsonRoute<Target,
 
 async function readCall<Target, Body extends TObject>(
   route: JsonRoute<Target, Body>,
-  arrival: Arrival,
+  input: RouteInput,
   target: Target,
   delimiter: string,
   upload: Upload,
 ): Promise<JsonCall<Target, Static<Body>>> {
-  const text = arrival.method === 'GET' ? '' : await upload.text();
+  const text = input.method === 'GET' ? '' : await upload.text();
   const body = parseJsonBody(text, route.body, route.target.parts(target));
-  if (route.audit !== undefined) arrival.trail.note(route.audit(body));
-  const branch = oneBranch(queryBranch(arrival), parseBranch(body.branch));
+  if (route.audit !== undefined) input.trail.note(route.audit(body));
+  const branch = oneBranch(queryBranch(input), parseBranch(body.branch));
   if (route.branches === undefined) refuseBranch(branch);
-  else authorizeTarget(route, arrival, target, route.action, route.branches(body, branch));
+  else authorizeTarget(route, input, target, route.action, route.branches(body, branch));
   for (const action of route.furtherActions?.(body) ?? []) {
-    authorizeTarget(route, arrival, target, action, [undefined]);
+    authorizeTarget(route, input, target, action, [undefined]);
   }
-  const { query, hasTrailingSlash, scope } = arrival;
-  const allows: Allows = (action, resource, onBranch) => arrival.allows({ action, resource, branch: onBranch });
+  const { query, hasTrailingSlash, scope } = input;
+  const allows: Allows = (action, resource, onBranch) => input.allows({ action, resource, branch: onBranch });
   const needs: Allows = (action, resource, onBranch) => {
     const isAllowed = allows(action, resource, onBranch);
-    arrival.trail.asked({ action, resource, branch: onBranch }, isAllowed);
+    input.trail.asked({ action, resource, branch: onBranch }, isAllowed);
     return isAllowed;
   };
-  const note = (facts: AuditFacts): void => arrival.trail.note(facts);
+  const note = (facts: AuditFacts): void => input.trail.note(facts);
   return { target, body, branch, query, delimiter, hasTrailingSlash, allows, needs, note, scope };
 }
 
 /** All of the branches must be allowed. */
 function authorizeTarget<Target, Body extends TObject>(
   route: JsonRoute<Target, Body>,
-  arrival: Arrival,
+  input: RouteInput,
   target: Target,
   action: Action,
   branches: readonly (BranchName | undefined)[],
 ): void {
   const resource = route.target.resource(target);
   if (resource === undefined) return;
-  for (const branch of branches) authorize(arrival, action, resource, branch);
+  for (const branch of branches) authorize(input, action, resource, branch);
 }
 
 function oneBranch(inQuery: BranchName | undefined, inBody: BranchName | undefined): BranchName | undefined {

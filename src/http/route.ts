@@ -1,5 +1,5 @@
 /**
- * What a route is. It is asked twice: `admit` when the headers are there and who asks is known, before one byte of the
+ * What a route is. It is called twice: `prepare` when the headers are there and who asks is known, before one byte of the
  * body is read; what it returns answers then, with the body. Everything Fastify stops here.
  */
 import type { IncomingHttpHeaders } from 'node:http';
@@ -14,7 +14,7 @@ import type { AuditTrail } from './audit-trail.ts';
 export type Method = 'GET' | 'POST';
 
 /** A request whose sender is known, and nothing else yet. */
-export interface Arrival {
+export interface RouteInput {
   readonly method: Method;
   /** The decoded `id` of the path; empty on paths without. */
   readonly id: string;
@@ -51,7 +51,7 @@ export interface Answer {
 /** Decides how large the body may be: chunks are written as they come, the others are held in memory as a whole. */
 export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';
 
-export interface Admitted {
+export interface PreparedRequest {
   readonly body: BodyKind;
   /** That the body is for; of Arrow bodies. */
   readonly table?: TableRef;
@@ -67,7 +67,7 @@ export interface Route {
   /** Only there to say so. */
   readonly isNotOffered?: true;
   /** `InvalidInput`, `PermissionDenied`, `Unsupported`. */
-  admit(arrival: Arrival): Admitted;
+  prepare(input: RouteInput): PreparedRequest;
 }
 
 /** Asks the policy about other objects than the request's own; without a branch, about main. */

@@ -11,14 +11,14 @@ import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import { Admission } from './admission/admission.ts';
 import { ClientAddresses } from './admission/client-address.ts';
 import { Connections } from './admission/connections.ts';
-import { Doorkeeper } from './admission/doorkeeper.ts';
-import { canShare, listenMore, requireFree } from './admission/listeners.ts';
+import { LoadShedder } from './admission/load-shedder.ts';
+import { RetryPacing } from './admission/retry-pacing.ts';
 import { renderError } from './errors/error-renderer.ts';
-import { Exchange, type ExchangeParts } from './exchange.ts';
-import type { HttpParts } from './http-parts.ts';
+import { mostHeaders, requestIdFrom, requireFewHeaders, requireHost } from './headers.ts';
+import type { HttpDeps } from './http-deps.ts';
 import { methodFinder, type RouteMethods } from './path-pattern.ts';
-import { type Proceed, Reception } from './reception.ts';
-import { requestIdFrom } from './request-id.ts';
+import { type Handler, RequestPipeline } from './pipeline.ts';
+import { RequestContext, type RequestContextDeps } from './request-context.ts';
 import type { Route } from './route.ts';
 import { metricsRoute } from './routes/metrics.ts';
 
@@ -32,110 +32,94 @@ export interface HttpServer {
 /** The routes decide how long an identifier may be; here only a header's size is the limit. */
 const maxParamLength = 16 * 1024;
 
-/** Short headers take ten times their size in memory, for as long as the rest of them does not arrive (P12). */
-const mostHeaders = 200;
-
 /** Node checks for late headers periodically, by default every 30 s. */
 const checkHeadersEveryMs = 500;
 
 /** The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up. */
 const hangUpAfterDeadlineMs = 60_000;
 
-export async function startHttpServer(parts: HttpParts): Promise<HttpServer> {
-  const { host, port, maxConnections: backlog } = parts.config;
-  const app = createHttpServer(parts);
-  const reusePort = canShare(host);
-  if (reusePort) await requireFree({ host, port });
-  await app.listen({ host, port, backlog, ...{ reusePort } }); // Fastify hands it on to Node, and has no type for it
+export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
+  const { host, port, maxConnections: backlog } = deps.config;
+  const app = createHttpServer(deps);
+  await app.listen({ host, port, backlog });
   const { port: takenPort } = app.server.address() as AddressInfo;
-  const stopMore = reusePort ? await listenMoreFor(app, backlog) : async () => undefined;
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
     close: async (drainMs) => {
-      const cancel = parts.clock.schedule(drainMs, () => app.server.closeAllConnections());
-      await Promise.all([app.close(), stopMore()]);
+      const cancel = deps.clock.schedule(drainMs, () => app.server.closeAllConnections());
+      await app.close();
       cancel();
     },
   };
 }
 
-async function listenMoreFor(app: FastifyInstance, backlog: number): Promise<() => Promise<void>> {
-  try {
-    return await listenMore(app.server, backlog);
-  } catch (error) {
-    await app.close();
-    throw error;
-  }
-}
-
 /** Not listening yet. */
-export function createHttpServer(parts: HttpParts): FastifyInstance {
-  const routes = parts.routes.map((route) => ({
-    ...route,
-    path: parts.config.basePath + route.path,
-  }));
-  const admission = new Admission(parts.config, parts.memory);
+function createHttpServer(deps: HttpDeps): FastifyInstance {
+  const routes = deps.routes.map((route) => ({ ...route, path: deps.config.basePath + route.path }));
+  const admission = new Admission(deps.config, deps.memory);
   const writePaths = routes.filter(({ isWrite }) => isWrite).map(({ path }) => path);
-  const clientAddresses = new ClientAddresses(parts.config.trustedProxies ?? []);
-  const doorkeeper = new Doorkeeper({ ...parts, clientAddresses }, admission, writePaths);
-  const reception = new Reception(parts, admission, doorkeeper);
-  const connections = new Connections({ ...parts, clientAddresses });
-  parts.metrics.watchConnections(() => connections.count);
+  const clientAddresses = new ClientAddresses(deps.config.trustedProxies ?? []);
+  const retryPacing = new RetryPacing(deps.clock);
+  const shedder = new LoadShedder({ ...deps, admission, clientAddresses, retryPacing }, writePaths);
+  const pipeline = new RequestPipeline(deps, admission);
+  const connections = new Connections({ ...deps, clientAddresses });
+  deps.metrics.watchConnections(() => connections.count);
   const waiting = new WeakSet<IncomingMessage>();
-  const exchangeParts: ExchangeParts = {
-    ...parts,
-    isStopping: () => reception.isStopping,
+  const contextDeps: RequestContextDeps = {
+    ...deps,
+    retryPacing,
+    isStopping: () => pipeline.isStopping,
     isProbe: (route) => healthRoutes.some(({ path }) => path === route),
     clientAddresses,
     continueUpload: ({ raw }, reply) => {
       if (waiting.delete(raw)) reply.raw.writeContinue();
     },
   };
-  const receive: Doorkeeper['receive'] = (raw, response, letIn) =>
-    reception.isStopping ? letIn() : doorkeeper.receive(raw, response, letIn);
+  const receive: LoadShedder['receive'] = (raw, response, pass) =>
+    pipeline.isStopping ? pass() : shedder.receive(raw, response, pass);
   const app = fastify({
-    ...routerOptions(parts, exchangeParts),
-    serverFactory: (letIn) => nodeServer(parts, { connections, receive, letIn, waiting }),
+    ...routerOptions(deps, contextDeps),
+    serverFactory: (pass) => nodeServer(deps, { connections, receive, pass, waiting }),
   });
   leaveBodiesAlone(app);
-  openExchanges(app, exchangeParts, connections);
+  openContexts(app, contextDeps, connections);
   app.addHook('preClose', async () => {
-    reception.stop();
+    pipeline.stop();
     connections.stop();
   });
-  app.setErrorHandler((error, request) => exchangeOf(request).refuse(error));
-  addHealthRoutes(app, reception);
-  const outermost = metricsRoute(parts.metrics);
-  for (const route of [outermost, ...routes]) addRoute(app, reception, route);
+  app.setErrorHandler((error, request) => contextOf(request).refuse(error));
+  addHealthRoutes(app, pipeline);
+  const outermost = metricsRoute(deps.metrics);
+  for (const route of [outermost, ...routes]) addRoute(app, pipeline, route);
   refuseUnrouted(app, [...healthRoutes, outermost, ...routes]);
   return app;
 }
 
-function routerOptions({ newId }: HttpParts, exchangeParts: ExchangeParts) {
+function routerOptions({ newId }: HttpDeps, contextDeps: RequestContextDeps) {
   return {
     logger: false,
-    return503OnClosing: false, // the reception refuses, in the same words as ever
+    return503OnClosing: false, // the pipeline refuses, in the same words as ever
     exposeHeadRoutes: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
-    genReqId: (raw: IncomingMessage) => requestIdFrom(raw.headers['x-request-id']) ?? newId(),
+    genReqId: (raw: IncomingMessage) => requestIdFrom(raw) ?? newId(),
     rewriteUrl: (raw: IncomingMessage) => routedTarget(raw.url ?? '/'),
     frameworkErrors: (error: Error, request: FastifyRequest, reply: FastifyReply) => {
-      new Exchange(exchangeParts, request, reply).refuse(error);
+      new RequestContext(contextDeps, request, reply).refuse(error);
     },
     clientErrorHandler: () => undefined, // every server has `refuseBrokenHttp`, the ones Fastify makes for `localhost` too
   } as const;
 }
 
-interface Entrance {
+interface ServerDeps {
   readonly connections: Connections;
-  readonly receive: Doorkeeper['receive'];
-  readonly letIn: (raw: IncomingMessage, response: ServerResponse) => void;
-  /** Whose clients wait for `100 Continue`. */
+  readonly receive: LoadShedder['receive'];
+  readonly pass: (raw: IncomingMessage, response: ServerResponse) => void;
+  /** Requests whose clients wait for `100 Continue`. */
   readonly waiting: WeakSet<IncomingMessage>;
 }
 
 /** `localhost` has two addresses, and each gets a server: so all that a server needs is done here. */
-function nodeServer({ config }: HttpParts, { connections, receive, letIn, waiting }: Entrance): Server {
+function nodeServer({ config }: HttpDeps, { connections, receive, pass, waiting }: ServerDeps): Server {
   const server = createServer({
     requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
     headersTimeout: config.requestHeaderTimeoutMs,
@@ -146,16 +130,16 @@ function nodeServer({ config }: HttpParts, { connections, receive, letIn, waitin
   server.maxHeadersCount = mostHeaders;
   server.on('connection', (socket: Socket) => connections.open(socket));
   server.on('request', (raw, response) =>
-    connections.receive(raw, response, () => receive(raw, response, () => letIn(raw, response))),
+    connections.receive(raw, response, () => receive(raw, response, () => pass(raw, response))),
   );
-  const letInDirectly = (raw: IncomingMessage, response: ServerResponse): void =>
-    connections.receive(raw, response, () => letIn(raw, response));
-  // Node would answer `100 Continue` by itself, before anybody is known to be welcome. Other expectations are ignored.
+  const passDirectly = (raw: IncomingMessage, response: ServerResponse): void =>
+    connections.receive(raw, response, () => pass(raw, response));
+  // Node would answer `100 Continue` by itself, before the request is admitted. Other expectations are ignored.
   server.on('checkContinue', (raw: IncomingMessage, response: ServerResponse) => {
     waiting.add(raw);
-    letInDirectly(raw, response);
+    passDirectly(raw, response);
   });
-  server.on('checkExpectation', letInDirectly);
+  server.on('checkExpectation', passDirectly);
   server.on('clientError', (error: ParserError, socket) => refuseBrokenHttp(connections, error, socket));
   server.on('connect', (_, socket) => {
     socket.on('error', () => undefined); // the HTTP server no longer handles errors of this socket
@@ -171,46 +155,29 @@ function leaveBodiesAlone(app: FastifyInstance): void {
 }
 
 /** One hook for all of this, because each hook adds promises to every request. */
-function openExchanges(app: FastifyInstance, parts: ExchangeParts, connections: Connections): void {
-  app.decorateRequest('exchange');
+function openContexts(app: FastifyInstance, deps: RequestContextDeps, connections: Connections): void {
+  app.decorateRequest('context');
   app.addHook('onRequest', async (request, reply) => {
-    const exchange = new Exchange(parts, request, reply);
-    request.setDecorator('exchange', exchange);
+    const context = new RequestContext(deps, request, reply);
+    request.setDecorator('context', context);
     requireFewHeaders(request.raw);
     requireHost(request.raw);
-    const { clientAddress } = exchange;
-    if (clientAddress.isReported) exchange.atEnd(connections.enter(clientAddress));
+    const { clientAddress } = context;
+    if (clientAddress.isReported) context.atEnd(connections.enter(clientAddress));
   });
 }
 
-/** Node has left out those behind the last one, of which any may matter. */
-function requireFewHeaders({ rawHeaders }: IncomingMessage): void {
-  if (rawHeaders.length >= 2 * mostHeaders) throw invalidInput(`there are ${mostHeaders} headers or more`);
-}
+const contextOf = (request: FastifyRequest): RequestContext => request.getDecorator<RequestContext>('context');
 
-/** A name or an address, and a port (RFC 9110, 7.2, without the percent-encoding that no host has). */
-const hostForm = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=-]*)(?::\d*)?$/i;
-
-/** RFC 9112, 3.2: exactly one, and a valid one. HTTP/1.0 may leave it out. */
-function requireHost({ httpVersion, headers, rawHeaders }: IncomingMessage): void {
-  let hosts = 0;
-  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === 'host') hosts += 1;
-  if (hosts === 0 && httpVersion === '1.1') throw invalidInput('the Host header is missing');
-  if (hosts > 1) throw invalidInput('there is more than one Host header');
-  if (!hostForm.test(headers.host ?? '')) throw invalidInput('the Host header is not a host and a port');
-}
-
-const exchangeOf = (request: FastifyRequest): Exchange => request.getDecorator<Exchange>('exchange');
-
-function addRoute(app: FastifyInstance, reception: Reception, route: Route): void {
-  const proceedings = new WeakMap<FastifyRequest, Proceed>();
+function addRoute(app: FastifyInstance, pipeline: RequestPipeline, route: Route): void {
+  const handlers = new WeakMap<FastifyRequest, Handler>();
   app.route({
     method: [...route.methods],
     url: route.path,
     onRequest: async (request) => {
-      proceedings.set(request, await reception.admit(route, exchangeOf(request)));
+      handlers.set(request, await pipeline.prepare(route, contextOf(request)));
     },
-    handler: async (request) => exchangeOf(request).answer(await proceedings.get(request)!()),
+    handler: async (request) => contextOf(request).answer(await handlers.get(request)!()),
   });
 }
 
@@ -222,11 +189,11 @@ function refuseUnrouted(app: FastifyInstance, routes: readonly RouteMethods[]): 
   const methodsOf = methodFinder(routes);
   app.setNotFoundHandler((request) => {
     const { method } = request;
-    const exchange = exchangeOf(request);
+    const context = contextOf(request);
     const allowed = methodsOf(splitTarget(request.url).path).join(', ');
-    if (allowed === '') return exchange.refuse(new LancegateError('NoSuchRoute', `no such route for ${method}`));
-    exchange.setHeader('allow', allowed);
-    return exchange.refuse(new LancegateError('MethodNotAllowed', `the path has no ${method}, only ${allowed}`));
+    if (allowed === '') return context.refuse(new LancegateError('NoSuchRoute', `no such route for ${method}`));
+    context.setHeader('allow', allowed);
+    return context.refuse(new LancegateError('MethodNotAllowed', `the path has no ${method}, only ${allowed}`));
   });
 }
 
@@ -236,13 +203,13 @@ const healthRoutes = [
 ] as const;
 
 /** For probes, which have no credentials: they learn one word. */
-function addHealthRoutes(app: FastifyInstance, reception: Reception): void {
+function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline): void {
   const word = (text: string) => ({ contentType: 'application/json', text: JSON.stringify({ status: text }) });
-  app.get('/healthz', (request) => exchangeOf(request).answer(word('alive')));
+  app.get('/healthz', (request) => contextOf(request).answer(word('alive')));
   app.get('/readyz', (request) => {
-    if (reception.isStopping)
-      return exchangeOf(request).refuse(new LancegateError('SlowDown', 'the service is stopping'));
-    return exchangeOf(request).answer(word('ready'));
+    if (pipeline.isStopping)
+      return contextOf(request).refuse(new LancegateError('SlowDown', 'the service is stopping'));
+    return contextOf(request).answer(word('ready'));
   });
 }
 

@@ -8,15 +8,15 @@ import { connect } from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { queryObjects } from 'node:v8';
-import { Exchange } from '#src/http/exchange.ts';
+import { RequestContext } from '#src/http/request-context.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { eventually } from '#test/http/eventually.ts';
 import { usersStream } from './client.ts';
 import { ManualClock } from './manual-clock.ts';
 import { startTestService, type TestOptions, type TestService, token } from './service.ts';
 
-/** A collection of the whole heap comes first. An exchange holds its body, scope and error, and the source of the body holds it. */
-const alive = (): number => queryObjects(Exchange, { format: 'count' });
+/** A collection of the whole heap comes first. A context holds its body, scope and error, and the source of the body holds it. */
+const alive = (): number => queryObjects(RequestContext, { format: 'count' });
 
 const lines = (line: string, ...headers: readonly string[]): string =>
   [`${line} HTTP/1.1`, 'host: x', ...headers, '', ''].join('\r\n');
@@ -142,7 +142,7 @@ test('nothing is left of refused requests of any kind (P12)', async () => {
   for (const [why, refused] of Object.entries(refusals)) await refuseAll(why, refused);
   await abortAll();
   await eventually(
-    'no exchange is left of them',
+    'no context is left of them',
     () => alive() <= before,
     () => alive() - before,
   );

@@ -2,7 +2,7 @@ import { StreamSource } from '#src/arrow/stream/source-reader.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
 import type { AccessRequest } from '#src/auth/policy/actions.ts';
 import type { HttpConfig } from '#src/http/http-config.ts';
-import type { HttpParts } from '#src/http/http-parts.ts';
+import type { HttpDeps } from '#src/http/http-deps.ts';
 import { apiRoutes, type Operations } from '#src/http/routes/api.ts';
 import { startHttpServer } from '#src/http/server.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
@@ -52,7 +52,7 @@ export interface TestOptions {
   readonly script?: Partial<Operations>;
   readonly config?: Partial<HttpConfig>;
   readonly allows?: (request: AccessRequest) => boolean;
-  readonly openSource?: HttpParts['openSource'];
+  readonly openSource?: HttpDeps['openSource'];
   readonly clock?: Clock;
   readonly bodyMemoryBytes?: number;
   readonly resident?: BodyMemoryLimits['resident'];

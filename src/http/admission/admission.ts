@@ -1,10 +1,10 @@
 /**
- * Whether there is room for a request with a body, asked when its headers are there and before its body is read (P7). A
- * request that is turned away here has cost its headers and nothing else.
+ * Admits a request with a body, once, when its headers are there and before its body is read (P7). A request that is refused
+ * here has cost its headers and nothing else.
  *
- * Who sends it and the table it goes to can each have a part of everything, so that the others find room (P10). Requests
- * about names have a budget of their own: writes that fill theirs do not keep them out. Each request holds a connection, so a
- * principal has a part of those, too, from however many addresses it comes.
+ * The principal and the table can each have a share of every quota, so that others find capacity (P10). Requests about
+ * names have a quota of their own: writes that fill theirs do not keep them out. Each request occupies a connection, so a principal
+ * has a share of the connections, too, from however many addresses it comes.
  */
 
 import { bytesAround, firstBufferBytes } from '../../arrow/stream/source-reader.ts';
@@ -15,24 +15,24 @@ import { type Holder, Quota } from '../../memory/quota.ts';
 import type { HttpConfig } from '../http-config.ts';
 import type { BodyKind } from '../route.ts';
 
-export interface Applicant {
+export interface AdmissionRequest {
   readonly principal: Principal;
   /** Where an Arrow body goes. */
   readonly table: TableRef | undefined;
   readonly body: BodyKind;
   /** Of the body as its reader will see it; undefined where the client did not say. */
   readonly declaredBytes: number | undefined;
-  /** What decoding the body takes beside it. */
+  /** What decoding the body takes in addition. */
   readonly decoderBytes: number;
 }
 
-/** The room one request was given. Both methods may be called more than once. */
-export interface Entry {
+/** What an admitted request holds. Both methods may be called more than once. */
+export interface Permit {
   readonly account: BodyAccount;
-  /** The body was read, or nobody will read it. */
+  /** The body was read, or will not be read. */
   endReceiving(): void;
-  /** The answer is decided. Buffers still in use stay counted until they are given back. */
-  leave(): void;
+  /** The answer is decided. Buffers still in use stay counted until they are returned. */
+  release(): void;
 }
 
 /** What may lie between the network and the reader of a body. */
@@ -56,48 +56,47 @@ export class Admission {
     this.#json = new Quota(largestJsonBodies * config.maxJsonBytes, 'bytes in JSON bodies');
   }
 
-  /** `SlowDown` where there is no room now, `BodyTooLarge` where there never will be. */
-  enter(applicant: Applicant): Entry {
-    const holders = this.#holders(applicant);
-    const senders = [this.#sender(applicant)];
+  /** `SlowDown` without capacity now, `BodyTooLarge` where there never will be enough. */
+  admit(request: AdmissionRequest): Permit {
+    const holders = this.#holders(request);
+    const senders = [this.#sender(request)];
     this.#requests.requireRoom(1, senders);
-    const entry =
-      applicant.body === 'json' ? this.#enterJson(applicant, holders) : this.#enterWrite(applicant, holders);
+    const permit = request.body === 'json' ? this.#admitJson(request, holders) : this.#admitWrite(request, holders);
     this.#requests.take(1, senders);
     const giveBack = once(() => this.#requests.giveBack(1, senders));
     return {
-      ...entry,
-      leave: () => {
-        entry.leave();
+      ...permit,
+      release: () => {
+        permit.release();
         giveBack();
       },
     };
   }
 
-  /** `SlowDown` where nobody's write would be let in, whoever sends it and wherever it goes. Takes nothing. */
-  requireRoomForAnybody(): void {
+  /** `SlowDown` where a write of any principal to any table would be refused. Reserves nothing. */
+  requireCapacity(): void {
     this.#memory.requireResidentRoom();
     this.#writes.requireRoom(1, []);
   }
 
-  #enterJson({ declaredBytes }: Applicant, holders: readonly Holder[]): Entry {
+  #admitJson({ declaredBytes }: AdmissionRequest, holders: readonly Holder[]): Permit {
     const bytes = Math.max(declaredBytes ?? this.#config.maxJsonBytes, leastJsonBytes);
     this.#json.take(bytes, holders);
     return {
       account: this.#memory.open(holders),
       endReceiving: () => undefined,
-      leave: once(() => this.#json.giveBack(bytes, holders)),
+      release: once(() => this.#json.giveBack(bytes, holders)),
     };
   }
 
-  #enterWrite({ body, declaredBytes, decoderBytes }: Applicant, holders: readonly Holder[]): Entry {
+  #admitWrite({ body, declaredBytes, decoderBytes }: AdmissionRequest, holders: readonly Holder[]): Permit {
     const account = this.#memory.open(holders);
     const receiving = this.#memory.open(holders);
     if (body === 'arrow-whole') account.requireRoom(bufferBytesFor((declaredBytes ?? 0) + bytesAround));
     this.#memory.requireResidentRoom();
     this.#writes.take(1, holders);
     const endReceiving = once(() => receiving.release());
-    const leave = once(() => {
+    const release = once(() => {
       endReceiving();
       account.release();
       this.#writes.giveBack(1, holders);
@@ -106,21 +105,21 @@ export class Admission {
       receiving.promise(decoderBytes + Math.min(declaredBytes ?? readAheadBytes, readAheadBytes));
       account.promise(firstBufferBytes(declaredBytes));
     } catch (error) {
-      leave();
+      release();
       throw error;
     }
-    return { account, endReceiving, leave };
+    return { account, endReceiving, release };
   }
 
-  #holders(applicant: Applicant): readonly Holder[] {
-    const { table } = applicant;
-    const sender = this.#sender(applicant);
+  #holders(request: AdmissionRequest): readonly Holder[] {
+    const { table } = request;
+    const sender = this.#sender(request);
     if (table === undefined) return [sender];
     const target = JSON.stringify(['table', ...table.namespace, table.name]);
     return [sender, { kind: 'table', name: target, share: this.#config.tableShare }];
   }
 
-  #sender({ principal }: Applicant): Holder {
+  #sender({ principal }: AdmissionRequest): Holder {
     return { kind: 'principal', name: `principal ${principalKey(principal)}`, share: this.#config.principalShare };
   }
 }

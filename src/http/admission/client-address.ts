@@ -11,7 +11,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
-import { headerText } from '../header-text.ts';
+import { headerText } from '../headers.ts';
 
 export interface ClientAddress {
   /** In the canonical form, an IPv4 address never as IPv6; `unknown` if the connection ended before. */

@@ -39,7 +39,7 @@ export class ChunkQueue {
   /** undefined at the end. Rejects where the connection broke first, or with the reason of `interrupt`. */
   async next(): Promise<Buffer | undefined> {
     this.#listen();
-    while (this.isWaiting) await this.#arrival();
+    while (this.isWaiting) await this.#input();
     if (this.#failure !== undefined) throw this.#failure;
     const chunk = this.#chunks.shift();
     if (chunk !== undefined) this.#queuedBytes -= chunk.length + bytesAroundChunk;
@@ -65,7 +65,7 @@ export class ChunkQueue {
     this.#raw.resume();
   }
 
-  #arrival(): Promise<void> {
+  #input(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;
     });

@@ -6,8 +6,8 @@ import type { Route } from '../route.ts';
 export const metricsRoute = (metrics: Pick<Metrics, 'render'>): Route => ({
   methods: ['GET'],
   path: '/metrics',
-  admit(arrival) {
-    authorize(arrival, 'ReadMetrics', { kind: 'namespace', path: [] }, undefined);
+  prepare(input) {
+    authorize(input, 'ReadMetrics', { kind: 'namespace', path: [] }, undefined);
     return {
       body: 'json',
       answer: async () => {

@@ -80,7 +80,7 @@ export const notOfferedRoutes: readonly Route[] = notOfferedPaths.map((path) => 
   methods: ['GET', 'POST'],
   path,
   isNotOffered: true,
-  admit() {
+  prepare() {
     throw new LancegateError('Unsupported', `this service does not offer the operation${instead[path] ?? ''}`);
   },
 }));

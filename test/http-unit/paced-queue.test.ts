@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { Line } from '#src/http/admission/line.ts';
+import { PacedQueue } from '#src/http/admission/paced-queue.ts';
 
 test('what is added runs at once or waits in line, in order, so many in each turn of the event loop (P7)', async () => {
-  const line = new Line(3);
+  const queue = new PacedQueue(3);
   const ran: number[] = [];
-  for (let i = 0; i < 8; i++) line.add('a', () => ran.push(i));
+  for (let i = 0; i < 8; i++) queue.add('a', () => ran.push(i));
   const seen = [ran.length];
   while (ran.length < 8) {
     await turn();
@@ -14,14 +14,14 @@ test('what is added runs at once or waits in line, in order, so many in each tur
   }
   assert.deepEqual(ran, [0, 1, 2, 3, 4, 5, 6, 7]);
   assert.deepEqual(seen, [3, 6, 8]);
-  line.add('a', () => ran.push(8));
+  queue.add('a', () => ran.push(8));
   assert.deepEqual([ran.at(-1), seen.length], [8, 3], 'one of the last turn was left');
 });
 
 test('who comes while others wait does not overtake them, nor is more done in a turn than was to be (P7)', async () => {
-  const line = new Line(2);
+  const queue = new PacedQueue(2);
   const ran: string[] = [];
-  const add = (lane: string, name: string) => line.add(lane, () => ran.push(name));
+  const add = (lane: string, name: string) => queue.add(lane, () => ran.push(name));
   for (const name of ['1', '2', '3']) add('a', name);
   add('b', '4');
   assert.deepEqual(ran, ['1', '2']);
@@ -37,12 +37,12 @@ test('who comes while others wait does not overtake them, nor is more done in a 
 });
 
 test('who comes in a lane of their own does not wait for all of a long one (P10)', async () => {
-  const line = new Line(2);
+  const queue = new PacedQueue(2);
   const ran: string[] = [];
-  for (let i = 1; i <= 7; i++) line.add('hot', () => ran.push(`hot ${i}`));
+  for (let i = 1; i <= 7; i++) queue.add('hot', () => ran.push(`hot ${i}`));
   await turn();
-  for (const name of ['cold 1', 'cold 2']) line.add('cold', () => ran.push(name));
-  line.add('other', () => ran.push('other 1'));
+  for (const name of ['cold 1', 'cold 2']) queue.add('cold', () => ran.push(name));
+  queue.add('other', () => ran.push('other 1'));
   while (ran.length < 10) await turn();
   assert.deepEqual(ran.slice(0, 4), ['hot 1', 'hot 2', 'hot 3', 'hot 4']);
   assert.deepEqual(ran.slice(4), ['hot 5', 'cold 1', 'other 1', 'hot 6', 'cold 2', 'hot 7']);

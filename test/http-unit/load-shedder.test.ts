@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Admission } from '#src/http/admission/admission.ts';
 import { ClientAddresses } from '#src/http/admission/client-address.ts';
-import { Doorkeeper } from '#src/http/admission/doorkeeper.ts';
+import { LoadShedder } from '#src/http/admission/load-shedder.ts';
+import { RetryPacing } from '#src/http/admission/retry-pacing.ts';
 import type { Operations } from '#src/http/routes/api.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
@@ -134,60 +134,50 @@ test('that a table or a principal has its share is told only to who may write th
   const stranger = { authorization: 'Bearer nobody' };
   assert.equal((await upload(service, path, { headers: stranger })).status, 401);
   assert.match((await upload(service, path)).text, /too many writes of this table/);
-  assert.equal((await upload(service, path, { headers: stranger })).status, 401, 'also when it is known at the door');
+  assert.equal((await upload(service, path, { headers: stranger })).status, 401, 'also while the table has its share');
   assert.equal((await upload(service, '/v1/table/others/merge_insert?on=id')).status, 200, 'another table is open');
   mayWrite.name = false;
   assert.equal((await upload(service, `${path}&x=1`)).status, 403, 'nothing is concluded from one request to another');
 });
 
-test('repeats of a refused write are turned away unexamined, for ten seconds; each is counted and in the log', async () => {
-  let laterMs = 0;
-  const clock: Clock = { ...systemClock, nowMs: () => systemClock.nowMs() + laterMs };
-  await using service = await withOneWrite({ config: half, clock });
+test('a write beyond the share of its table is authorised and admitted anew each time, counted and in the log', async () => {
+  await using service = await withOneWrite({ config: half });
   const path = '/v1/table/users/merge_insert?on=id';
-  const asked = async () => {
+  for (let i = 0; i < 3; i++) {
     const before = service.decisions.length;
     const { status, text } = await upload(service, path);
     assert.equal(status, 503, text);
     assert.match(text, /too many writes of this table/);
-    return service.decisions.length - before;
-  };
-  assert.deepEqual([await asked(), await asked(), await asked()], [1, 0, 0]);
-  laterMs = 10_001;
-  assert.deepEqual([await asked(), await asked()], [1, 0]);
+    assert.equal(service.decisions.length - before, 1, 'nothing is concluded from an earlier request');
+  }
   const lines = service.log.filter(({ message, status }) => message === 'request' && status === 503);
   const shown = lines.map(({ route, refusal, subject }) => [route, refusal, subject]);
-  assert.deepEqual(shown, Array(5).fill(['/v1/table/:id/merge_insert', 'SlowDown', 'ann']));
+  assert.deepEqual(shown, Array(3).fill(['/v1/table/:id/merge_insert', 'SlowDown', 'ann']));
   service.slow.leave();
   await until(() => service.log.some(({ route }) => route === '/v1/table/:id/create'));
-  assert.equal((await upload(service, path)).status, 200, 'let in as soon as there is room');
+  assert.equal((await upload(service, path)).status, 200, 'admitted as soon as there is capacity');
 });
 
-test('many refused writes of one principal are told to return one after the other; those of strangers hear a second (P7)', async () => {
-  const nowMs = systemClock.nowMs();
-  const clock: Clock = { ...systemClock, nowMs: () => nowMs };
-  await using service = await withOneWrite({ config: full, clock });
-  const told = async (credential: string) => {
+for (const [name, config] of [
+  ['everything', full],
+  ['the share of a table', half],
+] as const) {
+  test(`where ${name} is taken, the clients of many refused writes are told to return one after the other (P7)`, async () => {
+    const nowMs = systemClock.nowMs();
+    const clock: Clock = { ...systemClock, nowMs: () => nowMs };
+    await using service = await withOneWrite({ config, clock });
     using client = await RawClient.connect(service);
-    const authorization = `authorization: Bearer ${credential}`;
-    const lines = [`${merge} HTTP/1.1`, 'host: x', 'x-request-id: any', authorization, 'content-length: 0', '', ''];
+    const authorization = 'authorization: Bearer good-token';
+    const lines = [`${merge} HTTP/1.1`, 'host: x', 'x-request-id: any', authorization, 'content-length: 1', '', 'x'];
     for (let batch = 1; batch <= 60; batch++) {
       await client.write(lines.join('\r\n').repeat(10));
       await until(() => answers(client).length === 10 * batch);
     }
     const seconds = [...client.received.matchAll(/^retry-after: (\d+)\r$/gim)].map(([, each]) => each);
-    return [seconds.filter((each) => each === '1').length, seconds.filter((each) => each === '2').length];
-  };
-  assert.deepEqual(await told('good-token'), [600, 0], 'nobody has seen it before');
-  service.slow.leave();
-  await until(() => service.log.some(({ route }) => route === '/v1/table/:id/create'));
-  assert.equal((await upload(service, '/v1/table/users/merge_insert?on=id')).status, 200);
-  using slow = await RawClient.connect(service);
-  await slow.head('POST /v1/table/users/create', ['transfer-encoding: chunked']);
-  await until(() => service.asked.filter(({ operation }) => operation === 'createTable').length === 2);
-  assert.deepEqual(await told('good-token'), [500, 100]);
-  assert.deepEqual(await told('nobody'), [600, 0]);
-});
+    const told = [seconds.filter((each) => each === '1').length, seconds.filter((each) => each === '2').length];
+    assert.deepEqual(told, [500, 100]);
+  });
+}
 
 test('of many writes that come at once, as many are let in as find room', async () => {
   const release = Promise.withResolvers<void>();
@@ -228,49 +218,78 @@ test('the write of another table is not behind all of those that a busy one sent
   for (const client of clients) client[Symbol.dispose]();
 });
 
-test('what goes wrong past the door is not taken for a refusal of the door', () => {
-  const raw = { method: 'POST', url: '/v1/table/users/merge_insert', headers: { 'content-length': '0' } };
-  const admission = { requireRoomForAnybody: () => undefined } as unknown as Admission;
-  const parts = { clock: systemClock } as ConstructorParameters<typeof Doorkeeper>[0];
-  const door = new Doorkeeper(parts, admission, ['/v1/table/:id/merge_insert']);
-  let letIn = 0;
-  const fail = (): void => {
-    letIn += 1;
-    throw new LancegateError('SlowDown', 'from within');
-  };
-  assert.throws(() => door.receive(raw as IncomingMessage, {} as ServerResponse, fail), { message: 'from within' });
-  assert.equal(letIn, 1);
-});
-
-test('who leaves while it waits at the door is let in no more, and has an audit record', async () => {
+/** A load shedder of its own, with capacity or without, and the audit records that it writes. */
+function shedderAlone(hasCapacity: () => boolean) {
   const records: AuditRecord[] = [];
-  const parts = {
-    clock: systemClock,
+  const deps = {
     newId: () => 'made',
     audit: { requestEnded: (record: AuditRecord) => void records.push(record) },
     clientAddresses: new ClientAddresses([]),
-  } as unknown as ConstructorParameters<typeof Doorkeeper>[0];
-  const admission = { requireRoomForAnybody: () => undefined } as unknown as Admission;
-  const door = new Doorkeeper(parts, admission, ['/v1/table/:id/merge_insert']);
-  const headers = { 'content-length': '0', 'x-request-id': 'left' };
+    metrics: { requestRejected: () => undefined, requestFinished: () => undefined },
+    retryPacing: new RetryPacing(systemClock),
+    admission: {
+      requireCapacity: () => {
+        if (!hasCapacity()) throw new LancegateError('SlowDown', 'full');
+      },
+    },
+  } as unknown as ConstructorParameters<typeof LoadShedder>[0];
+  const shedder = new LoadShedder(deps, ['/v1/table/:id/merge_insert']);
+  const headers = { 'content-length': '0', 'x-request-id': 'mine' };
   const raw = { method: 'POST', url: '/v1/table/t/merge_insert', headers, socket: { remoteAddress: '192.0.2.7' } };
-  let letIn = 0;
-  const receive = (destroyed: boolean): void =>
-    door.receive({ ...raw, destroyed } as unknown as IncomingMessage, {} as ServerResponse, () => {
-      letIn += 1;
-    });
-  for (let count = 0; count < 16; count++) receive(false);
-  receive(true);
+  const statuses: number[] = [];
+  const response = { writeHead: (status: number) => void statuses.push(status), end: () => undefined };
+  const receive = (pass: () => void, destroyed = false): void =>
+    shedder.receive(
+      { ...raw, destroyed, resume: () => undefined } as unknown as IncomingMessage,
+      response as unknown as ServerResponse,
+      pass,
+    );
+  return { receive, records, statuses };
+}
+
+test('an error past the load shedder is not taken for a refusal of its own', () => {
+  const { receive, statuses } = shedderAlone(() => true);
+  let passed = 0;
+  const fail = (): void => {
+    passed += 1;
+    throw new LancegateError('SlowDown', 'from within');
+  };
+  assert.throws(() => receive(fail), { message: 'from within' });
+  assert.deepEqual([passed, statuses], [1, []]);
+});
+
+test('a client that leaves while its write is queued is not served, and has an audit record', async () => {
+  const { receive, records } = shedderAlone(() => true);
+  let passed = 0;
+  const count = (): void => {
+    passed += 1;
+  };
+  for (let i = 0; i < 16; i++) receive(count);
+  receive(count, true);
   await until(() => records.length === 1);
-  assert.equal(letIn, 16);
+  assert.equal(passed, 16);
   const { requestId, address, decision, status, clientLeft, route } = records[0]!;
   assert.deepEqual(
     { requestId, address, decision, status, clientLeft, route },
     {
-      ...{ requestId: 'left', address: '192.0.2.7', decision: 'not asked', status: undefined, clientLeft: true },
+      ...{ requestId: 'mine', address: '192.0.2.7', decision: 'not asked', status: undefined, clientLeft: true },
       route: '/v1/table/:id/merge_insert',
     },
   );
+});
+
+test('a write that was queued is refused as cheaply if the capacity is gone when its turn comes (P7)', async () => {
+  let hasCapacity = true;
+  const { receive, statuses } = shedderAlone(() => hasCapacity);
+  let passed = 0;
+  const count = (): void => {
+    passed += 1;
+  };
+  for (let i = 0; i < 20; i++) receive(count);
+  hasCapacity = false;
+  receive(count);
+  await until(() => statuses.length === 5);
+  assert.deepEqual([passed, statuses], [16, [503, 503, 503, 503, 503]]);
 });
 
 /** Yields to the event loop until it holds; gives up after what only a failure can take. */

@@ -7,15 +7,17 @@ import { type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/request-path.ts';
 import type { ClientAddress, ClientAddresses } from './admission/client-address.ts';
+import type { RetryPacing } from './admission/retry-pacing.ts';
 import { AuditTrail, principalFacts, sentFrom } from './audit-trail.ts';
 import { RequestBody } from './body/request-body.ts';
 import type { ClientScope } from './client-scope.ts';
 import { asLancegateError, type RenderedError, renderError } from './errors/error-renderer.ts';
-import type { HttpParts } from './http-parts.ts';
+import type { HttpDeps } from './http-deps.ts';
 import type { Answer } from './route.ts';
 import { createTablePath } from './routes/create.ts';
 
-export interface ExchangeParts extends Pick<HttpParts, 'logger' | 'audit' | 'metrics' | 'clock' | 'config'> {
+export interface RequestContextDeps extends Pick<HttpDeps, 'logger' | 'audit' | 'metrics' | 'clock' | 'config'> {
+  readonly retryPacing: RetryPacing;
   readonly isStopping: () => boolean;
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf' | 'peer'>;
   /** Routes for probes, which have no audit record. */
@@ -24,7 +26,7 @@ export interface ExchangeParts extends Pick<HttpParts, 'logger' | 'audit' | 'met
   readonly continueUpload: (request: FastifyRequest, reply: FastifyReply) => void;
 }
 
-export class Exchange {
+export class RequestContext {
   readonly request: FastifyRequest;
   readonly query: QueryParameters;
   readonly hasTrailingSlash: boolean;
@@ -32,7 +34,7 @@ export class Exchange {
   /** The client's, also behind a trusted proxy. */
   readonly clientAddress: ClientAddress;
   readonly trail = new AuditTrail();
-  readonly #parts: ExchangeParts;
+  readonly #deps: RequestContextDeps;
   readonly #reply: FastifyReply;
   readonly #startMs: number;
   readonly #atEnd = new Set<() => void>();
@@ -41,27 +43,28 @@ export class Exchange {
   #principal: Principal | undefined;
   #scope: ClientScope | undefined;
   #refusal: LancegateError | undefined;
+  #isForCapacity = false;
   #isAnswered = false;
   #isEnded = false;
   #durationMs = 0;
 
-  constructor(parts: ExchangeParts, request: FastifyRequest, reply: FastifyReply) {
+  constructor(deps: RequestContextDeps, request: FastifyRequest, reply: FastifyReply) {
     const { path, queryString } = splitTarget(request.originalUrl);
-    this.#parts = parts;
+    this.#deps = deps;
     this.request = request;
     this.#reply = reply;
-    this.#startMs = parts.clock.nowMs();
+    this.#startMs = deps.clock.nowMs();
     this.#path = path;
     this.query = new QueryParameters(queryString);
     this.hasTrailingSlash = hasTrailingSlash(request.originalUrl);
-    this.clientAddress = parts.clientAddresses.clientOf(request.raw);
-    this.#sentFrom = sentFrom(this.clientAddress, parts.clientAddresses, request.raw);
+    this.clientAddress = deps.clientAddresses.clientOf(request.raw);
+    this.#sentFrom = sentFrom(this.clientAddress, deps.clientAddresses, request.raw);
     this.body = new RequestBody({
       raw: request.raw,
-      onFirstRead: () => parts.continueUpload(request, reply),
-      onBytes: (count) => parts.metrics.bytesReceived(count),
-      clock: parts.clock,
-      idleTimeoutMs: parts.config.uploadIdleTimeoutMs,
+      onFirstRead: () => deps.continueUpload(request, reply),
+      onBytes: (count) => deps.metrics.bytesReceived(count),
+      clock: deps.clock,
+      idleTimeoutMs: deps.config.uploadIdleTimeoutMs,
     });
     void reply.headers({ 'x-request-id': request.id, 'cache-control': 'no-store' });
     reply.raw.once('close', () => this.#finish());
@@ -94,10 +97,15 @@ export class Exchange {
     this.#principal = principal;
   }
 
-  /** The exchange closes the scope when the answer is decided or the client has left; the work has seen the abort by then. */
+  /** Closes the scope when the answer is decided or the client has left; the work has seen the abort by then. */
   hold(scope: ClientScope): void {
     this.#scope = scope;
     if (this.#isEnded) scope.close();
+  }
+
+  /** The admission refused the request: its client is told when to return. */
+  refusedForCapacity(): void {
+    this.#isForCapacity = true;
   }
 
   answer({ contentType, text, audit }: Answer): FastifyReply {
@@ -109,7 +117,7 @@ export class Exchange {
   refuse(error: unknown): FastifyReply {
     const refusal = asLancegateError(error);
     this.#refusal = refusal;
-    this.#parts.metrics.requestRejected(refusal.kind);
+    this.#deps.metrics.requestRejected(refusal.kind);
     this.#logRefusal(refusal);
     const { status, headers, body } = this.#render(refusal);
     void this.#reply.code(status).headers(headers).type('application/json');
@@ -120,7 +128,10 @@ export class Exchange {
     const { id: requestId, routeOptions, headers } = this.request;
     const isLanceDb = this.hasTrailingSlash || /^LanceDB-/i.test(headers['user-agent'] ?? '');
     const isLanceDbCreate = isLanceDb && routeOptions.url?.endsWith(createTablePath) === true;
-    return renderError(refusal, { requestId, instance: this.#path, isLanceDbCreate });
+    const rendered = renderError(refusal, { requestId, instance: this.#path, isLanceDbCreate });
+    if (!this.#isForCapacity) return rendered;
+    const retryAfter = String(this.#deps.retryPacing.secondsFor(this.#principal));
+    return { ...rendered, headers: { ...rendered.headers, 'retry-after': retryAfter } };
   }
 
   /**
@@ -136,7 +147,7 @@ export class Exchange {
     const isForgotten = isUnfinished && this.#refusal?.entry.status === 503 && this.body.canBeForgotten;
     if (isForgotten) this.body.forget();
     const isCutOff = isUnfinished && !isForgotten;
-    if (isCutOff || this.#parts.isStopping()) void this.#reply.header('connection', 'close');
+    if (isCutOff || this.#deps.isStopping()) void this.#reply.header('connection', 'close');
     if (!isCutOff) return this.#reply.send(text === '' ? undefined : text);
     void this.#reply.header('content-length', Buffer.byteLength(text));
     return this.#reply.send(Readable.from(thenDiscard(text, this.body)));
@@ -147,8 +158,8 @@ export class Exchange {
     this.body.close();
     this.#isEnded = true;
     for (const run of this.#atEnd) run();
-    this.#durationMs = this.#parts.clock.nowMs() - this.#startMs;
-    this.#parts.metrics.requestFinished({ ...this.#route(), status: this.#reply.statusCode }, this.#durationMs);
+    this.#durationMs = this.#deps.clock.nowMs() - this.#startMs;
+    this.#deps.metrics.requestFinished({ ...this.#route(), status: this.#reply.statusCode }, this.#durationMs);
     if (this.#isAnswered) this.#record(false);
   }
 
@@ -159,7 +170,7 @@ export class Exchange {
 
   /** Work whose client has left may still commit, so the record waits for its end. */
   #record(hasClientLeft: boolean): void {
-    const { audit, logger } = this.#parts;
+    const { audit, logger } = this.#deps;
     const record: AuditRecord = {
       requestId: this.request.id,
       ...this.#route(),
@@ -172,7 +183,7 @@ export class Exchange {
       refusal: this.#refusal?.kind,
       clientLeft: hasClientLeft ? true : undefined,
     };
-    if (this.#parts.isProbe(record.route)) logRequest(logger, record);
+    if (this.#deps.isProbe(record.route)) logRequest(logger, record);
     else audit.requestEnded(record);
   }
 
@@ -184,10 +195,10 @@ export class Exchange {
       internal,
       error: kind === 'Internal' ? (cause ?? refusal) : cause,
     };
-    if (kind === 'Internal') this.#parts.logger.error(fields, 'a request failed unexpectedly');
-    else if (isForOperator.has(kind)) this.#parts.logger.error(fields, message);
-    else if (kind === 'IssuerUnavailable') this.#parts.logger.warn(fields, message);
-    else this.#parts.logger.debug(fields, message);
+    if (kind === 'Internal') this.#deps.logger.error(fields, 'a request failed unexpectedly');
+    else if (isForOperator.has(kind)) this.#deps.logger.error(fields, message);
+    else if (kind === 'IssuerUnavailable') this.#deps.logger.warn(fields, message);
+    else this.#deps.logger.debug(fields, message);
   }
 }
 

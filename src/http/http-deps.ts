@@ -9,7 +9,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { HttpConfig } from './http-config.ts';
 import type { Route } from './route.ts';
 
-export interface HttpParts {
+export interface HttpDeps {
   /** Below the base path. */
   readonly routes: readonly Route[];
   readonly authenticator: Pick<Authenticator, 'authenticate'>;

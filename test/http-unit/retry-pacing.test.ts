@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ReturnTimes } from '#src/http/admission/return-times.ts';
+import { RetryPacing } from '#src/http/admission/retry-pacing.ts';
 import type { Principal } from '#src/kernel/principal.ts';
 import { StoppedClock } from '#test/auth/stopped-clock.ts';
 
@@ -12,7 +12,7 @@ const counted = (seconds: readonly number[]): Readonly<Record<number, number>> =
 
 test('a few refused clients are told a second, each time', () => {
   const clock = new StoppedClock();
-  const returns = new ReturnTimes(clock);
+  const returns = new RetryPacing(clock);
   for (let second = 0; second < 20; second++) {
     const told = Array.from({ length: 10 }, () => returns.secondsFor(ann));
     assert.deepEqual(counted(told), { 1: 10 });
@@ -21,7 +21,7 @@ test('a few refused clients are told a second, each time', () => {
 });
 
 test('many are told to return in line, and the few of another principal, or of another issuer, do not wait for them (P10)', () => {
-  const returns = new ReturnTimes(new StoppedClock());
+  const returns = new RetryPacing(new StoppedClock());
   const told = Array.from({ length: 2000 }, () => returns.secondsFor(ann));
   assert.deepEqual(counted(told), { 1: 500, 2: 500, 3: 500, 4: 500 });
   assert.deepEqual([returns.secondsFor(ben), returns.secondsFor({ ...ann, issuer: 'api-key' })], [1, 1]);
@@ -29,7 +29,7 @@ test('many are told to return in line, and the few of another principal, or of a
 
 test('who is refused again and again comes five hundred times a second, all together, and not in waves (P7)', () => {
   const clock = new StoppedClock();
-  const returns = new ReturnTimes(clock);
+  const returns = new RetryPacing(clock);
   const stepMs = 10;
   const due = new Map<number, number>();
   const comeLater = (step: number): void => {
@@ -52,7 +52,7 @@ test('who is refused again and again comes five hundred times a second, all toge
 
 test('nobody is told more than five seconds, and when the crowd is gone it is one again', () => {
   const clock = new StoppedClock();
-  const returns = new ReturnTimes(clock);
+  const returns = new RetryPacing(clock);
   const told = Array.from({ length: 100_000 }, () => returns.secondsFor(ann));
   assert.equal(Math.max(...told), 5);
   clock.advance(5000);
@@ -61,7 +61,7 @@ test('nobody is told more than five seconds, and when the crowd is gone it is on
 
 test('a clock that is set back does not keep anybody away for longer', () => {
   const clock = new StoppedClock();
-  const returns = new ReturnTimes(clock);
+  const returns = new RetryPacing(clock);
   returns.secondsFor(ann);
   clock.advance(-3_600_000);
   assert.ok(returns.secondsFor(ann) <= 5);
