@@ -9,6 +9,11 @@ export const mostHeaders = 200;
 export const headerText = (value: string | string[] | undefined): string | undefined =>
   Array.isArray(value) ? value.join(', ') : value;
 
+export const credentialsIn = ({ headers }: IncomingMessage) => ({
+  authorization: headers.authorization,
+  'x-api-key': headerText(headers['x-api-key']),
+});
+
 /** The client's own name for its request, if a header and a log line can hold it; the LanceDB SDKs send a UUID. */
 export function requestIdFrom({ headers }: IncomingMessage): string | undefined {
   const id = headers['x-request-id'];

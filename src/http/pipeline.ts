@@ -2,7 +2,7 @@
  * The way of every request to its route: authenticate, parse path and query and authorise (`Route.prepare`), admit, and only
  * then read the body and answer.
  */
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { readTimeout, timeoutHeader } from '../wire/deadline.ts';
@@ -12,7 +12,7 @@ import { contentDecoder, decoderBytes } from './body/content-coding.ts';
 import { bodyTooLarge, readText } from './body/read-text.ts';
 import { announcesBody, declaredBytes } from './body/request-body.ts';
 import { ClientScope } from './client-scope.ts';
-import { headerText } from './headers.ts';
+import { credentialsIn, headerText } from './headers.ts';
 import type { HttpDeps } from './http-deps.ts';
 import type { RequestContext } from './request-context.ts';
 import type { Answer, BodyKind, Method, PreparedRequest, Route, RouteInput, Upload } from './route.ts';
@@ -43,7 +43,7 @@ export class RequestPipeline {
   async prepare(route: Route, context: RequestContext): Promise<Handler> {
     if (this.#isStopping) throw new LancegateError('SlowDown', 'the service is stopping', { retryAfterSeconds: 5 });
     const { raw } = context.request;
-    const principal = await this.#deps.authenticator.authenticate(credentialsIn(raw.headers));
+    const principal = await this.#deps.authenticator.authenticate(credentialsIn(raw));
     context.identify(principal);
     const scope = this.#openScope(context, principal);
     const prepared = route.prepare(this.#routeInput(context, scope));
@@ -143,11 +143,6 @@ export class RequestPipeline {
     };
   }
 }
-
-const credentialsIn = (headers: IncomingHttpHeaders) => ({
-  authorization: headers.authorization,
-  'x-api-key': headerText(headers['x-api-key']),
-});
 
 const admissionRequest = (
   raw: IncomingMessage,

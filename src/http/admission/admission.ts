@@ -79,6 +79,14 @@ export class Admission {
     this.#writes.requireRoom(1, []);
   }
 
+  /** Counts a write of this principal that waits to be admitted, until the returned function is called. `SlowDown`. */
+  reserveWrite(principal: Principal | undefined): () => void {
+    const owners = principal === undefined ? [] : [this.#sender({ principal })];
+    this.#memory.requireResidentRoom();
+    this.#writes.take(1, owners);
+    return once(() => this.#writes.giveBack(1, owners));
+  }
+
   #admitJson({ declaredBytes }: AdmissionRequest, holders: readonly Holder[]): Permit {
     const bytes = Math.max(declaredBytes ?? this.#config.maxJsonBytes, leastJsonBytes);
     this.#json.take(bytes, holders);
@@ -119,7 +127,7 @@ export class Admission {
     return [sender, { kind: 'table', name: target, share: this.#config.tableShare }];
   }
 
-  #sender({ principal }: AdmissionRequest): Holder {
+  #sender({ principal }: Pick<AdmissionRequest, 'principal'>): Holder {
     return { kind: 'principal', name: `principal ${principalKey(principal)}`, share: this.#config.principalShare };
   }
 }

@@ -2,9 +2,10 @@
  * Stands in front of the router, so that a full service can say so cheaply (P7).
  *
  * While no write of any principal to any table could be admitted, it refuses writes before anything is spent on them: no
- * router, no token to verify. The refusal has the same words and body as everywhere, and says nothing but that the service is busy.
- * The capacity of one principal or table (P10) is only for those to know who may write there: the admission refuses it, behind
- * authentication and policy. So a request with a wrong token hears 503 in place of 401 while the service is full.
+ * router, no token to verify. The refusal has the same words and body as everywhere, and says nothing but that the service is busy;
+ * so a request with a wrong token hears 503 in place of 401 while the service is full. Where only a principal has its share (P10),
+ * it tells that principal alone: it authenticates, which for a known token is a look into a cache. The share of a table is for
+ * those to know who may write there: the admission refuses it, behind the policy.
  *
  * It passes writes on a few at a time, the paths in rotation. A commit answers hundreds of clients at once, and their next
  * requests would hold the event loop for as long as all of them take; like this, reads, refusals and writes to other tables wait
@@ -12,12 +13,13 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { LancegateError } from '../../kernel/errors.ts';
+import type { Principal } from '../../kernel/principal.ts';
 import type { AuditRecord } from '../../telemetry/audit.ts';
 import { routedTarget, splitTarget } from '../../wire/request-path.ts';
 import { principalFacts, sentFrom } from '../audit-trail.ts';
 import { canBeForgotten } from '../body/request-body.ts';
 import { renderError } from '../errors/error-renderer.ts';
-import { requestIdFrom } from '../headers.ts';
+import { credentialsIn, requestIdFrom } from '../headers.ts';
 import type { HttpDeps } from '../http-deps.ts';
 import { pathPattern } from '../path-pattern.ts';
 import type { Admission } from './admission.ts';
@@ -28,17 +30,19 @@ import type { RetryPacing } from './retry-pacing.ts';
 /** Some 5 ms of work. With half as many, fewer merges share a commit. */
 const writesPerIteration = 16;
 
-interface LoadShedderDeps extends Pick<HttpDeps, 'audit' | 'metrics' | 'newId'> {
-  readonly admission: Pick<Admission, 'requireCapacity'>;
+interface LoadShedderDeps extends Pick<HttpDeps, 'audit' | 'metrics' | 'newId' | 'authenticator'> {
+  readonly admission: Pick<Admission, 'requireCapacity' | 'reserveWrite'>;
   readonly retryPacing: RetryPacing;
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf' | 'peer'>;
 }
 
-/** `undefined` as `refusal`: the client has left. */
-interface Shed {
+interface Write {
   readonly raw: IncomingMessage;
+  readonly response: ServerResponse;
   readonly route: string;
-  readonly refusal: LancegateError | undefined;
+  /** undefined if the client is not authenticated yet, or has no valid credential. */
+  readonly principal: Principal | undefined;
+  readonly pass: () => void;
 }
 
 export class LoadShedder {
@@ -59,34 +63,50 @@ export class LoadShedder {
       pass();
       return;
     }
-    if (this.#shed(raw, response, route)) return;
-    this.#queue.add(splitTarget(raw.url ?? '/').path, () => {
-      if (raw.destroyed) this.#record({ raw, route, refusal: undefined });
-      else if (!this.#shed(raw, response, route)) pass();
+    const write: Write = { raw, response, route, principal: undefined, pass };
+    if (!isBrief(raw)) this.#enqueue(write, () => undefined);
+    else if (this.#hasCapacity(write)) void this.#receiveBrief(write);
+  }
+
+  /** A queued write keeps a permit reserved: else more would be passed on than can be admitted. */
+  async #receiveBrief(write: Write): Promise<void> {
+    const { authenticator, admission } = this.#deps;
+    // The pipeline authenticates again, and refuses what has no valid credential.
+    const principal = await authenticator.authenticate(credentialsIn(write.raw)).catch(() => undefined);
+    const known = { ...write, principal };
+    const release = this.#orRefuse(known, () => admission.reserveWrite(principal));
+    if (release !== undefined) this.#enqueue(known, release);
+  }
+
+  #enqueue(write: Write, release: () => void): void {
+    this.#queue.add(splitTarget(write.raw.url ?? '/').path, () => {
+      release(); // before anything else can run, the pipeline of a known client asks for the permit
+      if (write.raw.destroyed) this.#record(write, this.#requestId(write.raw), { clientLeft: true });
+      else write.pass();
     });
   }
 
-  /** Only a body that need not be read for its connection to be kept is refused here. */
-  #shed(raw: IncomingMessage, response: ServerResponse, route: string): boolean {
-    const refusal = isBrief(raw) ? this.#refusal() : undefined;
-    if (refusal === undefined) return false;
-    this.#refuse(response, { raw, route, refusal });
-    return true;
+  #hasCapacity(write: Write): boolean {
+    const check = (): true => {
+      this.#deps.admission.requireCapacity();
+      return true;
+    };
+    return this.#orRefuse(write, check) ?? false;
   }
 
-  #refusal(): LancegateError | undefined {
+  #orRefuse<Result>(write: Write, ask: () => Result): Result | undefined {
     try {
-      this.#deps.admission.requireCapacity();
-      return undefined;
+      return ask();
     } catch (error) {
-      if (error instanceof LancegateError) return error;
-      throw error;
+      if (!(error instanceof LancegateError)) throw error;
+      this.#refuse(write, error);
+      return undefined;
     }
   }
 
-  #refuse(response: ServerResponse, shed: Shed & { readonly refusal: LancegateError }): void {
+  #refuse(write: Write, refusal: LancegateError): void {
     const { metrics, retryPacing } = this.#deps;
-    const { raw, route, refusal } = shed;
+    const { raw, response, route, principal } = write;
     const { path: instance } = splitTarget(raw.url ?? '/');
     const requestId = this.#requestId(raw);
     const { status, headers, body } = renderError(refusal, { requestId, instance, isLanceDbCreate: false });
@@ -95,7 +115,7 @@ export class LoadShedder {
       'x-request-id': requestId,
       'cache-control': 'no-store',
       ...headers,
-      'retry-after': String(retryPacing.secondsFor(undefined)),
+      'retry-after': String(retryPacing.secondsFor(principal)),
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(text),
     });
@@ -103,7 +123,7 @@ export class LoadShedder {
     raw.resume();
     metrics.requestRejected(refusal.kind);
     metrics.requestFinished({ method: 'POST', route, status }, 0);
-    this.#record(shed, requestId, status);
+    this.#record(write, requestId, { status, refusal: refusal.kind });
   }
 
   #requestId(raw: IncomingMessage): string {
@@ -111,14 +131,15 @@ export class LoadShedder {
   }
 
   /** For a request that does not reach the pipeline. */
-  #record({ raw, route, refusal }: Shed, requestId = this.#requestId(raw), status?: AuditRecord['status']): void {
+  #record({ raw, route, principal }: Write, requestId: string, end: Partial<AuditRecord>): void {
     const { audit, clientAddresses } = this.#deps;
     audit.requestEnded({
-      ...{ requestId, method: 'POST', route, status, refusal: refusal?.kind, durationMs: 0, receivedBytes: 0 },
-      ...{ decision: 'not asked', actions: undefined, namespace: undefined, table: undefined, branch: undefined },
-      ...principalFacts(undefined),
+      ...{ requestId, method: 'POST', route, durationMs: 0, receivedBytes: 0, decision: 'not asked' },
+      ...{ status: undefined, refusal: undefined, clientLeft: undefined },
+      ...{ actions: undefined, namespace: undefined, table: undefined, branch: undefined },
+      ...principalFacts(principal),
       ...sentFrom(clientAddresses.clientOf(raw), clientAddresses, raw),
-      clientLeft: refusal === undefined ? true : undefined,
+      ...end,
     });
   }
 }
