@@ -7,6 +7,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import { readTimeout, timeoutHeader } from '../wire/deadline.ts';
 import type { Admission, AdmissionRequest, Permit } from './admission/admission.ts';
+import type { LoadShedder } from './admission/load-shedder.ts';
 import { BodyDigest } from './body/body-digest.ts';
 import { contentDecoder, decoderBytes } from './body/content-coding.ts';
 import { bodyTooLarge, readText } from './body/read-text.ts';
@@ -23,11 +24,13 @@ export type Handler = () => Promise<Answer>;
 export class RequestPipeline {
   readonly #deps: HttpDeps;
   readonly #admission: Admission;
+  readonly #shedder: Pick<LoadShedder, 'endReservation'>;
   #isStopping = false;
 
-  constructor(deps: HttpDeps, admission: Admission) {
+  constructor(deps: HttpDeps, admission: Admission, shedder: Pick<LoadShedder, 'endReservation'>) {
     this.#deps = deps;
     this.#admission = admission;
+    this.#shedder = shedder;
   }
 
   get isStopping(): boolean {
@@ -117,6 +120,7 @@ export class RequestPipeline {
   }
 
   #permit(context: RequestContext, request: AdmissionRequest): Permit {
+    this.#shedder.endReservation(context.request.raw);
     try {
       return this.#admission.admit(request);
     } catch (error) {

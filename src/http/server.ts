@@ -61,7 +61,7 @@ function createHttpServer(deps: HttpDeps): FastifyInstance {
   const clientAddresses = new ClientAddresses(deps.config.trustedProxies ?? []);
   const retryPacing = new RetryPacing(deps.clock);
   const shedder = new LoadShedder({ ...deps, admission, clientAddresses, retryPacing }, writePaths);
-  const pipeline = new RequestPipeline(deps, admission);
+  const pipeline = new RequestPipeline(deps, admission, shedder);
   const connections = new Connections({ ...deps, clientAddresses });
   deps.metrics.watchConnections(() => connections.count);
   const waiting = new WeakSet<IncomingMessage>();

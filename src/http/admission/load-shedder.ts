@@ -49,6 +49,7 @@ export class LoadShedder {
   readonly #deps: LoadShedderDeps;
   readonly #routeOf: (raw: IncomingMessage) => string | undefined;
   readonly #queue = new PacedQueue(writesPerIteration);
+  readonly #reservations = new WeakMap<IncomingMessage, () => void>();
 
   /** `writeRoutes` are the paths of routes whose bodies count as writes, with `:id` for the identifier. */
   constructor(deps: LoadShedderDeps, writeRoutes: readonly string[]) {
@@ -68,7 +69,7 @@ export class LoadShedder {
     else if (this.#hasCapacity(write)) void this.#receiveBrief(write);
   }
 
-  /** A queued write keeps a permit reserved: else more would be passed on than can be admitted. */
+  /** A permit stays reserved until the pipeline admits the write: else more would be passed on than can be admitted. */
   async #receiveBrief(write: Write): Promise<void> {
     const { authenticator, admission } = this.#deps;
     // The pipeline authenticates again, and refuses what has no valid credential.
@@ -80,10 +81,17 @@ export class LoadShedder {
 
   #enqueue(write: Write, release: () => void): void {
     this.#queue.add(splitTarget(write.raw.url ?? '/').path, () => {
-      release(); // before anything else can run, the pipeline of a known client asks for the permit
-      if (write.raw.destroyed) this.#record(write, this.#requestId(write.raw), { clientLeft: true });
-      else write.pass();
+      this.#reservations.set(write.raw, release);
+      write.response.once('close', release);
+      if (!write.raw.destroyed) return write.pass();
+      release();
+      this.#record(write, this.#requestId(write.raw), { clientLeft: true });
     });
+  }
+
+  /** The pipeline is about to admit the request: what was reserved for it is free. */
+  endReservation(raw: IncomingMessage): void {
+    this.#reservations.get(raw)?.();
   }
 
   #hasCapacity(write: Write): boolean {
