@@ -109,6 +109,8 @@ export class Committer {
       if (typeof outcome === 'object')
         return { ...outcome, head, attempt, startMs, engineMs: performance.now() - startMs };
       this.#parts.metrics.commitOvertaken();
+      // Without the key index the next attempt would take as long, and be overtaken too.
+      await this.#byRowAddress.didWithout(batch, head, performance.now() - startMs);
       requireTime(batch);
       head = await this.#head(batch.first);
     }

@@ -129,9 +129,14 @@ export class KeyIndexLoader {
 
   async #bringUpToDate(known: KeyIndex, dataset: Dataset): Promise<Unknowable | undefined> {
     try {
-      const problem = known.follow(await dataset.version());
-      if (problem !== undefined || known.unreadRows > mostRowsInTurn) return problem;
-      return await known.readRest(dataset);
+      // A request of another client may move the dataset on during the reading.
+      for (let round = 0; round < mostRounds; round++) {
+        const problem = known.follow(await dataset.version());
+        if (problem !== undefined || known.unreadRows > mostRowsInTurn) return problem;
+        const unread = await known.readRest(dataset);
+        if (unread !== 'changed' || (await dataset.version()) === known.tracked.version) return unread;
+      }
+      return 'changed';
     } catch (error) {
       // Such as when the files of a version have been removed meanwhile.
       this.#parts.logger.debug({ error }, 'the key index could not follow other commits');
