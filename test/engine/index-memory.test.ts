@@ -32,8 +32,14 @@ async function indexedTable(t: TestContext, { count = 20_000, indexCacheBytes = 
 
 /** Of keys in every page, and one new one. */
 async function mergeEverywhere(dataset: Dataset): Promise<readonly [updated: number, inserted: number]> {
-  const counts = await dataset.merge(upsert, rows([1, 5_000, 9_000, 13_000, 17_000, -1]), undefined);
-  return [counts.numUpdatedRows, counts.numInsertedRows];
+  const shadow = await dataset.shadow();
+  try {
+    const totals = await shadow.merge(upsert, rows([1, 5_000, 9_000, 13_000, 17_000, -1]), undefined);
+    assert.notEqual(await shadow.commit(), 'overtaken');
+    return [totals.numUpdatedRows, totals.numInsertedRows];
+  } finally {
+    shadow.discard();
+  }
 }
 
 describe('an index in memory (P8)', () => {

@@ -250,8 +250,6 @@ export interface Branches {
 
 /** Commits that the engine makes by itself, where there can be no shadow. */
 export interface EngineWrites {
-  /** To be called before `merge` if rows may have been replaced before: the engine, too, stands where `version` says then. */
-  catchUp(): Promise<void>;
   append(file: IpcFile): Promise<void>;
   /**
    * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be

@@ -114,10 +114,6 @@ export class LanceDataset implements Dataset {
     return engineCall('open', () => this.#head.refresh());
   }
 
-  async catchUp(): Promise<void> {
-    await engineCall('open', () => this.#head.table());
-  }
-
   schema(): Promise<Schema> {
     return engineCall('open', async () => (await this.#head.schema()).schema);
   }
@@ -246,7 +242,11 @@ export class LanceDataset implements Dataset {
   }
 
   warmIndex(column: string): Promise<boolean> {
-    return engineCall('maintain', async () => warmIndex(await this.#head.table(), this.#caches, column));
+    return engineCall('maintain', async () =>
+      warmIndex(await this.#head.table(), this.#caches, column, async (name) => {
+        return (await this.#shadows?.warm(await this.#head.version(), name)) ?? false;
+      }),
+    );
   }
 
   layout(): Promise<Layout> {

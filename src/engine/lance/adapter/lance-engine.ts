@@ -222,9 +222,17 @@ export class LanceEngine implements Engine {
     const { session } = this.#caches;
     return {
       areReplaced: () => session !== this.#caches.session,
-      makeRoom: (column, bytes) => this.#caches.makeRoom(request.location, column, bytes),
+      makeRoom: (column, bytes) => this.#makeRoom(request.location, column, bytes),
       open: () => this.#openNewest(request),
     };
+  }
+
+  /** Shadows that are kept have the caches they were opened with. */
+  #makeRoom(location: Location, column: string, bytes: number): boolean {
+    const { session } = this.#caches;
+    const hasRoom = this.#caches.makeRoom(location, column, bytes);
+    if (session !== this.#caches.session) this.#shadowFolders.forgetBelow();
+    return hasRoom;
   }
 
   #filesOf(location: Location, branch: BranchName | undefined, openedAt: number) {

@@ -9,16 +9,18 @@ export interface DatasetCaches {
   open(): Promise<NativeTable>;
 }
 
-/** As `Dataset.warmIndex`. */
+/** As `Dataset.warmIndex`. `warmShadow` reads the index for the shadows of the branch, and is false if there can be none. */
 export async function warmIndex(
   table: NativeTable,
   caches: DatasetCaches | undefined,
   column: string,
+  warmShadow: (name: string) => Promise<boolean>,
 ): Promise<boolean> {
   const name = plainIndexName(column);
   const index = (await table.listIndices()).find((each) => each.name === name);
   if (index === undefined || caches === undefined) return true;
   if (!caches.makeRoom(column, bytesInMemory(index))) return false;
+  if (await warmShadow(name)) return true;
   const other = await caches.open();
   await other.prewarmIndex(name).finally(() => other.close());
   return true;

@@ -52,6 +52,24 @@ export class BranchShadows {
     }
   }
 
+  /** Reads an index into memory for the next shadows. False where there can be none. */
+  async warm(version: number, index: string): Promise<boolean> {
+    const { branchFolder, versionsFolder, folders } = this.#parts;
+    const original = readManifest(versionsFolder, version);
+    if (original === undefined) return false;
+    const folder = folders.take(branchFolder);
+    try {
+      await folder.begin({ version, bytes: original.bytes });
+      await (await folder.table()).prewarmIndex(index);
+      folders.release(branchFolder, folder);
+      return true;
+    } catch (error) {
+      folder.remove();
+      if (error instanceof NotReplaceable) return false;
+      throw error;
+    }
+  }
+
   #newTransaction() {
     return { transactionId: this.#parts.fresh.uuid(), committedAtMs: committedAtMs(this.#parts.fresh) };
   }
