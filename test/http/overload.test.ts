@@ -19,8 +19,6 @@ describe('what finds no room is told so before its body is read (P7, P10)', () =
     service = await startCheckedService(later, {
       BODY_MEMORY: '64MiB',
       MAX_MERGE_SIZE: '16MiB',
-      MAX_BATCH_SIZE: '16MiB',
-      MAX_DECODED_SIZE: '16MiB',
       MAX_CONCURRENT_WRITES: '8',
     });
     for (const table of ['a', 'b', 'c', 'd']) {
