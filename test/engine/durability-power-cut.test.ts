@@ -10,14 +10,13 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { Int32, Table, tableFromIPC, vectorFromArray } from 'apache-arrow';
-import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { IpcChunk } from '#src/arrow/schema/ipc-chunk.ts';
 import type { Catalog, TableRecord } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { TableMaker } from '#src/create/table-maker.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
-import type { RowAddress } from '#src/engine/port/row-address.ts';
+import { type RowAddress, rowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
@@ -25,13 +24,12 @@ import { storedFiles } from '#src/lance-format/layout/stored-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import type { Extent } from '#src/maintenance/decide/policy.ts';
-import { eachPlace } from '#src/merge/key-index/key-lookup.ts';
 import { recoverTables } from '#src/operations/recovery.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
-import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { FileJournal, layOutAfterCut, type Moment } from '#test/fixtures/file-journal.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
@@ -330,6 +328,11 @@ function requireNoLeftovers(dataset: string, areOldAllowed: boolean): void {
   assert.deepEqual(leftovers, []);
 }
 
+const placeOf = (address: bigint): RowAddress => ({
+  fragment: Number(address >> 32n),
+  offset: Number(address & 0xffff_ffffn),
+});
+
 /** As the writer of a table does that knows where its rows are. */
 const byPlaces =
   (change: ReadonlyMap<number, number>) =>
@@ -337,10 +340,14 @@ const byPlaces =
     const tracked = dataset.liveRows();
     tracked?.advance(await dataset.version());
     const places: RowAddress[] = [];
-    await eachPlace(dataset, [parseFieldPath('k')], { where: undefined }, (key, place) => {
-      if (change.has(Number(key))) places.push(place);
-      return true;
-    });
+    const columns = [
+      { name: 'k', expression: 'k' },
+      { name: 'address', expression: rowAddress },
+    ];
+    for await (const file of dataset.select(columns, undefined)) {
+      for (const { k, address } of rowsOf(file))
+        if (change.has(Number(k))) places.push(placeOf(BigInt(String(address))));
+    }
     const chunk = { file: ipcFile(sourceOf(change)), rows: change.size };
     const replaced = tracked && (await dataset.replaceRows(tracked, places, chunk));
     assert.equal(typeof replaced, 'object');
