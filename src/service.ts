@@ -23,7 +23,6 @@ import type { FilteredMerges } from './engine/port/engine.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
-import { SecretKeyDigest } from './keys/key-digest.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth } from './memory/heap-growth.ts';
@@ -63,7 +62,6 @@ export async function startService(config: Config, { logger, clock, environment 
     maxOpenDatasets: 512,
     keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
-    keyDigest: new SecretKeyDigest(crypto.getRandomValues(new Uint32Array(8))),
     idempotencyKeptMs: config.idempotencyKeptMs,
     maintenanceLimits: {
       isAutomatic: config.autoMaintenance,

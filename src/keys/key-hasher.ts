@@ -15,6 +15,10 @@ export interface KeyDigests {
   readonly words: Uint32Array;
 }
 
+/** The digest of key `index`, for where keys are few. */
+export const textOfDigest = ({ words, wordsPerKey }: KeyDigests, index: number): string =>
+  words.subarray(index * wordsPerKey, (index + 1) * wordsPerKey).join(' ');
+
 const secretWords = 8;
 /** A key of so many bytes fits into a digest of two words. */
 const narrowBytes = 8;

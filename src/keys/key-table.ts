@@ -1,92 +1,81 @@
 import type { AddressRemap, RowAddress } from '../engine/port/row-address.ts';
-import type { CanonicalKey } from './key-columns.ts';
-import { digestWords, exactWords, type KeyDigest } from './key-digest.ts';
+import type { KeyDigests } from './key-hasher.ts';
 
-type Moving = Pick<AddressRemap, 'hasMoved' | 'placeOf'>;
+type Moves = Pick<AddressRemap, 'hasMoved' | 'placeOf'>;
 
-/** Of integers, and of other keys. Each grows by itself: that takes 0.1 ms at a million keys, 1 ms at ten million. */
-const parts = 256;
+/** Each partition grows by itself: that takes 0.1 ms at a million keys, 1 ms at ten million. */
+const partitions = 256;
 const firstSlots = 8;
 /** Beyond it, looking for a free slot takes long. */
 const maxLoad = 0.75;
 const growth = 1.25;
-/** A slot has the fragment and one more, so that 0 is a free one, the offset, and the words of the key. */
-const wordsOfPlace = 2;
-/** Of a part besides its slots. Measured. */
-const bytesPerPart = 340;
+/** A slot has the fragment and one more, so that 0 is a free one, the offset, and the digest. */
+const addressWords = 2;
+/** Of a partition besides its slots. Measured. */
+const bytesPerPartition = 340;
 
-/** An integer takes so many bytes at most, in tables that are not small: a slot, filled to 60 % or more. */
-export const mostBytesPerPlace = ((exactWords + wordsOfPlace) * 4) / (maxLoad / growth);
-/** Any other key. */
-export const mostBytesPerDigestPlace = ((digestWords + wordsOfPlace) * 4) / (maxLoad / growth);
+/** What a key takes at most, in tables that are not small: a slot, filled to 60 % or more. */
+export const mostBytesPerKey = (wordsPerKey: KeyDigests['wordsPerKey']): number =>
+  ((wordsPerKey + addressWords) * 4) / (maxLoad / growth);
+
+/** The same of a key of up to eight bytes. */
+export const leastBytesPerKey = mostBytesPerKey(2);
 
 /**
- * Where the row with each key is stored. Keys are told apart by what `KeyDigest` knows them by. An integer takes 21 to
- * 27 bytes outside the JavaScript heap, any other key 32 to 40.
+ * The row address of each key. A key of up to eight bytes takes 21 to 27 bytes outside the JavaScript heap, any other 32 to 40.
  *
- * To find or set one takes 40 ns besides the digest while all are in the processor's cache, and 200 among a million, as
- * in a `Map`: one wait for memory. A new one takes 400, with its part of the growing.
+ * To find or set one takes 40 ns while all are in the processor's cache, and 200 among a million: one wait for memory. A
+ * new one takes 400, with its part of the growing.
  */
 export class KeyTable {
-  readonly #digest: KeyDigest;
-  /** Of the key at hand. */
-  readonly #words = new Uint32Array(digestWords);
-  /** Those of integers, then those of others. */
-  readonly #parts: (Slots | undefined)[] = Array.from({ length: 2 * parts }, () => undefined);
-
-  constructor(digest: KeyDigest) {
-    this.#digest = digest;
-  }
+  readonly #partitions: (Slots | undefined)[] = Array.from({ length: partitions }, () => undefined);
 
   get bytes(): number {
-    return this.#parts.reduce((sum, part) => sum + (part?.bytes ?? 0), 0);
+    return this.#partitions.reduce((sum, partition) => sum + (partition?.bytes ?? 0), 0);
   }
 
   get size(): number {
-    return this.#parts.reduce((sum, part) => sum + (part?.size ?? 0), 0);
+    return this.#partitions.reduce((sum, partition) => sum + (partition?.size ?? 0), 0);
   }
 
-  find(key: CanonicalKey): RowAddress | undefined {
-    const keyWords = this.#digest.write(key, this.#words);
-    const spread = this.#digest.spread(this.#words[0]!, this.#words[1]!);
-    return this.#parts[partOf(keyWords, spread)]?.find(this.#words, spread);
+  /** The address of the row whose key has digest `index`. */
+  find({ words, wordsPerKey }: KeyDigests, index: number): RowAddress | undefined {
+    const from = index * wordsPerKey;
+    return this.#partitions[partitionOf(words, from)]?.find(words, from);
   }
 
-  /** Answers the place it had before. */
-  set(key: CanonicalKey, fragment: number, offset: number): RowAddress | undefined {
-    const keyWords = this.#digest.write(key, this.#words);
-    const spread = this.#digest.spread(this.#words[0]!, this.#words[1]!);
-    const part = this.#parts[partOf(keyWords, spread)] ?? new Slots(this.#digest, keyWords);
-    this.#parts[partOf(keyWords, spread)] = part;
-    return part.set(this.#words, spread, { fragment, offset });
+  /** Answers the address that the key had before. All keys of a table have digests of one length. */
+  set({ words, wordsPerKey }: KeyDigests, index: number, address: RowAddress): RowAddress | undefined {
+    const from = index * wordsPerKey;
+    const partition = this.#partitions[partitionOf(words, from)] ?? new Slots(wordsPerKey);
+    this.#partitions[partitionOf(words, from)] = partition;
+    return partition.set(words, from, address);
   }
 
   /**
-   * Asks for each place where it is now, and forgets the keys of those that are nowhere. Each step is a part: at four
-   * million keys 0.3 ms, and 1 ms where some are forgotten. Whoever stops in between has places of before and of after.
+   * Applies a remap to each address, and forgets the keys of rows that are gone. Each step is a partition: at four million keys
+   * 0.3 ms, and 1 ms where some are forgotten. Between two steps some addresses are those of before.
    */
-  *moveAll(moved: Moving): Iterable<void> {
-    for (const part of this.#parts) {
-      if (part === undefined) continue;
-      part.moveAll(moved);
+  *moveAll(moves: Moves): Iterable<void> {
+    for (const partition of this.#partitions) {
+      if (partition === undefined) continue;
+      partition.moveAll(moves);
       yield;
     }
   }
 }
 
-const partOf = (keyWords: number, spread: number): number => (keyWords === exactWords ? 0 : parts) + (spread >>> 24);
+const partitionOf = (words: Uint32Array, from: number): number => words[from]! >>> 24;
 
-/** One part, by open addressing: a search begins where the 24 bits say that did not choose the part. */
+/** One partition, by open addressing: a search begins where those 24 bits say that did not choose the partition. */
 class Slots {
-  readonly #digest: KeyDigest;
   readonly #step: number;
   #slots: Uint32Array;
   #count = firstSlots;
   #size = 0;
 
-  constructor(digest: KeyDigest, keyWords: number) {
-    this.#digest = digest;
-    this.#step = wordsOfPlace + keyWords;
+  constructor(wordsPerKey: number) {
+    this.#step = addressWords + wordsPerKey;
     this.#slots = new Uint32Array(this.#step * firstSlots);
   }
 
@@ -95,34 +84,34 @@ class Slots {
   }
 
   get bytes(): number {
-    return bytesPerPart + this.#slots.byteLength;
+    return bytesPerPartition + this.#slots.byteLength;
   }
 
-  find(words: Uint32Array, spread: number): RowAddress | undefined {
-    return this.#placeAt(this.#slotOf(words, spread));
+  find(words: Uint32Array, from: number): RowAddress | undefined {
+    return this.#addressAt(this.#slotOf(words, from));
   }
 
-  set(words: Uint32Array, spread: number, place: RowAddress): RowAddress | undefined {
-    let at = this.#slotOf(words, spread);
-    const before = this.#placeAt(at);
+  set(words: Uint32Array, from: number, address: RowAddress): RowAddress | undefined {
+    let at = this.#slotOf(words, from);
+    const before = this.#addressAt(at);
     if (before === undefined) {
       if (this.#size + 1 > this.#count * maxLoad) {
         this.#rebuild(Math.ceil(this.#count * growth));
-        at = this.#slotOf(words, spread);
+        at = this.#slotOf(words, from);
       }
-      for (let i = wordsOfPlace; i < this.#step; i++) this.#slots[at + i] = words[i - wordsOfPlace]!;
+      for (let i = addressWords; i < this.#step; i++) this.#slots[at + i] = words[from + i - addressWords]!;
       this.#size += 1;
     }
-    this.#put(at, place);
+    this.#put(at, address);
     return before;
   }
 
-  moveAll(moved: Moving): void {
+  moveAll(moves: Moves): void {
     const before = this.#size;
     for (let at = 0; at < this.#slots.length; at += this.#step) {
-      const fragment = this.#slots[at]!;
-      if (fragment === 0 || !moved.hasMoved(fragment - 1)) continue;
-      const now = moved.placeOf({ fragment: fragment - 1, offset: this.#slots[at + 1]! });
+      const address = this.#addressAt(at);
+      if (address === undefined || !moves.hasMoved(address.fragment)) continue;
+      const now = moves.placeOf(address);
       this.#put(at, now);
       if (now === undefined) this.#size -= 1;
     }
@@ -134,44 +123,46 @@ class Slots {
     return Math.max(firstSlots, Math.ceil(this.#size / (maxLoad / growth)));
   }
 
-  #placeAt(at: number): RowAddress | undefined {
+  #addressAt(at: number): RowAddress | undefined {
     const fragment = this.#slots[at]!;
     return fragment === 0 ? undefined : { fragment: fragment - 1, offset: this.#slots[at + 1]! };
   }
 
-  #put(at: number, place: RowAddress | undefined): void {
-    this.#slots[at] = place === undefined ? 0 : place.fragment + 1;
-    this.#slots[at + 1] = place?.offset ?? 0;
+  #put(at: number, address: RowAddress | undefined): void {
+    this.#slots[at] = address === undefined ? 0 : address.fragment + 1;
+    this.#slots[at + 1] = address?.offset ?? 0;
   }
 
   /** Where the key is, or would be. */
-  #slotOf(words: Uint32Array, spread: number): number {
-    const slots = this.#slots;
-    let at = this.#firstSlotOf(spread);
-    while (slots[at] !== 0 && !this.#has(at, words)) at = at + this.#step === slots.length ? 0 : at + this.#step;
+  #slotOf(words: Uint32Array, from: number): number {
+    let at = this.#firstSlotOf(words[from]!);
+    while (this.#slots[at] !== 0 && !this.#has(at + addressWords, words, from)) at = this.#next(at);
     return at;
   }
 
-  #has(at: number, words: Uint32Array): boolean {
+  #has(at: number, words: Uint32Array, from: number): boolean {
     const slots = this.#slots;
-    if (slots[at + 2] !== words[0] || slots[at + 3] !== words[1]) return false;
-    return this.#step === wordsOfPlace + exactWords || (slots[at + 4] === words[2] && slots[at + 5] === words[3]);
+    if (slots[at] !== words[from] || slots[at + 1] !== words[from + 1]) return false;
+    return this.#step === addressWords + 2 || (slots[at + 2] === words[from + 2] && slots[at + 3] === words[from + 3]);
   }
 
-  #firstSlotOf(spread: number): number {
-    return Math.floor(((spread & 0xff_ffff) * this.#count) / 2 ** 24) * this.#step;
+  #firstSlotOf(word: number): number {
+    return Math.floor(((word & 0xff_ffff) * this.#count) / 2 ** 24) * this.#step;
+  }
+
+  #next(at: number): number {
+    return at + this.#step === this.#slots.length ? 0 : at + this.#step;
   }
 
   #rebuild(count: number): void {
     const old = this.#slots;
-    const slots = new Uint32Array(this.#step * count);
-    this.#slots = slots;
+    this.#slots = new Uint32Array(this.#step * count);
     this.#count = count;
     for (let from = 0; from < old.length; from += this.#step) {
       if (old[from] === 0) continue;
-      let at = this.#firstSlotOf(this.#digest.spread(old[from + 2]!, old[from + 3]!));
-      while (slots[at] !== 0) at = at + this.#step === slots.length ? 0 : at + this.#step;
-      for (let i = 0; i < this.#step; i++) slots[at + i] = old[from + i]!;
+      let at = this.#firstSlotOf(old[from + addressWords]!);
+      while (this.#slots[at] !== 0) at = this.#next(at);
+      for (let i = 0; i < this.#step; i++) this.#slots[at + i] = old[from + i]!;
     }
   }
 }

@@ -7,7 +7,8 @@ import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
 import { schemaFingerprint } from '../arrow/schema/schema-message.ts';
 import type { Dataset } from '../engine/port/engine.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
-import type { CanonicalKey } from '../keys/key-columns.ts';
+import type { KeyHasher } from '../keys/key-hasher.ts';
+import { KeySet } from '../keys/key-set.ts';
 import type { MergeRequest, MergeRequests } from './merge-request.ts';
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */
@@ -45,17 +46,15 @@ export class BatchLimits {
   }
 }
 
-/** A request of the batch and a row of its source, in one number: an object for each key would cost more than the key. */
-type SourceRow = number & { readonly sourceRow: true };
-const sourceRow = (request: number, row: number): SourceRow => (request * maxBatchableRows + row) as SourceRow;
-const requestOf = (source: SourceRow): number => Math.floor(source / maxBatchableRows);
-const rowOf = (source: SourceRow): number => source % maxBatchableRows;
-
 /** One row for each key. NULL is no key: such rows are all kept. */
 interface DistinctRows {
   readonly parts: readonly RowsOf[];
-  /** Every key of the batch that is not NULL, with the row that has it first. */
-  readonly firstWith: ReadonlyMap<CanonicalKey, SourceRow>;
+  /** Every key of the batch that is not NULL. */
+  readonly keys: KeySet;
+  /** For each row of each request the number of its key; -1 for NULL. */
+  readonly keyOf: readonly Int32Array[];
+  /** For each key the request that has it first. */
+  readonly firstRequest: Uint32Array;
   readonly nullRows: number;
 }
 
@@ -63,12 +62,14 @@ export class Batch {
   readonly requests: MergeRequests;
   /** By their keys alone: merges without filters that delete nothing, of few rows. Any other is the only one of its batch. */
   readonly isByKeys: boolean;
+  readonly hasher: KeyHasher;
   #distinct: DistinctRows | undefined;
   #chunk: IpcChunk | undefined;
   #prepared: { readonly parts: readonly RowsOf[]; readonly rows: PreparedRows } | undefined;
 
-  constructor(requests: MergeRequests, isByKeys: boolean) {
+  constructor(requests: MergeRequests, isByKeys: boolean, hasher: KeyHasher) {
     this.requests = requests;
+    this.hasher = hasher;
     this.isByKeys = isByKeys;
   }
 
@@ -89,13 +90,13 @@ export class Batch {
     return this.requests.some(({ keys }) => keys.hasNull);
   }
 
-  /** The keys of a batch by keys, each once. */
-  get keys(): Iterable<CanonicalKey> {
-    return this.#rows.firstWith.keys();
+  /** The keys of a batch by keys. */
+  get keys(): KeySet {
+    return this.#rows.keys;
   }
 
   get numKeys(): number {
-    return this.requests.length === 1 ? this.numRows - this.numNullRows : this.#rows.firstWith.size;
+    return this.requests.length === 1 ? this.numRows - this.numNullRows : this.#rows.keys.size;
   }
 
   get numNullRows(): number {
@@ -107,10 +108,14 @@ export class Batch {
     return nullRows;
   }
 
+  /** For each row of a request the number of its key in `keys`; -1 for NULL. */
+  keyOf(request: number): Int32Array {
+    return this.#rows.keyOf[request]!;
+  }
+
   /** Whether an earlier request of the batch has the key. */
-  hasEarlier(key: CanonicalKey, request: number): boolean {
-    const first = this.#rows.firstWith.get(key);
-    return first !== undefined && requestOf(first) < request;
+  hasEarlier(key: number, request: number): boolean {
+    return this.#rows.firstRequest[key]! < request;
   }
 
   /** All rows as one source. Throws `FaultyPart` with the number of a request whose values lie. */
@@ -119,14 +124,11 @@ export class Batch {
     return this.#chunk;
   }
 
-  /** One row for each key that `isWanted`, and for each NULL; `undefined` stands for that. */
-  select(isWanted: (key: CanonicalKey | undefined) => boolean): readonly RowsOf[] {
-    return this.#rows.parts.map(({ chunk, keep: kept }, index) => {
-      const { keys } = this.requests[index]!;
+  /** One row for each key that `isWanted`, and for each NULL, for which -1 stands. */
+  select(isWanted: (key: number) => boolean): readonly RowsOf[] {
+    return this.#rows.parts.map(({ chunk, keep: kept }, request) => {
       const keep = new Uint8Array(chunk.rows);
-      for (let row = 0; row < chunk.rows; row++) {
-        if (kept?.[row] !== 0 && isWanted(keys.canonical(row))) keep[row] = 1;
-      }
+      for (const [row, key] of this.keyOf(request).entries()) if (kept?.[row] !== 0 && isWanted(key)) keep[row] = 1;
       return { chunk, keep };
     });
   }
@@ -166,34 +168,59 @@ const areEqual = (some: readonly RowsOf[], others: readonly RowsOf[]): boolean =
   });
 
 function distinctRows(requests: MergeRequests): DistinctRows {
-  const laterWins = requests[0].spec.whenMatchedUpdateAll !== false;
-  const masks: (Uint8Array | undefined)[] = requests.map(() => undefined);
-  const drop = (source: SourceRow): void => {
-    const request = requestOf(source);
-    masks[request] ??= new Uint8Array(requests[request]?.chunk.rows ?? 0).fill(1);
-    masks[request][rowOf(source)] = 0;
-  };
-  const firstWith = new Map<CanonicalKey, SourceRow>();
-  /** Of keys that come again, which few do. */
-  const lastWith = new Map<CanonicalKey, SourceRow>();
+  const [first] = requests;
+  const numRows = requests.reduce((sum, { keys }) => sum + keys.rows, 0);
+  const keys = new KeySet(first.digests.wordsPerKey, numRows);
+  const keyOf = requests.map((request) => new Int32Array(request.keys.rows).fill(-1));
+  const firstRequest = new Uint32Array(numRows);
+  const kept = new KeptRows(requests, numRows);
+  const laterWins = first.spec.whenMatchedUpdateAll !== false;
   let nullRows = 0;
-  for (const [request, { keys }] of requests.entries()) {
-    for (let row = 0; row < keys.rows; row++) {
-      const key = keys.canonical(row);
-      if (key === undefined) {
+  for (const [request, { keys: source, digests }] of requests.entries()) {
+    for (let row = 0; row < source.rows; row++) {
+      if (source.isNull(row)) {
         nullRows += 1;
         continue;
       }
-      const source = sourceRow(request, row);
-      const first = firstWith.get(key);
-      if (first === undefined) firstWith.set(key, source);
-      else if (!laterWins) drop(source);
-      else {
-        drop(lastWith.get(key) ?? first);
-        lastWith.set(key, source);
-      }
+      const newKey = keys.size;
+      const key = keys.add(digests, row);
+      keyOf[request]![row] = key;
+      if (key === newKey) firstRequest[key] = request;
+      if (key === newKey || laterWins) kept.keep(key, request, row, key === newKey);
+      else kept.drop(request, row);
     }
   }
-  const parts = requests.map(({ chunk }, index) => ({ chunk, keep: masks[index] }));
-  return { parts, firstWith, nullRows };
+  return { parts: kept.parts, keys, keyOf, firstRequest, nullRows };
+}
+
+/** Which row of each key is kept. */
+class KeptRows {
+  readonly #requests: MergeRequests;
+  readonly #masks: (Uint8Array | undefined)[];
+  /** Of the row that is kept so far, by keys. */
+  readonly #request: Uint32Array;
+  readonly #row: Uint32Array;
+
+  constructor(requests: MergeRequests, mostKeys: number) {
+    this.#requests = requests;
+    this.#masks = requests.map(() => undefined);
+    this.#request = new Uint32Array(mostKeys);
+    this.#row = new Uint32Array(mostKeys);
+  }
+
+  get parts(): readonly RowsOf[] {
+    return this.#requests.map(({ chunk }, request) => ({ chunk, keep: this.#masks[request] }));
+  }
+
+  /** This row instead of the one that was kept, if there was one. */
+  keep(key: number, request: number, row: number, isNew: boolean): void {
+    if (!isNew) this.drop(this.#request[key]!, this.#row[key]!);
+    this.#request[key] = request;
+    this.#row[key] = row;
+  }
+
+  drop(request: number, row: number): void {
+    this.#masks[request] ??= new Uint8Array(this.#requests[request]!.chunk.rows).fill(1);
+    this.#masks[request][row] = 0;
+  }
 }

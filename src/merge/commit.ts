@@ -12,6 +12,7 @@ import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
+import type { KeyHasher } from '../keys/key-hasher.ts';
 import { keyedAnswer } from '../operations/idempotency/keyed-request.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
@@ -83,7 +84,7 @@ export class Committer {
   }
 
   async #commitMembers(members: Members, head: Head): Promise<void> {
-    const batch = batchOf(members);
+    const batch = batchOf(members, this.#parts.keyHasher);
     try {
       const merged = await this.#mergeIntoHead(batch, head);
       const { each: counts, by } = await this.#countWhileSyncing(batch, merged);
@@ -237,9 +238,9 @@ async function acknowledge(members: Members, counts: readonly MergeCounts[]): Pr
   }
 }
 
-const batchOf = (members: Members): Batch => {
+const batchOf = (members: Members, hasher: KeyHasher): Batch => {
   const [first, ...others] = members.map(({ request }) => request);
-  return new Batch([first!, ...others], members[0].batchKey !== undefined);
+  return new Batch([first!, ...others], members[0].batchKey !== undefined, hasher);
 };
 
 const transactionOf = (

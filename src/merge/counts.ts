@@ -7,13 +7,12 @@ import type { Dataset, Engine, OpenRequest } from '../engine/port/engine.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { RowAddressSql } from '../engine/port/row-address.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { CanonicalKey } from '../keys/key-columns.ts';
 import type { CountsSource } from '../telemetry/metrics.ts';
 import type { Batch } from './batch.ts';
-import { countRowsAt, countSoughtRows, soughtKeys } from './key-index/key-lookup.ts';
+import { countSoughtRows, soughtKeys } from './key-index/key-lookup.ts';
 
-/** How many rows had a key before the batch: none or one, or several where another program brought the key twice. */
-export type RowsBefore = (key: CanonicalKey) => number;
+/** How many rows had a key of the batch before it: none or one, or several where another program brought the key twice. */
+export type RowsBefore = (key: number) => number;
 
 export interface CountedRows {
   readonly by: CountsSource;
@@ -30,12 +29,12 @@ export interface CountedCommit {
 /** The counts of each merge of a batch by keys. */
 export function countsOfEach(batch: Batch, rowsBefore: RowsBefore, commit: CountedCommit): readonly MergeCounts[] {
   const { version, numAttempts } = commit;
-  return batch.requests.map(({ keys }, request) => {
+  return batch.requests.map((_, request) => {
     const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts };
-    for (let row = 0; row < keys.rows; row++) {
-      const key = keys.canonical(row);
-      const rows = key === undefined ? 0 : rowsBefore(key);
-      countRow(counts, { batch, rows, isLater: key !== undefined && batch.hasEarlier(key, request) }, commit);
+    for (const key of batch.keyOf(request)) {
+      const isNull = key === -1;
+      const isLater = !isNull && batch.hasEarlier(key, request);
+      countRow(counts, { batch, rows: isNull ? 0 : rowsBefore(key), isLater }, commit);
     }
     return counts;
   });
@@ -90,8 +89,8 @@ export async function rowsBeforeByCommit(batch: Batch, commit: RowsOfCommit): Pr
       const isNextVersion = commit.totals.version === commit.before.version + 1;
       const byCommit = isNextVersion ? await changedRowsTell(batch, commit, past) : undefined;
       if (byCommit !== undefined) return { by: 'commit', rowsBefore: byCommit };
-      const found = await countSoughtRows(past, soughtKeys(batch.requests));
-      return { by: 'search', rowsBefore: (key) => found.get(key) ?? 0 };
+      const found = await countSoughtRows(past, soughtKeys(batch));
+      return { by: 'search', rowsBefore: (key) => found[key]! };
     } finally {
       past.close();
     }
@@ -113,17 +112,17 @@ async function changedRowsTell(
   { dataset, totals }: RowsOfCommit,
   past: Dataset,
 ): Promise<RowsBefore | undefined> {
-  const { on, spec } = batch.first;
+  const { spec } = batch.first;
   if (spec.whenMatchedUpdateAll !== false) {
     const removed = await changedRows(dataset, totals.version, 'removed', totals.numUpdatedRows);
     if (removed === undefined) return undefined;
-    const found = await countRowsAt(past, removed, on);
-    return (key) => found.get(key) ?? 0;
+    const found = await countSoughtRows(past, soughtKeys(batch), removed);
+    return (key) => found[key]!;
   }
   const added = await changedRows(dataset, totals.version, 'added', totals.numInsertedRows);
   if (added === undefined) return undefined;
-  const inserted = await countRowsAt(dataset, added, on);
-  return (key) => (inserted.has(key) ? 0 : 1);
+  const inserted = await countSoughtRows(dataset, soughtKeys(batch), added);
+  return (key) => (inserted[key] === 0 ? 1 : 0);
 }
 
 async function changedRows(

@@ -2,7 +2,6 @@ import type { Catalog } from '../catalog/port.ts';
 import { TableMaker } from '../create/table-maker.ts';
 import type { Engine } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
-import type { KeyDigest } from '../keys/key-digest.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { MaintenanceActions } from '../maintenance/act/maintenance-actions.ts';
 import { MaintenanceScheduler, type SchedulerPolicy } from '../maintenance/scheduler.ts';
@@ -31,7 +30,6 @@ export interface StartDeps {
   readonly maxOpenDatasets: number;
   /** What the keys known of all tables may take together. */
   readonly keyMemoryBytes: number;
-  readonly keyDigest: KeyDigest;
   readonly keyHasher: KeyHasher;
   readonly idempotencyKeptMs: number;
   readonly maintenanceLimits: SchedulerPolicy;

@@ -15,7 +15,6 @@ import { systemClock } from '#src/kernel/clock.ts';
 import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.ts';
 import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
-import { SecretKeyDigest } from '#src/keys/key-digest.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { countRows } from '#src/operations/tables/count-rows.ts';
@@ -82,7 +81,6 @@ async function start(t: TestContext) {
     maxOpenDatasets: 10,
     keyMemoryBytes: 1 << 24,
     keyHasher: new KeyHasher(new Uint32Array(8)),
-    keyDigest: new SecretKeyDigest(new Uint32Array(8)),
     idempotencyKeptMs: 60_000,
     maintenanceLimits: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },
   });

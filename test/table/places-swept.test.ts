@@ -3,16 +3,21 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { AddressRemap, LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';
-import type { CanonicalKey } from '#src/keys/key-columns.ts';
-import { SecretKeyDigest } from '#src/keys/key-digest.ts';
+import { KeyHasher } from '#src/keys/key-hasher.ts';
+import { KeySet } from '#src/keys/key-set.ts';
 import { KeyIndex } from '#src/merge/key-index/key-index.ts';
 import type { MergeRequest } from '#src/merge/merge-request.ts';
+import { integerColumn } from '#test/fixtures/digests.ts';
 
 /** Enough for each part of the places to have some. */
 const rows = 5_000;
 /** More than all else takes. */
 const bytesPerMove = 2 ** 30;
-const allKeys: readonly CanonicalKey[] = Array.from({ length: rows }, (_, key) => key);
+const hasher = new KeyHasher(new Uint32Array(8).fill(3));
+const column = integerColumn(Array.from({ length: rows }, (_, key) => BigInt(key)));
+const digests = await hasher.digest({ columns: [column], rows });
+const allKeys = new KeySet(digests.wordsPerKey, rows);
+for (let key = 0; key < rows; key++) allKeys.add(digests, key);
 
 /** A branch on which nothing is deleted: each version puts all rows of the last fragment into the next, in reverse. */
 class MovingRows implements LiveRows {
@@ -47,7 +52,7 @@ class MovingRows implements LiveRows {
   }
 }
 
-const request = { keys: { rows, canonical: (row: number) => allKeys[row] } } as unknown as MergeRequest;
+const request = { keys: { rows, isNull: () => false }, digests } as unknown as MergeRequest;
 
 /** `resized` is told of the memory that they take whenever they look. */
 function placesOf(tracked: LiveRows, resized: (bytes: number) => void = () => undefined): KeyIndex {
@@ -56,8 +61,7 @@ function placesOf(tracked: LiveRows, resized: (bytes: number) => void = () => un
     return true;
   };
   const hold = { resize, touch: () => undefined, release: () => undefined };
-  const digest = new SecretKeyDigest(new Uint32Array(8).fill(3));
-  const places = new KeyIndex({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { digest, hold });
+  const places = new KeyIndex({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { hasher, hold });
   assert.equal(places.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], []), undefined);
   return places;
 }
@@ -71,8 +75,8 @@ describe('the places of rows that move again and again (P2, P8)', () => {
         assert.equal(places.follow(version), undefined);
         const found = places.find(allKeys).rows;
         assert.equal(found.size, rows);
-        for (const key of allKeys) {
-          const offset = version % 2 === 0 ? rows - 1 - Number(key) : Number(key);
+        for (let key = 0; key < rows; key++) {
+          const offset = version % 2 === 0 ? rows - 1 - key : key;
           assert.deepEqual(found.get(key), { fragment: version, offset });
         }
         for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);

@@ -14,7 +14,6 @@ import { rowAddress } from '#src/engine/port/row-address.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TransactionId } from '#src/kernel/ids.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
-import { SecretKeyDigest } from '#src/keys/key-digest.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeyBudget } from '#src/memory/key-quota.ts';
 import type { MergeRequest } from '#src/merge/merge-request.ts';
@@ -176,7 +175,7 @@ export class Stage {
       logger: createLogger({ level: 'warn', format: 'json', destination: lines }),
       observer: { committed: (commit) => void stage.gainsByIndex.push(commit.gainsByIndex) },
       keyBudget: stage.keyBudget,
-      keyDigest: new SecretKeyDigest(new Uint32Array(8)),
+      keyHasher,
       maxWaiting: 1_000,
       maxIdle: 10,
       clock,

@@ -2,8 +2,8 @@ import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Dataset, Engine, OpenRequest } from '../../engine/port/engine.ts';
 import type { Replaced } from '../../engine/port/row-address.ts';
-import type { KeyDigest } from '../../keys/key-digest.ts';
-import { mostBytesPerPlace } from '../../keys/key-table.ts';
+import type { KeyHasher } from '../../keys/key-hasher.ts';
+import { leastBytesPerKey } from '../../keys/key-table.ts';
 import type { KeyBudget } from '../../memory/key-quota.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { Batch } from '../batch.ts';
@@ -15,7 +15,7 @@ export interface KeyIndexLoaderParts {
   readonly engine: Engine;
   readonly logger: Logger;
   readonly keyBudget: KeyBudget;
-  readonly keyDigest: KeyDigest;
+  readonly keyHasher: KeyHasher;
 }
 
 /** Measured: a row whose key and place are read, with all others. Some of it is the engine's, on other threads. */
@@ -118,8 +118,8 @@ export class KeyIndexLoader {
   #open(dataset: Dataset, on: readonly FieldPath[], rows: number): KeyIndex | undefined {
     const tracked = dataset.liveRows();
     const hold = this.#parts.keyBudget.open(() => this.forget());
-    if (tracked !== undefined && hold.resize(rows * mostBytesPerPlace)) {
-      this.#known = new KeyIndex(dataset, on, tracked, { hold, digest: this.#parts.keyDigest });
+    if (tracked !== undefined && hold.resize(rows * leastBytesPerKey)) {
+      this.#known = new KeyIndex(dataset, on, tracked, { hold, hasher: this.#parts.keyHasher });
       return this.#known;
     }
     hold.release();

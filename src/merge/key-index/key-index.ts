@@ -9,12 +9,12 @@ import {
   type Replaced,
   type RowAddress,
 } from '../../engine/port/row-address.ts';
-import type { CanonicalKey } from '../../keys/key-columns.ts';
-import type { KeyDigest } from '../../keys/key-digest.ts';
+import { type KeyDigests, type KeyHasher, textOfDigest } from '../../keys/key-hasher.ts';
+import type { KeySet } from '../../keys/key-set.ts';
 import { KeyTable } from '../../keys/key-table.ts';
 import type { KeyHold } from '../../memory/key-quota.ts';
 import type { MergeRequests } from '../merge-request.ts';
-import { eachPlace } from './key-lookup.ts';
+import { eachRow } from './key-lookup.ts';
 import { PendingRemaps } from './pending-remaps.ts';
 
 /** So many rows are read by their addresses, 20 ms of a turn at most; of more, their fragments are. */
@@ -38,14 +38,14 @@ const bytesPerSurplusRow = 200;
  */
 export type Unknowable = 'keys twice' | 'no room' | 'changed';
 
-/** The rows of some keys. */
+/** The rows of the keys of a set, by their numbers. */
 export class FoundRows {
   /** One row of each key that has any. */
-  readonly rows = new Map<CanonicalKey, RowAddress>();
+  readonly rows = new Map<number, RowAddress>();
   /** The other rows of keys that have several. */
-  readonly surplus = new Map<CanonicalKey, readonly RowAddress[]>();
+  readonly surplus = new Map<number, readonly RowAddress[]>();
 
-  numRows(key: CanonicalKey): number {
+  numRows(key: number): number {
     return this.rows.has(key) ? 1 + (this.surplus.get(key)?.length ?? 0) : 0;
   }
 }
@@ -62,12 +62,13 @@ export class KeyIndex {
   readonly on: readonly FieldPath[];
   readonly lineage: symbol;
   readonly tracked: LiveRows;
-  readonly #places: KeyTable;
+  readonly #places = new KeyTable();
+  readonly #hasher: KeyHasher;
   readonly #hold: KeyHold;
   /** Whether a commit has been made by it. */
   isUsed = false;
-  /** The rows that were seen with a key beside that in the table. */
-  readonly #surplus = new Map<CanonicalKey, readonly RowAddress[]>();
+  /** The rows that were seen with a key beside that in the table, by the key's digest. */
+  readonly #surplus = new Map<string, readonly RowAddress[]>();
   #surplusRows = 0;
   /** Fragments whose keys are yet to be read. */
   #unread: ReadonlySet<number> = new Set();
@@ -80,12 +81,12 @@ export class KeyIndex {
     dataset: Dataset,
     on: readonly FieldPath[],
     tracked: LiveRows,
-    { digest, hold }: { digest: KeyDigest; hold: KeyHold },
+    { hasher, hold }: { hasher: KeyHasher; hold: KeyHold },
   ) {
     this.on = on;
     this.lineage = dataset.lineage;
     this.tracked = tracked;
-    this.#places = new KeyTable(digest);
+    this.#hasher = hasher;
     this.#hold = hold;
   }
 
@@ -116,9 +117,9 @@ export class KeyIndex {
     const from = addresses === undefined ? { where: addressesIn(ids) } : { at: addresses };
     let problem: Unknowable | undefined;
     let seen = 0;
-    await eachPlace(dataset, this.on, from, (key, place) => {
+    await eachRow(dataset, { on: this.on, hasher: this.#hasher }, from, (digests, row, address) => {
       seen += 1;
-      if (key !== undefined) problem = this.#learn(key, place);
+      if (row !== undefined) problem = this.#learn(digests, row, address);
       problem ??= seen % rowsPerCheck === 0 ? this.#checkRoom() : undefined;
       return problem === undefined;
     });
@@ -129,12 +130,12 @@ export class KeyIndex {
   }
 
   /** At the version of `tracked`. */
-  find(keys: Iterable<CanonicalKey>): FoundRows {
+  find({ digests, size }: KeySet): FoundRows {
     this.#hold.touch();
     const found = new FoundRows();
-    for (const key of keys) {
-      const row = this.#rowNow(this.#places.find(key));
-      const others = this.#surplus.size > 0 ? this.#surplusNow(key, row) : [];
+    for (let key = 0; key < size; key++) {
+      const row = this.#rowNow(this.#places.find(digests, key));
+      const others = this.#surplus.size > 0 ? this.#surplusNow(textOfDigest(digests, key), row) : [];
       const first = row ?? others.shift();
       if (first !== undefined) found.rows.set(key, first);
       if (others.length > 0) found.surplus.set(key, others);
@@ -148,7 +149,7 @@ export class KeyIndex {
     const rest = fragments.values();
     let { value: fragment } = rest.next();
     let offset = 0;
-    for (const [index, { keys }] of requests.entries()) {
+    for (const [index, { keys, digests }] of requests.entries()) {
       const keep = parts[index]?.keep;
       for (let row = 0; row < keys.rows; row++) {
         if (keep !== undefined && keep[row] === 0) continue;
@@ -157,8 +158,7 @@ export class KeyIndex {
           offset = 0;
         }
         if (fragment === undefined) return 'changed';
-        const key = keys.canonical(row);
-        if (key !== undefined) this.#setOnly(key, fragment.id, offset);
+        if (!keys.isNull(row)) this.#setOnly(digests, row, { fragment: fragment.id, offset });
         offset += 1;
       }
     }
@@ -170,24 +170,27 @@ export class KeyIndex {
     this.#hold.release();
   }
 
-  #setOnly(key: CanonicalKey, fragment: number, offset: number): void {
-    this.#places.set(key, fragment, offset);
-    if (this.#surplus.size > 0) this.#setSurplus(key, []);
+  #setOnly(digests: KeyDigests, key: number, row: RowAddress): void {
+    this.#places.set(digests, key, row);
+    if (this.#surplus.size > 0) this.#setSurplus(textOfDigest(digests, key), []);
   }
 
-  #learn(key: CanonicalKey, row: RowAddress): Unknowable | undefined {
-    const before = this.#rowNow(this.#places.set(key, row.fragment, row.offset));
-    if (before !== undefined && !isSame(before, row)) this.#setSurplus(key, [before, ...this.#surplusNow(key, before)]);
+  #learn(digests: KeyDigests, key: number, row: RowAddress): Unknowable | undefined {
+    const before = this.#rowNow(this.#places.set(digests, key, row));
+    if (before !== undefined && !isSame(before, row)) {
+      const digest = textOfDigest(digests, key);
+      this.#setSurplus(digest, [before, ...this.#surplusNow(digest, before)]);
+    }
     return this.#surplusRows > mostSurplusRows ? 'keys twice' : undefined;
   }
 
-  #setSurplus(key: CanonicalKey, rows: readonly RowAddress[]): void {
+  #setSurplus(key: string, rows: readonly RowAddress[]): void {
     this.#surplusRows += rows.length - (this.#surplus.get(key)?.length ?? 0);
     if (rows.length === 0) this.#surplus.delete(key);
     else this.#surplus.set(key, rows);
   }
 
-  #surplusNow(key: CanonicalKey, except: RowAddress | undefined): RowAddress[] {
+  #surplusNow(key: string, except: RowAddress | undefined): RowAddress[] {
     const rows = (this.#surplus.get(key) ?? []).flatMap((row) => this.#rowNow(row) ?? []);
     return rows.filter((row) => except === undefined || !isSame(row, except));
   }

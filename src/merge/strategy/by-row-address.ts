@@ -107,7 +107,7 @@ const isUpsert = ({ first: { spec } }: Batch): boolean =>
 function rowsToWrite(batch: Batch, { rows }: FoundRows): readonly RowsOf[] {
   if (isUpsert(batch)) return batch.parts;
   const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = batch.first.spec;
-  return batch.select((key) => (key !== undefined && rows.has(key) ? updates !== false : inserts));
+  return batch.select((key) => (rows.has(key) ? updates !== false : inserts));
 }
 
 function* addressesOf({ rows, surplus }: FoundRows): Iterable<RowAddress> {

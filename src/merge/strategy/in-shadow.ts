@@ -1,7 +1,6 @@
 import type { Dataset, Engine } from '../../engine/port/engine.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import { principalKey } from '../../kernel/principal.ts';
-import type { CanonicalKey } from '../../keys/key-columns.ts';
 import type { Batch } from '../batch.ts';
 import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
 import type { Head } from '../head.ts';
@@ -49,7 +48,7 @@ export class InShadow implements Strategy {
   async #rowsBefore(batch: Batch, head: Head): Promise<CountedRows | undefined> {
     if (batch.requests.length === 1) return undefined;
     const found = (await this.#index.at(head, batch.first))?.find(batch.keys);
-    return found && { by: 'key_index', rowsBefore: (key: CanonicalKey) => found.numRows(key) };
+    return found && { by: 'key_index', rowsBefore: (key: number) => found.numRows(key) };
   }
 
   async #merge(batch: Batch, dataset: Dataset, shadow: Shadow): Promise<Merged> {

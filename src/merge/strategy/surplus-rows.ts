@@ -21,7 +21,7 @@ export async function deleteSurplus(
   on?: readonly FieldPath[],
 ): Promise<number> {
   if (!leavesOneRow(batch, tableColumns) || totals.numUpdatedRows <= batch.numKeys - newKeys(batch, totals)) return 0;
-  const sought = soughtKeys(batch.requests);
+  const sought = soughtKeys(batch);
   const addresses = await addressesByKey(rows, on === undefined ? sought : { ...sought, on, where: undefined });
   const surplus = [...addresses.values()].flatMap((each) => each.slice(1));
   if (surplus.length > 0) await rows.deleteRows(surplus);

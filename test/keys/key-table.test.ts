@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { RowAddress } from '#src/engine/port/row-address.ts';
-import { DigestTable, mostBytesPerKey } from '#src/keys/digest-table.ts';
 import { type KeyDigests, KeyHasher } from '#src/keys/key-hasher.ts';
+import { KeyTable, mostBytesPerKey } from '#src/keys/key-table.ts';
 import { integerColumn, textColumn } from '#test/fixtures/digests.ts';
 import { randomOf } from '#test/fuzz/mutations.ts';
 
@@ -21,13 +21,13 @@ const addresses: readonly RowAddress[] = [
 
 const everyFragment = { hasMoved: () => true };
 
-function moveAll(table: DigestTable, placeOf: (address: RowAddress) => RowAddress | undefined): number {
+function moveAll(table: KeyTable, placeOf: (address: RowAddress) => RowAddress | undefined): number {
   return [...table.moveAll({ ...everyFragment, placeOf })].length;
 }
 
 /** What a map would hold, and the table beside it. */
 class Checked {
-  readonly table = new DigestTable();
+  readonly table = new KeyTable();
   readonly #map = new Map<number, RowAddress>();
   readonly #digests: KeyDigests;
 
@@ -114,7 +114,7 @@ describe('the row addresses of keys', () => {
     const count = 200_000;
     for (const digests of [await integers(count), await texts(count)]) {
       const most = mostBytesPerKey(digests.wordsPerKey);
-      const table = new DigestTable();
+      const table = new KeyTable();
       for (let key = 0; key < count; key++) {
         table.set(digests, key, { fragment: 0, offset: key });
         if (key % 20_000 !== 19_999) continue;
@@ -127,7 +127,7 @@ describe('the row addresses of keys', () => {
 
   test('take less once keys are forgotten, and never more', async () => {
     const digests = await integers(100_000);
-    const table = new DigestTable();
+    const table = new KeyTable();
     for (let key = 0; key < 100_000; key++) table.set(digests, key, { fragment: 0, offset: key });
     for (let rest = 100_000; rest >= 1; rest = Math.floor(rest / 1.2)) {
       const before = table.bytes;
@@ -139,7 +139,7 @@ describe('the row addresses of keys', () => {
 
   test('stay as they are in fragments that have not moved', async () => {
     const digests = await integers(1_000);
-    const table = new DigestTable();
+    const table = new KeyTable();
     for (let key = 0; key < 1_000; key++) table.set(digests, key, { fragment: key % 5, offset: key });
     const moves = { hasMoved: (id: number) => id === 3, placeOf: () => ({ fragment: 9, offset: 1 }) };
     for (const _ of table.moveAll(moves));
@@ -151,7 +151,7 @@ describe('the row addresses of keys', () => {
 
   test('are moved in steps, of which none has more than a part of the keys (P10)', async () => {
     const digests = await integers(50_000);
-    const table = new DigestTable();
+    const table = new KeyTable();
     assert.equal(
       moveAll(table, (address) => address),
       0,
