@@ -12,9 +12,10 @@ const bytesPerRow = floats * (4 + 1 / 8) + 1;
 describe('columns that a source leaves out', () => {
   const after = afterSuite();
   let service: TestService;
-  const limitBytes = 2 ** 20;
+  /** A quarter of the memory for bodies: half of what one principal may have. */
+  const limitBytes = 16 * 2 ** 20;
   before(async () => {
-    service = await startTestService(after, { MAX_DECODED_SIZE: '1MiB', CHUNK_SIZE: '1MiB', MAX_BATCH_SIZE: '1MiB' });
+    service = await startTestService(after, { BODY_MEMORY: '64MiB', MAX_MERGE_SIZE: '1MiB', CHUNK_SIZE: '1MiB' });
     const made = await service.post('/v1/table/wide/create', stream({ id: [], vector: vectorFromArray([], vectors) }));
     assert.equal(made.status, 200);
   });
