@@ -63,7 +63,7 @@ const orderOfSubRooms = {
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite'],
   operations: ['idempotency', 'tables', 'branches', 'namespaces'],
-  merge: ['key-index', 'external', 'strategy', 'queue'],
+  merge: ['key-index', 'strategy', 'queue'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],
   http: ['errors', 'body', 'admission', 'routes'],

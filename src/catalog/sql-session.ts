@@ -1,4 +1,4 @@
-import type { CatalogDb } from './queries/schema.ts';
+import type { CatalogDb } from './queries/catalog-db.ts';
 
 /**
  * What an SQL engine owes the catalog. The queries check, then write; they are right only because transactions are

@@ -7,9 +7,9 @@
 import type { Duplex } from 'node:stream';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import type { Engine } from '../engine/port/engine.ts';
-import { type Frame, frameHead, readFrames, writeFrame } from './frames.ts';
+import { frameHead, type MessageFrame, readFrames, writeFrame } from './frames.ts';
 import { KeptDatasets } from './kept-datasets.ts';
-import { type Order, type Outcome, plainError, type ReaderSetup, type Reply } from './protocol.ts';
+import { type Order, plainError, type ReaderOutcome, type ReaderSetup, type Reply } from './protocol.ts';
 
 export interface ReaderParts {
   readonly channel: Duplex;
@@ -54,7 +54,7 @@ class Reader {
   }
 
   /** Never rejects. */
-  async carryOut({ header, bytes }: Frame): Promise<Reply> {
+  async carryOut({ header, bytes }: MessageFrame): Promise<Reply> {
     const { memoryBytes } = this.#setup;
     const order = header as Order;
     const stopWatching = this.#watchMemory(memoryBytes + order.extraBytes);
@@ -67,9 +67,9 @@ class Reader {
     }
   }
 
-  async #outcomeOf({ at, work }: Order, bytes: Buffer): Promise<Outcome> {
+  async #outcomeOf({ at, work }: Order, bytes: Buffer): Promise<ReaderOutcome> {
     try {
-      return await this.#datasets.use(at, async (dataset): Promise<Outcome> => {
+      return await this.#datasets.use(at, async (dataset): Promise<ReaderOutcome> => {
         if (work.kind === 'count') return { kind: 'counted', rows: await dataset.countRows(work.predicate) };
         // The service has checked every one of these bytes.
         return { kind: 'merged', counts: await dataset.merge(work.spec, bytes as Buffer as IpcFile, work.timeoutMs) };

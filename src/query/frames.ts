@@ -5,7 +5,7 @@
  */
 import type { Duplex } from 'node:stream';
 
-export interface Frame {
+export interface MessageFrame {
   readonly header: unknown;
   readonly bytes: Buffer;
 }
@@ -28,7 +28,7 @@ export function frameHead(header: unknown, bytesLength = 0): Buffer {
 }
 
 /** Throws on a malformed frame, or one with more bytes than `mostBytes`; ends when the stream does. */
-export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGenerator<Frame, void, void> {
+export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGenerator<MessageFrame, void, void> {
   const incoming = new Incoming(channel);
   for (;;) {
     const lengths = await incoming.take(lengthsBytes);

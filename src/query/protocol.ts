@@ -41,18 +41,18 @@ export interface Order {
   readonly extraBytes: number;
 }
 
-export type Outcome =
+export type ReaderOutcome =
   | { readonly kind: 'counted'; readonly rows: number }
   | { readonly kind: 'merged'; readonly counts: MergeCounts }
   | { readonly kind: 'refused'; readonly refusal: PlainError };
 
 /** An outcome that is no refusal. */
-export type Answered = Exclude<Outcome, { readonly kind: 'refused' }>;
+export type Answered = Exclude<ReaderOutcome, { readonly kind: 'refused' }>;
 
 export type Reply =
   | { readonly kind: 'ready' }
   /** `isSpent`: the reader holds so much memory that the next order might have too little. */
-  | { readonly kind: 'done'; readonly outcome: Outcome; readonly isSpent: boolean }
+  | { readonly kind: 'done'; readonly outcome: ReaderOutcome; readonly isSpent: boolean }
   /** The last message of a reader that kills itself. */
   | { readonly kind: 'beyond memory'; readonly residentBytes: number };
 

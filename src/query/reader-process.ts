@@ -10,7 +10,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { ReaderDeath } from '../telemetry/metrics.ts';
 import { readFrames, writeFrame } from './frames.ts';
-import { type Answered, errorOf, type Order, type Outcome, type ReaderSetup, type Reply } from './protocol.ts';
+import { type Answered, errorOf, type Order, type ReaderOutcome, type ReaderSetup, type Reply } from './protocol.ts';
 
 export interface ReaderProcessParts {
   readonly setup: ReaderSetup;
@@ -32,7 +32,7 @@ export class ReaderProcess {
   /** `Order.extraBytes` of the order under way. */
   #extraBytes = 0;
   readonly #ready = Promise.withResolvers<void>();
-  #answer: PromiseWithResolvers<Outcome> | undefined;
+  #answer: PromiseWithResolvers<ReaderOutcome> | undefined;
   /** Set if the reason is known before the process has ended. */
   #reason: ReaderDeath | undefined;
   #wasReady = false;

@@ -158,7 +158,7 @@ class FilterReader {
       throw new SqlMistake(`the function ${shown(name)} is not one that filters may call`, token.at);
     }
     const bracket = this.#sql.take();
-    return this.#push(frameOf('call', token, this.#sql.index, false, keyword, name), bracket);
+    return this.#push(frameOf('call', token, this.#sql.index, false, { keyword, name }), bracket);
   }
 
   #operator(): boolean {

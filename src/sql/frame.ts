@@ -42,8 +42,7 @@ export const frameOf = (
   opened: Token,
   firstToken: number,
   isBalanced: boolean,
-  keyword?: string,
-  name?: string,
+  { keyword, name }: { readonly keyword?: string | undefined; readonly name?: string | undefined } = {},
 ): Frame => ({
   kind,
   keyword,

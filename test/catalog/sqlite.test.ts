@@ -10,7 +10,7 @@ import { after, describe, test } from 'node:test';
 import { Kysely, sql } from 'kysely';
 import { migrateCatalog } from '#src/catalog/migrations/migrate.ts';
 import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '#src/catalog/open-errors.ts';
-import type { CatalogDb } from '#src/catalog/queries/schema.ts';
+import type { CatalogDb } from '#src/catalog/queries/catalog-db.ts';
 import { NodeSqliteDialect } from '#src/catalog/sqlite/dialect.ts';
 import { openExclusiveDatabase } from '#src/catalog/sqlite/exclusive-database.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';

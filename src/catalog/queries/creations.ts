@@ -4,12 +4,12 @@
  */
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
 import type { Creation, Publication, TableRecord } from '../port.ts';
+import type { CatalogDb, CreationRow } from './catalog-db.ts';
 import { namespacePathOf, tablePathOf, tableRefOf } from './full-path.ts';
 import { insertAnswers } from './idempotency.ts';
 import { claimFresh, releaseLocation } from './locations.ts';
 import { requireNamespace } from './namespaces.ts';
 import { concurrentCreate } from './refusals.ts';
-import type { CatalogDb, CreationRow } from './schema.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
 import { insertTransactions } from './transactions.ts';
 

@@ -4,8 +4,8 @@
  */
 import type { IdempotencyKey } from '../../kernel/ids.ts';
 import type { KeyedAnswer, KeyedCommit, KeyedRequest, RequestOwner } from '../port.ts';
+import { type CatalogDb, type IdempotencyKeyRow, insertable } from './catalog-db.ts';
 import { tablePathOf, tableRefOf } from './full-path.ts';
-import { type CatalogDb, type IdempotencyKeyRow, insertable } from './schema.ts';
 
 const rowOfRequest = (request: KeyedRequest) => ({
   owner: request.owner,

@@ -7,9 +7,9 @@ import { invalidInput } from '../../kernel/errors.ts';
 import type { Location, TableRef } from '../../kernel/ids.ts';
 import { overlap, type Spelling } from '../../kernel/places.ts';
 import type { KnownPlace } from '../port.ts';
+import type { CatalogDb, LocationRow } from './catalog-db.ts';
 import { tablePathOf, tableRefOf } from './full-path.ts';
 import { concurrentCreate } from './refusals.ts';
-import type { CatalogDb, LocationRow } from './schema.ts';
 
 async function stateOf(db: CatalogDb, location: Location): Promise<LocationRow['state'] | undefined> {
   const row = await db.selectFrom('locations').select('state').where('location', '=', location).executeTakeFirst();

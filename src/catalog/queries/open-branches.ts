@@ -3,8 +3,8 @@
  */
 import type { BranchName, TableId } from '../../kernel/ids.ts';
 import type { OpenBranch, OpenBranchRecord, TransactionRecord } from '../port.ts';
+import type { CatalogDb } from './catalog-db.ts';
 import { tableRefOf } from './full-path.ts';
-import type { CatalogDb } from './schema.ts';
 
 const main = '';
 const nameOf = (branch: BranchName | undefined): string => branch ?? main;

@@ -1,8 +1,8 @@
 import type { NamespacePath, ObjectName, TableId, TableRef } from '../../kernel/ids.ts';
 import type { TablePageRequest, TableRecord } from '../port.ts';
+import { type CatalogDb, propertiesFromJson, propertiesToJson, type TableRow } from './catalog-db.ts';
 import { type FullPath, namespacePathOf, tablePathOf, tableRefOf } from './full-path.ts';
 import { requireNamespace } from './namespaces.ts';
-import { type CatalogDb, propertiesFromJson, propertiesToJson, type TableRow } from './schema.ts';
 
 const recordOf = (row: TableRow): TableRecord => ({
   id: row.id,

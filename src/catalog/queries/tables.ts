@@ -2,11 +2,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
 import type { Adoption, TableRecord, TableState } from '../port.ts';
+import type { CatalogDb } from './catalog-db.ts';
 import { findCreationId } from './creations.ts';
 import { claimForAdoption, claimFresh, placesAt, releaseLocation } from './locations.ts';
 import { requireNamespace } from './namespaces.ts';
 import { concurrentCreate, tableAlreadyExists, tableNotFound } from './refusals.ts';
-import type { CatalogDb } from './schema.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
 
 export interface NewTable {

@@ -1,8 +1,8 @@
 import type { TransactionId } from '../../kernel/ids.ts';
 import type { TransactionRecord } from '../port.ts';
+import { type CatalogDb, insertable, propertiesFromJson, propertiesToJson, type TransactionRow } from './catalog-db.ts';
 import { tablePathOf, tableRefOf } from './full-path.ts';
 import { acknowledgeRecorded } from './open-branches.ts';
-import { type CatalogDb, insertable, propertiesFromJson, propertiesToJson, type TransactionRow } from './schema.ts';
 
 const rowOf = (record: TransactionRecord): TransactionRow => ({
   id: record.id,

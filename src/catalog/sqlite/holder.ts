@@ -6,7 +6,7 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-export interface Holder {
+export interface CatalogHolder {
   readonly pid: number;
   /** ISO 8601. */
   readonly startedAt: string;
@@ -21,7 +21,7 @@ export interface Holder {
 const holderFileOf = (catalogFile: string): string => join(dirname(catalogFile), 'lancegate.holder.json');
 
 /** Synchronous, so that nothing runs between taking the lock and saying so. */
-export function writeHolder(catalogFile: string, holder: Holder): void {
+export function writeHolder(catalogFile: string, holder: CatalogHolder): void {
   const file = holderFileOf(catalogFile);
   try {
     writeFileSync(`${file}.new`, JSON.stringify(holder), { mode: 0o600 });
@@ -47,7 +47,7 @@ export function showHolder(catalogFile: string): string {
   return `process ${holder.pid} (${holder.command}${where}, since ${holder.startedAt})`;
 }
 
-function readHolder(catalogFile: string): Holder | undefined {
+function readHolder(catalogFile: string): CatalogHolder | undefined {
   try {
     return parseHolder(JSON.parse(readFileSync(holderFileOf(catalogFile), 'utf8')));
   } catch {
@@ -55,9 +55,9 @@ function readHolder(catalogFile: string): Holder | undefined {
   }
 }
 
-function parseHolder(value: unknown): Holder | undefined {
+function parseHolder(value: unknown): CatalogHolder | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
-  const { pid, startedAt, command, url } = value as Partial<Record<keyof Holder, unknown>>;
+  const { pid, startedAt, command, url } = value as Partial<Record<keyof CatalogHolder, unknown>>;
   if (typeof pid !== 'number' || typeof startedAt !== 'string' || typeof command !== 'string') return undefined;
   return { pid, startedAt, command, url: typeof url === 'string' ? url : undefined };
 }

@@ -14,12 +14,12 @@ import { migrateCatalog } from '../migrations/migrate.ts';
 import { catalogMigrations } from '../migrations/migrations.ts';
 import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
 import type { Catalog } from '../port.ts';
-import type { CatalogSchema } from '../queries/schema.ts';
+import type { CatalogSchema } from '../queries/catalog-db.ts';
 import { sqlCatalog } from '../sql-catalog.ts';
 import { NodeSqliteDialect } from './dialect.ts';
 import { openExclusiveDatabase } from './exclusive-database.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
-import { type Holder, removeHolder, showHolder, writeHolder } from './holder.ts';
+import { type CatalogHolder, removeHolder, showHolder, writeHolder } from './holder.ts';
 import { SqliteSession } from './session.ts';
 import { type SyncFile, syncOnDisk, WriteAheadLog } from './write-ahead-log.ts';
 
@@ -56,7 +56,7 @@ async function prepareCatalog(
   path: string,
   { holder: { command, url }, newId = randomUUID, clock = systemClock, syncFile = syncOnDisk }: SqliteCatalogOptions,
 ): Promise<SqliteCatalog> {
-  const holder: Holder = { pid: process.pid, startedAt: new Date(clock.nowMs()).toISOString(), command, url };
+  const holder: CatalogHolder = { pid: process.pid, startedAt: new Date(clock.nowMs()).toISOString(), command, url };
   let log: WriteAheadLog | undefined;
   try {
     writeHolder(path, holder);
@@ -74,7 +74,7 @@ async function prepareCatalog(
   }
 }
 
-function heldCatalog(catalog: Catalog, path: string, holder: Holder): SqliteCatalog {
+function heldCatalog(catalog: Catalog, path: string, holder: CatalogHolder): SqliteCatalog {
   let closing: Promise<void> | undefined;
   return {
     ...catalog,

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { CatalogDb, CatalogSchema } from '../queries/schema.ts';
+import type { CatalogDb, CatalogSchema } from '../queries/catalog-db.ts';
 import type { SqlSession } from '../sql-session.ts';
 import { refusalOf } from './faults.ts';
 import type { WriteAheadLog } from './write-ahead-log.ts';
