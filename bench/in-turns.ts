@@ -1,5 +1,5 @@
 /** What two loads measured, in the order of their turns. */
-export interface ReadWriteLock<First, Second> {
+export interface InTurns<First, Second> {
   readonly first: readonly First[];
   readonly second: readonly Second[];
 }
@@ -12,7 +12,7 @@ export async function inTurns<First, Second>(
   rounds: number,
   runFirst: () => Promise<First>,
   runSecond: () => Promise<Second>,
-): Promise<ReadWriteLock<First, Second>> {
+): Promise<InTurns<First, Second>> {
   const first: First[] = [];
   const second: Second[] = [];
   for (let round = 0; round < rounds; round++) {
