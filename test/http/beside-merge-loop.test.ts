@@ -10,8 +10,11 @@ import { people } from './rows.ts';
 
 const clients = 32;
 const phaseMs = 4_000;
-/** Of the undisturbed rate. The other program takes a processor of its own; before issue 18 a fortieth was left. */
-const leastShare = 0.5;
+/**
+ * Of the undisturbed rate. Half of it and more is left (docs/measurements/shadows.md), a fortieth was before; a busy machine
+ * must not decide which of the two this test sees.
+ */
+const leastShare = 0.2;
 
 test('clients keep most of their rate, each key has one row, and the key index is kept (P2, P8)', async (t) => {
   const service = await startCheckedService(afterSuite());
@@ -30,7 +33,7 @@ test('clients keep most of their rate, each key has one row, and the key index i
     const text = await (await fetch(`${service.url}/metrics`, { headers })).text();
     return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1] ?? 0);
   };
-  const placed = () => metric('lancegate_shared_commits_total{told_by="places"}'.replaceAll(/[{}]/g, String.raw`\$&`));
+  const placed = () => metric('lancegate_shared_commits_total{counted_by="key_index"}'.replaceAll(/[{}]/g, String.raw`\$&`));
 
   /** Requests a second. */
   async function upsertsPerSecond(): Promise<number> {

@@ -302,7 +302,8 @@ export class LanceDataset implements Dataset {
   ): Promise<void> {
     await engineCall('branch', async () => {
       this.#head.requireWritable();
-      await this.#durability?.branchMade(name, await createBranch(await this.#head.table(), name, from));
+      const version = await createBranch(await this.#head.table(), name, from);
+      await this.#durability?.branchMade(name, version);
     });
   }
 
