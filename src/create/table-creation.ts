@@ -40,7 +40,7 @@ export interface PublishedFacts {
   readonly answer: KeyedAnswer | undefined;
 }
 
-/** A table whose name is reserved: its rows are written where nobody looks, and published in one catalog transaction. */
+/** A table whose name is reserved: its rows are written to a location that no reader knows, and published in one catalog transaction. */
 export class TableCreation implements AsyncDisposable {
   readonly #deps: CreationDeps;
   readonly #request: NewTableRequest & { readonly reservation: Creation };

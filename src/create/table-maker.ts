@@ -78,16 +78,16 @@ export class TableMaker {
     for (const location of discarded) await this.discard(location);
   }
 
-  /** A declared table is made where it was declared: clients were told that location. */
+  /** A declared table is made where it was declared: its answer gave clients that location. */
   async #locationOf(table: TableRef, existing: TableRecord | undefined): Promise<Location> {
     if (existing?.state === 'declared') return this.#declaredPlace(existing);
     return newLocation(table, this.#catalog, this.#engine, this.#newId);
   }
 
   /**
-   * Some clients write to a place they were told by themselves (LanceDB's `connectNamespace`, Spark). What they wrote is
-   * not ours: a create would fail on it, and undoing that create would remove it. Asked before the reservation, which
-   * `sweep` would undo as well; a place that another create is filling is left to `reserveCreation` to refuse.
+   * Some clients write to a declared location by themselves (LanceDB's `connectNamespace`, Spark). Those files belong to
+   * them: a create would fail on it, and undoing that create would remove it. Asked before the reservation, which
+   * `sweep` would undo as well; a location that another create is filling is left to `reserveCreation` to refuse.
    */
   async #declaredPlace({ ref, location }: TableRecord): Promise<Location> {
     if ((await this.#engine.isVacant(location)) || (await this.#isReserved(location))) return location;
@@ -105,8 +105,8 @@ export class TableMaker {
 
   /**
    * Files first: giving up a declared table's place means leaving it to that table, so it must be empty by then. If the
-   * files cannot be removed the reservation stands until the next create or the next start tries again. Files that somebody
-   * else put there are left alone, and so are those of a create that was published, though the catalog failed on the way back:
+   * files cannot be removed the reservation stands until the next create or the next start tries again. Files that another
+   * program put there are left alone, and so are those of a create that was published, though the catalog failed on the way back:
    * it has no reservation any more.
    */
   async #undo(creation: Creation, options: UndoOptions): Promise<void> {

@@ -4,7 +4,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
 /**
- * Appends chunks to a table that nobody sees yet, and returns the number of rows. While one chunk is being written the next one
+ * Appends chunks to a table that is not published yet, and returns the number of rows. While one chunk is being written the next one
  * is read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
  *
  * The engine can report success for half of a body (docs/engine-facts.md, "Crashes and lies"), so the rows stored are counted

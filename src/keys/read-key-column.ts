@@ -113,7 +113,7 @@ function readColumn(chunk: IpcChunk, chain: readonly Field[], path: FieldPath): 
   return { path, field, values, nulls: hasNull ? nulls : undefined };
 }
 
-/** Throws `TableColumnNotFound`; `InvalidInput` for a type that cannot be a key and for values that lie. */
+/** Throws `TableColumnNotFound`; `InvalidInput` for a type that cannot be a key and for invalid buffers. */
 export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
   const shown = formatFieldPath(path);
   const chain = resolveFieldChain(chunk.schema, path);

@@ -107,8 +107,7 @@ export class Committer {
       await this.#recordIntents(batch, head);
       const startMs = performance.now();
       const outcome = await this.#parts.metrics.mergeStage('engine', () => this.#firstThatApplies(batch, head));
-      if (typeof outcome === 'object')
-        return { ...outcome, head, attempt, startMs, engineMs: performance.now() - startMs };
+      if (typeof outcome === 'object') return { ...outcome, head, attempt, engineMs: performance.now() - startMs };
       this.#parts.metrics.commitOvertaken();
       // Without the key index the next attempt would take as long, and be overtaken too.
       await this.#byRowAddress.didWithout(batch, head, performance.now() - startMs);
@@ -187,12 +186,11 @@ export class Committer {
 
   /** To maintenance, which thus hears of every version before the next one is begun. */
   #announce(batch: Batch, merged: Merged): void {
-    const { version, head, isByAddress: isPlaced, gainsByIndex, mostFragments } = merged;
+    const { version, head, gainsByIndex, mostFragments } = merged;
     if (version === head.version) return;
     const { table, branch, on } = batch.first;
-    const engineMs = isPlaced ? performance.now() - merged.startMs : merged.engineMs;
     const commit = { table: table.ref, tableId: table.id, branch, location: head.location, on, version };
-    this.#parts.observer.committed({ ...commit, engineMs, gainsByIndex, isPlaced, mostFragments });
+    this.#parts.observer.committed({ ...commit, gainsByIndex, mostFragments });
   }
 
   /** The merge at fault, and no other. Where none is known to be, each is committed by itself. */
@@ -221,7 +219,6 @@ export class Committer {
 interface Merged extends Committed {
   readonly head: Head;
   readonly attempt: number;
-  readonly startMs: number;
   readonly engineMs: number;
 }
 

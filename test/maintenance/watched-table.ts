@@ -61,9 +61,7 @@ export async function watchedTable(
     scheduler.committed({
       ...target,
       on: [parseFieldPath('id')],
-      engineMs: 1,
       gainsByIndex: true,
-      isPlaced: false,
       mostFragments,
       version: await dataset.version(),
     });

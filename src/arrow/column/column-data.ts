@@ -146,7 +146,7 @@ function readColumn(cursor: BatchCursor, field: Field): ColumnData {
 
 /**
  * All columns of a chunk without dictionaries, batch by batch. Uncompressed buffers are views of the chunk. Throws
- * `InvalidInput` naming the column for values that lie, so that whoever calls it only for that knows the chunk is sound.
+ * `InvalidInput` naming the column for invalid buffers; a caller may want that check alone.
  */
 export const readColumns = (chunk: IpcChunk): BatchData[] =>
   chunk.batches.map((block) => {

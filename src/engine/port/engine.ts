@@ -281,7 +281,7 @@ export interface OpenRequest {
 export interface RecoverRequest {
   readonly location: Location;
   readonly branch: BranchName | undefined;
-  /** The newest version that somebody was told of; 0 where that is none, because the branch was being made. */
+  /** The newest acknowledged version; 0 where there is none, because the branch was being made. */
   readonly acknowledgedVersion: number;
   /** `Engine.storageSession` as it was when the branch was opened for writing. */
   readonly storageSession: string;

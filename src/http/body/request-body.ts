@@ -1,5 +1,5 @@
 /**
- * A request's body on its way in. It is not Fastify's: nothing is read, and no `100 Continue` sent, before somebody
+ * A request's body on its way in. It is not Fastify's: nothing is read, and no `100 Continue` sent, before a reader
  * asks for bytes; a slow client is given up; and the socket outlives a refusal, so that the answer can be read.
  *
  * Fails with `TimedOut` (503) for a client that stalls or trickles: nothing was written, and over a better network the

@@ -326,7 +326,7 @@ export class LanceDataset implements Dataset {
     this.#head.close();
   }
 
-  /** A commit whose version nobody has to know at once. */
+  /** A commit whose version the caller does not need. */
   #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
     return engineCall(call, () => {
       this.#head.requireWritable();

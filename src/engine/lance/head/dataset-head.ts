@@ -91,7 +91,7 @@ export class DatasetHead {
     this.#moveTo(version);
   }
 
-  /** A commit of the handle whose version nobody has to know at once. */
+  /** A commit of the handle whose version the caller does not need. */
   async commit<Result>(run: (table: NativeTable) => Promise<Result>): Promise<Result> {
     const table = await this.table();
     this.#version = undefined;
