@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, vectorFromArray } from 'apache-arrow';
+import { lastFirst } from '#test/fixtures/after-suite.ts';
 import { arrowStream } from '#test/fixtures/service.ts';
 import { mintToken, type ServiceProcess, startServiceProcess } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -31,10 +32,11 @@ async function send(service: ServiceProcess, token: string, n: number): Promise<
 
 for (const acknowledgedBefore of [1, 30]) {
   test(`after kill -9 at the ${acknowledgedBefore}th answer, every request sent again is in the table once (P6)`, async (t) => {
-    const data = temporaryFolder((clean) => t.after(clean));
+    const later = lastFirst((clean) => t.after(clean));
+    const data = temporaryFolder(later);
     const token = await mintToken(data);
     const first = await startServiceProcess(data, token);
-    t.after(() => first.kill());
+    later(() => first.kill());
     assert.equal((await first.post('/v1/table/t/create', keyless(0))).status, 200);
     const answers = new Map<number, Answer>();
     let sent = 0;
@@ -54,7 +56,7 @@ for (const acknowledgedBefore of [1, 30]) {
     await killed;
 
     const second = await startServiceProcess(data, token);
-    t.after(() => second.kill());
+    later(() => second.kill());
     const unknown = new Set<number>();
     for (let n = 1; n <= sent; n++) {
       const again = await send(second, token, n);

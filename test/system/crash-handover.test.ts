@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { connect as connectSocket, type Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import { Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
+import { lastFirst } from '#test/fixtures/after-suite.ts';
 import { mintToken, spawnService, startServiceProcess, textOf } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -21,10 +22,11 @@ async function readUntil(socket: Socket, text: string): Promise<string> {
 
 describe('one data folder', () => {
   test('a second process fails at once and names the holder; the first goes on', async (t) => {
-    const data = temporaryFolder((clean) => t.after(clean));
+    const later = lastFirst((clean) => t.after(clean));
+    const data = temporaryFolder(later);
     const token = await mintToken(data);
     const first = await startServiceProcess(data, token);
-    t.after(() => first.kill());
+    later(() => first.kill());
     const second = spawnService(data);
     const [errors, [code]] = await Promise.all([textOf(second.stderr), once(second, 'exit') as Promise<[number]>]);
     assert.equal(code, 1);
@@ -36,10 +38,11 @@ describe('one data folder', () => {
   });
 
   test('SIGTERM drains: a merge whose body is still coming gets its answer, nobody new is let in, exit code 0', async (t) => {
-    const data = temporaryFolder((clean) => t.after(clean));
+    const later = lastFirst((clean) => t.after(clean));
+    const data = temporaryFolder(later);
     const token = await mintToken(data);
     const first = await startServiceProcess(data, token);
-    t.after(() => first.kill());
+    later(() => first.kill());
     assert.equal((await first.post('/v1/table/t/create', stream([1]))).status, 200);
     const body = stream([1, 2]);
     const socket = connectSocket(Number(new URL(first.url).port), '127.0.0.1');
@@ -64,7 +67,7 @@ describe('one data folder', () => {
     assert.equal(await code, 0);
 
     const second = await startServiceProcess(data, token);
-    t.after(() => second.kill());
+    later(() => second.kill());
     assert.equal((await second.post('/v1/table/t/count_rows')).body, 2);
     assert.equal(await second.stop(), 0);
   });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import { lastFirst } from '#test/fixtures/after-suite.ts';
 import { mintToken, startServiceProcess } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { eventually } from '#test/http/eventually.ts';
@@ -46,11 +47,12 @@ const filesUnder = (folder: string): string[] =>
 
 describe('after kill -9', () => {
   test('a create that was cut short has left no table and no file, and its name is free (P1)', async (t) => {
-    const data = temporaryFolder((clean) => t.after(clean));
+    const later = lastFirst((clean) => t.after(clean));
+    const data = temporaryFolder(later);
     const tables = join(data, 'tables');
     const token = await mintToken(data);
     const first = await startServiceProcess(data, token, '--chunk-size', '1MiB');
-    t.after(() => first.kill());
+    later(() => first.kill());
     const create = first.upload('/v1/table/big/create', endlessStream());
     create.catch(() => undefined);
     await untilWritten(tables, 3);
@@ -60,7 +62,7 @@ describe('after kill -9', () => {
     assert.notDeepEqual(filesUnder(tables), [], 'the crash did leave files');
 
     const second = await startServiceProcess(data, token);
-    t.after(() => second.kill());
+    later(() => second.kill());
     assert.deepEqual(filesUnder(tables), []);
     assert.equal((await second.post('/v1/table/big/exists')).status, 404);
     assert.equal((await second.post('/v1/table/big/create', stream([1, 2], 'small'))).status, 200);
@@ -69,11 +71,12 @@ describe('after kill -9', () => {
   });
 
   test('an overwrite that was cut short has changed nothing, and left no file (P1)', async (t) => {
-    const data = temporaryFolder((clean) => t.after(clean));
+    const later = lastFirst((clean) => t.after(clean));
+    const data = temporaryFolder(later);
     const tables = join(data, 'tables');
     const token = await mintToken(data);
     const first = await startServiceProcess(data, token, '--chunk-size', '1MiB');
-    t.after(() => first.kill());
+    later(() => first.kill());
     assert.equal((await first.post('/v1/table/t/create', stream([1, 2], 'old'))).status, 200);
     const before = filesUnder(tables).sort();
     const overwrite = first.upload('/v1/table/t/create?mode=overwrite', endlessStream());
@@ -83,7 +86,7 @@ describe('after kill -9', () => {
     await assert.rejects(overwrite);
 
     const second = await startServiceProcess(data, token);
-    t.after(() => second.kill());
+    later(() => second.kill());
     assert.deepEqual(filesUnder(tables).sort(), before);
     assert.equal((await second.post('/v1/table/t/merge_insert?on=id', stream([2, 3], 'new'))).body.version, 2);
     assert.equal(await second.stop(), 0);
@@ -91,10 +94,11 @@ describe('after kill -9', () => {
 
   test('every upsert that was acknowledged is there, every other one wholly or not at all (P1, P3)', async (t) => {
     const killedAfter = 40;
-    const data = temporaryFolder((clean) => t.after(clean));
+    const later = lastFirst((clean) => t.after(clean));
+    const data = temporaryFolder(later);
     const token = await mintToken(data);
     const first = await startServiceProcess(data, token);
-    t.after(() => first.kill());
+    later(() => first.kill());
     assert.equal((await first.post('/v1/table/t/create', stream([0], 'create'))).status, 200);
     const acknowledged: string[] = [];
     let sent = 0;
@@ -115,7 +119,7 @@ describe('after kill -9', () => {
     await killed;
 
     const second = await startServiceProcess(data, token);
-    t.after(() => second.kill());
+    later(() => second.kill());
     const count = (filter: string) => second.post('/v1/table/t/count_rows', { predicate: filter });
     const table = await (await connect(join(data, 'tables'))).openTable('t');
     const requests = (await table.query().select(['request']).toArray()).map((row) => String(row.request));

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
+import { lastFirst } from '#test/fixtures/after-suite.ts';
 import { mintToken, type ServiceProcess, startServiceProcess } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -77,11 +78,12 @@ async function requireWhole(data: string, { sent, acknowledged }: Ledger): Promi
 }
 
 test(`${kills} times killed under load, every acknowledged row is there, every other request wholly or not at all (P1, P2, P3)`, async (t) => {
-  const data = temporaryFolder((clean) => t.after(clean));
+  const later = lastFirst((clean) => t.after(clean));
+  const data = temporaryFolder(later);
   const token = await mintToken(data);
   const ledger: Ledger = { sent: 0, acknowledged: new Set() };
   let service = await startServiceProcess(data, token);
-  t.after(() => service.kill());
+  later(() => service.kill());
   assert.equal(
     (
       await service.post(
