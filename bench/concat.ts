@@ -1,8 +1,8 @@
 /** What it costs to make one source of many small ones: `node bench/concat.ts`. Times are medians, in milliseconds. */
 import { readColumns } from '#src/arrow/column/column-data.ts';
 import { canConcat, concatRows, type RowsOf } from '#src/arrow/column/concat-rows.ts';
+import { schemaFingerprint } from '#src/arrow/schema/read-schema.ts';
 import type { DataType } from '#src/arrow/schema/schema.ts';
-import { schemaFingerprint } from '#src/arrow/schema/schema-message.ts';
 import { type Codec, encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';
 import { median } from './measure.ts';

@@ -1,4 +1,4 @@
-import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { Properties, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { IdempotencyHeader } from '../operations/idempotency/keyed-request.ts';
 

@@ -1,4 +1,4 @@
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { Catalog, Creation, KeyedAnswer, Publication, TableRecord } from '../catalog/port.ts';
 import { type Dataset, type Engine, isRefusal } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';

@@ -1,4 +1,4 @@
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { StagedTable } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Metrics } from '../telemetry/metrics.ts';

@@ -1,4 +1,4 @@
-import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { Action } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef } from '../kernel/ids.ts';

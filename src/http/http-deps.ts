@@ -1,4 +1,4 @@
-import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { Authenticator } from '../auth/authenticator.ts';
 import type { Policy } from '../auth/policy/actions.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';

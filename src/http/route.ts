@@ -3,7 +3,7 @@
  * body is read; what it returns answers then, with the body. Everything Fastify stops here.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { AccessRequest, Action, Resource } from '../auth/policy/actions.ts';
 import type { BranchName, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { type FieldPath, formatFieldPath } from '../arrow/schema/field-path.ts';
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type Keys, readKeys } from './key-columns.ts';
 import type { KeyDigests, KeyHasher } from './key-hasher.ts';

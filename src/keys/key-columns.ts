@@ -3,7 +3,7 @@
  * and decoded. Equality is the engine's: NULL equals nothing, NaN equals NaN whatever its payload, -0.0 differs from 0.0.
  */
 import { type FieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
 import { type CanonicalKey, canonicalReader, showValue, sqlLiteral } from './key-value.ts';
 import { equalKeys, type KeyMeasure, type KeyValues, measureKeys } from './key-values.ts';
 import { normaliseNaNs } from './normalise-nan.ts';

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { columnLayout } from '../arrow/column/column-layout.ts';
+import { columnLayout } from '../arrow/column/column-data.ts';
 import type { Keys } from './key-columns.ts';
 import { type KeyValues, measureKeys } from './key-values.ts';
 import type { KeyColumn } from './read-key-column.ts';

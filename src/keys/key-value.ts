@@ -1,7 +1,6 @@
 /** Single values of a key column: as what compares, as SQL, and as what people read. */
-
-import { isText } from '../arrow/column/variable-values.ts';
-import { asBuffer } from '../arrow/format/file-blocks.ts';
+import { isText } from '../arrow/column/column-data.ts';
+import { asBuffer } from '../arrow/format/ipc-file.ts';
 import type { DataType } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { KeyColumn } from './read-key-column.ts';

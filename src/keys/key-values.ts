@@ -1,8 +1,5 @@
 /** The values of one column as bytes: contiguous where all have one width, else ranges of a common buffer. */
-
-import { bitAt } from '../arrow/column/bitmap.ts';
-import type { ColumnData } from '../arrow/column/column-data.ts';
-import { columnLayout } from '../arrow/column/column-layout.ts';
+import { bitAt, type ColumnData, columnLayout } from '../arrow/column/column-data.ts';
 import type { Field } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
 

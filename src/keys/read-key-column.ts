@@ -1,12 +1,8 @@
 /** One key column of a chunk: its values over all batches, which rows are NULL, dictionaries resolved. */
-
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
-import { bitAt } from '../arrow/column/bitmap.ts';
-import { type NestedColumn, readNestedColumn } from '../arrow/column/column-data.ts';
+import { bitAt, type NestedColumn, readNestedColumn } from '../arrow/column/column-data.ts';
 import { type FieldPath, formatFieldPath, resolveFieldChain } from '../arrow/schema/field-path.ts';
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import type { Field } from '../arrow/schema/schema.ts';
-import { typeName } from '../arrow/schema/type-name.ts';
+import { type Field, type IpcChunk, typeName } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { concatenateValues, type KeyValues, pickValues, valuesOf } from './key-values.ts';
 

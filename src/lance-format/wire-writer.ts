@@ -1,7 +1,5 @@
 /** As in wire-reader.ts. */
-const wireType = { varint: 0, bytes: 2 } as const;
 const firstBytes = 64;
-const maxVarintBytes = 10;
 
 /**
  * Builds one protobuf message (https://protobuf.dev/programming-guides/encoding/) of fields in the order of the calls;

@@ -3,8 +3,8 @@
  * update left it, or with inserts alone as its first insert did. So one row for each key is written.
  */
 import { canConcat, concatRows, type RowsOf } from '../arrow/column/concat-rows.ts';
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import { schemaFingerprint } from '../arrow/schema/schema-message.ts';
+import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { Dataset } from '../engine/port/engine.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';

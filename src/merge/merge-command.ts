@@ -1,5 +1,5 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
-import type { ArrowSource } from '../arrow/stream/source.ts';
+import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { Filtered } from '../kernel/checked-sql.ts';
 import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { IdempotencyHeader } from '../operations/idempotency/keyed-request.ts';

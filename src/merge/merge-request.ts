@@ -1,5 +1,5 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
 import type { BranchName, TransactionId } from '../kernel/ids.ts';

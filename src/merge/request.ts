@@ -1,11 +1,9 @@
 import { joinBatches } from '../arrow/column/concat-rows.ts';
-import { nullBytesPerRow } from '../arrow/column/null-bytes.ts';
-import { typeNulls } from '../arrow/column/typed-nulls.ts';
+import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
-import type { IpcChunk } from '../arrow/schema/ipc-chunk.ts';
-import type { Schema } from '../arrow/schema/schema.ts';
+import { typedSchema } from '../arrow/schema/read-schema.ts';
+import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
-import { typedSchema } from '../arrow/schema/typed-schema.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { WrittenTable } from '../create/table-creation.ts';
 import type { TableMaker } from '../create/table-maker.ts';

@@ -2,7 +2,6 @@
  * The power goes at every step of creates, merges, schema changes, branching and upkeep, and each time many ways of losing
  * what was not synced are tried. `LANCEGATE_TEST_POWER_CUTS` sets how many there are in all; a failure names its step and seed.
  */
-
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -10,7 +9,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { Int32, Table, tableFromIPC, vectorFromArray } from 'apache-arrow';
-import type { IpcChunk } from '#src/arrow/schema/ipc-chunk.ts';
+import type { IpcChunk } from '#src/arrow/schema/schema.ts';
 import type { Catalog, TableRecord } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { TableMaker } from '#src/create/table-maker.ts';

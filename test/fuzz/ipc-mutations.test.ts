@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
-import type { IpcChunk } from '#src/arrow/schema/ipc-chunk.ts';
+import type { IpcChunk } from '#src/arrow/schema/schema.ts';
 import { checkStorable } from '#src/arrow/schema/schema-rules.ts';
 import type { IpcLimits } from '#src/arrow/stream/source-reader.ts';
 import { LancegateError } from '#src/kernel/errors.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { readMessage } from '#src/arrow/format/message.ts';
-import { typeName } from '#src/arrow/schema/type-name.ts';
+import { typeName } from '#src/arrow/schema/schema.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { encodeStream, endOfStream, field, type Rows, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';

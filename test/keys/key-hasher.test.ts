@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import { typeName } from '#src/arrow/schema/type-name.ts';
+import { typeName } from '#src/arrow/schema/schema.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
 import { type KeyDigests, KeyHasher } from '#src/keys/key-hasher.ts';
 import type { KeyColumn } from '#src/keys/read-key-column.ts';

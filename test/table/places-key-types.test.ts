@@ -1,8 +1,7 @@
 /** Keys of every type, by which upserts are committed by the places of their rows. */
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
-import type { Field } from '#src/arrow/schema/schema.ts';
-import { typeName } from '#src/arrow/schema/type-name.ts';
+import { type Field, typeName } from '#src/arrow/schema/schema.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { inChunks, keyCases, sourceFrom } from '#test/fixtures/streams.ts';
 import { placed, sendTogether, sendUntilPlaced } from './placed.ts';

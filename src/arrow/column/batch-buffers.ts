@@ -1,9 +1,8 @@
 /** Access to single buffers of one batch inside a chunk: only what is asked for is decompressed. */
 import { zstdDecompressSync } from 'node:zlib';
 import { invalidInput } from '../../kernel/errors.ts';
-import type { FlatTable, FlatVector } from '../format/flatbuffer.ts';
 import type { Block } from '../format/ipc-file.ts';
-import { prefixBytes, readMessage } from '../format/message.ts';
+import { type FlatTable, type FlatVector, prefixBytes, readMessage } from '../format/message.ts';
 import { decodeLz4Frame } from './lz4-frame.ts';
 
 export interface BatchNode {

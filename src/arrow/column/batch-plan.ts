@@ -3,14 +3,12 @@
  * then each is filled in its final place. Whole runs of rows are copied; only offsets and bits are touched one by one.
  */
 
-import type { MessageToWrite } from '../format/write-file.ts';
+import { Builder } from 'flatbuffers';
+import type { MessageToWrite } from '../format/ipc-file.ts';
+import { finishMessage } from '../format/message.ts';
 import type { Field } from '../schema/schema.ts';
 import type { BatchNode } from './batch-buffers.ts';
-import { copyBits, countZeros, setBits } from './bitmap.ts';
-import type { ColumnData } from './column-data.ts';
-import { columnLayout } from './column-layout.ts';
-import { type BufferRange, recordBatchMessage } from './record-batch-message.ts';
-import { elementsOf, elementsOfFixed, type RowRuns } from './row-runs.ts';
+import { type ColumnData, columnLayout, copyBits, countZeros, setBits } from './column-data.ts';
 
 /** What one batch gives to a column of the result. */
 export interface ColumnSlice {
@@ -188,4 +186,92 @@ function copyBytes(target: Uint8Array, at: number, source: Uint8Array, start: nu
   if (end - start >= worthCopying) target.set(source.subarray(start, end), at);
   else for (let from = start, to = at; from < end; from++, to++) target[to] = source[from]!;
   return at + end - start;
+}
+
+/** Some rows of a batch, or some values of a column: runs of neighbours, in order. Run `i` ends before `ends[i]`. */
+export interface RowRuns {
+  readonly starts: Uint32Array;
+  readonly ends: Uint32Array;
+  /** How many rows there are in all runs. */
+  readonly rows: number;
+}
+
+function runsBetween(starts: Uint32Array, ends: Uint32Array): RowRuns {
+  let rows = 0;
+  for (let i = 0; i < starts.length; i++) rows += ends[i]! - starts[i]!;
+  return { starts, ends, rows };
+}
+
+export const allRows = (count: number): RowRuns => runsBetween(Uint32Array.of(0), Uint32Array.of(count));
+
+/** The rows for which `keep` holds 1. */
+export function keptRows(keep: Uint8Array): RowRuns {
+  const starts: number[] = [];
+  const ends: number[] = [];
+  for (let start = keep.indexOf(1); start !== -1; ) {
+    const gap = keep.indexOf(0, start);
+    const end = gap === -1 ? keep.length : gap;
+    starts.push(start);
+    ends.push(end);
+    start = keep.indexOf(1, end);
+  }
+  return runsBetween(Uint32Array.from(starts), Uint32Array.from(ends));
+}
+
+/** The elements of those lists whose elements `offsets` delimits. */
+export const elementsOf = ({ starts, ends }: RowRuns, offsets: Uint32Array): RowRuns =>
+  runsBetween(
+    starts.map((row) => offsets[row]!),
+    ends.map((row) => offsets[row]!),
+  );
+
+/** The elements of lists that all have `listSize`. */
+export const elementsOfFixed = ({ starts, ends }: RowRuns, listSize: number): RowRuns =>
+  runsBetween(
+    starts.map((row) => row * listSize),
+    ends.map((row) => row * listSize),
+  );
+
+export interface BufferRange {
+  /** From the start of the body, in bytes. */
+  readonly offset: number;
+  readonly length: number;
+}
+
+export interface BatchShape {
+  readonly nodes: readonly BatchNode[];
+  readonly buffers: readonly BufferRange[];
+  readonly bodyLength: number;
+}
+
+/** The metadata of an uncompressed record batch, with its prefix. */
+export function recordBatchMessage(rows: number, { nodes, buffers, bodyLength }: BatchShape): Buffer {
+  const builder = new Builder(bytesOfPair * (nodes.length + buffers.length) + overheadBytes);
+  const bufferPairs = addPairs(
+    builder,
+    buffers.map(({ offset, length }) => [offset, length]),
+  );
+  const nodePairs = addPairs(
+    builder,
+    nodes.map(({ length, nulls }) => [length, nulls]),
+  );
+  builder.startObject(3);
+  builder.addFieldInt64(0, BigInt(rows), 0n);
+  builder.addFieldOffset(1, nodePairs, 0);
+  builder.addFieldOffset(2, bufferPairs, 0);
+  return finishMessage(builder, 'batch', builder.endObject(), bodyLength);
+}
+
+const bytesOfPair = 16;
+/** At least the tables: the builder then never grows. */
+const overheadBytes = 128;
+
+function addPairs(builder: Builder, pairs: readonly (readonly [number, number])[]): number {
+  builder.startVector(bytesOfPair, pairs.length, 8);
+  for (const [first, second] of pairs.toReversed()) {
+    builder.prep(8, bytesOfPair);
+    builder.writeInt64(BigInt(second));
+    builder.writeInt64(BigInt(first));
+  }
+  return builder.endVector();
 }

@@ -1,16 +1,153 @@
+import { isUtf8 } from 'node:buffer';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { formatFieldPath } from '../schema/field-path.ts';
+import type { DataType, Field, IpcChunk } from '../schema/schema.ts';
+import { type BatchBuffers, type BatchNode, openBatch } from './batch-buffers.ts';
+
+/** Runs of bits in Arrow's bitmaps: bit `i` is bit `i % 8`, counted from the lowest, of byte `i / 8`. */
+
+export const bitAt = (bitmap: Uint8Array, index: number): boolean => ((bitmap[index >> 3]! >> (index & 7)) & 1) === 1;
+
+/** How many of the bits from `start` to before `end` are zero. */
+export function countZeros(bitmap: Uint8Array, start: number, end: number): number {
+  let ones = 0;
+  for (let i = start; i < end; i++) ones += (bitmap[i >> 3]! >> (i & 7)) & 1;
+  return end - start - ones;
+}
+
+/** `target` must hold zeros from `at` on. */
+export function setBits(target: Uint8Array, at: number, count: number): void {
+  const end = at + count;
+  let bit = at;
+  for (; bit < end && (bit & 7) !== 0; bit++) target[bit >> 3]! |= 1 << (bit & 7);
+  for (; bit + 8 <= end; bit += 8) target[bit >> 3] = 0xff;
+  for (; bit < end; bit++) target[bit >> 3]! |= 1 << (bit & 7);
+}
+
+/** Copies the bits from `start` to before `end`. `target` must hold zeros from `at` on. */
+export function copyBits(target: Uint8Array, at: number, source: Uint8Array, start: number, end: number): void {
+  let to = at;
+  let from = start;
+  const copyOne = (): void => {
+    if (bitAt(source, from)) target[to >> 3]! |= 1 << (to & 7);
+    to++;
+    from++;
+  };
+  while (from < end && (to & 7) !== 0) copyOne();
+  const shift = from & 7;
+  for (; from + 8 <= end; from += 8, to += 8) {
+    const byte = from >> 3;
+    target[to >> 3] = shift === 0 ? source[byte]! : (source[byte]! >> shift) | (source[byte + 1]! << (8 - shift));
+  }
+  while (from < end) copyOne();
+}
+
+/** Which buffers the columns of a record batch have, by their types. */
+
+export type ColumnLayout =
+  | { readonly form: 'empty' }
+  | { readonly form: 'bits' }
+  | { readonly form: 'fixed'; readonly widthBytes: number }
+  | { readonly form: 'variable' | 'list'; readonly offsetBytes: 4 | 8 }
+  | { readonly form: 'fixed_size_list'; readonly listSize: number }
+  | { readonly form: 'struct' };
+
+const intervalBytes = { year_month: 4, day_time: 8, month_day_nano: 16 } as const;
+
+function valueLayout(type: DataType): ColumnLayout {
+  switch (type.kind) {
+    case 'null':
+      return { form: 'empty' };
+    case 'bool':
+      return { form: 'bits' };
+    case 'int':
+    case 'float':
+    case 'decimal':
+      return { form: 'fixed', widthBytes: type.bitWidth / 8 };
+    case 'date':
+      return { form: 'fixed', widthBytes: type.unit === 'day' ? 4 : 8 };
+    case 'time':
+      return { form: 'fixed', widthBytes: type.unit === 's' || type.unit === 'ms' ? 4 : 8 };
+    case 'timestamp':
+    case 'duration':
+      return { form: 'fixed', widthBytes: 8 };
+    case 'interval':
+      return { form: 'fixed', widthBytes: intervalBytes[type.unit] };
+    case 'fixed_size_binary':
+      return { form: 'fixed', widthBytes: type.byteWidth };
+    case 'utf8':
+    case 'binary':
+      return { form: 'variable', offsetBytes: 4 };
+    case 'large_utf8':
+    case 'large_binary':
+      return { form: 'variable', offsetBytes: 8 };
+    case 'list':
+    case 'map':
+      return { form: 'list', offsetBytes: 4 };
+    case 'large_list':
+      return { form: 'list', offsetBytes: 8 };
+    case 'fixed_size_list':
+      return { form: 'fixed_size_list', listSize: type.listSize };
+    case 'struct':
+      return { form: 'struct' };
+  }
+}
+
+/** A dictionary-encoded column lies in its batches as its indices. */
+export const columnLayout = (field: Field): ColumnLayout =>
+  field.dictionary === undefined
+    ? valueLayout(field.type)
+    : { form: 'fixed', widthBytes: field.dictionary.index.bitWidth / 8 };
+
+/** How many buffers a column has, those of its children not counted. */
+export const ownBuffers = { empty: 0, bits: 2, fixed: 2, variable: 3, list: 2, fixed_size_list: 1, struct: 1 } as const;
+
+/**
+ * Values of no fixed width, as batches hold them that were only checked for structure: that their offsets run forwards,
+ * end within what they point into, and part a text between characters is checked here.
+ */
+
+/** Offsets are held in 32 bits. A larger one lies outside of anything that fits into a chunk. */
+const largestOffset = 0xffff_ffff;
+
+/** `bytes` start at a multiple of eight. */
+function narrowOffsets(bytes: Uint8Array, count: number): Uint32Array {
+  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, 2 * count);
+  const offsets = new Uint32Array(count);
+  for (let i = 0; i < count; i++) offsets[i] = words[2 * i + 1] === 0 ? words[2 * i]! : largestOffset;
+  return offsets;
+}
+
+/**
+ * The offsets of `length` values: value `i` goes from offset `i` to offset `i + 1`. Perhaps a view of `bytes`, not to be
+ * written. `limit` is how much there is to point into. Throws `InvalidInput`.
+ */
+export function readOffsets(bytes: Uint8Array, offsetBytes: 4 | 8, length: number, limit: number): Uint32Array {
+  // The buffer of no values may be empty.
+  if (length === 0) return new Uint32Array(1);
+  const offsets =
+    offsetBytes === 4 ? new Uint32Array(bytes.buffer, bytes.byteOffset, length + 1) : narrowOffsets(bytes, length + 1);
+  for (let i = 0; i < length; i++) if (offsets[i]! > offsets[i + 1]!) throw invalidInput('its offsets run backwards');
+  if (offsets[length]! > limit) throw invalidInput('its offsets lie outside its data');
+  return offsets;
+}
+
+export const isText = (type: DataType): boolean => type.kind === 'utf8' || type.kind === 'large_utf8';
+
+/** Each value must be UTF-8 by itself: the whole is, and none begins within a character. Throws `InvalidInput`. */
+export function requireUtf8(bytes: Uint8Array, offsets: Uint32Array): void {
+  const end = offsets.at(-1)!;
+  if (!isUtf8(bytes.subarray(offsets[0], end))) throw invalidInput('a text is not UTF-8');
+  for (const start of offsets) {
+    if (start < end && (bytes[start]! & 0xc0) === 0x80) throw invalidInput('a text is not UTF-8');
+  }
+}
+
 /**
  * The columns of a batch, decompressed, as the buffers they are. Batches that were only checked for structure become safe
  * to copy from: offsets, UTF-8 and NULLs where the schema has none are checked here, over all values, also those that no
  * row refers to, as the engine's library does. Dictionary-encoded columns are not read.
  */
-import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { formatFieldPath } from '../schema/field-path.ts';
-import type { IpcChunk } from '../schema/ipc-chunk.ts';
-import type { Field } from '../schema/schema.ts';
-import { type BatchBuffers, type BatchNode, openBatch } from './batch-buffers.ts';
-import { bitAt, countZeros } from './bitmap.ts';
-import { columnLayout, ownBuffers } from './column-layout.ts';
-import { isText, readOffsets, requireUtf8 } from './variable-values.ts';
 
 export interface ColumnData {
   readonly length: number;

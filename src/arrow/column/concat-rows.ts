@@ -5,14 +5,12 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { writeFile } from '../format/write-file.ts';
-import type { IpcChunk } from '../schema/ipc-chunk.ts';
-import type { Field } from '../schema/schema.ts';
-import { schemaMessage } from '../schema/schema-message.ts';
+import { writeFile } from '../format/ipc-file.ts';
+import { schemaMessage } from '../schema/read-schema.ts';
+import type { Field, IpcChunk } from '../schema/schema.ts';
 import { sameType } from '../schema/schema-rules.ts';
-import { BatchPlan } from './batch-plan.ts';
+import { allRows, BatchPlan, keptRows, type RowRuns } from './batch-plan.ts';
 import { type ColumnData, readColumns } from './column-data.ts';
-import { allRows, keptRows, type RowRuns } from './row-runs.ts';
 
 export interface RowsOf {
   readonly chunk: IpcChunk;

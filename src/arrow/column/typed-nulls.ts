@@ -7,19 +7,12 @@
  * (`write-file.ts`): so no type or metadata is lost, also none that this code does not know.
  */
 import { Builder } from 'flatbuffers';
-import { FlatTable } from '../format/flatbuffer.ts';
-import type { IpcFile } from '../format/ipc-file.ts';
-import { prefixBytes } from '../format/message.ts';
-import { copyOf, writeFile } from '../format/write-file.ts';
-import { addCopy, finishMessage } from '../format/write-flatbuffer.ts';
-import type { IpcChunk } from '../schema/ipc-chunk.ts';
-import type { Field, Schema } from '../schema/schema.ts';
-import { schemaMessage } from '../schema/schema-message.ts';
-import { holdsNull, isNull, refuse, targetOf, typedSchema } from '../schema/typed-schema.ts';
-import { BatchPlan } from './batch-plan.ts';
-import { type ColumnData, readColumns } from './column-data.ts';
-import { columnLayout } from './column-layout.ts';
-import { allRows } from './row-runs.ts';
+import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
+import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
+import { holdsNull, isNull, refuse, schemaMessage, targetOf, typedSchema } from '../schema/read-schema.ts';
+import type { Field, IpcChunk, Schema } from '../schema/schema.ts';
+import { allRows, BatchPlan } from './batch-plan.ts';
+import { type ColumnData, columnLayout, readColumns } from './column-data.ts';
 
 const isEncoded = ({ dictionary, children }: Field): boolean => dictionary !== undefined || children.some(isEncoded);
 
@@ -137,4 +130,39 @@ function fieldOffsets(builder: Builder, metadata: Buffer): ReadonlyMap<string, n
   const copy = addCopy(builder, metadata);
   const fields = FlatTable.root(metadata).table(header)?.tables(fieldsOfSchema) ?? [];
   return new Map([...fields].map((field) => [field.text(0) ?? '', copy - field.at]));
+}
+
+/**
+ * The memory of NULLs. A fixed-size value takes its full size when it is NULL, so the columns that a source leaves out can take
+ * more than all that it sends: if the table has a vector of a million floats, a key of four bytes makes four megabytes of NULL.
+ */
+
+const bit = 1 / 8;
+
+/** For one row, in all columns of the table that the source does not send; rounded up. */
+export function nullBytesPerRow(source: Schema, table: Schema): number {
+  const sent = new Set(source.fields.filter(({ type }) => type.kind !== 'null').map(({ name }) => name));
+  return Math.ceil(nullBytes(table.fields.filter(({ name }) => !sent.has(name))));
+}
+
+const nullBytes = (fields: readonly Field[]): number =>
+  fields.reduce((bytes, field) => bytes + bit + nullValueBytes(field), 0);
+
+function nullValueBytes(field: Field): number {
+  const layout = columnLayout(field);
+  switch (layout.form) {
+    case 'empty':
+      return 0;
+    case 'bits':
+      return bit;
+    case 'fixed':
+      return layout.widthBytes;
+    case 'variable':
+    case 'list':
+      return layout.offsetBytes;
+    case 'fixed_size_list':
+      return layout.listSize * nullBytes(field.children);
+    case 'struct':
+      return nullBytes(field.children);
+  }
 }

@@ -1,6 +1,173 @@
-/** One message of the IPC stream format, as its metadata says: which kind, where its header is, how long its body is. */
+/**
+ * Reading a flatbuffer that a stranger wrote. Every offset is checked before it is followed, so a lie ends in
+ * `InvalidInput` and never in a read outside the bytes. The rules are those of the verifier in the engine's Arrow
+ * library or stricter: what passes here must not surprise it.
+ */
+import { isUtf8 } from 'node:buffer';
+import type { Builder } from 'flatbuffers';
 import { invalidInput } from '../../kernel/errors.ts';
-import { FlatTable } from './flatbuffer.ts';
+
+export interface FlatVector {
+  readonly at: number;
+  readonly length: number;
+}
+
+const noElements: FlatVector = { at: 0, length: 0 };
+const malformed = (what: string) => invalidInput(`malformed metadata: ${what}`);
+
+function requireInside(bytes: Buffer, at: number, length: number, what: string): void {
+  if (at < 0 || at + length > bytes.length) throw malformed(`${what} lies outside its message`);
+}
+
+function follow(bytes: Buffer, at: number, what: string): number {
+  requireInside(bytes, at, 4, what);
+  const target = at + bytes.readUInt32LE(at);
+  requireInside(bytes, target, 4, what);
+  if (target % 4 !== 0) throw malformed(`${what} is misaligned`);
+  return target;
+}
+
+/** A table inside `bytes`. Field numbers are those of Arrow's Schema.fbs, Message.fbs and File.fbs. */
+export class FlatTable {
+  readonly bytes: Buffer;
+  readonly #at: number;
+  readonly #size: number;
+  readonly #vtable: number;
+  readonly #vtableSize: number;
+
+  constructor(bytes: Buffer, at: number) {
+    requireInside(bytes, at, 4, 'a table');
+    if (at % 4 !== 0) throw malformed('a table is misaligned');
+    const vtable = at - bytes.readInt32LE(at);
+    requireInside(bytes, vtable, 4, 'a table');
+    const vtableSize = bytes.readUInt16LE(vtable);
+    const size = bytes.readUInt16LE(vtable + 2);
+    if (vtable % 2 !== 0 || vtableSize < 4 || vtableSize % 2 !== 0 || size < 4) throw malformed('a table has no shape');
+    requireInside(bytes, vtable, vtableSize, 'a table');
+    requireInside(bytes, at, size, 'a table');
+    this.bytes = bytes;
+    this.#at = at;
+    this.#size = size;
+    this.#vtable = vtable;
+    this.#vtableSize = vtableSize;
+  }
+
+  static root(bytes: Buffer): FlatTable {
+    return new FlatTable(bytes, follow(bytes, 0, 'the root table'));
+  }
+
+  /** Where the table itself lies: what a copy of `bytes` elsewhere needs to point at it. */
+  get at(): number {
+    return this.#at;
+  }
+
+  uint8(field: number, absent: number): number {
+    const at = this.#place(field, 1);
+    return at === undefined ? absent : this.bytes.readUInt8(at);
+  }
+
+  int16(field: number, absent: number): number {
+    const at = this.#place(field, 2);
+    return at === undefined ? absent : this.bytes.readInt16LE(at);
+  }
+
+  int32(field: number, absent: number): number {
+    const at = this.#place(field, 4);
+    return at === undefined ? absent : this.bytes.readInt32LE(at);
+  }
+
+  int64(field: number): bigint {
+    const at = this.#place(field, 8);
+    return at === undefined ? 0n : this.bytes.readBigInt64LE(at);
+  }
+
+  /** A length or a count: an int64 that is not negative and exact as a number. */
+  length(field: number, what: string): number {
+    return exactLength(this.int64(field), what);
+  }
+
+  table(field: number): FlatTable | undefined {
+    const at = this.#place(field, 4);
+    return at === undefined ? undefined : new FlatTable(this.bytes, follow(this.bytes, at, 'a table'));
+  }
+
+  vector(field: number, elementBytes: number): FlatVector {
+    const at = this.#place(field, 4);
+    if (at === undefined) return noElements;
+    const start = follow(this.bytes, at, 'a vector');
+    const length = this.bytes.readUInt32LE(start);
+    requireInside(this.bytes, start + 4, length * elementBytes, 'a vector');
+    // A writer aligns the elements, so what is empty may lie anywhere: pyarrow's buffers of columns that have none.
+    if (length > 0 && elementBytes >= 8 && (start + 4) % 8 !== 0) throw malformed('a vector is misaligned');
+    return { at: start + 4, length };
+  }
+
+  *tables(field: number): IterableIterator<FlatTable> {
+    const { at, length } = this.vector(field, 4);
+    for (let i = 0; i < length; i++) yield new FlatTable(this.bytes, follow(this.bytes, at + 4 * i, 'a table'));
+  }
+
+  text(field: number): string | undefined {
+    const { at, length } = this.vector(field, 1);
+    if (at === 0) return undefined;
+    const text = this.bytes.subarray(at, at + length);
+    if (!isUtf8(text)) throw malformed('a text is not UTF-8');
+    // Flatbuffers end every text with a zero byte, and the engine's verifier insists on it.
+    requireInside(this.bytes, at + length, 1, 'a text');
+    if (this.bytes[at + length] !== 0) throw malformed('a text is not terminated');
+    return text.toString('utf8');
+  }
+
+  #place(field: number, bytes: number): number | undefined {
+    const slot = 4 + 2 * field;
+    if (slot + 2 > this.#vtableSize) return undefined;
+    const offset = this.bytes.readUInt16LE(this.#vtable + slot);
+    if (offset === 0) return undefined;
+    if (offset < 4 || offset + bytes > this.#size || (this.#at + offset) % bytes !== 0) {
+      throw malformed('a field lies outside its table');
+    }
+    return this.#at + offset;
+  }
+}
+
+export function exactLength(value: bigint, what: string): number {
+  if (value < 0n || value > BigInt(Number.MAX_SAFE_INTEGER)) throw malformed(`${what} is out of range`);
+  return Number(value);
+}
+
+/** What the messages and footers that this service writes have in common. The numbers of fields are those of Arrow's `.fbs` files. */
+
+/**
+ * Adds the bytes of a flatbuffer as they are, so that a table in them can be pointed at: flatbuffers are position-independent.
+ * Answers what `addOffset` takes for the first byte; for a later one subtract its position.
+ */
+export function addCopy(builder: Builder, bytes: Buffer): number {
+  builder.prep(8, bytes.length);
+  return builder.createByteVector(bytes) - Uint32Array.BYTES_PER_ELEMENT;
+}
+
+/** A message with its prefix, a multiple of eight bytes, around the table of its header. */
+export function finishMessage(
+  builder: Builder,
+  kind: keyof typeof messageNumber,
+  header: number,
+  bodyLength: number,
+): Buffer {
+  builder.startObject(4);
+  builder.addFieldInt64(3, BigInt(bodyLength), 0n);
+  builder.addFieldOffset(2, header, 0);
+  builder.addFieldInt16(0, metadataV5, 0);
+  builder.addFieldInt8(1, messageNumber[kind], 0);
+  builder.finish(builder.endObject());
+  const metadata = builder.asUint8Array();
+  const message = Buffer.alloc(prefixBytes + Math.ceil(metadata.length / 8) * 8);
+  message.writeInt32LE(continuation, 0);
+  message.writeInt32LE(message.length - prefixBytes, 4);
+  message.set(metadata, prefixBytes);
+  return message;
+}
+
+/** One message of the IPC stream format, as its metadata says: which kind, where its header is, how long its body is. */
 
 export const fileMagic = Buffer.from('ARROW1');
 /** As it stands in front of a file's messages. */

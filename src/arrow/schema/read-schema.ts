@@ -3,11 +3,13 @@
  * run-end encoding) are refused by name. Whether the engine can *store* a type is asked in `schema-rules.ts`.
  * Fails with `InvalidInput` on malformed bytes and with `TableSchemaValidationError` on a schema nobody should have.
  */
+
+import { hash } from 'node:crypto';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { readFooter } from '../format/file-blocks.ts';
-import type { FlatTable } from '../format/flatbuffer.ts';
+import { type IpcFile, readFooter } from '../format/ipc-file.ts';
+import { continuation, type FlatTable, magic, prefixBytes } from '../format/message.ts';
 import { formatFieldPath } from './field-path.ts';
-import type { DataType, Dictionary, Field, Schema, TimeUnit } from './schema.ts';
+import type { DataType, Dictionary, Field, IpcChunk, Schema, TimeUnit } from './schema.ts';
 
 /**
  * Flatbuffers may point at one table from many places, so a few kilobytes can describe a schema without end: what is
@@ -214,3 +216,56 @@ export function readSchemaTable(table: FlatTable): Schema {
  * is applied: the table exists.
  */
 export const readSchemaOfIpcFile = (file: Uint8Array): Schema => readSchemaTable(readFooter(file).schema);
+
+/** The schema message of a file, as bytes. */
+
+/** Where the first message of the file begins. The engine pads the magic to 64 bytes. */
+export function schemaMessageStart(file: IpcFile): number {
+  let at = magic.length;
+  while (file.readInt32LE(at) !== continuation) at += 8;
+  return at;
+}
+
+/** The whole message with its prefix: a view of the file. */
+export function schemaMessage({ file }: Pick<IpcChunk, 'file'>): Buffer {
+  const start = schemaMessageStart(file);
+  return file.subarray(start, start + prefixBytes + file.readInt32LE(start + 4));
+}
+
+/**
+ * Equal for two chunks only where their schemas are, metadata included; to be part of a key. Writers that say the same
+ * schema in other bytes get another fingerprint. A digest, because metadata may take megabytes and queues hold many.
+ */
+export const schemaFingerprint = (chunk: IpcChunk): string => hash('sha256', schemaMessage(chunk), 'base64');
+
+/** Columns of Arrow's type Null take the table's type: here their schemas, and their values in `typed-nulls.ts`. */
+
+export const isNull = ({ type }: Field): boolean => type.kind === 'null';
+export const holdsNull = (field: Field): boolean => isNull(field) || field.children.some(holdsNull);
+
+export const refuseUntyped = (path: readonly string[], why: string): LancegateError =>
+  new LancegateError('TableSchemaValidationError', `column ${formatFieldPath({ segments: path })} ${why}`);
+
+/** The field with `target`'s types in place of Null. `TableSchemaValidationError` if `target` allows no NULL there. */
+export function withTypedNulls(field: Field, target: Field, parent: readonly string[] = []): Field {
+  if (!holdsNull(field)) return field;
+  const path = [...parent, field.name];
+  if (isNull(field)) {
+    if (isNull(target) || target.nullable) return { ...target, name: field.name };
+    throw refuseUntyped(path, 'is of type null in the source, and the table does not allow NULL in it');
+  }
+  if (field.children.length !== target.children.length) return field;
+  return { ...field, children: field.children.map((child, i) => withTypedNulls(child, target.children[i]!, path)) };
+}
+
+/** The schema that `typeNulls` gives a source that fits the table. A column that holds Null is wholly the table's. */
+export function typedSchema(source: Schema, table: Schema): Schema {
+  const fields = source.fields.map((field) => targetOf(field, table) ?? field);
+  return { ...source, fields };
+}
+
+export function targetOf(field: Field, table: Schema): Field | undefined {
+  if (!holdsNull(field)) return undefined;
+  const target = table.fields.find(({ name }) => name === field.name);
+  return target !== undefined && holdsNull(target) ? undefined : target;
+}

@@ -2,9 +2,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath } from './field-path.ts';
-import type { DataType, Field, Schema } from './schema.ts';
-import { typeName } from './type-name.ts';
-import { withTypedNulls } from './typed-schema.ts';
+import { withTypedNulls } from './read-schema.ts';
+import { type DataType, type Field, type Schema, typeName } from './schema.ts';
 
 export { typeName };
 

@@ -1,3 +1,5 @@
+import type { Block, IpcFile } from '../format/ipc-file.ts';
+
 /**
  * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches.
  * Read by `read-schema.ts`; compared here; shown to LanceDB clients by `http/routes/lance-schema-json.ts`.
@@ -42,4 +44,69 @@ export interface Field {
 export interface Schema {
   readonly fields: readonly Field[];
   readonly metadata: ReadonlyMap<string, string>;
+}
+
+/** How types are named to people, in errors. Not a wire format: that is `lance-schema-json.ts`. */
+
+const timestampName = (unit: string, timezone: string | undefined): string =>
+  timezone === undefined ? `timestamp(${unit})` : `timestamp(${unit}, ${timezone})`;
+
+const childNames = (children: readonly Field[]): string =>
+  children.map((child) => `${child.name}: ${typeName(child)}`).join(', ');
+
+function valueTypeName(type: DataType, children: readonly Field[]): string {
+  switch (type.kind) {
+    case 'int':
+      return `${type.signed ? 'int' : 'uint'}${type.bitWidth}`;
+    case 'float':
+      return `float${type.bitWidth}`;
+    case 'decimal':
+      return `decimal${type.bitWidth}(${type.precision}, ${type.scale})`;
+    case 'date':
+      return type.unit === 'day' ? 'date32' : 'date64';
+    case 'time':
+    case 'duration':
+    case 'interval':
+      return `${type.kind}(${type.unit})`;
+    case 'timestamp':
+      return timestampName(type.unit, type.timezone);
+    case 'fixed_size_binary':
+      return `fixed_size_binary(${type.byteWidth})`;
+    case 'fixed_size_list':
+      return `fixed_size_list<${children.map(typeName).join()}>(${type.listSize})`;
+    case 'list':
+    case 'large_list':
+    case 'map':
+      return `${type.kind}<${children.map(typeName).join()}>`;
+    case 'struct':
+      return `struct<${childNames(children)}>`;
+    case 'null':
+    case 'bool':
+    case 'binary':
+    case 'utf8':
+    case 'large_binary':
+    case 'large_utf8':
+      return type.kind;
+  }
+}
+
+/** Such as `int64`, `timestamp(us, UTC)`, `list<utf8>`, `dictionary<int8, utf8>`. */
+export function typeName(field: Field): string {
+  const name = valueTypeName(field.type, field.children);
+  if (field.dictionary === undefined) return name;
+  const { signed, bitWidth } = field.dictionary.index;
+  return `dictionary<${signed ? 'int' : 'uint'}${bitWidth}, ${name}>`;
+}
+
+/** A part of a source, or all of it: a file the engine takes, and what is known of it without decoding. */
+export interface IpcChunk {
+  readonly file: IpcFile;
+  readonly schema: Schema;
+  readonly dictionaries: readonly Block[];
+  readonly batches: readonly Block[];
+  readonly rows: number;
+  /** Bytes of all buffers after decompression, and of the NULLs in columns that the source leaves out. */
+  readonly decodedBytes: number;
+  /** Gives the memory of `file` to the next body. Nothing of the chunk may be used afterwards, nor keys read from it. */
+  release(): void;
 }

@@ -8,8 +8,8 @@
  * Cost: under a millisecond per 100 MB of large batches; it grows with columns times batches, not with rows.
  */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { type ColumnLayout, columnLayout } from '../column/column-layout.ts';
-import { exactLength, type FlatTable, type FlatVector } from '../format/flatbuffer.ts';
+import { type ColumnLayout, columnLayout } from '../column/column-data.ts';
+import { exactLength, type FlatTable, type FlatVector } from '../format/message.ts';
 import type { Field } from '../schema/schema.ts';
 
 export interface CheckedBatch {

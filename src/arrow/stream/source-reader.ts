@@ -1,3 +1,41 @@
+import { LRUCache } from 'lru-cache';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
+import { type Block, describeForeignFormat } from '../format/ipc-file.ts';
+import {
+  continuation,
+  type FlatTable,
+  type Message,
+  magic,
+  messageKindName,
+  prefixBytes,
+  readMessage,
+} from '../format/message.ts';
+import { readSchemaTable } from '../schema/read-schema.ts';
+import type { IpcChunk, Schema } from '../schema/schema.ts';
+import { checkNames } from '../schema/schema-rules.ts';
+import { Arena, ByteIntake } from './byte-intake.ts';
+import { checkBatch } from './check-batch.ts';
+import { ChunkBuilder, DictionaryBook, Preamble } from './chunk-builder.ts';
+
+/**
+ * A client's Arrow IPC stream on its way in. Nothing is read from the network before a method is called. Every method
+ * throws `LancegateError`: `InvalidInput` naming the message at fault, `BodyTooLarge`, or the abort reason of the request.
+ */
+export interface ArrowSource {
+  /** The schema, as soon as its message has arrived. May be called again. */
+  schema(): Promise<Schema>;
+  /** Everything, in chunks of about the configured size, each complete by itself; at least one, perhaps of no rows. */
+  chunks(): AsyncIterable<IpcChunk>;
+  /**
+   * Everything as one chunk, or `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes in
+   * columns that the source leaves out; it counts like decompressed bytes of the body.
+   */
+  whole(nullBytesPerRow?: number): Promise<IpcChunk>;
+  /** Releases every chunk that was not released, and ends the source. To be called when the request is over. */
+  close(): void;
+}
+
 /**
  * The reader of a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
  * it lies as soon as it is complete, and hands out IPC files around them. It decodes nothing and repairs nothing.
@@ -5,22 +43,6 @@
  * What it holds: at most one chunk (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
  * so a header that promises gigabytes costs nothing. Every refusal names the message at fault; the schema is number 1.
  */
-import { LRUCache } from 'lru-cache';
-import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
-import type { FlatTable } from '../format/flatbuffer.ts';
-import { describeForeignFormat } from '../format/foreign-format.ts';
-import type { Block } from '../format/ipc-file.ts';
-import { continuation, type Message, magic, messageKindName, prefixBytes, readMessage } from '../format/message.ts';
-import type { IpcChunk } from '../schema/ipc-chunk.ts';
-import { readSchemaTable } from '../schema/read-schema.ts';
-import type { Schema } from '../schema/schema.ts';
-import { checkNames } from '../schema/schema-rules.ts';
-import { Arena, ByteIntake } from './byte-intake.ts';
-import { checkBatch } from './check-batch.ts';
-import { ChunkBuilder, Preamble } from './chunk-builder.ts';
-import { DictionaryBook } from './dictionary-book.ts';
-import type { ArrowSource } from './source.ts';
 
 export interface IpcLimits {
   /** A chunk ends with the batch that brings it to this size, encoded or decoded. */

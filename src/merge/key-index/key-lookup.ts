@@ -1,7 +1,7 @@
 /** Which rows of a dataset have which keys. Long work on the keys lets others have the thread in between (P10). */
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
-import { chunkOfFile } from '../../arrow/stream/chunk-of-file.ts';
+import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
 import type { Dataset } from '../../engine/port/engine.ts';
 import { addressOf, type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
+import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import { schemaFingerprint } from '../../arrow/schema/schema-message.ts';
 import type { Dataset } from '../../engine/port/engine.ts';
 import type { RowAddress } from '../../engine/port/row-address.ts';
 import type { Batch } from '../batch.ts';

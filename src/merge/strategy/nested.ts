@@ -10,7 +10,7 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Field } from '../../arrow/schema/schema.ts';
-import { joinFiles } from '../../arrow/stream/join-files.ts';
+import { joinFiles } from '../../arrow/stream/ipc-chunks.ts';
 import type { Dataset, Engine, Scratch } from '../../engine/port/engine.ts';
 import type { Filter, MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { canConcat, concatRows, FaultyPart } from '#src/arrow/column/concat-rows.ts';
+import { schemaFingerprint } from '#src/arrow/schema/read-schema.ts';
 import type { Field, Schema } from '#src/arrow/schema/schema.ts';
-import { schemaFingerprint } from '#src/arrow/schema/schema-message.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';

@@ -1,8 +1,7 @@
 /** Sources to be joined, what must come out, and batches that no honest writer would send. */
 import assert from 'node:assert/strict';
 import { canConcat, concatRows, type RowsOf } from '#src/arrow/column/concat-rows.ts';
-import type { IpcChunk } from '#src/arrow/schema/ipc-chunk.ts';
-import type { DataType, Field, Schema } from '#src/arrow/schema/schema.ts';
+import type { DataType, Field, IpcChunk, Schema } from '#src/arrow/schema/schema.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import type { EncodedColumn } from '#test/fixtures/column-encoder.ts';
 import {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { concatRows } from '#src/arrow/column/concat-rows.ts';
-import { typeName } from '#src/arrow/schema/type-name.ts';
+import { typeName } from '#src/arrow/schema/schema.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { encodeSchema, encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { type NativeLance, openNativeLance } from '#test/fixtures/native-lance.ts';

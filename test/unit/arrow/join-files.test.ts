@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
-import { joinFiles } from '#src/arrow/stream/join-files.ts';
+import { joinFiles } from '#src/arrow/stream/ipc-chunks.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { openNativeLance } from '#test/fixtures/native-lance.ts';

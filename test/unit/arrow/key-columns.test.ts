@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import type { DataType, Field } from '#src/arrow/schema/schema.ts';
-import { typeName } from '#src/arrow/schema/type-name.ts';
+import { type DataType, type Field, typeName } from '#src/arrow/schema/schema.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { findDuplicate } from '#src/keys/distinct-keys.ts';
 import { type Keys, readKeys, sqlFieldPath } from '#src/keys/key-columns.ts';

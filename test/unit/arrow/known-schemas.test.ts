@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { IpcChunk } from '#src/arrow/schema/ipc-chunk.ts';
-import type { Field } from '#src/arrow/schema/schema.ts';
+import type { Field, IpcChunk } from '#src/arrow/schema/schema.ts';
 import { newSchemaCache, StreamSource } from '#src/arrow/stream/source-reader.ts';
 import { BodyMemory } from '#src/memory/body-memory.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { IpcChunk } from '#src/arrow/schema/ipc-chunk.ts';
+import type { IpcChunk } from '#src/arrow/schema/schema.ts';
 import { type IpcLimits, StreamSource } from '#src/arrow/stream/source-reader.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import { BodyMemory } from '#src/memory/body-memory.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { chunkOfFile } from '../../../arrow/stream/chunk-of-file.ts';
+import { chunkOfFile } from '../../../arrow/stream/ipc-chunks.ts';
 import { readKeys } from '../../../keys/key-columns.ts';
 import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
 import { deletionsPath } from '../../../lance-format/layout/stored-files.ts';
