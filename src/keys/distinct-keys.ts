@@ -4,7 +4,7 @@ import type { IpcChunk } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type Keys, readKeys } from './key-columns.ts';
 import type { KeyDigests, KeyHasher } from './key-hasher.ts';
-import { KeySet } from './key-set.ts';
+import { KeySet } from './key-table.ts';
 
 /** The keys of a source that holds none twice, NULL aside. */
 export interface DistinctKeys {

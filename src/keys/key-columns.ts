@@ -2,12 +2,21 @@
  * The keys of a source: what a merge must know of its rows before it may queue. Only the key columns are decompressed
  * and decoded. Equality is the engine's: NULL equals nothing, NaN equals NaN whatever its payload, -0.0 differs from 0.0.
  */
+
+import { isText } from '../arrow/column/column-data.ts';
+import { asBuffer } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
-import type { IpcChunk } from '../arrow/schema/schema.ts';
-import { type CanonicalKey, canonicalReader, showValue, sqlLiteral } from './key-value.ts';
-import { equalKeys, type KeyMeasure, type KeyValues, measureKeys } from './key-values.ts';
-import { normaliseNaNs } from './normalise-nan.ts';
-import { type KeyColumn, readKeyColumn } from './read-key-column.ts';
+import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import {
+  equalKeys,
+  type KeyColumn,
+  type KeyMeasure,
+  type KeyValues,
+  measureKeys,
+  normaliseNaNs,
+  readKeyColumn,
+} from './key-values.ts';
 
 export type { CanonicalKey };
 
@@ -110,3 +119,181 @@ export const readKeys = (chunk: IpcChunk, paths: readonly FieldPath[]): Keys =>
 
 /** A path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */
 export const sqlFieldPath = (path: FieldPath): string => path.segments.map(quoteSegment).join('.');
+
+/** Single values of a key column: as what compares, as SQL, and as what people read. */
+
+export type CanonicalKey = string | number | bigint;
+type RawValue = boolean | number | bigint | string | Uint8Array;
+
+const signedBits = (value: bigint, bits: number): bigint => BigInt.asIntN(bits, value);
+
+function wideInteger(view: DataView, at: number, widthBytes: number): bigint {
+  let value = 0n;
+  for (let k = widthBytes - 8; k >= 0; k -= 8) value = (value << 64n) | view.getBigUint64(at + k, true);
+  return signedBits(value, widthBytes * 8);
+}
+
+function narrowInteger(view: DataView, at: number, widthBytes: number, signed: boolean): number {
+  switch (widthBytes) {
+    case 1:
+      return signed ? view.getInt8(at) : view.getUint8(at);
+    case 2:
+      return signed ? view.getInt16(at, true) : view.getUint16(at, true);
+    default:
+      return signed ? view.getInt32(at, true) : view.getUint32(at, true);
+  }
+}
+
+function float(view: DataView, at: number, bitWidth: 16 | 32 | 64): number {
+  if (bitWidth === 64) return view.getFloat64(at, true);
+  return bitWidth === 32 ? view.getFloat32(at, true) : view.getFloat16(at, true);
+}
+
+function fixedValue(type: DataType, bytes: Uint8Array, widthBytes: number, row: number): RawValue {
+  const at = row * widthBytes;
+  if (type.kind === 'fixed_size_binary') return bytes.subarray(at, at + widthBytes);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (type.kind === 'bool') return view.getUint8(at) === 1;
+  if (type.kind === 'float') return float(view, at, type.bitWidth);
+  const signed = type.kind !== 'int' || type.signed;
+  if (widthBytes < 8) return narrowInteger(view, at, widthBytes, signed);
+  if (widthBytes > 8) return wideInteger(view, at, widthBytes);
+  return signed ? view.getBigInt64(at, true) : view.getBigUint64(at, true);
+}
+
+function rawValue({ field, values }: KeyColumn, row: number): RawValue {
+  if (values.form === 'fixed') return fixedValue(field.type, values.bytes, values.widthBytes, row);
+  const bytes = values.bytes.subarray(values.starts[row], values.ends[row]);
+  return isText(field.type) ? asBuffer(bytes).toString('utf8') : bytes;
+}
+
+/**
+ * Equal exactly where the keys are, and the same in every request: NaN equals NaN, -0 and 0 differ, as in the engine.
+ * Not for a row whose key is NULL.
+ */
+export function canonicalValue(column: KeyColumn, row: number): CanonicalKey {
+  const value = rawValue(column, row);
+  switch (typeof value) {
+    case 'string':
+      return value;
+    case 'boolean':
+      return Number(value);
+    case 'bigint':
+      return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
+    case 'number':
+      if (Number.isNaN(value)) return 'NaN';
+      return Object.is(value, -0) ? '-0' : value;
+    default:
+      return asBuffer(value).toString('latin1');
+  }
+}
+
+/**
+ * `canonicalValue` of a column's rows. Integers of 64 bits, which most keys are, come without a `BigInt` on the way: a group
+ * has 40,000 of them to read at once, and a table a million.
+ */
+export function canonicalReader(column: KeyColumn): (row: number) => CanonicalKey {
+  const { values, field } = column;
+  const isWide = values.form === 'fixed' && values.widthBytes === 8;
+  if (!isWide || field.type.kind === 'float' || field.type.kind === 'fixed_size_binary') {
+    return (row) => canonicalValue(column, row);
+  }
+  const view = new DataView(values.bytes.buffer, values.bytes.byteOffset, values.bytes.byteLength);
+  const signed = field.type.kind !== 'int' || field.type.signed;
+  return (row) => {
+    const at = row * 8;
+    const high = signed ? view.getInt32(at + 4, true) : view.getUint32(at + 4, true);
+    const value = high * 2 ** 32 + view.getUint32(at, true);
+    return Number.isSafeInteger(value) ? value : canonicalValue(column, row);
+  };
+}
+
+const timeUnitNames = { s: 'Second', ms: 'Millisecond', us: 'Microsecond', ns: 'Nanosecond' } as const;
+
+/** The type as DataFusion's `arrow_cast` spells it. */
+function castName(type: DataType): string | undefined {
+  switch (type.kind) {
+    case 'float':
+      return `Float${type.bitWidth}`;
+    case 'decimal':
+      return `Decimal${type.bitWidth}(${type.precision}, ${type.scale})`;
+    case 'date':
+      return type.unit === 'day' ? 'Date32' : 'Date64';
+    case 'time':
+      return `Time${type.unit === 's' || type.unit === 'ms' ? 32 : 64}(${timeUnitNames[type.unit]})`;
+    case 'timestamp':
+      return `Timestamp(${timeUnitNames[type.unit]}, ${zoneName(type.timezone)})`;
+    case 'duration':
+      return `Duration(${timeUnitNames[type.unit]})`;
+    case 'fixed_size_binary':
+      return `FixedSizeBinary(${type.byteWidth})`;
+    default:
+      return undefined;
+  }
+}
+
+function zoneName(timezone: string | undefined): string {
+  if (timezone === undefined) return 'None';
+  if (/["'\\]/.test(timezone)) throw invalidInput('a time zone with quotes cannot be compared');
+  return `Some("${timezone}")`;
+}
+
+const quoteText = (text: string): string => `'${text.replaceAll("'", "''")}'`;
+const hexLiteral = (bytes: Uint8Array): string => `X'${asBuffer(bytes).toString('hex')}'`;
+
+/** `unscaled` with its decimal point, such as `-0.05`. */
+export function decimalText(unscaled: bigint, scale: number): string {
+  const digits = String(unscaled < 0n ? -unscaled : unscaled);
+  const sign = unscaled < 0n ? '-' : '';
+  if (scale <= 0) return `${sign}${digits}${unscaled === 0n ? '' : '0'.repeat(-scale)}`;
+  const padded = digits.padStart(scale + 1, '0');
+  return `${sign}${padded.slice(0, -scale)}.${padded.slice(-scale)}`;
+}
+
+function floatText(value: number): string {
+  if (Number.isFinite(value)) return Object.is(value, -0) ? '-0.0' : String(value);
+  return Number.isNaN(value) ? 'NaN' : `${value < 0 ? '-' : ''}inf`;
+}
+
+/** The parser takes the smallest int64 for a float, so it is cast from a text. */
+const int64Literal = (value: bigint): string =>
+  value === -(2n ** 63n) ? `arrow_cast('${value}', 'Int64')` : String(value);
+
+function plainLiteral(type: DataType, value: RawValue): string {
+  if (typeof value === 'string') return quoteText(value);
+  if (value instanceof Uint8Array) return hexLiteral(value);
+  if (typeof value === 'boolean') return String(value);
+  if (type.kind === 'float') return `'${floatText(Number(value))}'`;
+  if (type.kind === 'decimal') return `'${decimalText(BigInt(value), type.scale)}'`;
+  return int64Literal(BigInt(value));
+}
+
+/**
+ * SQL for one value, for the engine's filters. Every literal has its column's exact type, because the engine refuses
+ * many that it would have to convert. A float zero also finds the zero of the other sign. Not for a NULL.
+ */
+export function sqlLiteral(column: KeyColumn, row: number): string {
+  const { type } = column.field;
+  const literal = plainLiteral(type, rawValue(column, row));
+  // A decimal of negative scale cannot be cast from a text, but from another decimal.
+  if (type.kind === 'decimal' && type.scale < 0) {
+    const whole = `arrow_cast(${literal}, 'Decimal${type.bitWidth}(${type.bitWidth === 128 ? 38 : 76}, 0)')`;
+    return `arrow_cast(${whole}, '${castName(type)}')`;
+  }
+  const cast = castName(type);
+  return cast === undefined ? literal : `arrow_cast(${literal}, '${cast}')`;
+}
+
+/** Longer keys are cut where people read them. */
+const shownCharacters = 80;
+
+export function showValue(column: KeyColumn, row: number): string {
+  const value = rawValue(column, row);
+  const { type } = column.field;
+  if (typeof value === 'string') return cut(JSON.stringify(value.slice(0, shownCharacters + 1)));
+  if (value instanceof Uint8Array) return cut(hexLiteral(value.subarray(0, shownCharacters)));
+  if (type.kind === 'decimal') return decimalText(BigInt(value), type.scale);
+  return String(value);
+}
+
+const cut = (text: string): string => (text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text);

@@ -1,10 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { columnLayout } from '../arrow/column/column-data.ts';
 import type { Keys } from './key-columns.ts';
-import { type KeyValues, measureKeys } from './key-values.ts';
-import type { KeyColumn } from './read-key-column.ts';
-import { SipHash } from './siphash.ts';
-import { Speck } from './speck.ts';
+import { type KeyColumn, type KeyValues, measureKeys } from './key-values.ts';
 
 /**
  * The digests of keys. That of key `i` is `wordsPerKey` words of 32 bits, from `i * wordsPerKey` on. All keys of the same columns
@@ -113,3 +110,145 @@ class Message {
 }
 
 const worthNativeCopy = 64;
+
+const rounds = 27;
+
+/** The block cipher Speck64/128: a keyed permutation of 64 bits, so two blocks that differ never become the same. */
+export class Speck {
+  readonly #roundKeys = new Int32Array(rounds);
+
+  /** `key` has four words. */
+  constructor(key: Uint32Array) {
+    let [roundKey = 0] = key;
+    const rest = key.slice(1, 4);
+    for (let round = 0; round < rounds; round++) {
+      this.#roundKeys[round] = roundKey;
+      const word = rest[round % 3]!;
+      const mixed = (rotateRight(word, 8) + roundKey) ^ round;
+      rest[round % 3] = mixed;
+      roundKey = rotateRight(roundKey, 29) ^ mixed;
+    }
+  }
+
+  /** Encrypts the block of these two words into two words of `into`, from `at` on. */
+  encrypt(low: number, high: number, into: Uint32Array, at: number): void {
+    let x = high | 0;
+    let y = low | 0;
+    for (let round = 0; round < rounds; round++) {
+      x = (rotateRight(x, 8) + y) ^ this.#roundKeys[round]!;
+      y = rotateRight(y, 29) ^ x;
+    }
+    into[at] = y;
+    into[at + 1] = x;
+  }
+}
+
+const rotateRight = (word: number, bits: number): number => (word >>> bits) | (word << (32 - bits));
+
+/** "somepseudorandomlygeneratedbytes", as the specification has it. */
+const initialState = [
+  ...[0x7073_6575, 0x736f_6d65, 0x6e64_6f6d, 0x646f_7261],
+  ...[0x6e65_7261, 0x6c79_6765, 0x7974_6573, 0x7465_6462],
+];
+
+/** SipHash-2-4 with a result of 128 bits (Aumasson and Bernstein): whoever does not know the key cannot look for a collision. */
+export class SipHash {
+  /** v0 to v3, each as its lower and its upper half. */
+  readonly #initial: Int32Array;
+  readonly #state = new Int32Array(8);
+
+  /** `key` has four words. */
+  constructor(key: Uint32Array) {
+    this.#initial = Int32Array.from(initialState, (word, i) => word ^ key[i % 4]!);
+    this.#initial[2]! ^= 0xee;
+  }
+
+  /** Hashes the first `bytes` of `message`, little-endian words, into four words of `digest` from `at` on. */
+  hash(message: Uint32Array, bytes: number, digest: Uint32Array, at: number): void {
+    const state = this.#state;
+    state.set(this.#initial);
+    const wholeWords = (bytes >>> 3) * 2;
+    for (let word = 0; word < wholeWords; word += 2) absorb(state, message[word]!, message[word + 1]!);
+    const rest = bytes & 7;
+    const low = lowest(message, wholeWords, Math.min(rest, 4));
+    absorb(state, low, (bytes << 24) | lowest(message, wholeWords + 1, rest - 4));
+    state[4]! ^= 0xee;
+    finish(state, digest, at);
+    state[2]! ^= 0xdd;
+    finish(state, digest, at + 2);
+  }
+}
+
+/** The lowest bytes of a word; `bytes` below 1 means none. */
+function lowest(message: Uint32Array, word: number, bytes: number): number {
+  if (bytes <= 0) return 0;
+  return bytes >= 4 ? message[word]! : message[word]! & ((1 << (8 * bytes)) - 1);
+}
+
+function absorb(state: Int32Array, low: number, high: number): void {
+  state[6]! ^= low;
+  state[7]! ^= high;
+  permute(state, 2);
+  state[0]! ^= low;
+  state[1]! ^= high;
+}
+
+function finish(state: Int32Array, digest: Uint32Array, at: number): void {
+  permute(state, 4);
+  digest[at] = state[0]! ^ state[2]! ^ state[4]! ^ state[6]!;
+  digest[at + 1] = state[1]! ^ state[3]! ^ state[5]! ^ state[7]!;
+}
+
+/** Carried from the lower half of `a + b = sum` into the upper one. */
+const carry = (a: number, b: number, sum: number): number => ((a & b) | ((a | b) & ~sum)) >>> 31;
+
+/** SipRound: `v0` and `w0` are the lower and the upper half of its v0. */
+function permute(state: Int32Array, rounds: number): void {
+  let v0 = state[0]!;
+  let w0 = state[1]!;
+  let v1 = state[2]!;
+  let w1 = state[3]!;
+  let v2 = state[4]!;
+  let w2 = state[5]!;
+  let v3 = state[6]!;
+  let w3 = state[7]!;
+  let next = 0;
+  for (let round = 0; round < rounds; round++) {
+    next = (v0 + v1) | 0;
+    w0 = (w0 + w1 + carry(v0, v1, next)) | 0;
+    v0 = next;
+    next = (v1 << 13) | (w1 >>> 19);
+    w1 = ((w1 << 13) | (v1 >>> 19)) ^ w0;
+    v1 = next ^ v0;
+    next = (v2 + v3) | 0;
+    w2 = (w2 + w3 + carry(v2, v3, next)) | 0;
+    v2 = next;
+    next = (v3 << 16) | (w3 >>> 16);
+    w3 = ((w3 << 16) | (v3 >>> 16)) ^ w2;
+    v3 = next ^ v2;
+    // v0 was rotated by 32 above: its halves change their names here.
+    next = (w0 + v3) | 0;
+    w0 = (v0 + w3 + carry(w0, v3, next)) | 0;
+    v0 = next;
+    next = (v3 << 21) | (w3 >>> 11);
+    w3 = ((w3 << 21) | (v3 >>> 11)) ^ w0;
+    v3 = next ^ v0;
+    next = (v2 + v1) | 0;
+    w2 = (w2 + w1 + carry(v2, v1, next)) | 0;
+    v2 = next;
+    next = (v1 << 17) | (w1 >>> 15);
+    w1 = ((w1 << 17) | (v1 >>> 15)) ^ w2;
+    v1 = next ^ v2;
+    next = v2;
+    v2 = w2;
+    w2 = next;
+  }
+  state[0] = v0;
+  state[1] = w0;
+  state[2] = v1;
+  state[3] = w1;
+  state[4] = v2;
+  state[5] = w2;
+  state[6] = v3;
+  state[7] = w3;
+}

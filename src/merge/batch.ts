@@ -8,7 +8,7 @@ import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { Dataset } from '../engine/port/engine.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { KeySet } from '../keys/key-set.ts';
+import { KeySet } from '../keys/key-table.ts';
 import type { MergeRequest, MergeRequests } from './merge-request.ts';
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */

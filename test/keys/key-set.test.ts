@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { type KeyDigests, KeyHasher } from '#src/keys/key-hasher.ts';
-import { KeySet } from '#src/keys/key-set.ts';
+import { KeySet } from '#src/keys/key-table.ts';
 import { integerColumn, textColumn } from '#test/fixtures/digests.ts';
 import { randomOf } from '#test/fuzz/mutations.ts';
 

@@ -4,7 +4,7 @@ import { describe, test } from 'node:test';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { AddressRemap, LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
-import { KeySet } from '#src/keys/key-set.ts';
+import { KeySet } from '#src/keys/key-table.ts';
 import { KeyIndex } from '#src/merge/key-index/key-index.ts';
 import type { MergeRequest } from '#src/merge/merge-request.ts';
 import { integerColumn } from '#test/fixtures/digests.ts';

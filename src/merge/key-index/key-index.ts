@@ -10,8 +10,7 @@ import {
   type RowAddress,
 } from '../../engine/port/row-address.ts';
 import { type KeyDigests, type KeyHasher, textOfDigest } from '../../keys/key-hasher.ts';
-import type { KeySet } from '../../keys/key-set.ts';
-import { KeyTable } from '../../keys/key-table.ts';
+import { type KeySet, KeyTable } from '../../keys/key-table.ts';
 import type { KeyHold } from '../../memory/key-quota.ts';
 import type { MergeRequests } from '../merge-request.ts';
 import { eachRow } from './key-lookup.ts';

@@ -7,7 +7,7 @@ import { addressOf, type RowAddress, type RowAddressSql, rowAddress } from '../.
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { readKeys, sqlFieldPath } from '../../keys/key-columns.ts';
 import type { KeyDigests, KeyHasher } from '../../keys/key-hasher.ts';
-import type { KeySet } from '../../keys/key-set.ts';
+import type { KeySet } from '../../keys/key-table.ts';
 import type { Batch } from '../batch.ts';
 
 /** About a millisecond's work. */
