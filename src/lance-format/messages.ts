@@ -3,7 +3,7 @@
  * the specification). This file is the only one with field numbers. Messages within messages are `bytes`, decoded where they
  * are needed.
  */
-import { bytes, flag, messageTable, packed, repeated, text, uint, uint64 } from './message-codec.ts';
+import { bytes, flag, messageTable, packed, repeated, text, uint, uint64 } from './protobuf.ts';
 
 export const manifest = messageTable({
   /** `field`s, parents before their children. */

@@ -4,15 +4,16 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { connect, Index, type Table } from '@lancedb/lancedb';
 import { bytesOfBitmap } from '#src/lance-format/deletion/roaring.ts';
-import { indexFolders, storedFiles } from '#src/lance-format/layout/stored-files.ts';
 import {
+  indexFolders,
   listVersions,
   manifestNames,
   readManifest,
+  storedFiles,
   versionOfManifestName,
 } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
-import { MalformedFile, WireReader } from '#src/lance-format/wire-reader.ts';
+import { MalformedFile, WireReader } from '#src/lance-format/protobuf.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
 

@@ -19,7 +19,7 @@ import { type RowAddress, rowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { BranchName, ObjectName } from '#src/kernel/ids.ts';
-import { storedFiles } from '#src/lance-format/layout/stored-files.ts';
+import { storedFiles } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import type { Extent } from '#src/maintenance/decide/policy.ts';

@@ -7,8 +7,7 @@ import { connect, Index } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import { nextManifest } from '#src/lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
-import { WireReader } from '#src/lance-format/wire-reader.ts';
-import { WireWriter } from '#src/lance-format/wire-writer.ts';
+import { WireReader, WireWriter } from '#src/lance-format/protobuf.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 /** Field numbers of a manifest (Lance's `protos/table.proto`). */

@@ -1,8 +1,7 @@
 /** A manifest as plain values, without what differs between two commits that do the same: identifiers, times, sizes, order. */
-import { sectionsOf } from '#src/lance-format/manifest/manifest-sections.ts';
-import { fieldsIn } from '#src/lance-format/message-codec.ts';
+import { sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
 import * as messages from '#src/lance-format/messages.ts';
-import { WireReader } from '#src/lance-format/wire-reader.ts';
+import { fieldsIn, WireReader } from '#src/lance-format/protobuf.ts';
 
 interface Shape {
   readonly ignored?: readonly number[];

@@ -1,5 +1,4 @@
 /** Rows are replaced by their places. What is there then is judged by LanceDB itself, which opens the files anew. */
-
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -33,8 +32,7 @@ import type { Dataset } from '#src/engine/port/engine.ts';
 import type { LiveRows, Replaced, Replacing, RowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
-import { stagingFolder } from '#src/lance-format/layout/branch-folder.ts';
-import { manifestNames, namesIn, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { manifestNames, namesIn, readManifest, stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';

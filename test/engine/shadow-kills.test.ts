@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
-import { stagingFolder } from '#src/lance-format/layout/branch-folder.ts';
+import { stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { rowsOf } from '#test/fixtures/arrow-files.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';

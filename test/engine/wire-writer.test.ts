@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { WireReader } from '#src/lance-format/wire-reader.ts';
-import { WireWriter } from '#src/lance-format/wire-writer.ts';
+import { WireReader, WireWriter } from '#src/lance-format/protobuf.ts';
 
 const maxUint64 = 2n ** 64n - 1n;
 const numbers = [0, 1, 127, 128, 16_383, 16_384, 2 ** 31, 2 ** 32 - 1, 2 ** 32, Number.MAX_SAFE_INTEGER];

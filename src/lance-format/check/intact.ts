@@ -8,7 +8,7 @@
  */
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { bytesOfBitmap } from '../deletion/roaring.ts';
-import type { StoredFile } from '../layout/stored-files.ts';
+import type { StoredFile } from '../manifest/manifest-files.ts';
 import type { Manifest } from '../manifest/parse-manifest.ts';
 
 /** File systems write back whole pages. */

@@ -2,7 +2,7 @@
  * Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec), as Lance keeps many deleted rows of a fragment:
  * their size, which no manifest tells, their values, and the bytes of new ones.
  */
-import { MalformedFile } from '../wire-reader.ts';
+import { MalformedFile } from '../protobuf.ts';
 
 /** Containers of up to this many values are lists of 2 bytes each; larger ones are bitmaps. */
 const maxListed = 4096;

@@ -1,5 +1,29 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { MalformedFile } from '../protobuf.ts';
+import type { FileKind, FileReference, Manifest } from './parse-manifest.ts';
+
+/** A branch is a dataset of its own inside the dataset's folder; names with `/` lie deeper. */
+export const branchFolder = (datasetPath: string, branch: string | undefined): string =>
+  branch === undefined ? datasetPath : join(datasetPath, 'tree', branch);
+
+/** What the engine accepts; another name, made into a path, could be that of another branch. */
+export const isBranchName = (name: string): boolean =>
+  name.split('/').every((segment) => /^[\p{Alphabetic}\p{N}._-]+$/u.test(segment) && !/^\.+$/.test(segment));
+
+/** Where a dataset keeps one file per branch. */
+export const branchRecords = (datasetPath: string): string => join(datasetPath, '_refs', 'branches');
+
+/** The file that says a branch exists, and from where. */
+export const branchRecord = (datasetPath: string, branch: string): string =>
+  join(branchRecords(datasetPath), `${encodeURIComponent(branch)}.json`);
+
+/**
+ * Where this service has files that are not part of a dataset or branch, in the folder of that. Branches have their folders
+ * below the same; none can have a name with this sign in it.
+ */
+export const stagingFolder = (folder: string): string => join(folder, 'lancegate=staging');
 
 const largestVersion = 2n ** 64n - 1n;
 const digits = /^(\d{1,20})\.manifest$/;
@@ -55,4 +79,50 @@ export function namesIn(folder: string): readonly string[] {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   }
+}
+
+/** Where the files are that a manifest names. */
+
+/** A file by its absolute path. */
+export interface StoredFile {
+  readonly kind: FileKind;
+  readonly path: string;
+  readonly sizeBytes: number | undefined;
+}
+
+/** Where the files are; those on other storage are left out. `branchFolder` is the dataset's, or of a branch in it. */
+export function storedFiles(manifest: Manifest, branchFolder: string): readonly StoredFile[] {
+  return manifest.files.flatMap((file) => locate(manifest, branchFolder, file));
+}
+
+export function indexFolders(manifest: Manifest, branchFolder: string): readonly string[] {
+  return manifest.indexFolders.flatMap((folder) => locate(manifest, branchFolder, folder)).map(({ path }) => path);
+}
+
+/** undefined on other storage. */
+export function deletionsPath(manifest: Manifest, branchFolder: string, deletions: FileReference): string | undefined {
+  return locate(manifest, branchFolder, deletions)[0]?.path;
+}
+
+function locate({ bases }: Manifest, branchFolder: string, file: FileReference): StoredFile[] {
+  const { kind, path, baseId, sizeBytes } = file;
+  if (baseId === undefined) return [{ kind, path: join(branchFolder, folderOf[kind], path), sizeBytes }];
+  const base = bases.get(baseId);
+  if (base === undefined) throw new MalformedFile(`no base path ${baseId}`);
+  const root = localPath(base.path);
+  if (root === undefined) return [];
+  return [{ kind, path: join(root, base.isDatasetRoot ? folderOf[kind] : '', path), sizeBytes }];
+}
+
+const folderOf: Readonly<Record<FileKind, string>> = {
+  data: 'data',
+  deletions: '_deletions',
+  transaction: '_transactions',
+  index: '_indices',
+  rowIds: '',
+};
+
+function localPath(base: string): string | undefined {
+  if (base.startsWith('/')) return base;
+  return base.startsWith('file:///') ? fileURLToPath(base) : undefined;
 }

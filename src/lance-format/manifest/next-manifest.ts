@@ -9,13 +9,19 @@
  * refused (`NotReplaceable`), as the specification wants it. Pure; whoever calls it puts the files in place.
  */
 
-import { decode, edit, encode } from '../message-codec.ts';
-import { deletionFile, fragment, manifest, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
-import { MalformedFile } from '../wire-reader.ts';
-import { fitInto } from './data-fields.ts';
-import { manifestFileOf, sectionsOf } from './manifest-sections.ts';
-import { hasPrimaryKey, NotReplaceable, type Replaceable, requireReplaceable } from './replaceable.ts';
-import { deletionFilesFlag, ofOneVersion, timestampOf } from './version-fields.ts';
+import {
+  deletionFile,
+  field,
+  fragment,
+  manifest,
+  rewrite,
+  rewriteGroup,
+  timestamp,
+  transaction,
+  update,
+} from '../messages.ts';
+import { type Decoded, decode, edit, encode, fieldsIn, MalformedFile } from '../protobuf.ts';
+import { manifestFileOf, namesOfIndexes, sectionsOf } from './parse-manifest.ts';
 
 /** A fragment's new list of deleted rows. */
 export interface DeletionFile {
@@ -179,3 +185,86 @@ function rewriteOf(groups: readonly MovedGroup[], fragments: readonly StoredByte
   });
   return { rewrite: encode(rewrite, { groups: encoded }) };
 }
+
+/**
+ * Whether files written for the columns `source` are as those written for `target`: the same columns in the same order, with the
+ * same ids and metadata. A column without NULLs may be stored where they are allowed.
+ */
+export const fitInto = (source: readonly Uint8Array[], target: readonly Uint8Array[]): boolean =>
+  source.length === target.length &&
+  source.every((each, index) => {
+    const into = target[index];
+    return into !== undefined && restOf(each) === restOf(into) && (allowsNull(into) || !allowsNull(each));
+  });
+
+const allowsNull = (encoded: Uint8Array): boolean => decode(field, encoded).isNullable === true;
+
+const restOf = (encoded: Uint8Array): string =>
+  fieldsIn(encoded)
+    .filter(({ number }) => number !== field.fields.isNullable.number)
+    .map(({ raw }) => Buffer.from(raw).toString('latin1'))
+    .sort()
+    .join('\n');
+
+/** What a new version does not take over from the one before it. */
+
+export const deletionFilesFlag = 1n;
+export const basePathsFlag = 16n;
+
+/** For `edit` of a manifest. */
+export const ofOneVersion = {
+  auxiliaryData: undefined,
+  tag: undefined,
+  timestamp: undefined,
+  indexSection: undefined,
+  transactionFile: undefined,
+  transactionSection: undefined,
+  transactionSectionOfLance14: undefined,
+} as const;
+
+export const timestampOf = (atMs: number): Buffer =>
+  encode(timestamp, { seconds: Math.floor(atMs / 1_000), nanoseconds: Math.floor(atMs % 1_000) * 1_000_000 });
+
+/** Tables of which this package makes no versions: their manifests say what it does not know how to carry on. */
+
+/** The rows of this table are for the engine alone to replace. `message` says why. */
+export class NotReplaceable extends Error {
+  override readonly name = 'NotReplaceable';
+}
+
+/** Deletion files, the second file format before it had a version, a table configuration, base paths. */
+const knownFlags = 1n | 4n | 8n | 16n;
+
+/** Of a fragment: all but identifiers of rows, versions of rows, overlays, and what is newer. */
+const { id, files, deletionFile, physicalRows } = fragment.fields;
+const knownOfFragment = [id, files, deletionFile, physicalRows].map(({ number }) => number);
+
+export interface Replaceable extends Decoded<typeof manifest> {
+  readonly readerFlags: bigint;
+  readonly writerFlags: bigint;
+  readonly fragments: readonly Uint8Array[];
+}
+
+/** `indexes`: the index section. */
+export function requireReplaceable(message: Uint8Array, indexes: Uint8Array | undefined): Replaceable {
+  const known = decode(manifest, message);
+  const { readerFlags = 0n, writerFlags = 0n, fragments = [], fields = [] } = known;
+  const flags = readerFlags | writerFlags;
+  if ((flags & ~knownFlags) !== 0n) throw new NotReplaceable(`the manifest has feature flags ${flags}`);
+  for (const { number } of fragments.flatMap(fieldsIn)) {
+    if (!knownOfFragment.includes(number)) throw new NotReplaceable(`a fragment has field ${number}`);
+  }
+  if (fields.some((each) => hasInMetadata(each, 'blob'))) throw new NotReplaceable('a column holds blobs');
+  if (indexes !== undefined && namesOfIndexes(indexes).some((name) => name.startsWith('__'))) {
+    throw new NotReplaceable('an index takes part in commits');
+  }
+  return { ...known, readerFlags, writerFlags, fragments };
+}
+
+/** What the engine inserts in such a table it lists by key, for writers who insert the same keys at the same time. */
+export const hasPrimaryKey = ({ fields = [] }: Replaceable): boolean =>
+  fields.some((each) => hasInMetadata(each, 'unenforced-primary-key'));
+
+/** In anything but its name: what a column holds is also told by an extension type. */
+const hasInMetadata = (encoded: Uint8Array, text: string): boolean =>
+  Buffer.from(encoded).includes(text) && edit(field, encoded, { name: undefined }).includes(text);

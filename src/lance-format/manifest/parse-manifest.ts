@@ -3,7 +3,6 @@
  * its bounds is `MalformedFile`.
  */
 
-import { decode } from '../message-codec.ts';
 import {
   basePath,
   dataFile,
@@ -19,8 +18,7 @@ import {
   timestamp,
   uuid,
 } from '../messages.ts';
-import { MalformedFile } from '../wire-reader.ts';
-import { sectionsOf } from './manifest-sections.ts';
+import { decode, edit, MalformedFile } from '../protobuf.ts';
 
 export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds';
 
@@ -199,4 +197,103 @@ export function uuidText(encoded: Uint8Array | undefined): string {
   return Buffer.from(bytes)
     .toString('hex')
     .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
+/**
+ * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
+ * begin with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
+ */
+
+const footerBytes = 16;
+const magic = 'LANC';
+
+export interface ManifestSections {
+  readonly message: Uint8Array;
+  readonly indexes: Uint8Array | undefined;
+  readonly transaction: Uint8Array | undefined;
+}
+
+export function sectionsOf(file: Buffer): ManifestSections {
+  const message = messageOf(file);
+  const positions = decode(manifest, message, ['indexSection', 'transactionSection', 'transactionSectionOfLance14']);
+  const { indexSection, transactionSectionOfLance14, transactionSection = transactionSectionOfLance14 } = positions;
+  return {
+    message,
+    indexes: indexSection === undefined ? undefined : section(file, indexSection),
+    transaction: transactionSection === undefined ? undefined : section(file, transactionSection),
+  };
+}
+
+/** The transaction that made the version, or the name of the file it is in; undefined without any. All else is passed over. */
+export function transactionIn(file: Buffer): Uint8Array | string | undefined {
+  const { message, transaction } = sectionsOf(file);
+  return transaction ?? (decode(manifest, message, ['transactionFile']).transactionFile || undefined);
+}
+
+export function messageOf(file: Buffer): Uint8Array {
+  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== magic) {
+    throw new MalformedFile('the manifest does not end as one');
+  }
+  return section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));
+}
+
+export function section(file: Buffer, position: number): Uint8Array {
+  const end = file.length - footerBytes;
+  const start = position + 4;
+  if (start > end) throw new MalformedFile('a section begins past the end');
+  const length = file.readUInt32LE(position);
+  if (start + length > end) throw new MalformedFile('a section ends past the end');
+  return file.subarray(start, start + length);
+}
+
+/** Sections first, each behind its length, then the message, then its position and the format's version and mark, as in `like`. */
+export function manifestFileOf({ message, indexes, transaction }: ManifestSections, like: Buffer): Buffer {
+  const parts: Uint8Array[] = [];
+  let at = 0;
+  const add = (content: Uint8Array): number => {
+    const start = at;
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(content.length);
+    parts.push(length, content);
+    at += 4 + content.length;
+    return start;
+  };
+  const indexSection = indexes && add(indexes);
+  const transactionSection = transaction && add(transaction);
+  const position = Buffer.alloc(8);
+  position.writeBigUInt64LE(BigInt(add(edit(manifest, message, { indexSection, transactionSection }))));
+  return Buffer.concat([...parts, position, like.subarray(like.length - 8)]);
+}
+
+/** The parts of a manifest about the version as a whole; skips its fragments, so it costs microseconds. */
+export interface ManifestOutline {
+  readonly readerFlags: bigint;
+  readonly writerFlags: bigint;
+  readonly indexNames: readonly string[];
+}
+
+/** Throws `MalformedFile`. */
+export function outlineOf(file: Buffer): ManifestOutline {
+  const { message, indexes } = sectionsOf(file);
+  const { readerFlags = 0n, writerFlags = 0n } = decode(manifest, message, ['readerFlags', 'writerFlags']);
+  return { readerFlags, writerFlags, indexNames: indexes === undefined ? [] : namesOfIndexes(indexes) };
+}
+
+export const namesOfIndexes = (section: Uint8Array): readonly string[] =>
+  decode(indexSection, section).indexes?.map((each) => decode(index, each).name ?? '') ?? [];
+
+/**
+ * Bits of `reader_feature_flags` and `writer_feature_flags` that the engine (@lancedb/lancedb 0.39.0) accepts, as tests with
+ * each bit showed: deletion files, row identifiers, the old format, a table configuration, base paths, no transaction files,
+ * and two more. It refuses all others.
+ */
+const knownToEngine = 1n | 2n | 4n | 8n | 16n | 32n | 128n | 256n;
+
+export const areKnownToEngine = (flags: bigint): boolean => (flags & ~knownToEngine) === 0n;
+
+/** The unknown ones. */
+export function showFlags(flags: bigint): string {
+  const unknown = flags & ~knownToEngine;
+  const bits = Array.from({ length: 64 }, (_, bit) => 1n << BigInt(bit));
+  return bits.filter((bit) => (unknown & bit) !== 0n).join(', ');
 }

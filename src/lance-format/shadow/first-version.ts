@@ -1,7 +1,7 @@
-import { manifestFileOf, sectionsOf } from '../manifest/manifest-sections.ts';
-import { ofOneVersion, timestampOf } from '../manifest/version-fields.ts';
-import { decode, edit } from '../message-codec.ts';
+import { ofOneVersion, timestampOf } from '../manifest/next-manifest.ts';
+import { manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
 import { fragment, manifest, overwrite, rowVersionRun, rowVersions, transaction } from '../messages.ts';
+import { decode, edit } from '../protobuf.ts';
 import type { LiftedVersion, LiftRequest } from './shadow-manifest.ts';
 
 /** The only version of a new dataset, of all rows that the engine appended to one in another place. */

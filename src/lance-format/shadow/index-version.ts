@@ -1,11 +1,9 @@
 /** The version of a dataset that has an index more, or another one of the same name: what the engine commits for `createIndex`. */
 
-import { manifestFileOf, sectionsOf } from '../manifest/manifest-sections.ts';
-import { requireReplaceable } from '../manifest/replaceable.ts';
-import { ofOneVersion, timestampOf } from '../manifest/version-fields.ts';
-import { decode, edit, encode } from '../message-codec.ts';
+import { ofOneVersion, requireReplaceable, timestampOf } from '../manifest/next-manifest.ts';
+import { manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
 import { createIndex, index, indexSection, manifest, transaction } from '../messages.ts';
-import { MalformedFile } from '../wire-reader.ts';
+import { decode, edit, encode, MalformedFile } from '../protobuf.ts';
 import { indexFolders, type LiftedVersion } from './shadow-manifest.ts';
 
 export interface BuiltIndex {

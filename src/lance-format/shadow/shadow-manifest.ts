@@ -6,14 +6,33 @@
  * `shadowManifest` throws `NotReplaceable` for a table whose manifest would say something wrong in one of the two places.
  */
 
-import { manifestFileOf, sectionsOf } from '../manifest/manifest-sections.ts';
-import { uuidText } from '../manifest/parse-manifest.ts';
-import { NotReplaceable, requireReplaceable } from '../manifest/replaceable.ts';
-import { basePathsFlag, ofOneVersion, timestampOf } from '../manifest/version-fields.ts';
-import { type Decoded, decode, edit, encode } from '../message-codec.ts';
-import { basePath, dataFile, deletionFile, fragment, index, indexSection, manifest } from '../messages.ts';
-import { type BaseChange, fragmentWith, indexWith } from './base-ids.ts';
-import { composedTransaction, type FragmentChanges, liftedTransaction } from './lifted-transaction.ts';
+import {
+  basePathsFlag,
+  NotReplaceable,
+  ofOneVersion,
+  requireReplaceable,
+  timestampOf,
+} from '../manifest/next-manifest.ts';
+import { manifestFileOf, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
+import {
+  addColumns,
+  append,
+  basePath,
+  createIndex,
+  dataFile,
+  deletion,
+  deletionFile,
+  fragment,
+  index,
+  indexSection,
+  manifest,
+  overwrite,
+  rewrite,
+  rewriteGroup,
+  transaction,
+  update,
+} from '../messages.ts';
+import { type Decoded, decode, edit, encode } from '../protobuf.ts';
 
 type Manifest = Decoded<typeof manifest>;
 
@@ -170,4 +189,119 @@ export function indexFolders(encoded: Uint8Array): readonly LiftedFile[] {
   if (baseId !== undefined) return [];
   const folder = `_indices/${uuidText(identifier)}`;
   return [{ from: folder, to: folder }];
+}
+
+/** Files of fragments and indexes under another base path. A file without a base id is in the folder of its own dataset. */
+
+export interface BaseChange {
+  /** Files with this base id get the other; all others keep theirs. */
+  readonly from: number | undefined;
+  readonly to: number | undefined;
+  /** Deletion vectors and indexes without a base id count as made from this version, if they count as made from a later one. */
+  readonly madeFrom?: number;
+}
+
+export function fragmentWith(change: BaseChange, encoded: Uint8Array): Uint8Array {
+  const { files, deletionFile: deletions } = decode(fragment, encoded, ['files', 'deletionFile']);
+  return edit(fragment, encoded, {
+    files: files?.map((file) =>
+      decode(dataFile, file, ['baseId']).baseId === change.from ? edit(dataFile, file, { baseId: change.to }) : file,
+    ),
+    deletionFile: deletions && deletionsWith(change, deletions),
+  });
+}
+
+function deletionsWith({ from, to, madeFrom = Infinity }: BaseChange, encoded: Uint8Array): Uint8Array {
+  const { baseId, readVersion = 0 } = decode(deletionFile, encoded, ['baseId', 'readVersion']);
+  if (baseId === from) return edit(deletionFile, encoded, { baseId: to });
+  return baseId === undefined && readVersion > madeFrom
+    ? edit(deletionFile, encoded, { readVersion: madeFrom })
+    : encoded;
+}
+
+export function indexWith({ from, to, madeFrom = Infinity }: BaseChange, encoded: Uint8Array): Uint8Array {
+  const { baseId, datasetVersion = 0 } = decode(index, encoded, ['baseId', 'datasetVersion']);
+  if (baseId === from) return edit(index, encoded, { baseId: to });
+  return baseId === undefined && datasetVersion > madeFrom
+    ? edit(index, encoded, { datasetVersion: madeFrom })
+    : encoded;
+}
+
+/** The transaction that is recorded for a version made in a shadow. */
+
+export interface TransactionHead {
+  readonly readVersion: number;
+  /** A version-4 UUID. */
+  readonly uuid: string;
+}
+
+/** The engine's own, of one step, as the engine would have written it for the original. */
+export function liftedTransaction(head: TransactionHead, step: Uint8Array, change: BaseChange): Buffer {
+  const known = decode(transaction, step);
+  const fragments = (list: readonly Uint8Array[] | undefined) => list?.map((each) => fragmentWith(change, each));
+  const indexes = (list: readonly Uint8Array[] | undefined) => list?.map((each) => indexWith(change, each));
+  const group = (encoded: Uint8Array) => {
+    const { before, after } = decode(rewriteGroup, encoded);
+    return edit(rewriteGroup, encoded, { before: fragments(before), after: fragments(after) });
+  };
+  const inside = <Decoded>(encoded: Uint8Array | undefined, run: (encoded: Uint8Array) => Decoded) =>
+    encoded === undefined ? undefined : run(encoded);
+  return edit(transaction, step, {
+    ...head,
+    append: inside(known.append, (each) =>
+      edit(append, each, { fragments: fragments(decode(append, each).fragments) }),
+    ),
+    delete: inside(known.delete, (each) =>
+      edit(deletion, each, { updatedFragments: fragments(decode(deletion, each).updatedFragments) }),
+    ),
+    overwrite: inside(known.overwrite, (each) =>
+      edit(overwrite, each, { fragments: fragments(decode(overwrite, each).fragments) }),
+    ),
+    createIndex: inside(known.createIndex, (each) => {
+      const { newIndexes, removedIndexes } = decode(createIndex, each);
+      return edit(createIndex, each, { newIndexes: indexes(newIndexes), removedIndexes: indexes(removedIndexes) });
+    }),
+    rewrite: inside(known.rewrite, (each) => edit(rewrite, each, { groups: decode(rewrite, each).groups?.map(group) })),
+    merge: inside(known.merge, (each) =>
+      edit(addColumns, each, { fragments: fragments(decode(addColumns, each).fragments) }),
+    ),
+    update: inside(known.update, (each) => {
+      const { updatedFragments, newFragments } = decode(update, each);
+      return edit(update, each, {
+        updatedFragments: fragments(updatedFragments),
+        newFragments: fragments(newFragments),
+      });
+    }),
+  });
+}
+
+export interface FragmentChanges {
+  readonly removed: readonly number[];
+  readonly updated: readonly Uint8Array[];
+  readonly added: readonly Uint8Array[];
+}
+
+/** Of several steps: an update that says what the result has other than the original. */
+export function composedTransaction(
+  head: TransactionHead,
+  steps: readonly Uint8Array[],
+  changes: FragmentChanges,
+): Buffer {
+  const updates = steps.map((step) => {
+    const { update: own, append: rows, delete: removed } = decode(transaction, step);
+    if (own === undefined && rows === undefined && removed === undefined)
+      throw new NotReplaceable('several steps change more than rows');
+    return own === undefined ? {} : decode(update, own);
+  });
+  if (updates.some(({ insertedRows }) => insertedRows !== undefined))
+    throw new NotReplaceable('several steps insert keys');
+  const fieldsModified = [...new Set(updates.flatMap((each) => each.fieldsModified?.flat() ?? []))];
+  const operation = encode(update, {
+    removedFragmentIds: changes.removed.length === 0 ? undefined : [changes.removed],
+    updatedFragments: changes.updated,
+    newFragments: changes.added.map((each) => edit(fragment, each, { id: undefined })),
+    fieldsModified: fieldsModified.length === 0 ? undefined : [fieldsModified],
+    mode: updates.some(({ mode }) => mode === 1) ? 1 : undefined,
+  });
+  return encode(transaction, { ...head, update: operation });
 }

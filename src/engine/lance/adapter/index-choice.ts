@@ -8,11 +8,10 @@
  *
  * An estimate from sizes in the manifest: being wrong costs time, and little where both ways take nearly the same.
  */
-
 import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredIndex } from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
 
 /** What a choice goes by. */

@@ -2,8 +2,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Schema } from '../../../arrow/schema/schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
-import { rowChangeBetween } from '../../../lance-format/transaction/row-change.ts';
-import { hasTransactionOn } from '../../../lance-format/transaction/transaction-files.ts';
+import { hasTransactionOn, rowChangeBetween } from '../../../lance-format/transaction/transaction.ts';
 import type {
   Dataset,
   FilteredMerge,

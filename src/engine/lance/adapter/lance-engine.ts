@@ -3,7 +3,7 @@ import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
-import { branchFolder, stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
+import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type {
   Dataset,
   Engine,

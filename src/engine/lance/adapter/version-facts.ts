@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
-import { branchFolder } from '../../../lance-format/layout/branch-folder.ts';
-import { listVersions, manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
+import { branchFolder, listVersions, manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import type { StoredVersion, TableStatistics, VersionPage } from '../../port/engine.ts';
 import type { NativeTable } from '../native/native.ts';

@@ -9,13 +9,11 @@
 import { join, relative } from 'node:path';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { type MovedGroup, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
+import { type MovedGroup, NotReplaceable, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
-import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/shadow-manifest.ts';
-import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
-import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/address-changes.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
+import { type LiftedFile, type LiftedVersion, shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
+import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/transaction.ts';
 import type { RowAddress } from '../../port/row-address.ts';
 import { deletionsFile } from '../live-rows/deletion-files.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';

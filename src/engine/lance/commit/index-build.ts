@@ -7,8 +7,7 @@ import { listVersions, readManifest } from '../../../lance-format/manifest/manif
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { indexVersion } from '../../../lance-format/shadow/index-version.ts';
 import { type LiftedVersion, shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
-import { keepsColumn } from '../../../lance-format/transaction/address-changes.ts';
-import { transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
+import { keepsColumn, transactionsBetween } from '../../../lance-format/transaction/transaction.ts';
 import { committedAtMs, type Fresh } from './commit-link.ts';
 import type { HeadManifest, LiftedCommit } from './lifted-commit.ts';
 import type { StagedIndex, Staging } from './staging.ts';

@@ -1,4 +1,4 @@
-import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
+import { NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import type { PreparedCommit } from '../../port/engine.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { CompactedFragments, type CompactedVersion } from './compacted-fragments.ts';

@@ -15,9 +15,13 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { type DeletionFile, type NextManifest, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
-import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
-import { keepsEveryPlace } from '../../../lance-format/transaction/row-change.ts';
+import {
+  type DeletionFile,
+  type NextManifest,
+  NotReplaceable,
+  nextManifest,
+} from '../../../lance-format/manifest/next-manifest.ts';
+import { keepsEveryPlace } from '../../../lance-format/transaction/transaction.ts';
 import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/row-address.ts';
 import { deletionsFile } from '../live-rows/deletion-files.ts';
 import type { LiveRowMap } from '../live-rows/live-rows.ts';

@@ -9,11 +9,18 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
-import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import {
+  listVersions,
+  manifestNames,
+  readManifest,
+  stagingFolder,
+} from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import { type RewriteGroup, rewriteGroupsOf } from '../../../lance-format/transaction/address-changes.ts';
-import { transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
+import {
+  type RewriteGroup,
+  rewriteGroupsOf,
+  transactionsBetween,
+} from '../../../lance-format/transaction/transaction.ts';
 import { type NativeTable, nativeBtree, plainIndexName } from '../native/native.ts';
 import { type MoveTo, StagingFolder, type StagingPlace } from './staging-folder.ts';
 

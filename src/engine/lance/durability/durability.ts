@@ -1,10 +1,15 @@
 import { readdirSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
-import { branchFolder, branchRecord, branchRecords } from '../../../lance-format/layout/branch-folder.ts';
-import { indexFolders, storedFiles } from '../../../lance-format/layout/stored-files.ts';
-import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import {
+  branchFolder,
+  branchRecord,
+  branchRecords,
+  indexFolders,
+  readManifest,
+  storedFiles,
+} from '../../../lance-format/manifest/manifest-files.ts';
 import { type FileKind, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { FileSync } from './file-sync.ts';
 
 interface NeededFile {

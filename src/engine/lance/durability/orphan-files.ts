@@ -1,10 +1,14 @@
 import { type Dirent, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { branchFolder } from '../../../lance-format/layout/branch-folder.ts';
-import { indexFolders, storedFiles } from '../../../lance-format/layout/stored-files.ts';
-import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import {
+  branchFolder,
+  indexFolders,
+  listVersions,
+  readManifest,
+  storedFiles,
+} from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
 
 export interface LeftoverSearch {
   readonly datasetPath: string;

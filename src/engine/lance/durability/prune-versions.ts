@@ -16,11 +16,15 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { branchFolder } from '../../../lance-format/layout/branch-folder.ts';
-import { areKnownToEngine, showFlags } from '../../../lance-format/manifest/feature-flags.ts';
-import { namesIn, versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
-import { type FileKind, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { branchFolder, namesIn, versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
+import {
+  areKnownToEngine,
+  type FileKind,
+  type Manifest,
+  parseManifest,
+  showFlags,
+} from '../../../lance-format/manifest/parse-manifest.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { PruneResult } from '../../port/engine.ts';
 import { foldersUnder } from './orphan-files.ts';
 

@@ -14,11 +14,17 @@
 import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { faultOfFile, type Scrutiny } from '../../../lance-format/check/intact.ts';
-import { branchFolder, branchRecord, isBranchName, stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
-import { storedFiles } from '../../../lance-format/layout/stored-files.ts';
-import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import {
+  branchFolder,
+  branchRecord,
+  isBranchName,
+  listVersions,
+  readManifest,
+  stagingFolder,
+  storedFiles,
+} from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { Recovery } from '../../port/engine.ts';
 import { Durability } from './durability.ts';
 import type { FileSync } from './file-sync.ts';

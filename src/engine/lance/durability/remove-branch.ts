@@ -1,7 +1,6 @@
 import { readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { branchFolder, branchRecord, branchRecords } from '../../../lance-format/layout/branch-folder.ts';
-import { namesIn } from '../../../lance-format/manifest/manifest-files.ts';
+import { branchFolder, branchRecord, branchRecords, namesIn } from '../../../lance-format/manifest/manifest-files.ts';
 import type { FileSync } from './file-sync.ts';
 
 /** What a branch has of its own; folders of other branches may lie beside them. */

@@ -10,13 +10,22 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
-import { branchFolder, branchRecord } from '../../../lance-format/layout/branch-folder.ts';
-import { storedFiles } from '../../../lance-format/layout/stored-files.ts';
-import { areKnownToEngine, showFlags } from '../../../lance-format/manifest/feature-flags.ts';
-import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { type ManifestOutline, outlineOf } from '../../../lance-format/manifest/manifest-outline.ts';
-import { type FileKind, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import {
+  branchFolder,
+  branchRecord,
+  listVersions,
+  readManifest,
+  storedFiles,
+} from '../../../lance-format/manifest/manifest-files.ts';
+import {
+  areKnownToEngine,
+  type FileKind,
+  type ManifestOutline,
+  outlineOf,
+  parseManifest,
+  showFlags,
+} from '../../../lance-format/manifest/parse-manifest.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
 
 export interface BranchPlace {
   readonly datasetPath: string;

@@ -1,7 +1,6 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { branchFolder } from '../../../lance-format/layout/branch-folder.ts';
-import { manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
+import { branchFolder, manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
 
 /** `files`: also the folders of the rows, or the manifest in use, have changed. */
 export type FolderChange = 'none' | 'versions' | 'files';

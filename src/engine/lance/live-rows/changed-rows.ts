@@ -10,7 +10,7 @@ import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import { addressOf, type RowAddressSql } from '../../port/row-address.ts';
 import { readDeletedOffsets } from './deletion-files.ts';
 

@@ -4,10 +4,10 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { chunkOfFile } from '../../../arrow/stream/ipc-chunks.ts';
 import { readKeys } from '../../../keys/key-columns.ts';
 import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
-import { deletionsPath } from '../../../lance-format/layout/stored-files.ts';
+import { deletionsPath } from '../../../lance-format/manifest/manifest-files.ts';
 import type { DeletionFile } from '../../../lance-format/manifest/next-manifest.ts';
 import type { Manifest, StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
 
 /**
  * The offsets of a fragment's deleted rows, ascending or not. Read at once: the file was just written or is about to be

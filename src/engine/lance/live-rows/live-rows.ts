@@ -2,9 +2,13 @@ import { dirname } from 'node:path';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
-import { type RewriteGroup, rewriteGroupsOf } from '../../../lance-format/transaction/address-changes.ts';
-import { mostVersionsFollowed, transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
-import { MalformedFile } from '../../../lance-format/wire-reader.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
+import {
+  mostVersionsFollowed,
+  type RewriteGroup,
+  rewriteGroupsOf,
+  transactionsBetween,
+} from '../../../lance-format/transaction/transaction.ts';
 import type { LiveRows, LiveRowsChange, RowAddress } from '../../port/row-address.ts';
 import { readDeletedOffsets } from './deletion-files.ts';
 import { CompactionRemap, type Tracked } from './remap.ts';

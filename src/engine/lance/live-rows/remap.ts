@@ -1,5 +1,5 @@
 import type { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
-import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/address-changes.ts';
+import type { RewriteGroup, RewrittenFragment } from '../../../lance-format/transaction/transaction.ts';
 import type { AddressRemap, RowAddress } from '../../port/row-address.ts';
 
 /** A fragment as it is known. */

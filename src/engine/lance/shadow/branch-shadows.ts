@@ -1,5 +1,5 @@
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
+import { NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import type { MergeCounts } from '../../port/merge-spec.ts';
 import { committedAtMs, type Fresh } from '../commit/commit-link.ts';
 import type { LiftedCommit } from '../commit/lifted-commit.ts';

@@ -1,6 +1,6 @@
 /** Versions that the engine made in a folder of this service, all of them readable. */
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { transactionsBetween } from '../../../lance-format/transaction/row-change.ts';
+import { transactionsBetween } from '../../../lance-format/transaction/transaction.ts';
 
 export const newestVersionIn = (versionsFolder: string): number => listVersions(versionsFolder).at(-1) ?? 0;
 

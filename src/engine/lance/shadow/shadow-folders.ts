@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { stagingFolder } from '../../../lance-format/layout/branch-folder.ts';
+import { stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NativeConnection } from '../native/native.ts';
 import { ShadowFolder } from './shadow-folder.ts';
 
