@@ -16,7 +16,7 @@ import { describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { DiskSync, type FileSync } from '#src/engine/lance/durability/file-sync.ts';
+import { DiskSync, type FileSync } from '#src/engine/lance/durability/durability.ts';
 import type { Dataset, Recovery } from '#src/engine/port/engine.ts';
 import type { LiveRows } from '#src/engine/port/row-address.ts';
 import { LancegateError } from '#src/kernel/errors.ts';

@@ -11,7 +11,7 @@ import type {
   VersionFacts,
 } from '../../port/engine.ts';
 import { pruneVersions } from '../durability/prune-versions.ts';
-import type { VersionsFolder } from '../head/versions-folder.ts';
+import type { VersionsFolder } from '../head/dataset-head.ts';
 import { type NativeTable, plainIndexName } from '../native/native.ts';
 
 /** `versionsFolder` where the table is on a file system. */

@@ -33,22 +33,18 @@ import type { CommittingDataset, PreparedCommits } from '../commit/prepared-comm
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
 import type { BranchState } from '../head/branch-state.ts';
-import { DatasetHead } from '../head/dataset-head.ts';
-import type { VersionsFolder } from '../head/versions-folder.ts';
+import { DatasetHead, type VersionsFolder } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
-import { filterName, hasClientFilter, runMerge } from '../native/merge-builder.ts';
-import { type NativeTable, nativeBtree } from '../native/native.ts';
-import { resultsOf } from '../native/query-results.ts';
+import { filterName, hasClientFilter, type NativeTable, nativeBtree, resultsOf, runMerge } from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
-import { branchesOf, createBranch } from './branches-of.ts';
+import { type DatasetCaches, warmIndex } from './engine-caches.ts';
 import { layoutOf, optimize, prune, versionsOf } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
 import { schemaOfNullColumn } from './null-column.ts';
-import { statisticsOf, versionPageOf } from './version-facts.ts';
-import { type DatasetCaches, warmIndex } from './warm-index.ts';
+import { branchesOf, createBranch, statisticsOf, versionPageOf } from './version-facts.ts';
 
 /** Runs merges with clients' filters in a reader. */
 export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;

@@ -16,28 +16,24 @@ import type {
   Space,
   StagedTable,
 } from '../../port/engine.ts';
-import { CommitLink, type Fresh } from '../commit/commit-link.ts';
 import { FileWriter } from '../commit/file-writer.ts';
-import { LiftedCommit } from '../commit/lifted-commit.ts';
 import { PreparedCommits } from '../commit/prepared-commits.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
-import { Staging } from '../commit/staging.ts';
-import { StagingFolder } from '../commit/staging-folder.ts';
-import { Durability, type DurableBranch } from '../durability/durability.ts';
-import { DiskSync, type FileSync } from '../durability/file-sync.ts';
+import { Staging, StagingFolder } from '../commit/staging.ts';
+import { CommitLink, type Fresh, LiftedCommit } from '../commit/version-commit.ts';
+import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
 import { recoverBranch } from '../durability/recover-branch.ts';
 import { inspectBranch } from '../head/branch-state.ts';
-import { VersionsFolder } from '../head/versions-folder.ts';
+import { VersionsFolder } from '../head/dataset-head.ts';
 import { connectNative, type NativeConnection, type NativeTable } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { BranchShadows, type BranchShadowsParts } from '../shadow/branch-shadows.ts';
 import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
-import { type CacheLimits, EngineCaches } from './engine-caches.ts';
+import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
 import { type DatasetFilters, LanceDataset } from './lance-dataset.ts';
 import { StorageRoot } from './storage-root.ts';
-import type { DatasetCaches } from './warm-index.ts';
 
 export interface LanceEngineOptions extends CacheLimits {
   /** Absolute path or object-store URI. */

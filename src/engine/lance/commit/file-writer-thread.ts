@@ -1,7 +1,7 @@
 /** The thread of `FileWriter`. */
 import { parentPort } from 'node:worker_threads';
 import type { WriteOrder, WriteOutcome } from './file-writer.ts';
-import { writeFiles } from './new-files.ts';
+import { writeFiles } from './version-commit.ts';
 
 function outcomeOf({ id, files }: WriteOrder): WriteOutcome {
   try {

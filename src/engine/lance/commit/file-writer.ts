@@ -6,7 +6,7 @@
  * It syncs nothing. If the thread ends, what it was asked for has failed, and the next who asks has another one.
  */
 import { Worker } from 'node:worker_threads';
-import { type NewFile, removeFiles, writeFiles } from './new-files.ts';
+import { type NewFile, removeFiles, writeFiles } from './version-commit.ts';
 
 /** To the thread. */
 export interface WriteOrder {

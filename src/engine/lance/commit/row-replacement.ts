@@ -23,12 +23,10 @@ import {
 } from '../../../lance-format/manifest/next-manifest.ts';
 import { keepsEveryPlace } from '../../../lance-format/transaction/transaction.ts';
 import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/row-address.ts';
-import { deletionsFile } from '../live-rows/deletion-files.ts';
-import type { LiveRowMap } from '../live-rows/live-rows.ts';
-import { CommitLink, committedAtMs, type Fresh, randomId } from './commit-link.ts';
+import { deletionsFile, type LiveRowMap } from '../live-rows/live-rows.ts';
 import type { FileWriter } from './file-writer.ts';
-import type { NewFile } from './new-files.ts';
 import type { StagedRows, Staging } from './staging.ts';
+import { CommitLink, committedAtMs, type Fresh, type NewFile, randomId } from './version-commit.ts';
 
 /** Indexes that are finished one after the other just then; more is no coincidence. */
 const mostAttempts = 5;

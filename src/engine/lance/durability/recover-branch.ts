@@ -11,14 +11,16 @@
  * start: their writers are gone. Otherwise a program outside this service may be about to commit them, which would leave it
  * with a version that cannot be read; pruning takes them later, when they have grown old.
  */
-import { readFileSync, rmSync, statSync } from 'node:fs';
-import { join, sep } from 'node:path';
+import { readFileSync, rmdirSync, rmSync, statSync } from 'node:fs';
+import { dirname, join, sep } from 'node:path';
 import { faultOfFile, type Scrutiny } from '../../../lance-format/check/intact.ts';
 import {
   branchFolder,
   branchRecord,
+  branchRecords,
   isBranchName,
   listVersions,
+  namesIn,
   readManifest,
   stagingFolder,
   storedFiles,
@@ -26,10 +28,8 @@ import {
 import { type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { Recovery } from '../../port/engine.ts';
-import { Durability } from './durability.ts';
-import type { FileSync } from './file-sync.ts';
+import { Durability, type FileSync } from './durability.ts';
 import { removeLeftovers } from './orphan-files.ts';
-import { isReadableRecord, removeBranch } from './remove-branch.ts';
 
 export interface SuspectBranch extends Scrutiny {
   readonly rootPath: string;
@@ -165,3 +165,49 @@ function hintedVersion(path: string): number | undefined {
     throw error;
   }
 }
+
+/** What a branch has of its own; folders of other branches may lie beside them. */
+const ownFolders = ['_versions', '_transactions', '_deletions', '_indices', 'data'];
+
+/** False for a record that is missing or torn. */
+export function isReadableRecord(path: string): boolean {
+  try {
+    JSON.parse(readFileSync(path, 'utf8'));
+    return true;
+  } catch (error) {
+    if (error instanceof SyntaxError || isAny(error, 'ENOENT')) return false;
+    throw error;
+  }
+}
+
+/** Takes a branch out that the engine cannot, because it is not whole. The record goes first: it is what names the branch. */
+export async function removeBranch(datasetPath: string, branch: string, sync: FileSync): Promise<void> {
+  rmSync(branchRecord(datasetPath, branch), { force: true });
+  removeUnfinishedRecords(datasetPath, branch);
+  await sync.folder(branchRecords(datasetPath)).catch(ignoreMissing);
+  const folder = branchFolder(datasetPath, branch);
+  for (const name of ownFolders) rmSync(join(folder, name), { recursive: true, force: true });
+  removeEmpty(folder, datasetPath);
+}
+
+/** The engine writes a record under a name that begins with its own, escaped once more, and renames it. */
+function removeUnfinishedRecords(datasetPath: string, branch: string): void {
+  const begins = `${encodeURIComponent(encodeURIComponent(branch))}.json.tmp.`;
+  const folder = branchRecords(datasetPath);
+  for (const name of namesIn(folder)) if (name.startsWith(begins)) rmSync(join(folder, name));
+}
+
+function removeEmpty(folder: string, datasetPath: string): void {
+  try {
+    for (let empty = folder; empty !== datasetPath; empty = dirname(empty)) rmdirSync(empty);
+  } catch (error) {
+    if (!isAny(error, 'ENOTEMPTY', 'EEXIST', 'ENOENT')) throw error;
+  }
+}
+
+function ignoreMissing(error: unknown): void {
+  if (!isAny(error, 'ENOENT')) throw error;
+}
+
+const isAny = (error: unknown, ...codes: readonly string[]): boolean =>
+  codes.includes((error as NodeJS.ErrnoException).code ?? '');

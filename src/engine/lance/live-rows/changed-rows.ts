@@ -12,7 +12,7 @@ import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import { addressOf, type RowAddressSql } from '../../port/row-address.ts';
-import { readDeletedOffsets } from './deletion-files.ts';
+import { readDeletedOffsets } from './live-rows.ts';
 
 /** Some 5 ms of work, after which others have a turn of the event loop (P10). */
 const fragmentsPerTurn = 32;

@@ -1,6 +1,12 @@
-import { dirname } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { chunkOfFile } from '../../../arrow/stream/ipc-chunks.ts';
+import { readKeys } from '../../../keys/key-columns.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
-import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
+import { deletionsPath, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import type { DeletionFile } from '../../../lance-format/manifest/next-manifest.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import {
@@ -10,7 +16,6 @@ import {
   transactionsBetween,
 } from '../../../lance-format/transaction/transaction.ts';
 import type { LiveRows, LiveRowsChange, RowAddress } from '../../port/row-address.ts';
-import { readDeletedOffsets } from './deletion-files.ts';
 import { CompactionRemap, type Tracked } from './remap.ts';
 
 /**
@@ -188,3 +193,33 @@ export class LiveRowMap implements LiveRows {
     return all;
   }
 }
+
+/**
+ * The offsets of a fragment's deleted rows, ascending or not. Read at once: the file was just written or is about to be
+ * used, so it is in memory. Throws where it is gone, elsewhere or not as the manifest says.
+ */
+export function readDeletedOffsets(
+  manifest: Manifest,
+  branchFolder: string,
+  { deletions, deletedRows }: StoredFragment,
+): Uint32Array {
+  if (deletions === undefined) return new Uint32Array(0);
+  const path = deletionsPath(manifest, branchFolder, deletions);
+  if (path === undefined) throw new MalformedFile('deletions on other storage');
+  const file = readFileSync(path);
+  const offsets = path.endsWith('.bin') ? valuesOfBitmap(file) : listedOffsets(file);
+  if (offsets.length !== deletedRows) throw new MalformedFile(`${offsets.length} deletions, not ${deletedRows}`);
+  return offsets;
+}
+
+/** An Arrow file of one column. */
+function listedOffsets(file: Buffer): Uint32Array {
+  const keys = readKeys(chunkOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
+  return Uint32Array.from({ length: keys.rows }, (_, row) => Number(keys.canonical(row)));
+}
+
+/** A new one. `bitmap` is its content. */
+export const deletionsFile = (folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer) => ({
+  path: join(folder, '_deletions', `${fragment}-${listed.readVersion}-${listed.id}.bin`),
+  content: bitmap,
+});

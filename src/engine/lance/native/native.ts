@@ -7,9 +7,12 @@ import { mkdtempSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect, Index, Session } from '@lancedb/lancedb';
-import type { CheckedSql } from '../../../kernel/checked-sql.ts';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
 import { storageUnavailable } from '../../../kernel/errors.ts';
 import type { TableStatistics } from '../../port/engine.ts';
+import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
+import { engineCall } from './translate-errors.ts';
 
 export interface NativeMergeBuilder {
   whenMatchedUpdateAll(filter?: CheckedSql): NativeMergeBuilder;
@@ -139,3 +142,60 @@ export const nativeBtree = (): unknown => (Index.btree() as unknown as { inner: 
 
 /** What the engine calls the index of a column if it is given no name. */
 export const plainIndexName = (column: string): string => `${column}_idx`;
+
+/** Commits one version. Past `timeoutMs` the engine gives up. */
+export async function runMerge(
+  table: NativeTable,
+  spec: MergeSpec,
+  file: IpcFile,
+  timeoutMs: number | undefined,
+): Promise<MergeCounts> {
+  const builder = configured(table.mergeInsert(spec.on), spec);
+  if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
+  const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
+  return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
+}
+
+function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {
+  let next = builder;
+  if (spec.whenMatchedUpdateAll !== false) next = next.whenMatchedUpdateAll(filterOf(spec.whenMatchedUpdateAll));
+  if (spec.whenNotMatchedInsertAll) next = next.whenNotMatchedInsertAll();
+  if (spec.whenNotMatchedBySourceDelete !== false) {
+    next = next.whenNotMatchedBySourceDelete(filterOf(spec.whenNotMatchedBySourceDelete));
+  }
+  return spec.useIndex ? next : next.useIndex(false);
+}
+
+/** Whether a client wrote any of the merge's SQL. */
+export const hasClientFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
+  [whenMatchedUpdateAll, whenNotMatchedBySourceDelete].some((when) => typeof when === 'object' && when.isOurs !== true);
+
+/** The engine does not say which of two filters it means. */
+export function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {
+  if (typeof update === 'object' && typeof remove === 'object') return 'a filter';
+  return typeof update === 'object'
+    ? 'the filter of when_matched_update_all'
+    : 'the filter of when_not_matched_by_source_delete';
+}
+
+const filterOf = (action: true | Filtered): CheckedSql | undefined => (action === true ? undefined : action.filter);
+
+/** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */
+const maxBatchRows = 2 ** 16;
+
+/** As `Dataset.select` answers them. */
+export async function* resultsOf(
+  query: Omit<NativeQuery, 'onlyIf'>,
+  columns: readonly Projection[],
+): AsyncIterable<IpcFile> {
+  query.select(columns.map(({ name, expression }) => [name, expression]));
+  const batches = await engineCall('select', () => query.execute(maxBatchRows));
+  let isEmpty = true;
+  for (;;) {
+    const batch = await engineCall('select', () => batches.next());
+    if (batch === null) break;
+    isEmpty = false;
+    yield batch as IpcFile;
+  }
+  if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
+}

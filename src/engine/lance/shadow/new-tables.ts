@@ -6,12 +6,16 @@ import { manifestNames, namesIn, stagingFolder } from '../../../lance-format/man
 import { firstVersion } from '../../../lance-format/shadow/first-version.ts';
 import type { LiftedFile } from '../../../lance-format/shadow/shadow-manifest.ts';
 import type { Dataset, StagedTable } from '../../port/engine.ts';
-import { committedAtMs, type Fresh } from '../commit/commit-link.ts';
-import type { LiftedCommit } from '../commit/lifted-commit.ts';
-import { removeIfEmpty, removeIfPossible } from '../commit/new-files.ts';
+import {
+  committedAtMs,
+  type Fresh,
+  type LiftedCommit,
+  removeIfEmpty,
+  removeIfPossible,
+} from '../commit/version-commit.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 import { engineCall, placeTaken } from '../native/translate-errors.ts';
-import { newestManifestIn, stepsIn } from './private-versions.ts';
+import { newestManifestIn, stepsIn } from './shadow-folders.ts';
 
 /** Where the engine writes a table. */
 interface Target {
