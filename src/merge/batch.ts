@@ -1,15 +1,64 @@
+import { canConcat, concatRows, type RowsOf } from '../arrow/column/concat-rows.ts';
+import type { FieldPath } from '../arrow/schema/field-path.ts';
+import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
+import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
+import type { Dataset } from '../engine/port/engine.ts';
+import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
+import type { PreparedRows } from '../engine/port/row-address.ts';
+import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import type { Keys } from '../keys/key-columns.ts';
+import type { KeyDigests, KeyHasher } from '../keys/key-hasher.ts';
+import { KeySet } from '../keys/key-table.ts';
+
+/** A merge that was received and checked, and waits for the branch's lock. */
+export interface MergeRequest {
+  /** As the source was checked against it. */
+  readonly table: TableRecord;
+  readonly branch: BranchName | undefined;
+  /** At least one; all of them are columns of the table and of the source. */
+  readonly on: readonly FieldPath[];
+  readonly spec: Omit<MergeSpec, 'on'>;
+  readonly chunk: IpcChunk;
+  /** No key twice, NULL aside. */
+  readonly keys: Keys;
+  readonly digests: KeyDigests;
+  readonly scope: RequestScope;
+  readonly transactionId: TransactionId;
+  /** Of a request with an `Idempotency-Key`. */
+  readonly keyed: KeyedRequest | undefined;
+}
+
+/** At least one, and alike in table, branch, key columns and flags. */
+export type MergeRequests = readonly [MergeRequest, ...MergeRequest[]];
+
+export const isNested = ({ on }: MergeRequest): boolean => on.some(({ segments }) => segments.length > 1);
+
+/** The key columns of a merge that is not nested. */
+export const keyColumnsOf = ({ on }: MergeRequest): readonly string[] => on.map(({ segments }) => segments[0] ?? '');
+
+/** What a transaction record says of a merge. */
+export const outcomeOf = (
+  counts: Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>,
+): Readonly<Record<string, string>> => ({
+  num_inserted_rows: String(counts.numInsertedRows),
+  num_updated_rows: String(counts.numUpdatedRows),
+  num_deleted_rows: String(counts.numDeletedRows),
+});
+
+/** The newest version of a branch, while its lock is held. */
+export interface Head {
+  readonly dataset: Dataset;
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  readonly version: number;
+}
+
 /**
  * The merges of one commit. They are applied as if one after the other, in their order: rows with one key end as its last
  * update left it, or with inserts alone as its first insert did. So one row for each key is written.
  */
-import { canConcat, concatRows, type RowsOf } from '../arrow/column/concat-rows.ts';
-import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
-import type { IpcChunk } from '../arrow/schema/schema.ts';
-import type { Dataset } from '../engine/port/engine.ts';
-import type { PreparedRows } from '../engine/port/row-address.ts';
-import type { KeyHasher } from '../keys/key-hasher.ts';
-import { KeySet } from '../keys/key-table.ts';
-import type { MergeRequest, MergeRequests } from './merge-request.ts';
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */
 const maxBatchableRows = 10_000;

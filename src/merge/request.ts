@@ -2,7 +2,7 @@ import { joinBatches } from '../arrow/column/concat-rows.ts';
 import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import { typedSchema } from '../arrow/schema/read-schema.ts';
-import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
+import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { WrittenTable } from '../create/table-creation.ts';
@@ -18,10 +18,9 @@ import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import { outcomeOf } from './batch.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
-import { outcomeOf } from './merge-request.ts';
-import { checkPartialSource } from './partial-source.ts';
-import type { TableWriter } from './queue/writers.ts';
+import type { TableWriter } from './queue/branch-queue.ts';
 
 /** A source that was received, fits its table and holds no key twice. */
 interface ReadySource extends DistinctKeys {
@@ -234,3 +233,36 @@ const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
 async function* once<Item>(item: Item): AsyncGenerator<Item> {
   yield item;
 }
+
+/**
+ * A source that leaves out columns must agree with the table about which fields inside its structs and lists may be NULL.
+ * Where it does not, the engine (Lance 12) merges in another way, which loses rows whose key is NULL without a word,
+ * refuses to delete and misreads filters. It does not mind in a source of all columns, nor at the top level.
+ * `TableSchemaValidationError` names the field. To be called with a source whose types fit the table.
+ */
+export function checkPartialSource(source: Schema, table: Schema): void {
+  if (source.fields.length === table.fields.length) return;
+  for (const field of source.fields) {
+    const target = table.fields.find(({ name }) => name === field.name);
+    const path = target && disagreement(field, target, [field.name]);
+    if (path !== undefined) throw disagrees(path);
+  }
+}
+
+function disagreement(a: Field, b: Field, parent: readonly string[]): readonly string[] | undefined {
+  for (const [i, child] of a.children.entries()) {
+    const other = b.children[i];
+    if (other === undefined) continue;
+    const path = [...parent, child.name];
+    if (child.nullable !== other.nullable) return path;
+    const deeper = disagreement(child, other, path);
+    if (deeper !== undefined) return deeper;
+  }
+  return undefined;
+}
+
+const disagrees = (segments: readonly string[]): LancegateError =>
+  new LancegateError(
+    'TableSchemaValidationError',
+    `column ${formatFieldPath({ segments })} is nullable in the table or in the source, and not in the other: declare it as the table does, or send all columns`,
+  );

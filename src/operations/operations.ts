@@ -7,7 +7,7 @@ import { MaintenanceActions } from '../maintenance/act/maintenance-actions.ts';
 import { MaintenanceScheduler, type SchedulerPolicy } from '../maintenance/scheduler.ts';
 import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';
-import { TableWriter } from '../merge/queue/writers.ts';
+import { TableWriter } from '../merge/queue/branch-queue.ts';
 import type { Queries } from '../query/port.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { RecoveryMarks } from '../table/recovery-marks.ts';

@@ -1,9 +1,8 @@
 /** Whose merges go into the next commit, where not everybody's can (P10). */
-
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import type { MergeRequest } from '#src/merge/merge-request.ts';
+import type { MergeRequest } from '#src/merge/batch.ts';
 import { full, type Row } from './rows.ts';
 import { never, type Spec, Stage, upsert } from './stage.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
-import { GroupCommitDelay } from '#src/merge/queue/group-commit-delay.ts';
+import { GroupCommitDelay } from '#src/merge/queue/pending-merges.ts';
 import { full } from './rows.ts';
 import { Stage } from './stage.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { Table } from 'apache-arrow';
 import type { MergeCounts } from '#src/engine/port/merge-spec.ts';
-import type { MergeRequest } from '#src/merge/merge-request.ts';
+import type { MergeRequest } from '#src/merge/batch.ts';
 import { full, type Row } from './rows.ts';
 import { countsOf, type Interruptions, Stage, type StageOptions } from './stage.ts';
 

@@ -5,8 +5,8 @@ import type { Dataset } from '#src/engine/port/engine.ts';
 import type { AddressRemap, LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeySet } from '#src/keys/key-table.ts';
+import type { MergeRequest } from '#src/merge/batch.ts';
 import { KeyIndex } from '#src/merge/key-index/key-index.ts';
-import type { MergeRequest } from '#src/merge/merge-request.ts';
 import { integerColumn } from '#test/fixtures/digests.ts';
 
 /** Enough for each part of the places to have some. */

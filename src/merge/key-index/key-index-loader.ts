@@ -6,9 +6,7 @@ import type { KeyHasher } from '../../keys/key-hasher.ts';
 import { leastBytesPerKey } from '../../keys/key-table.ts';
 import type { KeyBudget } from '../../memory/key-quota.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { Batch } from '../batch.ts';
-import type { Head } from '../head.ts';
-import type { MergeRequest } from '../merge-request.ts';
+import type { Batch, Head, MergeRequest } from '../batch.ts';
 import { KeyIndex, type Unknowable } from './key-index.ts';
 
 export interface KeyIndexLoaderParts {

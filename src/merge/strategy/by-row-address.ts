@@ -4,12 +4,10 @@ import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Dataset } from '../../engine/port/engine.ts';
 import type { RowAddress } from '../../engine/port/row-address.ts';
-import type { Batch } from '../batch.ts';
+import type { Batch, Head, MergeRequest } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
-import type { Head } from '../head.ts';
 import type { FoundRows, KeyIndex } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
-import type { MergeRequest } from '../merge-request.ts';
 import { type Committed, type Outcome, type Strategy, unchanged } from './strategy.ts';
 
 /** Half of what there is to do before the engine takes over, 2 ms, after which others have a turn of the event loop (P10). */

@@ -1,14 +1,11 @@
 import type { Dataset, Engine } from '../../engine/port/engine.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import { principalKey } from '../../kernel/principal.ts';
-import type { Batch } from '../batch.ts';
+import { type Batch, type Head, isNested, keyColumnsOf } from '../batch.ts';
 import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
-import type { Head } from '../head.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
-import { isNested, keyColumnsOf } from '../merge-request.ts';
 import { mergeNested } from './nested.ts';
-import { type Committed, type Counted, type Strategy, unchanged } from './strategy.ts';
-import { deleteSurplus, leavesOneRow } from './surplus-rows.ts';
+import { type Committed, type Counted, deleteSurplus, leavesOneRow, type Strategy, unchanged } from './strategy.ts';
 
 /** What was merged into a shadow. */
 interface Merged {

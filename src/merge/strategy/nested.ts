@@ -18,7 +18,7 @@ import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { principalKey } from '../../kernel/principal.ts';
 import { sqlFieldPath } from '../../keys/key-columns.ts';
 import type { Batch } from '../batch.ts';
-import { deleteSurplus } from './surplus-rows.ts';
+import { deleteSurplus } from './strategy.ts';
 
 const keyColumn = (index: number): string => `__lancegate_key_${index}`;
 const originColumn = '__lancegate_origin';

@@ -1,7 +1,10 @@
+import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { MergeCounts } from '../../engine/port/merge-spec.ts';
+import type { RowAddressSql } from '../../engine/port/row-address.ts';
+import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { CountsSource } from '../../telemetry/metrics.ts';
-import type { Batch } from '../batch.ts';
-import type { Head } from '../head.ts';
+import type { Batch, Head } from '../batch.ts';
+import { addressesByKey, soughtKeys } from '../key-index/key-lookup.ts';
 
 /** What each merge of a batch did (P4). */
 export interface Counted {
@@ -50,3 +53,36 @@ export const unchanged = ({ requests }: Batch, { version }: Head): Committed => 
     surplusRows: 0,
   };
 };
+
+type Rows = Pick<Shadow, 'select' | 'take'> & {
+  deleteRows(addresses: readonly RowAddressSql[]): Promise<unknown>;
+};
+
+/**
+ * Leaves one row of each key of the batch after an upsert of whole rows (P2), and returns how many rows it deleted. The engine
+ * updates every row of a key that another program has doubled: its totals say whether there was one. `on` are the key columns
+ * where `rows` has them elsewhere than the table.
+ */
+export async function deleteSurplus(
+  rows: Rows,
+  batch: Batch,
+  tableColumns: number,
+  totals: MergeTotals,
+  on?: readonly FieldPath[],
+): Promise<number> {
+  if (!leavesOneRow(batch, tableColumns) || totals.numUpdatedRows <= batch.numKeys - newKeys(batch, totals)) return 0;
+  const sought = soughtKeys(batch);
+  const addresses = await addressesByKey(rows, on === undefined ? sought : { ...sought, on, where: undefined });
+  const surplus = [...addresses.values()].flatMap((each) => each.slice(1));
+  if (surplus.length > 0) await rows.deleteRows(surplus);
+  return surplus.length;
+}
+
+/** Upserts of whole rows do; what a row becomes under a filter, or where columns stay as they are, depends on the row. */
+export const leavesOneRow = (batch: Batch, tableColumns: number): boolean => {
+  const { spec, chunk } = batch.first;
+  const isUpsert = spec.whenMatchedUpdateAll === true && spec.whenNotMatchedInsertAll;
+  return isUpsert && chunk.schema.fields.length === tableColumns;
+};
+
+const newKeys = (batch: Batch, { numInsertedRows }: MergeTotals): number => numInsertedRows - batch.numNullRows;
