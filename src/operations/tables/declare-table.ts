@@ -1,5 +1,5 @@
 import type { Catalog } from '../../catalog/port.ts';
-import { newLocation } from '../../create/locations.ts';
+import { newLocation } from '../../create/table-maker.ts';
 import type { Engine } from '../../engine/port/engine.ts';
 import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';

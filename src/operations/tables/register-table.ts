@@ -9,7 +9,7 @@
  * shows it, the answer is that of an empty place, so that neither an answer nor its time tells which places exist (P9).
  */
 import type { Adoption, Catalog, KnownPlace, TableRecord } from '../../catalog/port.ts';
-import { folderNamespace, mayBeShared, namespacesAround } from '../../create/locations.ts';
+import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-maker.ts';
 import type { Engine, ResolvedLocation } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type Location, type NamespacePath, type Properties, showTable, type TableRef } from '../../kernel/ids.ts';
