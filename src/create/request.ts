@@ -3,7 +3,7 @@ import type { Catalog, TableRecord } from '../catalog/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
+import { type Keyed, keyedAnswer } from '../operations/idempotency/idempotency.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';

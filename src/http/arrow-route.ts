@@ -3,7 +3,7 @@ import type { Action } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import type { IdempotencyHeader } from '../operations/idempotency/keyed-request.ts';
+import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey } from '../wire/idempotency-key.ts';
 import { readDelimiter } from '../wire/identifiers.ts';

@@ -13,7 +13,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { keyedAnswer } from '../operations/idempotency/keyed-request.ts';
+import { keyedAnswer } from '../operations/idempotency/idempotency.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';

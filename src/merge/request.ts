@@ -14,7 +14,7 @@ import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type DistinctKeys, readDistinctKeys } from '../keys/distinct-keys.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { type Keyed, keyedAnswer } from '../operations/idempotency/keyed-request.ts';
+import { type Keyed, keyedAnswer } from '../operations/idempotency/idempotency.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';

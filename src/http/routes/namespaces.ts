@@ -1,9 +1,8 @@
 import Type from 'typebox';
 import type { CreateNamespace } from '../../operations/namespaces/create-namespace.ts';
-import type { DescribeNamespace } from '../../operations/namespaces/describe-namespace.ts';
+import type { DescribeNamespace, NamespaceExists } from '../../operations/namespaces/describe-namespace.ts';
 import type { DropNamespace } from '../../operations/namespaces/drop-namespace.ts';
 import type { ListNamespaces } from '../../operations/namespaces/list-namespaces.ts';
-import type { NamespaceExists } from '../../operations/namespaces/namespace-exists.ts';
 import { StringMap } from '../../wire/json-body.ts';
 import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/mode.ts';
 import { readPage } from '../../wire/paging.ts';

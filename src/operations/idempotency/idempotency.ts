@@ -1,3 +1,114 @@
+import { createHash } from 'node:crypto';
+import type { Catalog, KeyedAnswer, KeyedCommit, KeyedRequest, RequestOwner } from '../../catalog/port.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import type { IdempotencyKey } from '../../kernel/ids.ts';
+import { type Principal, principalKey } from '../../kernel/principal.ts';
+import { ReadWriteLock, type Release } from '../../kernel/read-write-lock.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
+import type { TableAccess } from '../../table/table-access.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+
+/** What came with an `Idempotency-Key`. */
+export interface IdempotencyHeader {
+  readonly key: IdempotencyKey;
+  /** The SHA-256 of the whole body in hexadecimal; reads the part of it that is still unread. Once only. */
+  readonly bodyDigest: () => Promise<string>;
+}
+
+/** A command that may carry an `Idempotency-Key`. All its other members but the source decide what it does. */
+export interface RepeatableCommand {
+  readonly source: unknown;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
+
+/** A request with an `Idempotency-Key`, whose body may not have been read yet. */
+export interface Keyed extends Pick<KeyedRequest, 'owner' | 'key' | 'requestDigest'> {
+  /** Reads what is left of the body. May be called again. */
+  request(): Promise<KeyedRequest>;
+}
+
+export function keyedRequest(
+  { key, bodyDigest }: IdempotencyHeader,
+  owner: RequestOwner,
+  digestOfRequest: string,
+  expiresAtMs: number,
+): Keyed {
+  const known = { owner, key, requestDigest: digestOfRequest };
+  let whole: Promise<KeyedRequest> | undefined;
+  return {
+    ...known,
+    request: () => {
+      whole ??= bodyDigest().then((digest) => ({ ...known, bodyDigest: digest, expiresAtMs }));
+      return whole;
+    },
+  };
+}
+
+export const keyedAnswer = (request: KeyedRequest, result: object): KeyedAnswer => ({
+  ...request,
+  answer: JSON.stringify(result),
+});
+
+export const ownerOf = (principal: Principal): RequestOwner => principalKey(principal) as RequestOwner;
+
+/**
+ * Of everything that decides what the request does, as it was understood: spelling and order of the parameters make no
+ * difference, and how long the client wants to wait is no part of it.
+ */
+export function requestDigest(operation: string, command: RepeatableCommand): string {
+  const { source: _, idempotency: __, ...asked } = command;
+  return createHash('sha256')
+    .update(JSON.stringify([operation, asked], inOrder))
+    .digest('hex');
+}
+
+/** For `JSON.stringify`: objects with their names in order. */
+function inOrder(_name: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Clients retry one at a time; more than this at once is a client gone wrong. */
+const maxAtOnce = 16;
+
+interface KeyLock {
+  readonly lock: ReadWriteLock;
+  /** The holder and the waiters. */
+  present: number;
+}
+
+/** A lock for each `Idempotency-Key`. A key without requests is forgotten, so there are no more than requests (P7). */
+export class KeyLocks {
+  readonly #byKey = new Map<string, KeyLock>();
+
+  /** `SlowDown` where too many wait; the signal's reason where it aborts first. */
+  async acquire({ owner, key }: Pick<KeyedRequest, 'owner' | 'key'>, signal: AbortSignal): Promise<Release> {
+    const name = JSON.stringify([owner, key]);
+    const of = this.#byKey.get(name) ?? { lock: new ReadWriteLock(maxAtOnce), present: 0 };
+    if (of.present >= maxAtOnce) throw tooMany();
+    this.#byKey.set(name, of);
+    of.present += 1;
+    const forget = (): void => {
+      of.present -= 1;
+      if (of.present === 0) this.#byKey.delete(name);
+    };
+    try {
+      const release = await of.lock.acquire('exclusive', signal);
+      return () => {
+        release();
+        forget();
+      };
+    } catch (error) {
+      forget();
+      throw error;
+    }
+  }
+}
+
+const tooMany = (): LancegateError =>
+  new LancegateError('SlowDown', 'too many requests with this Idempotency-Key wait already', { retryAfterSeconds: 1 });
+
 /**
  * `Idempotency-Key` (P6): a create or merge that is sent again under its key is not applied again and gets the first
  * answer. The protocol, and why it is this one, is in docs/adr/0007-idempotency.md. In short:
@@ -16,14 +127,6 @@
  * Costs, for requests with a key only: the digest of the body, a catalog look-up, and for merges one more catalog
  * transaction per commit, whatever the number of requests in it.
  */
-import type { Catalog, KeyedCommit } from '../../catalog/port.ts';
-import type { Clock } from '../../kernel/clock.ts';
-import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { TableAccess } from '../../table/table-access.ts';
-import type { Logger } from '../../telemetry/logger.ts';
-import { KeyLocks } from './key-locks.ts';
-import { type Keyed, keyedRequest, ownerOf, type RepeatableCommand, requestDigest } from './keyed-request.ts';
 
 type Operation = 'create_table' | 'merge_insert';
 

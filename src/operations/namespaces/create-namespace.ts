@@ -1,7 +1,7 @@
 import type { Catalog } from '../../catalog/port.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { type NamespacePath, type Properties, showNamespace } from '../../kernel/ids.ts';
-import { findNamespace } from './find-namespace.ts';
+import { findNamespace } from './describe-namespace.ts';
 
 interface CreateNamespaceCommand {
   readonly namespace: NamespacePath;
