@@ -6,14 +6,14 @@ import type { NewId } from '../kernel/clock.ts';
 import type { TableId } from '../kernel/ids.ts';
 import type { Catalog } from './port.ts';
 import type { CatalogDb } from './queries/catalog-db.ts';
+import * as idempotency from './queries/commits.ts';
+import * as recoveryMarks from './queries/commits.ts';
+import * as transactions from './queries/commits.ts';
 import * as creations from './queries/creations.ts';
-import * as idempotency from './queries/idempotency.ts';
-import * as locations from './queries/locations.ts';
+import * as locations from './queries/creations.ts';
 import * as namespaces from './queries/namespaces.ts';
-import * as recoveryMarks from './queries/open-branches.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
-import * as transactions from './queries/transactions.ts';
 import type { SqlSession } from './sql-session.ts';
 
 type Query<Args extends readonly unknown[], Result> = (db: CatalogDb, ...args: Args) => Promise<Result>;

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, type TestContext, test } from 'node:test';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
-import { type SyncFile, syncOnDisk } from '#src/catalog/sqlite/write-ahead-log.ts';
+import { type SyncFile, syncOnDisk } from '#src/catalog/sqlite/session.ts';
 import { path, rejects } from '#test/contract/catalog/fixtures.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';

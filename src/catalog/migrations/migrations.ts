@@ -2,7 +2,10 @@
  * The schema's history, forward only: a migration is never edited once released, and never taken back. A catalog that
  * holds a migration this list does not have was written by a newer lancegate and is refused.
  */
-import type { Migration } from 'kysely/migration';
+
+import type { Kysely } from 'kysely';
+import { type Migration, Migrator } from 'kysely/migration';
+import { CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
 import { namespacesAndTables } from './0001-namespaces-and-tables.ts';
 import { recoveryMarks } from './0002-open-branches.ts';
 import { idempotencyKeys } from './0003-idempotency-keys.ts';
@@ -16,3 +19,37 @@ export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, M
   '0003-idempotency-keys': idempotencyKeys(types),
   '0004-owners-of-places': ownersOfPlaces(types),
 });
+
+const migrationTableName = 'catalog_migrations';
+
+/** Brings the schema up to date. `CatalogTooNew`, `CatalogUnusable`; a failed migration leaves the schema as it was. */
+export async function migrateCatalog<Schema>(
+  db: Kysely<Schema>,
+  migrations: Readonly<Record<string, Migration>>,
+): Promise<void> {
+  const unknown = (await appliedMigrations(db)).filter((name) => !Object.hasOwn(migrations, name));
+  if (unknown.length > 0) {
+    throw new CatalogTooNew(
+      `The catalog was written by a newer lancegate: its schema has ${unknown.join(', ')}, which this one does not know.`,
+    );
+  }
+  const migrator = new Migrator({
+    db,
+    provider: { getMigrations: async () => ({ ...migrations }) },
+    migrationTableName,
+    migrationLockTableName: 'catalog_migration_lock',
+  });
+  const { error } = await migrator.migrateToLatest();
+  if (error !== undefined) throw new CatalogUnusable('The catalog could not be migrated.', { cause: error });
+}
+
+async function appliedMigrations<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
+  const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
+  if (!tables.some((table) => table.name === migrationTableName)) return [];
+  const rows = await (db as unknown as Kysely<{ [migrationTableName]: { name: string } }>)
+    .selectFrom(migrationTableName)
+    .select('name')
+    .orderBy('name')
+    .execute();
+  return rows.map((row) => row.name);
+}

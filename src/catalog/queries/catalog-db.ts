@@ -1,16 +1,20 @@
 /** The rows as the database holds them. Objects of text to text are kept as JSON text: nothing ever queries inside. */
 import type { Kysely } from 'kysely';
-import type {
-  BranchName,
-  IdempotencyKey,
-  Location,
-  ObjectName,
-  Properties,
-  TableId,
-  TransactionId,
+import { LancegateError } from '../../kernel/errors.ts';
+import {
+  type BranchName,
+  type IdempotencyKey,
+  type Location,
+  type NamespacePath,
+  type ObjectName,
+  type Properties,
+  showNamespace,
+  showTable,
+  type TableId,
+  type TableRef,
+  type TransactionId,
 } from '../../kernel/ids.ts';
 import type { RequestOwner, TableState, TransactionRecord } from '../port.ts';
-import type { FullPath } from './full-path.ts';
 
 export interface NamespaceRow {
   readonly path: FullPath;
@@ -103,3 +107,53 @@ export const propertiesFromJson = (json: string): Properties => JSON.parse(json)
 /** Parts of rows that fit into one statement: SQLite allows 32766 parameters, and no row has more than 10. */
 export const insertable = <Row>(rows: readonly Row[]): readonly (readonly Row[])[] =>
   Array.from({ length: Math.ceil(rows.length / 1000) }, (_, part) => rows.slice(part * 1000, (part + 1) * 1000));
+
+/**
+ * A full path is the one-column form of an identifier: its names joined by U+001F, empty for the root namespace.
+ * Names hold no control characters, so it is unambiguous, and because U+001F sorts below every character a name may
+ * hold, binary order of full paths is the order of the lists of names, parents before their children.
+ */
+
+declare const brand: unique symbol;
+export type FullPath = string & { readonly [brand]: 'FullPath' };
+
+const separator = '\u001f';
+/** The character after the separator: with it a range scan covers exactly what is below a path. */
+const pastSeparator = '\u0020';
+
+export const namespacePathOf = (path: NamespacePath): FullPath => path.join(separator) as FullPath;
+
+export const tablePathOf = (ref: TableRef): FullPath => namespacePathOf([...ref.namespace, ref.name]);
+
+export const namesOf = (path: FullPath): NamespacePath => (path === '' ? [] : (path.split(separator) as ObjectName[]));
+
+export function tableRefOf(path: FullPath): TableRef {
+  const names = namesOf(path);
+  return { namespace: names.slice(0, -1), name: names[names.length - 1]! };
+}
+
+/** Full paths strictly below `path` are those between the two bounds, both exclusive. Not for the root. */
+export const boundsBelow = (path: FullPath): { readonly from: FullPath; readonly to: FullPath } => ({
+  from: `${path}${separator}` as FullPath,
+  to: `${path}${pastSeparator}` as FullPath,
+});
+
+/** The catalog's refusals in one voice. */
+
+export const namespaceNotFound = (path: NamespacePath): LancegateError =>
+  new LancegateError('NamespaceNotFound', `The namespace ${showNamespace(path)} does not exist.`);
+
+export const namespaceAlreadyExists = (path: NamespacePath): LancegateError =>
+  new LancegateError('NamespaceAlreadyExists', `The namespace ${showNamespace(path)} already exists.`);
+
+export const namespaceNotEmpty = (path: NamespacePath): LancegateError =>
+  new LancegateError('NamespaceNotEmpty', `The namespace ${showNamespace(path)} is not empty.`);
+
+export const tableNotFound = (ref: TableRef): LancegateError =>
+  new LancegateError('TableNotFound', `The table ${showTable(ref)} does not exist.`);
+
+export const tableAlreadyExists = (ref: TableRef): LancegateError =>
+  new LancegateError('TableAlreadyExists', `The table ${showTable(ref)} already exists.`);
+
+export const concurrentCreate = (ref: TableRef): LancegateError =>
+  new LancegateError('ConcurrentCreate', `Another create of the table ${showTable(ref)} got in between.`);

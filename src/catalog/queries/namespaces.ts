@@ -1,9 +1,18 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import type { NamespacePath, ObjectName, Properties } from '../../kernel/ids.ts';
 import type { NamespaceRecord, PageRequest } from '../port.ts';
-import { type CatalogDb, propertiesFromJson, propertiesToJson } from './catalog-db.ts';
-import { boundsBelow, type FullPath, namesOf, namespacePathOf } from './full-path.ts';
-import { namespaceAlreadyExists, namespaceNotEmpty, namespaceNotFound } from './refusals.ts';
+import {
+  boundsBelow,
+  type CatalogDb,
+  type FullPath,
+  namesOf,
+  namespaceAlreadyExists,
+  namespaceNotEmpty,
+  namespaceNotFound,
+  namespacePathOf,
+  propertiesFromJson,
+  propertiesToJson,
+} from './catalog-db.ts';
 
 export async function requireNamespace(db: CatalogDb, path: NamespacePath): Promise<void> {
   if ((await findNamespace(db, path)) === undefined) throw namespaceNotFound(path);

@@ -1,7 +1,15 @@
 import type { NamespacePath, ObjectName, TableId, TableRef } from '../../kernel/ids.ts';
 import type { TablePageRequest, TableRecord } from '../port.ts';
-import { type CatalogDb, propertiesFromJson, propertiesToJson, type TableRow } from './catalog-db.ts';
-import { type FullPath, namespacePathOf, tablePathOf, tableRefOf } from './full-path.ts';
+import {
+  type CatalogDb,
+  type FullPath,
+  namespacePathOf,
+  propertiesFromJson,
+  propertiesToJson,
+  type TableRow,
+  tablePathOf,
+  tableRefOf,
+} from './catalog-db.ts';
 import { requireNamespace } from './namespaces.ts';
 
 const recordOf = (row: TableRow): TableRecord => ({

@@ -2,11 +2,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
 import type { Adoption, TableRecord, TableState } from '../port.ts';
-import type { CatalogDb } from './catalog-db.ts';
-import { findCreationId } from './creations.ts';
-import { claimForAdoption, claimFresh, placesAt, releaseLocation } from './locations.ts';
+import { type CatalogDb, concurrentCreate, tableAlreadyExists, tableNotFound } from './catalog-db.ts';
+import { claimForAdoption, claimFresh, findCreationId, placesAt, releaseLocation } from './creations.ts';
 import { requireNamespace } from './namespaces.ts';
-import { concurrentCreate, tableAlreadyExists, tableNotFound } from './refusals.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
 
 export interface NewTable {

@@ -5,23 +5,19 @@
  * Each query blocks the event loop while it runs, and is short; the disk is waited for on another thread.
  */
 import { randomUUID } from 'node:crypto';
-import { statSync } from 'node:fs';
-import type { DatabaseSync } from 'node:sqlite';
+import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { Kysely, sql } from 'kysely';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import { migrateCatalog } from '../migrations/migrate.ts';
-import { catalogMigrations } from '../migrations/migrations.ts';
+import { catalogMigrations, migrateCatalog } from '../migrations/migrations.ts';
 import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
 import type { Catalog } from '../port.ts';
 import type { CatalogSchema } from '../queries/catalog-db.ts';
 import { sqlCatalog } from '../sql-catalog.ts';
-import { NodeSqliteDialect } from './dialect.ts';
-import { openExclusiveDatabase } from './exclusive-database.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
-import { type CatalogHolder, removeHolder, showHolder, writeHolder } from './holder.ts';
-import { SqliteSession } from './session.ts';
-import { type SyncFile, syncOnDisk, WriteAheadLog } from './write-ahead-log.ts';
+import { NodeSqliteDialect, SqliteSession, type SyncFile, syncOnDisk, WriteAheadLog } from './session.ts';
 
 export interface SqliteCatalogOptions {
   /** How this process is named to another one that finds the catalog held. */
@@ -108,4 +104,104 @@ function openErrorOf(path: string, error: unknown): Error {
   }
   const fault = faultOf(error) ?? (error instanceof Error ? error.message : String(error));
   return new CatalogUnusable(`The catalog ${path} cannot be opened: ${fault}.`, { cause: error });
+}
+
+/**
+ * The lock is taken by the first access after `locking_mode`, so an empty transaction follows at once. The log is synced and
+ * put into the database by `WriteAheadLog`.
+ */
+const takeLock = `
+  pragma locking_mode = exclusive;
+  pragma journal_mode = wal;
+  pragma synchronous = normal;
+  pragma wal_autocheckpoint = 0;
+  pragma foreign_keys = on;
+  begin immediate;
+  commit`;
+
+/** Opens the database, making it if it is missing, and locks it until it is closed. Throws SQLite's own errors. */
+export function openExclusiveDatabase(path: string): DatabaseSync {
+  createPrivately(path);
+  const database = new DatabaseSync(path, { timeout: 0 });
+  try {
+    database.exec(takeLock);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/**
+ * For its owner only, whatever the umask; SQLite gives its own files the mode of the database. An existing file is not opened:
+ * closing a descriptor of it would release the process's locks on it (POSIX).
+ */
+function createPrivately(path: string): void {
+  try {
+    closeSync(openSync(path, 'ax', 0o600));
+  } catch {
+    // The file exists, or SQLite will report what is wrong.
+  }
+}
+
+/**
+ * Who holds the catalog: a small file next to it, for the message a second process gets. It is not the lock (that is
+ * SQLite's, and ends with its process); a crash leaves the file behind and the next holder overwrites it, and a process
+ * that cannot read it, or write it on a full disk, goes on without.
+ */
+
+export interface CatalogHolder {
+  readonly pid: number;
+  /** ISO 8601. */
+  readonly startedAt: string;
+  /** What runs, such as `lancegate serve`. */
+  readonly command: string;
+  /** Where it listens, once it does. */
+  readonly url: string | undefined;
+  /** Whether it accepts tokens that `lancegate token` mints; undefined before it listens. */
+  readonly acceptsOwnTokens?: boolean;
+}
+
+const holderFileOf = (catalogFile: string): string => join(dirname(catalogFile), 'lancegate.holder.json');
+
+/** Synchronous, so that nothing runs between taking the lock and saying so. */
+export function writeHolder(catalogFile: string, holder: CatalogHolder): void {
+  const file = holderFileOf(catalogFile);
+  try {
+    writeFileSync(`${file}.new`, JSON.stringify(holder), { mode: 0o600 });
+    renameSync(`${file}.new`, file);
+  } catch {
+    removeHolder(catalogFile); // what is there tells of another process
+  }
+}
+
+export function removeHolder(catalogFile: string): void {
+  try {
+    rmSync(holderFileOf(catalogFile), { force: true });
+  } catch {
+    // It stays, as after a crash.
+  }
+}
+
+/** `process 1234 (lancegate serve on http://127.0.0.1:2333, since …)`, or what is known instead. */
+export function showHolder(catalogFile: string): string {
+  const holder = readHolder(catalogFile);
+  if (holder === undefined) return 'another process';
+  const where = holder.url === undefined ? '' : ` on ${holder.url}`;
+  return `process ${holder.pid} (${holder.command}${where}, since ${holder.startedAt})`;
+}
+
+function readHolder(catalogFile: string): CatalogHolder | undefined {
+  try {
+    return parseHolder(JSON.parse(readFileSync(holderFileOf(catalogFile), 'utf8')));
+  } catch {
+    return undefined;
+  }
+}
+
+function parseHolder(value: unknown): CatalogHolder | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { pid, startedAt, command, url } = value as Partial<Record<keyof CatalogHolder, unknown>>;
+  if (typeof pid !== 'number' || typeof startedAt !== 'string' || typeof command !== 'string') return undefined;
+  return { pid, startedAt, command, url: typeof url === 'string' ? url : undefined };
 }

@@ -1,0 +1,253 @@
+import type { BranchName, IdempotencyKey, TableId, TransactionId } from '../../kernel/ids.ts';
+import type {
+  KeyedAnswer,
+  KeyedCommit,
+  KeyedRequest,
+  OpenBranch,
+  OpenBranchRecord,
+  RequestOwner,
+  TransactionRecord,
+} from '../port.ts';
+import {
+  type CatalogDb,
+  type IdempotencyKeyRow,
+  insertable,
+  propertiesFromJson,
+  propertiesToJson,
+  type TransactionRow,
+  tablePathOf,
+  tableRefOf,
+} from './catalog-db.ts';
+
+const rowOf = (record: TransactionRecord): TransactionRow => ({
+  id: record.id,
+  table_id: record.tableId,
+  table_path: tablePathOf(record.ref),
+  operation: record.operation,
+  branch: record.branch ?? null,
+  version: record.version,
+  outcome: propertiesToJson(record.outcome),
+  committed_at_ms: record.committedAtMs,
+});
+
+const recordOf = (row: TransactionRow): TransactionRecord => ({
+  id: row.id,
+  tableId: row.table_id,
+  ref: tableRefOf(row.table_path),
+  operation: row.operation,
+  branch: row.branch ?? undefined,
+  version: row.version,
+  outcome: propertiesFromJson(row.outcome),
+  committedAtMs: row.committed_at_ms,
+});
+
+export async function insertTransactions(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
+  for (const rows of insertable(records.map(rowOf))) await db.insertInto('transactions').values(rows).execute();
+  await acknowledgeRecorded(db, records);
+}
+
+export async function findTransaction(db: CatalogDb, id: TransactionId): Promise<TransactionRecord | undefined> {
+  const row = await db.selectFrom('transactions').selectAll().where('id', '=', id).executeTakeFirst();
+  return row && recordOf(row);
+}
+
+export async function forgetTransactions(db: CatalogDb, beforeMs: number, limit: number): Promise<number> {
+  const old = db
+    .selectFrom('transactions')
+    .select('id')
+    .where('committed_at_ms', '<', beforeMs)
+    .orderBy('committed_at_ms')
+    .limit(limit);
+  const { numDeletedRows } = await db.deleteFrom('transactions').where('id', 'in', old).executeTakeFirstOrThrow();
+  return Number(numDeletedRows);
+}
+
+/**
+ * Branches that this process may be writing to. After a crash these, and no others, can hold unacknowledged commits.
+ */
+
+const main = '';
+const nameOf = (branch: BranchName | undefined): string => branch ?? main;
+
+export async function markOpenForWriting(db: CatalogDb, open: OpenBranch): Promise<void> {
+  const row = { acknowledged_version: open.acknowledgedVersion, storage_session: open.storageSession };
+  await db
+    .insertInto('open_branches')
+    .values({ table_id: open.tableId, branch: nameOf(open.branch), ...row })
+    .onConflict((conflict) => conflict.columns(['table_id', 'branch']).doUpdateSet(row))
+    .execute();
+}
+
+/** Never backwards; nothing for a branch that is not open. */
+export async function acknowledgeVersion(
+  db: CatalogDb,
+  tableId: TableId,
+  branch: BranchName | undefined,
+  version: number,
+): Promise<void> {
+  await db
+    .updateTable('open_branches')
+    .set({ acknowledged_version: version })
+    .where('table_id', '=', tableId)
+    .where('branch', '=', nameOf(branch))
+    .where('acknowledged_version', '<', version)
+    .execute();
+}
+
+/** One update per branch, with the newest version that the group brings. */
+export async function acknowledgeRecorded(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
+  const newest = new Map<string, TransactionRecord>();
+  for (const record of records) {
+    const key = JSON.stringify([record.tableId, nameOf(record.branch)]);
+    if (record.version > (newest.get(key)?.version ?? -1)) newest.set(key, record);
+  }
+  for (const { tableId, branch, version } of newest.values()) await acknowledgeVersion(db, tableId, branch, version);
+}
+
+export async function listOpenBranches(db: CatalogDb): Promise<readonly OpenBranchRecord[]> {
+  const rows = await db
+    .selectFrom('open_branches')
+    .innerJoin('tables', 'tables.id', 'open_branches.table_id')
+    .select(['table_id', 'tables.path', 'tables.location', 'branch', 'acknowledged_version', 'storage_session'])
+    .orderBy('tables.path')
+    .orderBy('branch')
+    .execute();
+  return rows.map((row) => ({
+    tableId: row.table_id,
+    ref: tableRefOf(row.path),
+    location: row.location,
+    branch: row.branch === main ? undefined : (row.branch as BranchName),
+    acknowledgedVersion: row.acknowledged_version,
+    storageSession: row.storage_session,
+  }));
+}
+
+export async function closeBranch(db: CatalogDb, tableId: TableId, branch: BranchName | undefined): Promise<void> {
+  await db.deleteFrom('open_branches').where('table_id', '=', tableId).where('branch', '=', nameOf(branch)).execute();
+}
+
+/**
+ * What became of requests with an `Idempotency-Key`. A row has an answer, or it says that a commit was announced and on
+ * top of which version; one key has one row, and a later row takes the place of an earlier one.
+ */
+
+const rowOfRequest = (request: KeyedRequest) => ({
+  owner: request.owner,
+  key: request.key,
+  request_digest: request.requestDigest,
+  body_digest: request.bodyDigest,
+  expires_at_ms: request.expiresAtMs,
+});
+
+const requestOf = (row: IdempotencyKeyRow): KeyedRequest => ({
+  owner: row.owner,
+  key: row.key,
+  requestDigest: row.request_digest,
+  bodyDigest: row.body_digest,
+  expiresAtMs: row.expires_at_ms,
+});
+
+const rowOfAnswer = (answered: KeyedAnswer): IdempotencyKeyRow => ({
+  ...rowOfRequest(answered),
+  answer: answered.answer,
+  table_id: null,
+  table_path: null,
+  branch: null,
+  base_version: null,
+});
+
+const rowOfCommit = (commit: KeyedCommit): IdempotencyKeyRow => ({
+  ...rowOfRequest(commit),
+  answer: null,
+  table_id: commit.tableId,
+  table_path: tablePathOf(commit.ref),
+  branch: commit.branch ?? null,
+  base_version: commit.baseVersion,
+});
+
+const commitOf = (row: IdempotencyKeyRow): KeyedCommit => ({
+  ...requestOf(row),
+  tableId: row.table_id!,
+  ref: tableRefOf(row.table_path!),
+  branch: row.branch ?? undefined,
+  baseVersion: row.base_version!,
+});
+
+export const insertAnswers = (db: CatalogDb, answers: readonly KeyedAnswer[]): Promise<void> =>
+  putRows(db, answers.map(rowOfAnswer));
+
+export const insertCommits = (db: CatalogDb, commits: readonly KeyedCommit[]): Promise<void> =>
+  putRows(db, commits.map(rowOfCommit));
+
+async function putRows(db: CatalogDb, rows: readonly IdempotencyKeyRow[]): Promise<void> {
+  for (const some of insertable(rows)) {
+    await db
+      .insertInto('idempotency_keys')
+      .values(some)
+      .onConflict((conflict) =>
+        conflict.columns(['owner', 'key']).doUpdateSet(({ ref }) => ({
+          request_digest: ref('excluded.request_digest'),
+          body_digest: ref('excluded.body_digest'),
+          expires_at_ms: ref('excluded.expires_at_ms'),
+          answer: ref('excluded.answer'),
+          table_id: ref('excluded.table_id'),
+          table_path: ref('excluded.table_path'),
+          branch: ref('excluded.branch'),
+          base_version: ref('excluded.base_version'),
+        })),
+      )
+      .execute();
+  }
+}
+
+export async function findKeyed(
+  db: CatalogDb,
+  owner: RequestOwner,
+  key: IdempotencyKey,
+): Promise<KeyedAnswer | KeyedCommit | undefined> {
+  const row = await db
+    .selectFrom('idempotency_keys')
+    .selectAll()
+    .where('owner', '=', owner)
+    .where('key', '=', key)
+    .executeTakeFirst();
+  if (row === undefined) return undefined;
+  return row.answer === null ? commitOf(row) : { ...requestOf(row), answer: row.answer };
+}
+
+export async function announcedCommits(db: CatalogDb): Promise<readonly KeyedCommit[]> {
+  const rows = await db
+    .selectFrom('idempotency_keys')
+    .selectAll()
+    .where('answer', 'is', null)
+    .orderBy('owner')
+    .orderBy('key')
+    .execute();
+  return rows.map(commitOf);
+}
+
+export async function withdrawCommit(
+  db: CatalogDb,
+  { owner, key }: Pick<KeyedRequest, 'owner' | 'key'>,
+): Promise<void> {
+  await db
+    .deleteFrom('idempotency_keys')
+    .where('owner', '=', owner)
+    .where('key', '=', key)
+    .where('answer', 'is', null)
+    .execute();
+}
+
+export async function forgetKeys(db: CatalogDb, atMs: number, limit: number): Promise<number> {
+  const expired = db
+    .selectFrom('idempotency_keys')
+    .select(['owner', 'key'])
+    .where('expires_at_ms', '<=', atMs)
+    .orderBy('expires_at_ms')
+    .limit(limit);
+  const { numDeletedRows } = await db
+    .deleteFrom('idempotency_keys')
+    .where(({ eb, refTuple }) => eb(refTuple('owner', 'key'), 'in', expired.$asTuple('owner', 'key')))
+    .executeTakeFirstOrThrow();
+  return Number(numDeletedRows);
+}
