@@ -47,3 +47,11 @@ function errorCode(error: LancegateError): string | undefined {
 
 /** RFC 6750 section 3 allows printable ASCII without `"` and `\`; a table's name in a message can hold anything. */
 const describable = (text: string): string => text.replaceAll('"', "'").replaceAll(/[^\x20-\x5b\x5d-\x7e]/g, '?');
+
+/**
+ * The access settings, a key file or a policy file cannot be used, so the service must not start. The message is for
+ * the operator at the terminal and may name files; it never reaches a caller.
+ */
+export class AccessSetupError extends Error {
+  override readonly name = 'AccessSetupError';
+}

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { AccessSetupError } from './access-setup-error.ts';
+import { AccessSetupError } from './challenge.ts';
 
 export const privateMode = 0o600;
 const othersBits = 0o077;

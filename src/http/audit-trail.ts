@@ -1,7 +1,7 @@
 /** Collects the facts for a request's audit record, which is made at its end. */
 import type { IncomingMessage } from 'node:http';
 import type { AccessRequest } from '../auth/policy/actions.ts';
-import { resourceUid } from '../auth/policy/cedar-schema.ts';
+import { resourceUid } from '../auth/policy/cedar-policy.ts';
 import type { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
 import type { AuditFacts, AuditRecord, Decision } from '../telemetry/audit.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { AccessSetupError } from '#src/auth/access-setup-error.ts';
+import { AccessSetupError } from '#src/auth/challenge.ts';
 import { type JwtIssuerSettings, JwtVerifier, jwtIssuerDefaults } from '#src/auth/tokens/jwt-verifier.ts';
 import { AuthorizationServer } from '#test/fixtures/authorization-server.ts';
 import { bearer, refusal } from './refusals.ts';

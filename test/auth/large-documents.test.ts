@@ -5,7 +5,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { boundedFetch, maxDocumentBytes } from '#src/auth/bounded-fetch.ts';
+import { boundedFetch, maxDocumentBytes } from '#src/auth/remote-document.ts';
 import { IntrospectionVerifier, introspectionDefaults } from '#src/auth/tokens/introspection-verifier.ts';
 import { JwtVerifier, jwtIssuerDefaults } from '#src/auth/tokens/jwt-verifier.ts';
 import { bearer, refusal } from './refusals.ts';

@@ -14,7 +14,7 @@ import { open } from 'node:fs/promises';
 import { basename } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { AccessSetupError } from '../access-setup-error.ts';
+import { AccessSetupError } from '../challenge.ts';
 import { CedarPolicy } from './cedar-policy.ts';
 import { tryPolicies } from './policy-trial.ts';
 

@@ -1,6 +1,6 @@
 /** A policy file as the operator wrote it, checked strictly before the service starts. */
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
-import { AccessSetupError } from '../access-setup-error.ts';
+import { AccessSetupError } from '../challenge.ts';
 
 export interface PolicySource {
   /** How messages call it: the file's name. */

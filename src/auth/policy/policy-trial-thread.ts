@@ -1,6 +1,6 @@
 /** The thread of `policy-trial.ts`: reports what is wrong with the policies, or dies while it reads them. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { AccessSetupError } from '../access-setup-error.ts';
+import { AccessSetupError } from '../challenge.ts';
 import { CedarPolicy } from './cedar-policy.ts';
 import type { PolicySource } from './policy-source.ts';
 import type { Trial } from './policy-trial.ts';

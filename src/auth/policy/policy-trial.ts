@@ -4,7 +4,7 @@
  * until a restart (docs/adr/0020). The thread also checks the policies, which takes too long for the service's own thread.
  */
 import { Worker } from 'node:worker_threads';
-import { AccessSetupError } from '../access-setup-error.ts';
+import { AccessSetupError } from '../challenge.ts';
 import type { CheckedSource, PolicySource, Remarks } from './policy-source.ts';
 
 export type Trial = { readonly problem: string } | { readonly remarks: Remarks };

@@ -4,8 +4,7 @@
  * One SQLite file of its own, next to the catalog, because `lancegate api-key` changes it from another process while the
  * service runs. Every request reads its key's row (some 10 us), so a revocation holds from the next request on.
  */
-
-import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { closeSync, fstatSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
@@ -15,7 +14,6 @@ import { invalidInput } from '../../kernel/errors.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import { invalidToken } from '../challenge.ts';
 import { privateMode, requirePrivate } from '../private-file.ts';
-import { hashSecret, looksLikeApiKey, newApiKey, parseApiKey, showApiKey } from './api-key.ts';
 import type { Credential, Verifier } from './verifier.ts';
 
 export interface ApiKeyRequest {
@@ -171,3 +169,30 @@ const apiKeyOf = (row: Record<string, unknown>): ApiKey => ({
   expiresAtMs: (row.expires_at_ms as number | null) ?? undefined,
   revokedAtMs: (row.revoked_at_ms as number | null) ?? undefined,
 });
+
+/** What an API key looks like: `lgk_`, an id that may be shown, and a secret of 256 bits that is shown once. */
+
+const prefix = 'lgk_';
+const form = /^lgk_([0-9a-f]{16})_([0-9a-f]{64})$/;
+
+export interface ApiKeyParts {
+  readonly id: string;
+  readonly secret: string;
+}
+
+export const newApiKey = (): ApiKeyParts => ({
+  id: randomBytes(8).toString('hex'),
+  secret: randomBytes(32).toString('hex'),
+});
+
+export const showApiKey = ({ id, secret }: ApiKeyParts): string => `${prefix}${id}_${secret}`;
+
+export const looksLikeApiKey = (credential: string): boolean => credential.startsWith(prefix);
+
+export function parseApiKey(credential: string): ApiKeyParts | undefined {
+  const [, id, secret] = form.exec(credential) ?? [];
+  return id === undefined || secret === undefined ? undefined : { id, secret };
+}
+
+/** One plain SHA-256 is enough: 256 random bits cannot be guessed, and every request pays for it. */
+export const hashSecret = (secret: string): Buffer => hash('sha256', secret, 'buffer');

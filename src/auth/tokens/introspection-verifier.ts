@@ -13,8 +13,7 @@ import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';
-import { looksLikeApiKey } from './api-key.ts';
-import { principalFrom } from './claims.ts';
+import { looksLikeApiKey } from './api-keys.ts';
 import {
   type IssuerLocation,
   type IssuerMetadata,
@@ -22,6 +21,7 @@ import {
   requestOptions,
   requireSecure,
 } from './issuer-metadata.ts';
+import { principalFrom } from './jwt.ts';
 import { type Credential, hashToken, type Verifier } from './verifier.ts';
 
 /** With an `endpoint` the `issuer` is never asked; it only says where principals come from. */

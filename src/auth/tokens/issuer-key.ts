@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto';
 import { open, rm } from 'node:fs/promises';
 import { type CryptoKey, calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK } from 'jose';
 import type { Clock } from '../../kernel/clock.ts';
-import { AccessSetupError } from '../access-setup-error.ts';
+import { AccessSetupError } from '../challenge.ts';
 import { createPrivateFile, privateMode, readPrivateFile, replacePrivateFile } from '../private-file.ts';
 
 export const signatureAlgorithm = 'ES256';

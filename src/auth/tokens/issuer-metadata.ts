@@ -2,9 +2,8 @@
 import * as oauth from 'oauth4webapi';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { AccessSetupError } from '../access-setup-error.ts';
-import { boundedFetch } from '../bounded-fetch.ts';
-import { type DocumentLifetime, RemoteDocument } from '../remote-document.ts';
+import { AccessSetupError } from '../challenge.ts';
+import { boundedFetch, type DocumentLifetime, RemoteDocument } from '../remote-document.ts';
 
 export interface IssuerLocation {
   /** Exactly as tokens carry it in `iss`, a trailing slash included. */

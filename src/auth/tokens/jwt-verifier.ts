@@ -13,12 +13,18 @@ import type { Clock } from '../../kernel/clock.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { AccessSetupError } from '../access-setup-error.ts';
-import { boundedFetch } from '../bounded-fetch.ts';
-import { RemoteDocument } from '../remote-document.ts';
-import { principalFrom } from './claims.ts';
+import { AccessSetupError } from '../challenge.ts';
+import { boundedFetch, RemoteDocument } from '../remote-document.ts';
 import { type IssuerLocation, type IssuerMetadata, issuerMetadata, requireSecure } from './issuer-metadata.ts';
-import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf, unknownKey } from './jwt.ts';
+import {
+  type CheckedToken,
+  checkToken,
+  claimedIssuer,
+  type ExpectedToken,
+  principalFrom,
+  refusalOf,
+  unknownKey,
+} from './jwt.ts';
 import { type Credential, hashToken, type Verifier } from './verifier.ts';
 
 /**

@@ -16,9 +16,8 @@ import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/principal.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';
-import { principalFrom } from './claims.ts';
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, readIssuerKeys, signatureAlgorithm } from './issuer-key.ts';
-import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, refusalOf } from './jwt.ts';
+import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, principalFrom, refusalOf } from './jwt.ts';
 import { type Credential, hashToken, type Verifier } from './verifier.ts';
 
 export interface TokenRequest {
