@@ -8,11 +8,9 @@ import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey } from '../wire/idempotency-key.ts';
 import { readDelimiter } from '../wire/identifiers.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
-import { authorize, queryBranch } from './authorize.ts';
-import { contentDecoder } from './body/content-coding.ts';
-import { headerText } from './headers.ts';
-import { jsonAnswer, type Route, type Upload } from './route.ts';
-import { tableTarget } from './targets.ts';
+import { contentDecoder } from './body/request-body.ts';
+import { headerText } from './request-head.ts';
+import { authorize, jsonAnswer, queryBranch, type Route, tableTarget, type Upload } from './route.ts';
 
 export interface ArrowCall<Parameters> {
   readonly table: TableRef;

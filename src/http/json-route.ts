@@ -8,17 +8,19 @@ import { parseBranch } from '../wire/branch-name.ts';
 import { readDelimiter } from '../wire/identifiers.ts';
 import { parseJsonBody } from '../wire/json-body.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
-import { authorize, queryBranch, refuseBranch } from './authorize.ts';
 import {
   type Allows,
   type Answer,
+  authorize,
   jsonAnswer,
   type Method,
+  queryBranch,
   type Route,
   type RouteInput,
+  refuseBranch,
+  type TargetKind,
   type Upload,
 } from './route.ts';
-import type { TargetKind } from './targets.ts';
 
 export interface JsonCall<Target, Body> {
   readonly target: Target;

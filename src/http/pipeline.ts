@@ -9,13 +9,11 @@ import { readTimeout, timeoutHeader } from '../wire/deadline.ts';
 import type { Admission, AdmissionRequest, Permit } from './admission/admission.ts';
 import type { LoadShedder } from './admission/load-shedder.ts';
 import { BodyDigest } from './body/body-digest.ts';
-import { contentDecoder, decoderBytes } from './body/content-coding.ts';
 import { bodyTooLarge, readText } from './body/read-text.ts';
-import { announcesBody, declaredBytes } from './body/request-body.ts';
-import { ClientScope } from './client-scope.ts';
-import { credentialsIn, headerText } from './headers.ts';
+import { announcesBody, contentDecoder, declaredBytes, decoderBytes } from './body/request-body.ts';
 import type { HttpDeps } from './http-deps.ts';
-import type { RequestContext } from './request-context.ts';
+import { ClientScope, type RequestContext } from './request-context.ts';
+import { credentialsIn, headerText } from './request-head.ts';
 import type { Answer, BodyKind, Method, PreparedRequest, Route, RouteInput, Upload } from './route.ts';
 
 /** Answers an admitted request; reads its body. */

@@ -1,19 +1,22 @@
 /** One request and its answer, from the first header to the end of the connection's part in it. */
+
+import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { ErrorName, LancegateError } from '../kernel/errors.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { type ErrorName, invalidInput, LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/principal.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
 import { type AuditRecord, logRequest } from '../telemetry/audit.ts';
+import type { Timeout } from '../wire/deadline.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/request-path.ts';
-import type { ClientAddress, ClientAddresses } from './admission/client-address.ts';
-import type { RetryPacing } from './admission/retry-pacing.ts';
-import { AuditTrail, principalFacts, sentFrom } from './audit-trail.ts';
+import type { RetryPacing } from './admission/load-shedder.ts';
 import { RequestBody } from './body/request-body.ts';
-import type { ClientScope } from './client-scope.ts';
 import { asLancegateError, type RenderedError, renderError } from './errors/error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
-import type { Answer } from './route.ts';
+import type { ClientAddress, ClientAddresses } from './request-head.ts';
+import { type Answer, AuditTrail, principalFacts, sentFrom } from './route.ts';
 import { createTablePath } from './routes/create.ts';
 
 export interface RequestContextDeps extends Pick<HttpDeps, 'logger' | 'audit' | 'metrics' | 'clock' | 'config'> {
@@ -209,3 +212,70 @@ async function* thenDiscard(text: string, body: RequestBody): AsyncGenerator<str
   yield text;
   await body.discard();
 }
+
+interface ScopeParts {
+  readonly requestId: string;
+  readonly principal: Principal;
+  readonly timeout: Timeout;
+  /** How long the service has waited for the body so far. */
+  readonly waitedForBodyMs: () => number;
+  readonly clock: Clock;
+  readonly response: ServerResponse;
+}
+
+/**
+ * A request's scope, tied to its connection. Fastify's own `request.signal` will not do: it aborts as soon as the body
+ * has been read, with the client still there. Once the answer is on its way, neither the clock nor the client matters.
+ *
+ * A deadline that the client has not chosen is put off by the time its body takes to come: an honest upload of an hour is no
+ * failure. `RequestBody` ends those that stall or trickle.
+ */
+export class ClientScope implements RequestScope {
+  readonly requestId: string;
+  readonly principal: Principal;
+  readonly #controller = new AbortController();
+  readonly #parts: Pick<ScopeParts, 'timeout' | 'waitedForBodyMs' | 'clock'>;
+  readonly #startMs: number;
+  readonly #stopWatching: () => void;
+
+  constructor({ requestId, principal, response, ...parts }: ScopeParts) {
+    const { clock, timeout } = parts;
+    this.requestId = requestId;
+    this.principal = principal;
+    this.#parts = parts;
+    this.#startMs = clock.nowMs();
+    const onClose = (): void => this.#controller.abort(clientLeft());
+    const onTime = (): void => {
+      const leftMs = this.remainingMs();
+      if (leftMs > 0) cancelTimer = clock.schedule(leftMs, onTime);
+      else this.#controller.abort(timedOut(timeout.timeoutMs));
+    };
+    let cancelTimer = clock.schedule(timeout.timeoutMs, onTime);
+    response.once('close', onClose);
+    this.#stopWatching = () => {
+      cancelTimer();
+      response.off('close', onClose);
+    };
+    if (response.destroyed) onClose();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  remainingMs(): number {
+    const { clock, timeout, waitedForBodyMs } = this.#parts;
+    const allowedMs = Math.min(timeout.timeoutMs + waitedForBodyMs(), timeout.withBodyMs);
+    return Math.max(0, this.#startMs + allowedMs - clock.nowMs());
+  }
+
+  /** The answer is decided: lets go of timer and connection. */
+  close(): void {
+    this.#stopWatching();
+  }
+}
+
+const clientLeft = (): LancegateError => invalidInput('the client closed the connection before it was answered');
+
+const timedOut = (timeoutMs: number): LancegateError =>
+  new LancegateError('TimedOut', `the request was not done within its ${timeoutMs} ms; nothing was written`);

@@ -9,17 +9,14 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget, splitTarget } from '../wire/request-path.ts';
 import { Admission } from './admission/admission.ts';
-import { ClientAddresses } from './admission/client-address.ts';
 import { Connections } from './admission/connections.ts';
-import { LoadShedder } from './admission/load-shedder.ts';
-import { RetryPacing } from './admission/retry-pacing.ts';
+import { LoadShedder, RetryPacing } from './admission/load-shedder.ts';
 import { renderError } from './errors/error-renderer.ts';
-import { mostHeaders, requestIdFrom, requireFewHeaders, requireHost } from './headers.ts';
 import type { HttpDeps } from './http-deps.ts';
-import { methodFinder, type RouteMethods } from './path-pattern.ts';
 import { type Handler, RequestPipeline } from './pipeline.ts';
 import { RequestContext, type RequestContextDeps } from './request-context.ts';
-import type { Route } from './route.ts';
+import { ClientAddresses, mostHeaders, requestIdFrom, requireFewHeaders, requireHost } from './request-head.ts';
+import { methodFinder, type Route, type RouteMethods } from './route.ts';
 import { metricsRoute } from './routes/metrics.ts';
 
 export interface HttpServer {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { test } from 'node:test';
-import { ChunkQueue } from '#src/http/body/chunk-queue.ts';
+import { ChunkQueue } from '#src/http/body/request-body.ts';
 
 class Raw extends EventEmitter {
   isPaused = false;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { IncomingHttpHeaders } from 'node:http';
 import { describe, test } from 'node:test';
-import { ClientAddresses } from '#src/http/admission/client-address.ts';
+import { ClientAddresses } from '#src/http/request-head.ts';
 
 const sent = (remoteAddress: string | undefined, headers: IncomingHttpHeaders = {}) => ({
   socket: { remoteAddress },

@@ -1,8 +1,7 @@
 import { StreamSource } from '#src/arrow/stream/source-reader.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
 import type { AccessRequest } from '#src/auth/policy/actions.ts';
-import type { HttpConfig } from '#src/http/http-config.ts';
-import type { HttpDeps } from '#src/http/http-deps.ts';
+import type { HttpConfig, HttpDeps } from '#src/http/http-deps.ts';
 import { apiRoutes, type Operations } from '#src/http/routes/api.ts';
 import { startHttpServer } from '#src/http/server.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';

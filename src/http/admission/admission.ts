@@ -6,13 +6,12 @@
  * names have a quota of their own: writes that fill theirs do not keep them out. Each request occupies a connection, so a principal
  * has a share of the connections, too, from however many addresses it comes.
  */
-
 import { bytesAround, firstBufferBytes } from '../../arrow/stream/source-reader.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { type Principal, principalKey } from '../../kernel/principal.ts';
 import { type BodyAccount, type BodyMemory, bufferBytesFor } from '../../memory/body-memory.ts';
 import { type Holder, Quota } from '../../memory/quota.ts';
-import type { HttpConfig } from '../http-config.ts';
+import type { HttpConfig } from '../http-deps.ts';
 import type { BodyKind } from '../route.ts';
 
 export interface AdmissionRequest {

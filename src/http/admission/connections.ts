@@ -20,8 +20,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { ConnectionEnd, Metrics } from '../../telemetry/metrics.ts';
-import type { HttpConfig } from '../http-config.ts';
-import type { ClientAddress, ClientAddresses } from './client-address.ts';
+import type { HttpConfig } from '../http-deps.ts';
+import type { ClientAddress, ClientAddresses } from '../request-head.ts';
 
 /** The part of a `node:net` socket that is used here. */
 export type ClientSocket = Pick<

@@ -6,9 +6,11 @@
  * same request may succeed. 408 would say it better, but the namespace specification has no such answer.
  */
 import type { IncomingMessage } from 'node:http';
+import { Readable, type Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { constants, createGunzip, createZstdDecompress } from 'node:zlib';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { ChunkQueue } from './chunk-queue.ts';
 
 /**
  * Below this average a client is taken to be holding on to its slot on purpose. Only time that we spend waiting counts:
@@ -202,4 +204,159 @@ export function canBeForgotten({ headers }: IncomingMessage, arrivedBytes: numbe
 export function declaredBytes({ headers }: IncomingMessage): number | undefined {
   if (headers['content-length'] === undefined || headers['content-encoding'] !== undefined) return undefined;
   return Number(headers['content-length']);
+}
+
+/** What may lie here unread. More would be memory for nothing, less would stop and start the socket for every chunk. */
+const maxQueuedBytes = 256 * 1024;
+
+/** The memory of a chunk besides its bytes: without it, a body in chunks of one byte could take hundreds of times its size. */
+const bytesAroundChunk = 512;
+
+/**
+ * The chunks of a request's body, each as the parser made it, a little ahead of their reader. Node's own async iterator
+ * joins chunks that wait, which copies them once more, and costs several promises for each; this reader is half the work
+ * of receiving a large body. Nothing is taken from the socket before the first `next`.
+ */
+export class ChunkQueue {
+  readonly #raw: IncomingMessage;
+  readonly #chunks: Buffer[] = [];
+  #queuedBytes = 0;
+  #arrivedBytes = 0;
+  #isForgetting = false;
+  #isListening = false;
+  #isEnded = false;
+  #failure: Error | undefined;
+  #wake: () => void = () => {};
+
+  constructor(raw: IncomingMessage) {
+    this.#raw = raw;
+  }
+
+  /** True if `next` would have to wait for the client. */
+  get isWaiting(): boolean {
+    return this.#chunks.length === 0 && !this.#isEnded && this.#failure === undefined;
+  }
+
+  /** Bytes taken from the socket. */
+  get arrivedBytes(): number {
+    return this.#arrivedBytes;
+  }
+
+  /** undefined at the end. Rejects where the connection broke first, or with the reason of `interrupt`. */
+  async next(): Promise<Buffer | undefined> {
+    this.#listen();
+    while (this.isWaiting) await this.#input();
+    if (this.#failure !== undefined) throw this.#failure;
+    const chunk = this.#chunks.shift();
+    if (chunk !== undefined) this.#queuedBytes -= chunk.length + bytesAroundChunk;
+    if (this.#queuedBytes < maxQueuedBytes / 2) this.#raw.resume();
+    return chunk;
+  }
+
+  /** Ends a wait, and everything after it. */
+  interrupt(reason: Error): void {
+    this.#failure ??= reason;
+    this.#wake();
+  }
+
+  /** Goes on after an interruption, for who only wants to empty the socket. */
+  forgive(): void {
+    this.#failure = undefined;
+  }
+
+  /** Takes what still comes and keeps nothing; there must be no `next` afterwards. */
+  forget(): void {
+    this.#isForgetting = true;
+    this.#chunks.length = 0;
+    this.#raw.resume();
+  }
+
+  #input(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  #listen(): void {
+    if (this.#isListening) return;
+    this.#isListening = true;
+    this.#raw.on('data', (chunk: Buffer) => this.#add(chunk));
+    this.#raw.once('end', () => this.#end());
+    this.#raw.once('error', (error) => this.interrupt(error));
+    this.#raw.once('close', () => {
+      if (!this.#isEnded) this.interrupt(new Error('the connection was closed'));
+    });
+    if (this.#raw.destroyed && !this.#raw.complete) this.interrupt(new Error('the connection was closed'));
+    if (this.#raw.readableEnded) this.#end();
+  }
+
+  #add(chunk: Buffer): void {
+    this.#arrivedBytes += chunk.length;
+    if (this.#isForgetting) return;
+    this.#chunks.push(chunk);
+    this.#queuedBytes += chunk.length + bytesAroundChunk;
+    if (this.#queuedBytes >= maxQueuedBytes) this.#raw.pause();
+    this.#wake();
+  }
+
+  #end(): void {
+    this.#isEnded = true;
+    this.#wake();
+  }
+}
+
+/** `Content-Encoding` of a body: none, gzip or zstd. The limits of whoever reads count the bytes that come out. */
+
+const chunkSize = 64 * 1024;
+
+/** RFC 9659: a zstd content coding needs a window of at most 8 MiB, so that no body makes us reserve more. */
+const zstdWindowLog = 23;
+
+const decoders: Readonly<Record<string, () => Transform>> = {
+  gzip: () => createGunzip({ chunkSize }),
+  'x-gzip': () => createGunzip({ chunkSize }),
+  zstd: () => createZstdDecompress({ chunkSize, params: { [constants.ZSTD_d_windowLogMax]: zstdWindowLog } }),
+};
+
+/** What a decoder holds at the most: its window, and its chunks in and out. */
+export function decoderBytes(header: string | undefined): number {
+  const coding = codingOf(header);
+  if (coding === '') return 0;
+  return (coding === 'zstd' ? 2 ** zstdWindowLog : 0) + 4 * chunkSize;
+}
+
+/** `atEnd` is told what gives the decoder's memory back; nobody reads it then. */
+export type Decode = (body: AsyncIterable<Uint8Array>, atEnd: (run: () => void) => void) => AsyncIterable<Uint8Array>;
+
+/** `InvalidInput` for any other encoding, before a byte is read. */
+export function contentDecoder(header: string | undefined): Decode {
+  const coding = codingOf(header);
+  if (coding === '') return (body) => body;
+  const create = Object.hasOwn(decoders, coding) ? decoders[coding] : undefined;
+  if (create === undefined) throw invalidInput('content-encoding: only gzip and zstd are understood, one at a time');
+  return (body, atEnd) => decoded(pipe(body, create(), atEnd), coding);
+}
+
+/** Empty where the body comes as it is. */
+function codingOf(header: string | undefined): string {
+  const coding = header?.trim().toLowerCase() ?? '';
+  return coding === 'identity' ? '' : coding;
+}
+
+/** Pulls no more of `body` than the decoder has room for. */
+function pipe(body: AsyncIterable<Uint8Array>, decoder: Transform, atEnd: (run: () => void) => void): Transform {
+  const end = new AbortController();
+  atEnd(() => end.abort());
+  const feeding = pipeline(Readable.from(body, { objectMode: false }), decoder, { signal: end.signal });
+  feeding.catch(() => undefined); // compensated: the decoder is destroyed with the same error, and throws it
+  return decoder;
+}
+
+async function* decoded(decoder: Transform, coding: string): AsyncGenerator<Uint8Array, void, void> {
+  try {
+    for await (const chunk of decoder) yield chunk as Uint8Array;
+  } catch (error) {
+    if (error instanceof LancegateError) throw error;
+    throw invalidInput(`the body is not valid ${coding}`, error);
+  }
 }

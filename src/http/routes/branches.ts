@@ -5,10 +5,8 @@ import type { ListBranches } from '../../operations/branches/list-branches.ts';
 import { parseBranch, parseBranchName } from '../../wire/branch-name.ts';
 import { Version } from '../../wire/json-body.ts';
 import { readPage } from '../../wire/paging.ts';
-import { refuseBranch } from '../authorize.ts';
 import { jsonRoute } from '../json-route.ts';
-import type { Route } from '../route.ts';
-import { tableTarget } from '../targets.ts';
+import { type Route, refuseBranch, tableTarget } from '../route.ts';
 
 const Nothing = Type.Object({});
 const CreateBody = Type.Object({

@@ -3,8 +3,7 @@ import type { CountRows } from '../../operations/tables/count-rows.ts';
 import type { ReadFilter } from '../../wire/filter.ts';
 import { Version } from '../../wire/json-body.ts';
 import { jsonRoute } from '../json-route.ts';
-import type { Route } from '../route.ts';
-import { tableTarget } from '../targets.ts';
+import { type Route, tableTarget } from '../route.ts';
 
 const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });
 

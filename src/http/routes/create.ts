@@ -1,8 +1,7 @@
 import type { CreateTableOperation } from '../../operations/tables/create-table.ts';
 import { readCreateParameters } from '../../wire/create-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
-import { refuseBranch } from '../authorize.ts';
-import type { Route } from '../route.ts';
+import { type Route, refuseBranch } from '../route.ts';
 
 export const createTablePath = '/v1/table/:id/create';
 

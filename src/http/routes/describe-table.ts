@@ -1,13 +1,12 @@
 import Type from 'typebox';
+import type { DataType, Field, Schema } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { DescribeTable } from '../../operations/tables/describe-table.ts';
 import type { TableDescription } from '../../table/table-access.ts';
 import { readFlag } from '../../wire/flags.ts';
 import { Version } from '../../wire/json-body.ts';
 import { jsonRoute } from '../json-route.ts';
-import type { Route } from '../route.ts';
-import { tableTarget } from '../targets.ts';
-import { lanceSchemaJson } from './lance-schema-json.ts';
+import { type Route, tableTarget } from '../route.ts';
 
 const DescribeBody = Type.Object({
   version: Type.Optional(Version),
@@ -44,4 +43,80 @@ const describe = ({ table, location, properties, storageOptions, created }: Tabl
   storage_options: storageOptions,
   is_only_declared: created === undefined,
   ...(created === undefined ? {} : { version: created.version, schema: lanceSchemaJson(created.schema) }),
+});
+
+/**
+ * A schema as LanceDB clients read it in the answer to a describe: the Lance dialect (`arrow/json.rs` of Lance). Another
+ * dialect exists in the namespace specification's reference server, which LanceDB rejects.
+ */
+
+export interface LanceTypeJson {
+  readonly type: string;
+  readonly fields?: readonly LanceFieldJson[];
+  readonly length?: number;
+}
+export interface LanceFieldJson {
+  readonly name: string;
+  readonly type: LanceTypeJson;
+  readonly nullable: boolean;
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+export interface LanceSchemaJson {
+  readonly fields: readonly LanceFieldJson[];
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+
+const intName = (bitWidth: number, signed: boolean): string => `${signed ? 'int' : 'uint'}${bitWidth}`;
+
+function lanceName(type: DataType): string {
+  switch (type.kind) {
+    case 'int':
+      return intName(type.bitWidth, type.signed);
+    case 'float':
+      return { 16: 'halffloat', 32: 'float', 64: 'double' }[type.bitWidth];
+    case 'utf8':
+      return 'string';
+    case 'large_utf8':
+      return 'large_string';
+    case 'date':
+      return type.unit === 'day' ? 'date32:day' : 'date64:ms';
+    case 'time':
+      return `${type.unit === 's' || type.unit === 'ms' ? 'time32' : 'time64'}:${type.unit}`;
+    case 'timestamp':
+      return `timestamp:${type.unit}:${type.timezone ?? '-'}`;
+    case 'duration':
+      return `duration:${type.unit}`;
+    case 'decimal':
+      return `decimal:${type.bitWidth}:${type.precision}:${type.scale}`;
+    default:
+      return type.kind;
+  }
+}
+
+function typeJson(field: Field): LanceTypeJson {
+  const { type, children, dictionary } = field;
+  if (dictionary !== undefined) {
+    return { type: `dict:${lanceName(type)}:${intName(dictionary.index.bitWidth, dictionary.index.signed)}:false` };
+  }
+  const named = { type: lanceName(type) };
+  if (type.kind === 'fixed_size_binary') return { ...named, length: type.byteWidth };
+  if (type.kind === 'fixed_size_list') return { ...named, fields: children.map(fieldJson), length: type.listSize };
+  const isNested = type.kind === 'struct' || type.kind === 'list' || type.kind === 'large_list' || type.kind === 'map';
+  return isNested ? { ...named, fields: children.map(fieldJson) } : named;
+}
+
+const metadataJson = (metadata: ReadonlyMap<string, string>): { metadata?: Readonly<Record<string, string>> } =>
+  metadata.size === 0 ? {} : { metadata: Object.fromEntries(metadata) };
+
+const fieldJson = (field: Field): LanceFieldJson => ({
+  name: field.name,
+  type: typeJson(field),
+  nullable: field.nullable,
+  ...metadataJson(field.metadata),
+});
+
+/** For schemas that `checkStorable` passes: the names of other types are not Lance's. */
+export const lanceSchemaJson = (schema: Schema): LanceSchemaJson => ({
+  fields: schema.fields.map(fieldJson),
+  ...metadataJson(schema.metadata),
 });

@@ -2,8 +2,7 @@ import Type from 'typebox';
 import type { JobReport } from '../../maintenance/report.ts';
 import type { MaintainTable } from '../../operations/maintain-table.ts';
 import { jsonRoute } from '../json-route.ts';
-import type { Route } from '../route.ts';
-import { tableTarget } from '../targets.ts';
+import { type Route, tableTarget } from '../route.ts';
 
 /**
  * An operation of this service only: the specification has none. Answers when all is done, without the jobs on branches that

@@ -1,6 +1,5 @@
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { authorize } from '../authorize.ts';
-import type { Route } from '../route.ts';
+import { authorize, type Route } from '../route.ts';
 
 /** Outside the base path, beside the health checks. */
 export const metricsRoute = (metrics: Pick<Metrics, 'render'>): Route => ({

@@ -7,8 +7,7 @@ import { StringMap } from '../../wire/json-body.ts';
 import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/mode.ts';
 import { readPage } from '../../wire/paging.ts';
 import { jsonRoute } from '../json-route.ts';
-import { emptyAnswer, type Route } from '../route.ts';
-import { namespaceTarget } from '../targets.ts';
+import { emptyAnswer, namespaceTarget, type Route } from '../route.ts';
 
 const Nothing = Type.Object({});
 const CreateBody = Type.Object({ mode: Type.Optional(Type.String()), properties: Type.Optional(StringMap) });

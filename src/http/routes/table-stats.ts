@@ -1,8 +1,7 @@
 import Type from 'typebox';
 import type { GetTableStatistics } from '../../operations/tables/table-statistics.ts';
 import { jsonRoute } from '../json-route.ts';
-import type { Route } from '../route.ts';
-import { tableTarget } from '../targets.ts';
+import { type Route, tableTarget } from '../route.ts';
 
 export const tableStatsRoute = (tableStatistics: GetTableStatistics): Route =>
   jsonRoute({

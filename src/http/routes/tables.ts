@@ -14,8 +14,7 @@ import { parseChoice, registerModes } from '../../wire/mode.ts';
 import { readPage } from '../../wire/paging.ts';
 import type { QueryParameters } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
-import { type Allows, emptyAnswer, type Route } from '../route.ts';
-import { namespaceTarget, rootTarget, tableTarget } from '../targets.ts';
+import { type Allows, emptyAnswer, namespaceTarget, type Route, rootTarget, tableTarget } from '../route.ts';
 
 const Nothing = Type.Object({});
 const ExistsBody = Type.Object({ version: Type.Optional(Version) });

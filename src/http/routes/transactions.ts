@@ -1,8 +1,7 @@
 import Type from 'typebox';
 import type { DescribeTransaction } from '../../operations/describe-transaction.ts';
 import { jsonRoute } from '../json-route.ts';
-import type { Route } from '../route.ts';
-import { transactionTarget } from '../targets.ts';
+import { type Route, transactionTarget } from '../route.ts';
 
 /** Which table a transaction belongs to only its record says: the policy is asked from inside the operation. */
 export const describeTransactionRoute = (describeTransaction: DescribeTransaction): Route =>

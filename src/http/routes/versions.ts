@@ -3,8 +3,7 @@ import type { ListVersions } from '../../operations/tables/list-versions.ts';
 import { readFlag } from '../../wire/flags.ts';
 import { readPage } from '../../wire/paging.ts';
 import { jsonRoute } from '../json-route.ts';
-import type { Route } from '../route.ts';
-import { tableTarget } from '../targets.ts';
+import { type Route, tableTarget } from '../route.ts';
 
 /**
  * Newest first, unless `descending=false`. The LanceDB SDKs ask without a limit, follow no token and expect the newest version
