@@ -1,4 +1,4 @@
-import type { Principal } from '../kernel/principal.ts';
+import type { Principal } from '../kernel/request-scope.ts';
 import { invalidToken, UnauthenticatedError } from './challenge.ts';
 import type { Credential, Verifier } from './tokens/verifier.ts';
 

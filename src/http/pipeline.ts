@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { LancegateError } from '../kernel/errors.ts';
-import type { Principal } from '../kernel/principal.ts';
+import type { Principal } from '../kernel/request-scope.ts';
 import { readTimeout, timeoutHeader } from '../wire/deadline.ts';
 import type { Admission, AdmissionRequest, Permit } from './admission/admission.ts';
 import type { LoadShedder } from './admission/load-shedder.ts';

@@ -1,12 +1,10 @@
 /** One request and its answer, from the first header to the end of the connection's part in it. */
-
 import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '../kernel/clock.ts';
 import { type ErrorName, invalidInput, LancegateError } from '../kernel/errors.ts';
-import type { Principal } from '../kernel/principal.ts';
-import type { RequestScope } from '../kernel/request-scope.ts';
+import type { Principal, RequestScope } from '../kernel/request-scope.ts';
 import { type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import type { Timeout } from '../wire/deadline.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';

@@ -16,8 +16,7 @@ import {
   type TableRef,
   type TransactionId,
 } from '../kernel/ids.ts';
-import type { Principal } from '../kernel/principal.ts';
-import type { RequestScope } from '../kernel/request-scope.ts';
+import type { Principal, RequestScope } from '../kernel/request-scope.ts';
 import type { AuditFacts, AuditRecord, Decision } from '../telemetry/audit.ts';
 import { parseBranch } from '../wire/branch-name.ts';
 import { parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';

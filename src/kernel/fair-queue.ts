@@ -1,5 +1,5 @@
-import { onAbort } from './abort.ts';
 import { LancegateError } from './errors.ts';
+import { onAbort } from './request-scope.ts';
 
 export interface FairQueueLimits {
   /** How many may hold a slot at the same time. */

@@ -1,4 +1,17 @@
-import type { Principal } from './principal.ts';
+/** Who asks, as a verified credential says. */
+export interface Principal {
+  readonly subject: string;
+  readonly scopes: readonly string[];
+  readonly groups: readonly string[];
+  /** Where the credential came from: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
+  readonly issuer: string;
+  /** Of an API key: its id, which is no secret. */
+  readonly keyId?: string;
+}
+
+/** Equal for the same principal and for no other: subjects are unique within their issuer only. */
+export const principalKey = ({ issuer, subject }: Pick<Principal, 'issuer' | 'subject'>): string =>
+  JSON.stringify([issuer, subject]);
 
 /**
  * What travels with a command from `http/` down: who asks, until when, and whether they still listen.
@@ -11,4 +24,25 @@ export interface RequestScope {
   readonly signal: AbortSignal;
   /** Milliseconds left until the deadline, or undefined without one. */
   remainingMs(): number | undefined;
+}
+
+/** Calls `run` when the signal aborts, at once if it has aborted already. The returned function removes the listener. */
+export function onAbort(signal: AbortSignal, run: () => void): () => void {
+  if (signal.aborted) {
+    run();
+    return () => undefined;
+  }
+  signal.addEventListener('abort', run, { once: true });
+  return () => signal.removeEventListener('abort', run);
+}
+
+/** Settles as `work` does, or rejects with the signal's reason if that aborts first. */
+export async function firstOf<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const stopListening = onAbort(signal, () => reject(signal.reason as Error));
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    stopListening();
+  }
 }

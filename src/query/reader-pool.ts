@@ -2,10 +2,11 @@
  * The reader processes. The pool starts them when it needs them, ends idle ones, and replaces those that die. Each has one
  * order at a time, so a reader that dies or is killed costs one query. A fair queue bounds the orders that wait.
  */
-import { firstOf, onAbort } from '../kernel/abort.ts';
+
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { FairQueue } from '../kernel/fair-queue.ts';
+import { firstOf, onAbort } from '../kernel/request-scope.ts';
 import type { Metrics, ReaderDeath } from '../telemetry/metrics.ts';
 import type { Answered, Order } from './protocol.ts';
 import { ReaderProcess, type ReaderProcessParts } from './reader-process.ts';

@@ -1,11 +1,9 @@
 import type { FilteredMerge, FilteredMerges } from '../engine/port/engine.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
-import { firstOf } from '../kernel/abort.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { principalKey } from '../kernel/principal.ts';
-import type { RequestScope } from '../kernel/request-scope.ts';
+import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
 import type { Queries, Reading } from './port.ts';
 import type { ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';

@@ -4,7 +4,7 @@ import { Authenticator, type CredentialHeaders } from '#src/auth/authenticator.t
 import { challengeFor, invalidToken, PermissionDeniedError } from '#src/auth/challenge.ts';
 import type { Credential, Verifier } from '#src/auth/tokens/verifier.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
-import type { Principal } from '#src/kernel/principal.ts';
+import type { Principal } from '#src/kernel/request-scope.ts';
 
 const principal = (subject: string): Principal => ({ subject, scopes: [], groups: [], issuer: 'test' });
 

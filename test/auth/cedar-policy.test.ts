@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { type AccessRequest, type Action, actionScopes } from '#src/auth/policy/actions.ts';
 import { CedarPolicy } from '#src/auth/policy/cedar-policy.ts';
 import type { BranchName } from '#src/kernel/ids.ts';
-import type { Principal } from '#src/kernel/principal.ts';
+import type { Principal } from '#src/kernel/request-scope.ts';
 import { namespace, principal, request, table } from './requests.ts';
 
 const silent = { warn: () => {}, error: () => {} };

@@ -1,7 +1,7 @@
 /** Questions to a policy. */
 import type { AccessRequest, Resource } from '#src/auth/policy/actions.ts';
 import type { ObjectName } from '#src/kernel/ids.ts';
-import type { Principal } from '#src/kernel/principal.ts';
+import type { Principal } from '#src/kernel/request-scope.ts';
 
 export const principal = (changes: Partial<Principal> = {}): Principal => ({
   subject: 'ann',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RetryPacing } from '#src/http/admission/load-shedder.ts';
-import type { Principal } from '#src/kernel/principal.ts';
+import type { Principal } from '#src/kernel/request-scope.ts';
 import { StoppedClock } from '#test/auth/stopped-clock.ts';
 
 const ann: Principal = { issuer: 'https://issuer', subject: 'ann', scopes: [], groups: [] };

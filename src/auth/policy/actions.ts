@@ -1,5 +1,5 @@
 import type { BranchName, NamespacePath, TableRef } from '../../kernel/ids.ts';
-import type { Principal } from '../../kernel/principal.ts';
+import type { Principal } from '../../kernel/request-scope.ts';
 
 /** Every action a policy can name, with the scope of the default policies that allows it. */
 export const actionScopes = {

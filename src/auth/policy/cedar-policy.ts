@@ -9,7 +9,7 @@ import type { EntityJson, TypeAndId } from '@cedar-policy/cedar-wasm/nodejs';
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { LRUCache } from 'lru-cache';
 import type { NamespacePath, ObjectName } from '../../kernel/ids.ts';
-import type { Principal } from '../../kernel/principal.ts';
+import type { Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { AccessSetupError } from '../challenge.ts';
 import { type AccessRequest, type Action, actionScopes, type Policy, type Resource } from './actions.ts';

@@ -11,7 +11,7 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import type { Principal } from '../../kernel/principal.ts';
+import type { Principal } from '../../kernel/request-scope.ts';
 import { invalidToken } from '../challenge.ts';
 import { privateMode, requirePrivate } from '../private-file.ts';
 import type { Credential, Verifier } from './verifier.ts';

@@ -10,7 +10,7 @@ import * as oauth from 'oauth4webapi';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
-import type { Principal } from '../../kernel/principal.ts';
+import type { Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';
 import { looksLikeApiKey } from './api-keys.ts';

@@ -11,7 +11,7 @@
 import { createRemoteJWKSet, customFetch, errors, type RemoteJWKSet } from 'jose';
 import type { Clock } from '../../kernel/clock.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
-import type { Principal } from '../../kernel/principal.ts';
+import type { Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { AccessSetupError } from '../challenge.ts';
 import { boundedFetch, RemoteDocument } from '../remote-document.ts';

@@ -1,7 +1,7 @@
 /** What every JWT is checked for, whichever issuer signed it, and the error of a failed check. */
 import { decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { Principal } from '../../kernel/principal.ts';
+import type { Principal } from '../../kernel/request-scope.ts';
 import { invalidToken } from '../challenge.ts';
 
 export interface ExpectedToken {

@@ -13,7 +13,7 @@ import { decodeProtectedHeader, errors, SignJWT } from 'jose';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
-import type { Principal } from '../../kernel/principal.ts';
+import type { Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, readIssuerKeys, signatureAlgorithm } from './issuer-key.ts';

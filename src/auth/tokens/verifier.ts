@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Principal } from '../../kernel/principal.ts';
+import type { Principal } from '../../kernel/request-scope.ts';
 
 export type Credential = { readonly kind: 'bearer' | 'api-key'; readonly secret: string };
 

@@ -8,7 +8,7 @@
  */
 import { bytesAround, firstBufferBytes } from '../../arrow/stream/source-reader.ts';
 import type { TableRef } from '../../kernel/ids.ts';
-import { type Principal, principalKey } from '../../kernel/principal.ts';
+import { type Principal, principalKey } from '../../kernel/request-scope.ts';
 import { type BodyAccount, type BodyMemory, bufferBytesFor } from '../../memory/body-memory.ts';
 import { type Holder, Quota } from '../../memory/quota.ts';
 import type { HttpConfig } from '../http-deps.ts';

@@ -15,7 +15,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
-import { type Principal, principalKey } from '../../kernel/principal.ts';
+import { type Principal, principalKey } from '../../kernel/request-scope.ts';
 import type { AuditRecord } from '../../telemetry/audit.ts';
 import { routedTarget, splitTarget } from '../../wire/request-path.ts';
 import { canBeForgotten } from '../body/request-body.ts';

@@ -1,7 +1,7 @@
 import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { TableId } from '../../kernel/ids.ts';
-import { principalKey } from '../../kernel/principal.ts';
+import { principalKey } from '../../kernel/request-scope.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { BatchLimits, batchKey, type MergeRequest } from '../batch.ts';
 

@@ -1,6 +1,6 @@
 import type { Dataset, Engine } from '../../engine/port/engine.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
-import { principalKey } from '../../kernel/principal.ts';
+import { principalKey } from '../../kernel/request-scope.ts';
 import { type Batch, type Head, isNested, keyColumnsOf } from '../batch.ts';
 import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';

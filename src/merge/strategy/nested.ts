@@ -15,7 +15,7 @@ import type { Dataset, Engine, Scratch } from '../../engine/port/engine.ts';
 import type { Filter, MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
-import { principalKey } from '../../kernel/principal.ts';
+import { principalKey } from '../../kernel/request-scope.ts';
 import { sqlFieldPath } from '../../keys/key-columns.ts';
 import type { Batch } from '../batch.ts';
 import { deleteSurplus } from './strategy.ts';

@@ -3,9 +3,8 @@ import type { Catalog, KeyedAnswer, KeyedCommit, KeyedRequest, RequestOwner } fr
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { IdempotencyKey } from '../../kernel/ids.ts';
-import { type Principal, principalKey } from '../../kernel/principal.ts';
 import { ReadWriteLock, type Release } from '../../kernel/read-write-lock.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
+import { type Principal, principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 
