@@ -1,11 +1,19 @@
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { Layout } from '../engine/port/engine.ts';
 import type { Commit } from '../merge/commit-observer.ts';
-import { columnsToIndex, indexFromMerges } from './decide/indexes.ts';
-import { type CostFactors, corrected, noFactors } from './decide/maintenance-cost.ts';
-import { type MaintenancePolicy, type Options, optionsFor, type Plan, plansFor } from './decide/policy.ts';
-import { afterCommit, type Debt, noDebt } from './observe/debt.ts';
-import { VersionAges } from './observe/version-ages.ts';
+import {
+  type CostFactors,
+  columnsToIndex,
+  corrected,
+  indexFromMerges,
+  type MaintenancePolicy,
+  noFactors,
+  type Options,
+  optionsFor,
+  type Plan,
+  plansFor,
+} from './decide/policy.ts';
+import { afterCommit, type Debt, noDebt, VersionAges } from './observe/debt.ts';
 import type { BranchRef } from './report.ts';
 
 export interface WatchPolicy extends MaintenancePolicy {

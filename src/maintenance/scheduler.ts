@@ -15,8 +15,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
 import type { Plan } from './decide/policy.ts';
-import { MaintenanceJobs } from './jobs.ts';
-import { MaintenanceLog } from './log.ts';
+import { MaintenanceJobs, MaintenanceLog } from './jobs.ts';
 import type { BranchRef, JobReport } from './report.ts';
 
 export interface SchedulerDeps {

@@ -10,7 +10,7 @@ import type { Catalog } from '../catalog/port.ts';
 import type { Engine } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { isNearlyFull } from './decide/space.ts';
+import { isNearlyFull } from './decide/policy.ts';
 import type { BranchRef } from './report.ts';
 
 export interface SpaceWatchParts {

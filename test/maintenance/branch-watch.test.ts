@@ -11,8 +11,8 @@ import {
   afterTiered,
   type Debt,
   noDebt,
+  VersionAges,
 } from '#src/maintenance/observe/debt.ts';
-import { VersionAges } from '#src/maintenance/observe/version-ages.ts';
 
 /** A commit for which the engine found the rows. */
 const byEngine = { on: [parseFieldPath('id')], gainsByIndex: true, mostFragments: Number.POSITIVE_INFINITY };

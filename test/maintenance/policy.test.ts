@@ -2,10 +2,15 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { DataType, Field, Schema } from '#src/arrow/schema/schema.ts';
 import type { FragmentFacts, Layout } from '#src/engine/port/engine.ts';
-import { smallestTier } from '#src/maintenance/decide/fragments.ts';
-import { columnsToIndex } from '#src/maintenance/decide/indexes.ts';
-import { corrected, noFactors } from '#src/maintenance/decide/maintenance-cost.ts';
-import { type BranchFacts, optionsFor, plansFor } from '#src/maintenance/decide/policy.ts';
+import {
+  type BranchFacts,
+  columnsToIndex,
+  corrected,
+  noFactors,
+  optionsFor,
+  plansFor,
+  smallestTier,
+} from '#src/maintenance/decide/policy.ts';
 import { type Debt, noDebt } from '#src/maintenance/observe/debt.ts';
 
 const policy = { maxWaitMs: 200, indexFromRows: 20_000 };

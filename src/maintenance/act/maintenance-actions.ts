@@ -13,10 +13,14 @@ import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
-import { canBeCompacted, isConcurrent } from '../decide/fragments.ts';
-import { plainColumns } from '../decide/indexes.ts';
-import type { CompactionReason, Extent } from '../decide/policy.ts';
-import { isTooTightFor } from '../decide/space.ts';
+import {
+  type CompactionReason,
+  canBeCompacted,
+  type Extent,
+  isConcurrent,
+  isTooTightFor,
+  plainColumns,
+} from '../decide/policy.ts';
 import type { BranchRef, CompactionReport, IndexReport, PruneReport } from '../report.ts';
 
 export interface ActionDeps {

@@ -5,11 +5,10 @@
  * renting or buying: once the debt of a branch has reached the price of a compaction, it is time. With a constant loss per
  * fragment this is the interval with the least total cost. The same holds for the rows that an index does not cover.
  */
-import type { Layout } from '../../engine/port/engine.ts';
+
+import type { DataType, Schema } from '../../arrow/schema/schema.ts';
+import type { FragmentFacts, Layout, Space } from '../../engine/port/engine.ts';
 import type { Debt } from '../observe/debt.ts';
-import { isConcurrent, rewritable, smallestTier } from './fragments.ts';
-import { plainColumns } from './indexes.ts';
-import { type CostFactors, commitMs, indexMs, type JobCost, priceOf, rewriteMs } from './maintenance-cost.ts';
 
 export interface MaintenancePolicy {
   /** Writers should not wait longer than this for maintenance. */
@@ -178,3 +177,173 @@ function firstIndex({ debt }: BranchFacts, { missing, indexed, tier }: Options):
   const { fragments } = tier;
   return { job: 'compact', reason: 'before the index', extent: 'tiered', cost: tier, fragments };
 }
+
+/** What maintenance costs: guessed from the layout of a branch, corrected by what it took there before. */
+
+export interface JobCost {
+  /** Writers wait for it. */
+  readonly lockedMs: number;
+  /** Writers go on beside it. */
+  readonly backgroundMs: number;
+}
+
+/** Background work costs the writers about half of one of two cores. */
+export const priceOf = ({ lockedMs, backgroundMs }: JobCost): number => lockedMs + backgroundMs / 2;
+
+/** Measured time by guessed time. */
+export interface CostFactors {
+  readonly compact: number;
+  readonly index: number;
+}
+
+export const noFactors: CostFactors = { compact: 1, index: 1 };
+
+/** A measurement that differs from the guess by more counts as an accident. */
+const largestFactor = 20;
+
+/** Half of it is new, since one slow run on a busy machine says little of the next. */
+export const corrected = (known: number, guessMs: number, measuredMs: number): number =>
+  Math.min(largestFactor, Math.max(1 / largestFactor, (known + (known * measuredMs) / Math.max(1, guessMs)) / 2));
+
+export const liveRows = ({ rows, deletedRows }: FragmentFacts): number => rows - deletedRows;
+
+/** Guesses of the engine's compaction, its commit, and a BTREE index; two cores, local ext4 (docs/adr/0006). */
+const msToBegin = 20;
+const msPerRow = 0.0001;
+const msPerMb = 2.5;
+const msToCommit = 5;
+const msPerFragment = 0.2;
+const indexMsPerRow = 0.00015;
+
+export const rewriteMs = ({ bytes, rows }: Layout, fragments: readonly FragmentFacts[]): number => {
+  const msPerRewrittenRow = msPerRow + (rows === 0 ? 0 : (bytes / rows / 1e6) * msPerMb);
+  return msToBegin + msPerRewrittenRow * fragments.reduce((sum, fragment) => sum + liveRows(fragment), 0);
+};
+
+export const commitMs = (fragments: number): number => msToCommit + fragments * msPerFragment;
+
+/** How many fragments a compaction can replace while writers wait for so long. */
+export const fragmentsWithin = (lockedMs: number): number => Math.floor((lockedMs - msToCommit) / msPerFragment);
+
+export const indexMs = ({ rows }: Layout, columns: number): number => columns * (msToBegin + rows * indexMsPerRow);
+
+/** Which fragments are compacted. */
+
+/** The engine leaves longer fragments alone, unless more than this part of their rows is deleted. */
+const fullFragmentRows = 2 ** 20;
+const deletedPart = 0.1;
+
+const isShort = ({ rows }: FragmentFacts): boolean => rows < fullFragmentRows;
+const isThinned = ({ rows, deletedRows }: FragmentFacts): boolean => deletedRows > rows * deletedPart;
+
+/** Those that the engine rewrites if a neighbour is like them. */
+export const rewritable = (fragments: readonly FragmentFacts[]): readonly FragmentFacts[] =>
+  fragments.filter((fragment) => isShort(fragment) || isThinned(fragment));
+
+/** Whether the engine would write anything. */
+export const canBeCompacted = ({ fragments }: Pick<Layout, 'fragments'>): boolean =>
+  fragments.some((fragment, at) => isThinned(fragment) || fragments.slice(at, at + 2).filter(isShort).length > 1);
+
+/**
+ * Whether all fragments can be compacted concurrently with writers. An index of another program rules it out: only the
+ * engine's own call keeps it complete.
+ */
+export const isConcurrent = ({ fragments, indexes }: Layout): boolean =>
+  indexes.every(({ isPlain }) => isPlain) && fragments.every(({ id }) => id !== undefined);
+
+/** Fewer are not worth a commit. */
+const leastFragments = 8;
+/** A longer compaction would keep other tables waiting, and the disk busy. */
+const mostMs = 2_000;
+
+/**
+ * The tier to compact while merges go on: the smallest fragments, the largest of which is no larger than the others together.
+ * So a row is only ever rewritten into a fragment of at least twice the size, and how often that happens grows with the
+ * logarithm of the table (a log-structured merge tree; O'Neil et al., 1996). Undefined if there are too few.
+ */
+export function smallestTier(layout: Layout, mostLockedMs: number): readonly FragmentFacts[] | undefined {
+  const mostFragments = Math.max(leastFragments, fragmentsWithin(mostLockedMs));
+  const candidates = rewritable(withoutForeignIndex(layout))
+    .filter(({ id }) => id !== undefined)
+    .toSorted((a, b) => liveRows(a) - liveRows(b))
+    .slice(0, mostFragments);
+  let tier = 0;
+  let rowsBefore = 0;
+  for (const [at, fragment] of candidates.entries()) {
+    if (rewriteMs(layout, candidates.slice(0, at + 1)) > mostMs) break;
+    if (liveRows(fragment) <= rowsBefore) tier = at + 1;
+    rowsBefore += liveRows(fragment);
+  }
+  return tier < leastFragments ? undefined : candidates.slice(0, tier);
+}
+
+/**
+ * An index that another program built may be one that this service cannot rebuild, so the rows it covers stay where they are:
+ * all but the newest.
+ */
+function withoutForeignIndex({ fragments, indexes }: Layout): readonly FragmentFacts[] {
+  const foreign = indexes.filter(({ isPlain }) => !isPlain);
+  let uncoveredRows = Math.min(...foreign.map(({ unindexedRows }) => unindexedRows));
+  if (foreign.length === 0) return fragments;
+  let first = fragments.length;
+  for (; uncoveredRows > 0 && first > 0; first -= 1) uncoveredRows -= liveRows(fragments[first - 1]!);
+  return fragments.slice(first);
+}
+
+/** Which columns get a BTREE index. */
+
+/** The first merge may be the only one; the second says that more will come. */
+export const indexFromMerges = 2;
+
+/** The key columns that should get an index now. Only for main: merges into other branches use none. */
+export function columnsToIndex(
+  mergesOn: ReadonlyMap<string, number>,
+  { layout, schema }: { readonly layout: Layout; readonly schema: Schema },
+  { indexFromRows }: { readonly indexFromRows: number },
+): readonly string[] {
+  if (layout.rows < indexFromRows) return [];
+  return [...mergesOn]
+    .filter(([column, merges]) => merges >= indexFromMerges && !hasIndex(layout, column) && isIndexable(schema, column))
+    .map(([column]) => column);
+}
+
+/** Those that have an index as this service builds it. */
+export const plainColumns = (indexes: Layout['indexes']): readonly string[] =>
+  indexes.filter(({ isPlain }) => isPlain).flatMap(({ columns }) => columns);
+
+const hasIndex = ({ indexes }: Layout, column: string): boolean =>
+  indexes.some(({ columns }) => columns.length === 1 && columns[0] === column);
+
+const isIndexable = (schema: Schema, column: string): boolean =>
+  schema.fields.some((field) => field.name === column && field.dictionary === undefined && indexable(field.type));
+
+/**
+ * Types with one order only. Floats have several (NaN, and zero with and without a sign); of `large_utf8` the engine builds
+ * no BTREE; the others are rare as keys and were not compared with the merge without an index.
+ */
+function indexable(type: DataType): boolean {
+  switch (type.kind) {
+    case 'int':
+    case 'utf8':
+    case 'date':
+    case 'timestamp':
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** On a large disk a twentieth is much, so there is a limit in bytes too. */
+const nearlyFullPart = 1 / 20;
+const nearlyFullBytes = 8 * 2 ** 30;
+/** Versions of a few rows use up the inodes of a disk long before its bytes. */
+const nearlyFullFiles = 100_000;
+
+/** Then maintenance removes old versions of all tables as soon as their retention ends, before it writes anything for them. */
+export const isNearlyFull = ({ freeBytes, totalBytes, freeFiles, totalFiles }: Space): boolean =>
+  freeBytes < Math.min(nearlyFullBytes, totalBytes * nearlyFullPart) ||
+  freeFiles < Math.min(nearlyFullFiles, totalFiles * nearlyFullPart);
+
+/** A full compaction writes the table's rows and indexes once more while the old ones are still stored. */
+export const isTooTightFor = (space: Space, { bytes }: Layout): boolean =>
+  isNearlyFull(space) || space.freeBytes < 2 * bytes;
