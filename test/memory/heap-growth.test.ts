@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CollectionPace } from '#src/memory/heap-growth.ts';
+import { CollectionPace } from '#src/memory/resident-limit.ts';
 
 /** One collection after the other, so many milliseconds apart; whether they are rare after each. */
 function seen(pace: CollectionPace, fromMs: number, gapsMs: readonly number[]): readonly boolean[] {

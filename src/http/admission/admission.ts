@@ -9,8 +9,7 @@
 import { bytesAround, firstBufferBytes } from '../../arrow/stream/source-reader.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { type Principal, principalKey } from '../../kernel/request-scope.ts';
-import { type BodyAccount, type BodyMemory, bufferBytesFor } from '../../memory/body-memory.ts';
-import { type Holder, Quota } from '../../memory/quota.ts';
+import { type BodyAccount, type BodyMemory, bufferBytesFor, type Holder, Quota } from '../../memory/body-memory.ts';
 import type { HttpConfig } from '../http-deps.ts';
 import type { BodyKind } from '../route.ts';
 

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { BodyMemory } from '#src/memory/body-memory.ts';
-import type { Holder } from '#src/memory/quota.ts';
+import { BodyMemory, type Holder } from '#src/memory/body-memory.ts';
 
 const KiB = 1 << 10;
 const ann: Holder = { kind: 'principal', name: 'ann', share: 0.5 };
