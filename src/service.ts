@@ -35,7 +35,7 @@ import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
 import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
-import { filterReader } from './wire/filter.ts';
+import { filterReader } from './wire/merge-parameters.ts';
 
 /** Fails, with nothing left open, where a setting cannot work: a held data folder, a broken policy, a taken port. */
 export async function startService(config: Config, { logger, clock, environment }: StartParts): Promise<Service> {

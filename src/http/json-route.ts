@@ -4,8 +4,7 @@ import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
-import { parseBranch } from '../wire/branch-name.ts';
-import { readDelimiter } from '../wire/identifiers.ts';
+import { parseBranch, readDelimiter } from '../wire/identifiers.ts';
 import { parseJsonBody } from '../wire/json-body.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
 import {

@@ -7,8 +7,8 @@ import { type ErrorName, invalidInput, LancegateError } from '../kernel/errors.t
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
 import { type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import type { Timeout } from '../wire/deadline.ts';
+import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
-import { hasTrailingSlash, splitTarget } from '../wire/request-path.ts';
 import type { RetryPacing } from './admission/load-shedder.ts';
 import { RequestBody } from './body/request-body.ts';
 import { asLancegateError, type RenderedError, renderError } from './errors/error-renderer.ts';

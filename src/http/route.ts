@@ -18,8 +18,7 @@ import {
 } from '../kernel/ids.ts';
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
 import type { AuditFacts, AuditRecord, Decision } from '../telemetry/audit.ts';
-import { parseBranch } from '../wire/branch-name.ts';
-import { parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
+import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
 import type { ClientAddress, ClientAddresses } from './request-head.ts';
 

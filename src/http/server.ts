@@ -7,7 +7,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import { routedTarget, splitTarget } from '../wire/request-path.ts';
+import { routedTarget, splitTarget } from '../wire/identifiers.ts';
 import { Admission } from './admission/admission.ts';
 import { Connections } from './admission/connections.ts';
 import { LoadShedder, RetryPacing } from './admission/load-shedder.ts';

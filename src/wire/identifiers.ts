@@ -1,6 +1,6 @@
 /** Identifiers of namespaces and tables: the decoded `id` of a path, split by the request's delimiter. */
 import { invalidInput } from '../kernel/errors.ts';
-import type { NamespacePath, ObjectName, TableRef, TransactionId } from '../kernel/ids.ts';
+import type { BranchName, IdempotencyKey, NamespacePath, ObjectName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { QueryParameters } from './query-parameters.ts';
 
 /** What file systems and object stores allow for one segment of a path. */
@@ -53,3 +53,90 @@ export function parseTransactionId(id: string): TransactionId {
   if (/\p{Cc}/u.test(id) || Buffer.byteLength(id) > maxNameBytes) throw malformed(id, 'it is not a transaction id');
   return id as TransactionId;
 }
+
+/** `field` names the parameter in errors. Absent, blank and `main` are main, which is undefined. */
+export function parseBranch(text: string | undefined, field = 'branch'): BranchName | undefined {
+  if (text === undefined || text.trim() === '' || text === 'main') return undefined;
+  return parseBranchName(text, field);
+}
+
+/** A branch other than main, by Lance's rules (`check_valid_branch` in refs.rs), and no segment that is `.`. */
+export function parseBranchName(text: string, field: string): BranchName {
+  const fault = faultOf(text);
+  if (fault !== undefined) throw invalidInput(`${field}: a branch name ${fault}`);
+  return text as BranchName;
+}
+
+function faultOf(name: string): string | undefined {
+  if (name === '') return 'must not be empty';
+  if (name === 'main') return 'other than main is needed here';
+  // It is a part of the paths of the branch's files.
+  if (Buffer.byteLength(name) > 255) return 'has at most 255 bytes';
+  if (name.includes('..')) return 'must not contain ".."';
+  if (name.endsWith('.lock')) return 'must not end in ".lock"';
+  const segments = name.split('/');
+  if (segments.includes('')) return 'has no empty segments: no leading, trailing or double slash';
+  if (segments.includes('.')) return 'has no segment "."';
+  return /^[\p{Alphabetic}\p{N}._/-]+$/u.test(name) ? undefined : 'holds only letters, digits, ".", "-", "_" and "/"';
+}
+
+export const idempotencyKeyHeader = 'idempotency-key';
+
+/**
+ * The key as such, or between quotes as the IETF draft has it (a structured-field string); both mean the same key. A
+ * header that is sent twice arrives joined by a comma and a space, and so is refused.
+ */
+export function parseIdempotencyKey(header: string | undefined): IdempotencyKey | undefined {
+  if (header === undefined) return undefined;
+  const key = header.startsWith('"') ? unquoted(header) : header;
+  if (key !== undefined && key.length <= 255 && /^[\x21-\x7e]+$/.test(key)) return key as IdempotencyKey;
+  throw invalidInput(`${idempotencyKeyHeader}: expected 1 to 255 visible ASCII characters`);
+}
+
+/** RFC 9651, 3.3.3; undefined where a quote or backslash stands alone. */
+function unquoted(text: string): string | undefined {
+  const inside = /^"((?:[^"\\]|\\["\\])*)"$/.exec(text)?.[1];
+  return inside?.replaceAll(/\\(["\\])/g, '$1');
+}
+
+/** The target of a request line, put into the one form that routes are written for. */
+export interface RequestTarget {
+  /** Still percent-encoded. */
+  readonly path: string;
+  /** Without its `?`. */
+  readonly queryString: string;
+}
+
+/** Splits at the first `?`. A target in absolute form (RFC 9112, 3.2.2) loses its scheme and host. */
+export function splitTarget(url: string): RequestTarget {
+  const question = url.indexOf('?');
+  const whole = question === -1 ? url : url.slice(0, question);
+  const queryString = question === -1 ? '' : url.slice(question + 1);
+  return { path: whole.replace(/^https?:\/\/[^/]*/i, '') || '/', queryString };
+}
+
+export const hasTrailingSlash = (url: string): boolean => splitTarget(url).path.endsWith('/');
+
+/**
+ * The target that is routed:
+ *
+ * - Runs of slashes are one: clients join a base that ends in a slash with `/v1`.
+ * - A `+` in the path is a space if the request has a `delimiter`, and a plus otherwise: the Lance REST client always
+ *   sends one and encodes paths as forms, the LanceDB client sends neither. An escaped `%2B` is always a plus.
+ * - With the delimiter `.`, the root namespace is the segment `.`, which URL libraries remove before they send; it is
+ *   put back for the two listings that are asked of the root. Where a namespace is called `table`, the listing of its
+ *   children reads the same as the listing of the root's tables: the latter is meant.
+ */
+export function routedTarget(url: string): string {
+  const { path, queryString } = splitTarget(url);
+  const plain = path.replaceAll(/\/{2,}/g, '/');
+  const spaced = hasDelimiter(queryString) ? plain.replaceAll('+', '%20') : plain;
+  const rooted = isDot(queryString)
+    ? spaced.replace(/\/v1\/namespace\/(table\/)?list\/?$/, '/v1/namespace/%2E/$1list')
+    : spaced;
+  return queryString === '' ? rooted : `${rooted}?${queryString}`;
+}
+
+const hasDelimiter = (queryString: string): boolean => /(^|&)delimiter(=|&|$)/.test(queryString);
+/** Compared undecoded: routing must not fail on a broken escape, whose refusal comes after authentication. */
+const isDot = (queryString: string): boolean => /(^|&)delimiter=(\.|%2E)(&|$)/i.test(queryString);

@@ -1,11 +1,11 @@
 /** What a merge insert says in its query string; docs/protocol.md has the rules. */
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
-import type { Filtered } from '../kernel/checked-sql.ts';
+import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { MergeFlags, MergeRowsCommand } from '../merge/merge-command.ts';
-import type { ReadFilter } from './filter.ts';
-import { readFlag } from './flags.ts';
-import type { QueryParameters } from './query-parameters.ts';
+import { checkFilter } from '../sql/check-filter.ts';
+import { allowedFunctions } from '../sql/functions.ts';
+import { type QueryParameters, readFlag } from './query-parameters.ts';
 
 export type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
 
@@ -63,4 +63,13 @@ function readMergeFlags(query: QueryParameters, readFilter: ReadFilter): MergeFl
 /** LanceDB's log-structured write path, which this service has not; saying so is better than ignoring it. */
 function refuseLsm(query: QueryParameters): void {
   if (readFlag(query, 'use_lsm') === true) throw invalidInput('use_lsm: this service has no LSM write path');
+}
+
+/** Reads an SQL condition of a client's; `InvalidInput` names the parameter, what is wrong, and where. */
+export type ReadFilter = (text: string, parameter: string) => CheckedSql;
+
+/** Filters may call `moreFunctions` too, of which the operator says that they are harmless. */
+export function filterReader(moreFunctions: readonly string[]): ReadFilter {
+  const allowed = new Set([...allowedFunctions, ...moreFunctions]);
+  return (text, parameter) => checkFilter(text, parameter, allowed);
 }

@@ -3,6 +3,7 @@
  * stand bare, and one may be repeated. Nothing is decoded before it is asked for, so unknown parameters cannot hurt.
  */
 import { invalidInput } from '../kernel/errors.ts';
+import type { Page } from '../operations/visible-page.ts';
 
 interface RawParameter {
   readonly name: string;
@@ -69,4 +70,37 @@ function decodeForm(raw: string): string | undefined {
   } catch {
     return undefined; // translated: the caller knows whether it matters
   }
+}
+
+/** `true` or `false` in any case, `1` or `0`, or a bare name for true; undefined where it is absent. */
+export const readFlag = (query: QueryParameters, name: string): boolean | undefined =>
+  query.one(name, (text) => parseFlag(text, name));
+
+function parseFlag(text: string | undefined, name: string): boolean {
+  switch (text?.toLowerCase()) {
+    case undefined:
+    case 'true':
+    case '1':
+      return true;
+    case 'false':
+    case '0':
+      return false;
+    default:
+      throw invalidInput(`${name}: expected true or false`);
+  }
+}
+
+/** `limit` is an upper bound, so a page may hold fewer; clients follow the token. */
+const maxPageItems = 1000;
+
+/** `page_token` and `limit`; an empty token starts at the beginning. */
+export function readPage(query: QueryParameters): Page {
+  const after = query.text('page_token');
+  const limit = query.one('limit', (text) => parseLimit(text ?? ''));
+  return { after: after === '' ? undefined : after, limit: Math.min(limit ?? maxPageItems, maxPageItems) };
+}
+
+function parseLimit(text: string): number {
+  if (/^\d{1,10}$/.test(text) && Number(text) > 0) return Number(text);
+  throw invalidInput('limit: expected a whole number above zero');
 }

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import { LancegateError } from '#src/kernel/errors.ts';
-import { filterReader } from '#src/wire/filter.ts';
+import { filterReader } from '#src/wire/merge-parameters.ts';
 import { randomOf } from '#test/fuzz/mutations.ts';
 import { SqlWriter } from '#test/fuzz/sql-grammar.ts';
 import { SqlJudge, type SqlVerdict } from '#test/fuzz/sql-judge.ts';

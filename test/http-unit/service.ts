@@ -9,7 +9,7 @@ import { BodyMemory, type BodyMemoryLimits } from '#src/memory/body-memory.ts';
 import { AuditInLog } from '#src/telemetry/audit.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
-import { filterReader } from '#src/wire/filter.ts';
+import { filterReader } from '#src/wire/merge-parameters.ts';
 import { type Asked, scriptedOperations } from './scripted-operations.ts';
 
 export const token = 'good-token';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { LancegateError } from '#src/kernel/errors.ts';
 import { sqlLimits } from '#src/sql/limits.ts';
-import { filterReader } from '#src/wire/filter.ts';
+import { filterReader } from '#src/wire/merge-parameters.ts';
 
 const read = filterReader([]);
 const accepted = (text: string): string => read(text, 'predicate');

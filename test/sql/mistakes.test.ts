@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { LancegateError } from '#src/kernel/errors.ts';
-import { filterReader } from '#src/wire/filter.ts';
+import { filterReader } from '#src/wire/merge-parameters.ts';
 import { SqlJudge, type SqlVerdict } from '#test/fuzz/sql-judge.ts';
 import { showsSecret } from '#test/fuzz/sql-table.ts';
 

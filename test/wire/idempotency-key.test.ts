@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LancegateError } from '#src/kernel/errors.ts';
-import { parseIdempotencyKey } from '#src/wire/idempotency-key.ts';
+import { parseIdempotencyKey } from '#src/wire/identifiers.ts';
 
 const allVisible = Array.from({ length: 0x7e - 0x21 + 1 }, (_, i) => String.fromCharCode(0x21 + i)).join('');
 const afterQuote = `${allVisible.replace('"', '')}"`;

@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseBranch, parseBranchName } from '#src/wire/branch-name.ts';
-import { parseNamespacePath, parseTableRef, readDelimiter } from '#src/wire/identifiers.ts';
+import {
+  hasTrailingSlash,
+  parseBranch,
+  parseBranchName,
+  parseNamespacePath,
+  parseTableRef,
+  readDelimiter,
+  routedTarget,
+  splitTarget,
+} from '#src/wire/identifiers.ts';
 import { QueryParameters } from '#src/wire/query-parameters.ts';
-import { hasTrailingSlash, routedTarget, splitTarget } from '#src/wire/request-path.ts';
 
 const refused = { name: 'LancegateError', kind: 'InvalidInput' };
 

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { filterReader } from '#src/wire/filter.ts';
-import { readMergeParameters } from '#src/wire/merge-parameters.ts';
+import { filterReader, readMergeParameters } from '#src/wire/merge-parameters.ts';
 import { QueryParameters } from '#src/wire/query-parameters.ts';
 
 const read = (text: string) => readMergeParameters(new QueryParameters(text), filterReader([]));

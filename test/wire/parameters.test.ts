@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readCreateParameters } from '#src/wire/create-parameters.ts';
+import {
+  checkStorageOptions,
+  createModes,
+  dropBehaviors,
+  parseChoice,
+  readCreateParameters,
+  readProperties,
+} from '#src/wire/create-parameters.ts';
 import { parseDurationMs, readTimeout } from '#src/wire/deadline.ts';
-import { readFlag } from '#src/wire/flags.ts';
-import { createModes, dropBehaviors, parseChoice } from '#src/wire/mode.ts';
-import { readPage } from '#src/wire/paging.ts';
-import { readProperties } from '#src/wire/properties.ts';
-import { QueryParameters } from '#src/wire/query-parameters.ts';
-import { checkStorageOptions } from '#src/wire/storage-options.ts';
+import { QueryParameters, readFlag, readPage } from '#src/wire/query-parameters.ts';
 
 const refused = { name: 'LancegateError', kind: 'InvalidInput' };
 const query = (text: string) => new QueryParameters(text);

@@ -17,7 +17,7 @@ import { LancegateError } from '../../kernel/errors.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import { type Principal, principalKey } from '../../kernel/request-scope.ts';
 import type { AuditRecord } from '../../telemetry/audit.ts';
-import { routedTarget, splitTarget } from '../../wire/request-path.ts';
+import { routedTarget, splitTarget } from '../../wire/identifiers.ts';
 import { canBeForgotten } from '../body/request-body.ts';
 import { renderError } from '../errors/error-renderer.ts';
 import type { HttpDeps } from '../http-deps.ts';

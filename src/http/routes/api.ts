@@ -23,7 +23,7 @@ import { mergeRows } from '../../operations/tables/merge-rows.ts';
 import { registerTable } from '../../operations/tables/register-table.ts';
 import { tableExists } from '../../operations/tables/table-exists.ts';
 import { tableStatistics } from '../../operations/tables/table-statistics.ts';
-import type { ReadFilter } from '../../wire/filter.ts';
+import type { ReadFilter } from '../../wire/merge-parameters.ts';
 import type { Route } from '../route.ts';
 import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './branches.ts';
 import { countRowsRoute } from './count-rows.ts';

@@ -2,9 +2,9 @@ import Type from 'typebox';
 import type { CreateBranch } from '../../operations/branches/create-branch.ts';
 import type { DeleteBranch } from '../../operations/branches/delete-branch.ts';
 import type { ListBranches } from '../../operations/branches/list-branches.ts';
-import { parseBranch, parseBranchName } from '../../wire/branch-name.ts';
+import { parseBranch, parseBranchName } from '../../wire/identifiers.ts';
 import { Version } from '../../wire/json-body.ts';
-import { readPage } from '../../wire/paging.ts';
+import { readPage } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
 import { type Route, refuseBranch, tableTarget } from '../route.ts';
 

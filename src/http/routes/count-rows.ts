@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import type { CountRows } from '../../operations/tables/count-rows.ts';
-import type { ReadFilter } from '../../wire/filter.ts';
 import { Version } from '../../wire/json-body.ts';
+import type { ReadFilter } from '../../wire/merge-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
 import { type Route, tableTarget } from '../route.ts';
 

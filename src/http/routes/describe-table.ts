@@ -3,8 +3,8 @@ import type { DataType, Field, Schema } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { DescribeTable } from '../../operations/tables/describe-table.ts';
 import type { TableDescription } from '../../table/table-access.ts';
-import { readFlag } from '../../wire/flags.ts';
 import { Version } from '../../wire/json-body.ts';
+import { readFlag } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
 import { type Route, tableTarget } from '../route.ts';
 

@@ -1,7 +1,6 @@
 import type { MergeFlags } from '../../merge/merge-command.ts';
 import type { MergeRowsOperation } from '../../operations/tables/merge-rows.ts';
-import type { ReadFilter } from '../../wire/filter.ts';
-import { readMergeParameters } from '../../wire/merge-parameters.ts';
+import { type ReadFilter, readMergeParameters } from '../../wire/merge-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 import type { Route } from '../route.ts';
 

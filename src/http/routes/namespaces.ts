@@ -3,9 +3,9 @@ import type { CreateNamespace } from '../../operations/namespaces/create-namespa
 import type { DescribeNamespace, NamespaceExists } from '../../operations/namespaces/describe-namespace.ts';
 import type { DropNamespace } from '../../operations/namespaces/drop-namespace.ts';
 import type { ListNamespaces } from '../../operations/namespaces/list-namespaces.ts';
+import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/create-parameters.ts';
 import { StringMap } from '../../wire/json-body.ts';
-import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/mode.ts';
-import { readPage } from '../../wire/paging.ts';
+import { readPage } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
 import { emptyAnswer, namespaceTarget, type Route } from '../route.ts';
 

@@ -8,11 +8,9 @@ import type { ListTables } from '../../operations/tables/list-tables.ts';
 import type { RegisterTable } from '../../operations/tables/register-table.ts';
 import type { TableExists } from '../../operations/tables/table-exists.ts';
 import type { TableDescription } from '../../table/table-access.ts';
-import { readFlag } from '../../wire/flags.ts';
+import { parseChoice, registerModes } from '../../wire/create-parameters.ts';
 import { StringMap, Version } from '../../wire/json-body.ts';
-import { parseChoice, registerModes } from '../../wire/mode.ts';
-import { readPage } from '../../wire/paging.ts';
-import type { QueryParameters } from '../../wire/query-parameters.ts';
+import { type QueryParameters, readFlag, readPage } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
 import { type Allows, emptyAnswer, namespaceTarget, type Route, rootTarget, tableTarget } from '../route.ts';
 

@@ -1,7 +1,6 @@
 import Type from 'typebox';
 import type { ListVersions } from '../../operations/tables/list-versions.ts';
-import { readFlag } from '../../wire/flags.ts';
-import { readPage } from '../../wire/paging.ts';
+import { readFlag, readPage } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
 import { type Route, tableTarget } from '../route.ts';
 
