@@ -5,8 +5,7 @@
  * Every text in it comes from a fixed list or is bounded; it never holds a row, a predicate, a token or a key.
  */
 import { hash } from 'node:crypto';
-import { escapeDeceptive } from './escape-deceptive.ts';
-import type { Logger } from './logger.ts';
+import { escapeDeceptive, type Logger } from './logger.ts';
 import { redactText } from './redact.ts';
 
 /** `not asked`: the request ended before a policy decision, or its route needs none. */
