@@ -8,7 +8,7 @@ import { MaintenanceScheduler, type SchedulerPolicy } from '../maintenance/sched
 import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';
 import { TableWriter } from '../merge/queue/branch-queue.ts';
-import type { Queries } from '../query/port.ts';
+import type { Queries } from '../query/protocol.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { RecoveryMarks } from '../table/recovery-marks.ts';
 import { TableAccess } from '../table/table-access.ts';

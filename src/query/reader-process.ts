@@ -9,8 +9,16 @@ import { type Duplex, PassThrough, type Readable } from 'node:stream';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { ReaderDeath } from '../telemetry/metrics.ts';
-import { readFrames, writeFrame } from './frames.ts';
-import { type Answered, errorOf, type Order, type ReaderOutcome, type ReaderSetup, type Reply } from './protocol.ts';
+import {
+  type Answered,
+  errorOf,
+  type Order,
+  type ReaderOutcome,
+  type ReaderSetup,
+  type Reply,
+  readFrames,
+  writeFrame,
+} from './protocol.ts';
 
 export interface ReaderProcessParts {
   readonly setup: ReaderSetup;

@@ -4,8 +4,7 @@ import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
-import type { Queries, Reading } from './port.ts';
-import type { ReadAt } from './protocol.ts';
+import type { Queries, ReadAt, Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 
 /** Counts and merges that run in readers. */

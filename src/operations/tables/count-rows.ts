@@ -1,7 +1,7 @@
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Queries } from '../../query/port.ts';
+import type { Queries } from '../../query/protocol.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 
 interface CountRowsCommand {
