@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmdirSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { tmpdir, totalmem } from 'node:os';
 import { basename, join, relative } from 'node:path';
-import type { CliContext } from './cli/context.ts';
+import type { CliContext } from './cli/command.ts';
 import type { StartService } from './cli/serve.ts';
 import type { Machine } from './config/fit-defaults.ts';
 import { systemClock } from './kernel/clock.ts';

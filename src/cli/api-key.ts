@@ -3,11 +3,9 @@ import { makeDataFolder } from '../config/data-folder.ts';
 import { type OptionTable, optional } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { dayMs, durationMs } from '../config/value-types.ts';
-import { accessOptions, splitScopes } from './access-options.ts';
-import { CliError } from './cli-error.ts';
-import { type Command, runAction } from './command.ts';
+import { type CliContext, CliError, type Command, runAction, write } from './command.ts';
 import { type CommandLine, readCommandLine } from './command-line.ts';
-import { type CliContext, write } from './context.ts';
+import { accessOptions, splitScopes } from './token.ts';
 
 const createOptions = {
   ...accessOptions,

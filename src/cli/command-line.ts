@@ -2,8 +2,7 @@ import { parseArguments } from '../config/arguments.ts';
 import { type OptionTable, readOptions, type Values } from '../config/options.ts';
 import { type ConfigReading, readConfig } from '../config/read-config.ts';
 import { type SettingName, settings } from '../config/settings.ts';
-import { UsageError } from './cli-error.ts';
-import type { CliContext } from './context.ts';
+import { type CliContext, UsageError } from './command.ts';
 
 /** What a command takes on its command line. */
 export interface CommandSyntax<Options extends OptionTable> {

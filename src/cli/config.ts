@@ -1,9 +1,8 @@
 import { configurationMarkdown, showConfig } from '../config/describe-config.ts';
 import { withDefault } from '../config/options.ts';
 import { boolean } from '../config/value-types.ts';
-import type { Command } from './command.ts';
+import { type Command, write } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
-import { write } from './context.ts';
 
 const options = {
   markdown: withDefault(boolean, {

@@ -1,7 +1,7 @@
 /** What `serve` prints for a new user: commands that work when pasted into bash. */
 import { join, relative, resolve } from 'node:path';
 import { type Config, settings } from '../config/settings.ts';
-import type { CliContext } from './context.ts';
+import type { CliContext } from './command.ts';
 
 const sampleFile = 'node_modules/vega-datasets/data/us-state-capitals.json';
 /** One row that the sample has, changed, and one that it has not. */

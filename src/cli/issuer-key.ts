@@ -3,9 +3,8 @@ import { makeDataFolder } from '../config/data-folder.ts';
 import { type OptionTable, withDefault } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { dayMs, durationMs } from '../config/value-types.ts';
-import { type Command, runAction } from './command.ts';
+import { type CliContext, type Command, runAction, write } from './command.ts';
 import { type CommandLine, readCommandLine } from './command-line.ts';
-import { type CliContext, write } from './context.ts';
 
 const rotateOptions = {
   acceptOldFor: withDefault(durationMs(0, 3_660 * dayMs), {

@@ -8,10 +8,8 @@ import { type DataFolder, dataFolderAt } from '../config/data-folder.ts';
 import { optional } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { httpUrl, path } from '../config/value-types.ts';
-import { CliError } from './cli-error.ts';
-import type { Command } from './command.ts';
+import { type CliContext, CliError, type Command, write } from './command.ts';
 import { readCommandLine } from './command-line.ts';
-import { type CliContext, write } from './context.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
 
 const options = {

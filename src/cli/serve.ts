@@ -6,10 +6,8 @@ import type { Environment } from '../config/environment.ts';
 import type { Config } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
-import { CliError } from './cli-error.ts';
-import type { Command } from './command.ts';
+import { type CliContext, CliError, type Command, write } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
-import { type CliContext, write } from './context.ts';
 import { firstSteps } from './first-steps.ts';
 
 /** A service that listens. */

@@ -1,13 +1,23 @@
 import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
 import { makeDataFolder } from '../config/data-folder.ts';
-import { withDefault } from '../config/options.ts';
+import { optional, required, withDefault } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
-import { dayMs, durationMs } from '../config/value-types.ts';
-import { accessOptions, splitScopes } from './access-options.ts';
-import type { Command } from './command.ts';
+import { dayMs, durationMs, listOf, text } from '../config/value-types.ts';
+import { type Command, write } from './command.ts';
 import { readCommandLine } from './command-line.ts';
-import { write } from './context.ts';
 import { requireOwnIssuer, runningService } from './running-service.ts';
+
+/** Whom a credential stands for and what it allows. */
+export const accessOptions = {
+  subject: required(text, { flag: 'subject', doc: 'Whom it stands for.' }),
+  scope: required(text, {
+    flag: 'scope',
+    doc: 'Scopes, separated by spaces, such as "lancegate:read lancegate:write".',
+  }),
+  groups: optional(listOf(text), { flag: 'group', doc: 'Groups that a policy can name.' }),
+};
+
+export const splitScopes = (scope: string): readonly string[] => scope.split(/\s+/).filter((word) => word !== '');
 
 const options = {
   ...accessOptions,

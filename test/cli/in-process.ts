@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { CliContext, Output } from '#src/cli/context.ts';
+import type { CliContext, Output } from '#src/cli/command.ts';
 import { runCli } from '#src/cli/run.ts';
 import type { StartService } from '#src/cli/serve.ts';
 import type { Clock } from '#src/kernel/clock.ts';

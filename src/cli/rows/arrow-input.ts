@@ -1,5 +1,5 @@
 import { type RecordBatch, RecordBatchReader } from 'apache-arrow';
-import { CliError } from '../cli-error.ts';
+import { CliError } from '../command.ts';
 import type { EncodedRows } from './encode.ts';
 
 const fileMagic = Buffer.from('ARROW1');

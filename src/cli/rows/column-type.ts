@@ -2,7 +2,7 @@
  * Types of columns that `lancegate arrow` makes. Chosen to be the same for any part of the same data: every whole
  * number is an int64 however small, every text plain utf8, and everything may be null.
  */
-import { CliError } from '../cli-error.ts';
+import { CliError } from '../command.ts';
 
 export type ScalarKind = 'bool' | 'int32' | 'int64' | 'float32' | 'float64' | 'utf8';
 

@@ -16,7 +16,7 @@ import {
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
-import { CliError } from '../cli-error.ts';
+import { CliError } from '../command.ts';
 import { at, type Cell, type ColumnType } from './column-type.ts';
 
 export interface Column {

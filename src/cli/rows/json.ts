@@ -1,4 +1,4 @@
-import { CliError } from '../cli-error.ts';
+import { CliError } from '../command.ts';
 
 type Row = Readonly<Record<string, unknown>>;
 
