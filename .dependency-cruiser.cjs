@@ -57,7 +57,7 @@ const roomRules = rooms.map((room) => ({
  * between. So there is no cycle between them, also none through the files that stand in the room itself.
  */
 const orderOfSubRooms = {
-  'lance-format': ['manifest', 'transaction', 'layout', 'deletion', 'check', 'shadow'],
+  'lance-format': ['manifest', 'transaction', 'deletion', 'check', 'shadow'],
   engine: ['port', 'lance'],
   'engine/lance': ['native', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],

@@ -18,8 +18,6 @@ import {
   readKeyColumn,
 } from './key-values.ts';
 
-export type { CanonicalKey };
-
 export class Keys {
   readonly rows: number;
   readonly columns: readonly KeyColumn[];

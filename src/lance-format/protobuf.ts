@@ -255,7 +255,6 @@ export class WireReader {
   }
 }
 
-/** As in wire-reader.ts. */
 const firstBytes = 64;
 
 /**

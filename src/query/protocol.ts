@@ -27,7 +27,7 @@ export interface Queries {
   count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number>;
 }
 
-/** The messages between the service and a reader process, one order at a time; `frames.ts` has their form. */
+/** The messages between the service and a reader process, one order at a time. */
 
 /** The first message: how the reader reaches the tables. */
 export interface ReaderSetup {

@@ -4,12 +4,12 @@
  * they are rewritten: NULL in every row.
  *
  * The schema of the result points into copies of both schema messages, field by field, as the footer of a file does
- * (`write-file.ts`): so no type or metadata is lost, also none that this code does not know.
+ * (`ipc-file.ts`): so no type or metadata is lost, also none that this code does not know.
  */
 import { Builder } from 'flatbuffers';
 import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
 import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
-import { holdsNull, isNull, refuse, schemaMessage, targetOf, typedSchema } from '../schema/read-schema.ts';
+import { holdsNull, isNull, refuseUntyped, schemaMessage, targetOf, typedSchema } from '../schema/read-schema.ts';
 import type { Field, IpcChunk, Schema } from '../schema/schema.ts';
 import { allRows, BatchPlan } from './batch-plan.ts';
 import { type ColumnData, columnLayout, readColumns } from './column-data.ts';
@@ -30,7 +30,7 @@ export function typeNulls(chunk: IpcChunk, table: Schema, tableFile: IpcFile): I
   if (typed.length === 0) return chunk;
   const encoded = typed.find(isEncoded);
   if (encoded !== undefined)
-    throw refuse([encoded.name], 'is of type null, and dictionary-encoded in the table: send it typed');
+    throw refuseUntyped([encoded.name], 'is of type null, and dictionary-encoded in the table: send it typed');
   const schema = typedSchema(chunk.schema, table);
   const inner = { bytes: 0 };
   const batches = readColumns(chunk).map(({ rows, columns }) => {
@@ -62,7 +62,10 @@ function typedData(data: ColumnData, field: Field, target: Field, inner: { bytes
 function requireModest(target: Field, length: number, inner: { bytes: number }): void {
   inner.bytes += length * (bytesOfNull(target) + 1);
   if (inner.bytes <= mostInnerBytes) return;
-  throw refuse([target.name], `is of type null ${length} times inside another column: send it with the table's type`);
+  throw refuseUntyped(
+    [target.name],
+    `is of type null ${length} times inside another column: send it with the table's type`,
+  );
 }
 
 function bytesOfNull(field: Field): number {

@@ -2,7 +2,7 @@ import type { Block, IpcFile } from '../format/ipc-file.ts';
 
 /**
  * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches.
- * Read by `read-schema.ts`; compared here; shown to LanceDB clients by `http/routes/lance-schema-json.ts`.
+ * Read by `read-schema.ts`; compared here; shown to LanceDB clients by `http/routes/describe-table.ts`.
  */
 export type TimeUnit = 's' | 'ms' | 'us' | 'ns';
 
@@ -46,8 +46,7 @@ export interface Schema {
   readonly metadata: ReadonlyMap<string, string>;
 }
 
-/** How types are named to people, in errors. Not a wire format: that is `lance-schema-json.ts`. */
-
+/** How types are named to people, in errors. Not a wire format. */
 const timestampName = (unit: string, timezone: string | undefined): string =>
   timezone === undefined ? `timestamp(${unit})` : `timestamp(${unit}, ${timezone})`;
 

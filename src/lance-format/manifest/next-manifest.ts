@@ -236,8 +236,9 @@ export class NotReplaceable extends Error {
 const knownFlags = 1n | 4n | 8n | 16n;
 
 /** Of a fragment: all but identifiers of rows, versions of rows, overlays, and what is newer. */
-const { id, files, deletionFile, physicalRows } = fragment.fields;
-const knownOfFragment = [id, files, deletionFile, physicalRows].map(({ number }) => number);
+const knownOfFragment = (['id', 'files', 'deletionFile', 'physicalRows'] as const).map(
+  (name) => fragment.fields[name].number,
+);
 
 export interface Replaceable extends Decoded<typeof manifest> {
   readonly readerFlags: bigint;

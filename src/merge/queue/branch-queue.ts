@@ -66,7 +66,7 @@ export class TableWriter {
 /**
  * The writer of one table branch: a queue of merges and one pump (P2, P5). While a commit is in flight arriving merges
  * queue; when it is done, those of them that may share a commit do. An idle branch commits at once; after a commit there is
- * a short wait for the clients it answered (`group-commit-delay.ts`). Before its commit starts a request may leave: its signal takes
+ * a short wait for the clients it answered (`GroupCommitDelay`). Before its commit starts a request may leave: its signal takes
  * it out of the queue.
  */
 

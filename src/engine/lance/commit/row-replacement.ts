@@ -3,7 +3,7 @@
  * of deleted rows, the transaction and the manifest that an update has. The engine's own merge first has to find the rows,
  * which takes it five to ten times as long as everything here (docs/adr/0015).
  *
- * The commit is one `link` of the manifest to its name, which fails if the version is there already (`commit-link.ts`): so
+ * The commit is one `link` of the manifest to its name, which fails if the version is there already (`version-commit.ts`): so
  * either nobody has committed since the version that the places are of, or nothing happens. It is never a guess: other
  * people's commits are not rebased on, save those that leave all rows where they are. Before the link nothing refers to the
  * files that were written; they are removed, and those that a crash leaves are found by start-up recovery. Files are made
