@@ -1,7 +1,8 @@
 /**
- * How much code one request passes: starts the service of a repository, sends it one create and one upsert, each after others
- * of its kind, and lists the files of `src` of which a function ran in its main thread from the request to the
- * answer. Lines are those of the whole files, as a reader would have to open them.
+ * How much code one request passes: starts the service of a repository, sends it creates and upserts, and lists the files of
+ * `src` of which a function ran in its main thread from the request to the answer of each of them. So maintenance and timers,
+ * which run beside some requests only, are not in the list. Lines are those of the whole files, as a reader would have to open
+ * them.
  *   node scripts/files-on-a-path.ts [root of a repository]
  */
 import { execFile, spawn } from 'node:child_process';
@@ -17,6 +18,7 @@ const root = resolve(process.argv[2] ?? join(import.meta.dirname, '..'));
 const main = join(root, 'src', 'main.ts');
 const goals = { merge: 90, create: 60 };
 const upsertsBefore = 20;
+const traced = 5;
 
 /** What V8 writes: https://chromedevtools.github.io/devtools-protocol/tot/Profiler/#type-ScriptCoverage */
 interface Coverage {
@@ -42,10 +44,10 @@ const service = spawn(process.execPath, [main, 'serve', '--port', '0', '--data',
 try {
   const url = await listening();
   await send(`${url}/v1/table/rows/create`, 0);
-  const create = await filesThatRan(() => send(`${url}/v1/table/other/create`, 0));
+  const create = await filesOfEach((index) => send(`${url}/v1/table/other${index}/create`, 0));
   const upsert = `${url}/v1/table/rows/merge_insert?on=id&when_matched_update_all=true&when_not_matched_insert_all=true`;
   for (let sent = 0; sent < upsertsBefore; sent++) await send(upsert, 50 + sent);
-  const merge = await filesThatRan(() => send(upsert, 60));
+  const merge = await filesOfEach((index) => send(upsert, 60 + index));
   report('create', create);
   report('merge', merge);
 } finally {
@@ -71,6 +73,12 @@ async function send(url: string, first: number): Promise<void> {
   const answer = await fetch(url, { method: 'POST', headers, body: new Uint8Array(body) });
   if (answer.status !== 200) throw new Error(`${url}: ${answer.status} ${await answer.text()}`);
   await answer.arrayBuffer();
+}
+
+async function filesOfEach(run: (index: number) => Promise<void>): Promise<readonly string[]> {
+  let inAll = new Set(await filesThatRan(() => run(0)));
+  for (let index = 1; index < traced; index++) inAll = inAll.intersection(new Set(await filesThatRan(() => run(index))));
+  return [...inAll];
 }
 
 async function filesThatRan(run: () => Promise<void>): Promise<readonly string[]> {
