@@ -2,33 +2,20 @@
  * The keys of a source: what a merge must know of its rows before it may queue. Only the key columns are decompressed
  * and decoded. Equality is the engine's: NULL equals nothing, NaN equals NaN whatever its payload, -0.0 differs from 0.0.
  */
-
 import { isText } from '../arrow/column/column-data.ts';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
 import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
-import {
-  equalKeys,
-  type KeyColumn,
-  type KeyMeasure,
-  type KeyValues,
-  measureKeys,
-  normaliseNaNs,
-  readKeyColumn,
-} from './key-values.ts';
+import { integerAt, type KeyColumn, type KeyMeasure, measureKeys, readKeyColumn, valueAt } from './key-values.ts';
 
 export class Keys {
   readonly rows: number;
   readonly columns: readonly KeyColumn[];
-  /** A group asks for each key several times. */
-  readonly #canonical: CanonicalKey[] = [];
-  readonly #readers: readonly ((row: number) => CanonicalKey)[];
 
   constructor(rows: number, columns: readonly KeyColumn[]) {
     this.rows = rows;
     this.columns = columns;
-    this.#readers = columns.map(canonicalReader);
   }
 
   /** Whether any row's key is NULL, in any of its columns. */
@@ -41,41 +28,18 @@ export class Keys {
   }
 
   measure(): KeyMeasure {
-    return measureKeys(this.#values, this.rows);
+    return measureKeys(this.columns, this.rows);
   }
 
   /** Whether two rows, whose keys are not NULL, have the same. */
   isEqual(a: number, b: number): boolean {
-    return equalKeys(this.#values, a, b);
-  }
-
-  get #values(): readonly KeyValues[] {
-    return this.columns.map(({ values }) => values);
-  }
-
-  /**
-   * A value that equals another row's exactly where the keys are equal, also across requests for one table; undefined
-   * for NULL.
-   */
-  canonical(row: number): CanonicalKey | undefined {
-    if (this.isNull(row)) return undefined;
-    const known = this.#canonical[row];
-    if (known !== undefined) return known;
-    const key = this.#canonicalOf(row);
-    this.#canonical[row] = key;
-    return key;
-  }
-
-  #canonicalOf(row: number): CanonicalKey {
-    const [only] = this.#readers;
-    if (only !== undefined && this.#readers.length === 1) return only(row);
-    return this.#readers.map((read) => lengthPrefixed(read(row))).join('');
+    return this.columns.every(({ values }) => Buffer.compare(valueAt(values, a), valueAt(values, b)) === 0);
   }
 
   /** The value of one key column as SQL, or undefined for NULL. */
   sqlLiteral(row: number, column: number): string | undefined {
-    const of = this.#column(column);
-    return of.nulls !== undefined && of.nulls[row] === 1 ? undefined : sqlLiteral(of, row);
+    const of = this.columns[column]!;
+    return of.nulls?.[row] === 1 ? undefined : sqlLiteral(of, row);
   }
 
   /** All values of one key column that are not NULL, each once, as SQL for `path IN (…)`. */
@@ -91,18 +55,6 @@ export class Keys {
   show(row: number): string {
     return this.columns.map((column) => (column.nulls?.[row] === 1 ? 'NULL' : showValue(column, row))).join(', ');
   }
-
-  #column(index: number): KeyColumn {
-    const column = this.columns[index];
-    if (column === undefined) throw new Error(`there is no key column ${index}`);
-    return column;
-  }
-}
-
-/** Parts of a composite key must not run into each other; a text and a number never stand in the same place. */
-function lengthPrefixed(value: CanonicalKey): string {
-  const text = String(value);
-  return `${text.length}:${text}`;
 }
 
 /**
@@ -112,98 +64,27 @@ function lengthPrefixed(value: CanonicalKey): string {
 export const readKeys = (chunk: IpcChunk, paths: readonly FieldPath[]): Keys =>
   new Keys(
     chunk.rows,
-    paths.map((path) => normaliseNaNs(readKeyColumn(chunk, path))),
+    paths.map((path) => readKeyColumn(chunk, path)),
   );
 
 /** A path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */
 export const sqlFieldPath = (path: FieldPath): string => path.segments.map(quoteSegment).join('.');
 
-/** Single values of a key column: as what compares, as SQL, and as what people read. */
-
-export type CanonicalKey = string | number | bigint;
 type RawValue = boolean | number | bigint | string | Uint8Array;
 
-const signedBits = (value: bigint, bits: number): bigint => BigInt.asIntN(bits, value);
-
-function wideInteger(view: DataView, at: number, widthBytes: number): bigint {
-  let value = 0n;
-  for (let k = widthBytes - 8; k >= 0; k -= 8) value = (value << 64n) | view.getBigUint64(at + k, true);
-  return signedBits(value, widthBytes * 8);
-}
-
-function narrowInteger(view: DataView, at: number, widthBytes: number, signed: boolean): number {
-  switch (widthBytes) {
-    case 1:
-      return signed ? view.getInt8(at) : view.getUint8(at);
-    case 2:
-      return signed ? view.getInt16(at, true) : view.getUint16(at, true);
-    default:
-      return signed ? view.getInt32(at, true) : view.getUint32(at, true);
-  }
-}
-
-function float(view: DataView, at: number, bitWidth: 16 | 32 | 64): number {
-  if (bitWidth === 64) return view.getFloat64(at, true);
-  return bitWidth === 32 ? view.getFloat32(at, true) : view.getFloat16(at, true);
-}
-
-function fixedValue(type: DataType, bytes: Uint8Array, widthBytes: number, row: number): RawValue {
-  const at = row * widthBytes;
-  if (type.kind === 'fixed_size_binary') return bytes.subarray(at, at + widthBytes);
+function rawValue({ field: { type }, values }: KeyColumn, row: number): RawValue {
+  const bytes = valueAt(values, row);
+  if (isText(type)) return asBuffer(bytes).toString('utf8');
+  if (values.form === 'variable' || type.kind === 'fixed_size_binary') return bytes;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (type.kind === 'bool') return view.getUint8(at) === 1;
-  if (type.kind === 'float') return float(view, at, type.bitWidth);
-  const signed = type.kind !== 'int' || type.signed;
-  if (widthBytes < 8) return narrowInteger(view, at, widthBytes, signed);
-  if (widthBytes > 8) return wideInteger(view, at, widthBytes);
-  return signed ? view.getBigInt64(at, true) : view.getBigUint64(at, true);
+  if (type.kind === 'bool') return view.getUint8(0) === 1;
+  if (type.kind === 'float') return float(view, type.bitWidth);
+  return integerAt(view, 0, values.widthBytes, type.kind !== 'int' || type.signed);
 }
 
-function rawValue({ field, values }: KeyColumn, row: number): RawValue {
-  if (values.form === 'fixed') return fixedValue(field.type, values.bytes, values.widthBytes, row);
-  const bytes = values.bytes.subarray(values.starts[row], values.ends[row]);
-  return isText(field.type) ? asBuffer(bytes).toString('utf8') : bytes;
-}
-
-/**
- * Equal exactly where the keys are, and the same in every request: NaN equals NaN, -0 and 0 differ, as in the engine.
- * Not for a row whose key is NULL.
- */
-export function canonicalValue(column: KeyColumn, row: number): CanonicalKey {
-  const value = rawValue(column, row);
-  switch (typeof value) {
-    case 'string':
-      return value;
-    case 'boolean':
-      return Number(value);
-    case 'bigint':
-      return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
-    case 'number':
-      if (Number.isNaN(value)) return 'NaN';
-      return Object.is(value, -0) ? '-0' : value;
-    default:
-      return asBuffer(value).toString('latin1');
-  }
-}
-
-/**
- * `canonicalValue` of a column's rows. Integers of 64 bits, which most keys are, come without a `BigInt` on the way: a group
- * has 40,000 of them to read at once, and a table a million.
- */
-export function canonicalReader(column: KeyColumn): (row: number) => CanonicalKey {
-  const { values, field } = column;
-  const isWide = values.form === 'fixed' && values.widthBytes === 8;
-  if (!isWide || field.type.kind === 'float' || field.type.kind === 'fixed_size_binary') {
-    return (row) => canonicalValue(column, row);
-  }
-  const view = new DataView(values.bytes.buffer, values.bytes.byteOffset, values.bytes.byteLength);
-  const signed = field.type.kind !== 'int' || field.type.signed;
-  return (row) => {
-    const at = row * 8;
-    const high = signed ? view.getInt32(at + 4, true) : view.getUint32(at + 4, true);
-    const value = high * 2 ** 32 + view.getUint32(at, true);
-    return Number.isSafeInteger(value) ? value : canonicalValue(column, row);
-  };
+function float(view: DataView, bitWidth: 16 | 32 | 64): number {
+  if (bitWidth === 64) return view.getFloat64(0, true);
+  return bitWidth === 32 ? view.getFloat32(0, true) : view.getFloat16(0, true);
 }
 
 const timeUnitNames = { s: 'Second', ms: 'Millisecond', us: 'Microsecond', ns: 'Nanosecond' } as const;

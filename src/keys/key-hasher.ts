@@ -46,7 +46,7 @@ export class KeyHasher {
     const values = columns.map((column) => column.values);
     const wordsPerKey = columns.reduce((sum, column) => sum + widthBytes(column), 0) <= narrowBytes ? 2 : 4;
     const words = new Uint32Array(rows * wordsPerKey);
-    const longestBytes = measureKeys(values, rows).longest.bytes;
+    const longestBytes = measureKeys(columns, rows).longest.bytes;
     const slice = Math.ceil(Math.min(rowsPerSlice, bytesPerSlice / longestBytes));
     const message = new Message(values, longestBytes);
     for (let row = 0; row < rows; row++) {

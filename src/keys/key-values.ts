@@ -1,4 +1,7 @@
-/** One key column of a chunk: its values over all batches, which rows are NULL, dictionaries resolved. */
+/**
+ * One key column of a chunk: which rows are NULL, and the values over all batches as bytes, dictionaries resolved. Equal keys
+ * have equal bytes, since all NaNs are made the same.
+ */
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import {
   bitAt,
@@ -18,6 +21,16 @@ export interface KeyColumn {
   /** One byte for each row, 1 where the key is NULL; undefined where none is. */
   readonly nulls: Uint8Array | undefined;
 }
+
+/** Contiguous where all values have one width, else ranges of a common buffer. */
+export type KeyValues =
+  | { readonly form: 'fixed'; readonly widthBytes: number; readonly bytes: Uint8Array }
+  | {
+      readonly form: 'variable';
+      readonly bytes: Uint8Array;
+      readonly starts: Uint32Array;
+      readonly ends: Uint32Array;
+    };
 
 function isKeyType(field: Field): boolean {
   switch (field.type.kind) {
@@ -66,30 +79,36 @@ function readDictionary(chunk: IpcChunk, field: Field, id: bigint): Values {
   );
 }
 
-function readIndices(values: KeyValues, signed: boolean): (row: number) => number {
-  if (values.form !== 'fixed') throw new Error('indices have one width');
-  const { bytes, widthBytes } = values;
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+/** A little-endian integer of any width. */
+export function integerAt(view: DataView, at: number, widthBytes: number, isSigned: boolean): number | bigint {
   switch (widthBytes) {
     case 1:
-      return signed ? (row) => view.getInt8(row) : (row) => view.getUint8(row);
+      return isSigned ? view.getInt8(at) : view.getUint8(at);
     case 2:
-      return signed ? (row) => view.getInt16(2 * row, true) : (row) => view.getUint16(2 * row, true);
+      return isSigned ? view.getInt16(at, true) : view.getUint16(at, true);
     case 4:
-      return signed ? (row) => view.getInt32(4 * row, true) : (row) => view.getUint32(4 * row, true);
-    default:
-      return (row) => Number(signed ? view.getBigInt64(8 * row, true) : view.getBigUint64(8 * row, true));
+      return isSigned ? view.getInt32(at, true) : view.getUint32(at, true);
+    case 8:
+      return isSigned ? view.getBigInt64(at, true) : view.getBigUint64(at, true);
+    default: {
+      let value = 0n;
+      for (let k = widthBytes - 8; k >= 0; k -= 8) value = (value << 64n) | view.getBigUint64(at + k, true);
+      return isSigned ? BigInt.asIntN(widthBytes * 8, value) : value;
+    }
   }
 }
 
 /** Replaces indices by what they stand for; a NULL in the dictionary is a NULL in the column. */
 function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dictionary: Values): KeyValues {
-  const indexAt = readIndices(indices, field.dictionary?.index.signed ?? true);
+  if (indices.form !== 'fixed') throw new Error('indices have one width');
+  const { bytes, widthBytes } = indices;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const isSigned = field.dictionary?.index.signed ?? true;
   const size = dictionary.nulls.length;
   const picks = new Uint32Array(nulls.length);
   for (let row = 0; row < picks.length; row++) {
     if (nulls[row] === 1) continue;
-    const index = indexAt(row);
+    const index = Number(integerAt(view, row * widthBytes, widthBytes, isSigned));
     if (index < 0 || index >= size) throw invalidInput(`index ${index} lies outside a dictionary of ${size} values`);
     picks[row] = index;
     nulls[row] = dictionary.nulls[index]!;
@@ -125,7 +144,7 @@ export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
   if (!isKeyType(field)) throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
   if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
   try {
-    return readColumn(chunk, chain, path);
+    return normaliseNaNs(readColumn(chunk, chain, path));
   } catch (error) {
     if (!(error instanceof LancegateError)) throw error;
     throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });
@@ -134,17 +153,6 @@ export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
 
 /** The engine reads the names of keys as SQL, but for those in structs, which never reach it. */
 const isMisread = ({ segments }: FieldPath): boolean => segments.length === 1 && /^\*$|"/.test(segments[0] ?? '');
-
-/** The values of one column as bytes: contiguous where all have one width, else ranges of a common buffer. */
-
-export type KeyValues =
-  | { readonly form: 'fixed'; readonly widthBytes: number; readonly bytes: Uint8Array }
-  | {
-      readonly form: 'variable';
-      readonly bytes: Uint8Array;
-      readonly starts: Uint32Array;
-      readonly ends: Uint32Array;
-    };
 
 /** Offsets are held in 32 bits, which bounds the bytes of one key column. */
 const maxVariableBytes = 0xffff_ffff;
@@ -156,7 +164,7 @@ function bitValues({ bytes, length }: ColumnData): Uint8Array {
 }
 
 /** The values of `field`; of a dictionary-encoded column its indices. */
-export function valuesOf(data: ColumnData, field: Field): KeyValues {
+function valuesOf(data: ColumnData, field: Field): KeyValues {
   const { bytes, offsets, length } = data;
   const layout = columnLayout(field);
   switch (layout.form) {
@@ -180,67 +188,52 @@ export interface KeyMeasure {
 }
 
 /** The size of keys with dictionaries resolved: in a dictionary, a long value costs each row that has it one byte. */
-export function measureKeys(columns: readonly KeyValues[], rows: number): KeyMeasure {
+export function measureKeys(columns: readonly KeyColumn[], rows: number): KeyMeasure {
   let longest = { row: 0, bytes: 0 };
   let allBytes = 0;
   for (let row = 0; row < rows; row++) {
     let bytes = 0;
-    for (const values of columns) bytes += valueBytes(values, row);
+    for (const { values } of columns) bytes += valueBytes(values, row);
     allBytes += bytes;
     if (bytes > longest.bytes) longest = { row, bytes };
   }
   return { allBytes, longest };
 }
 
-export function equalKeys(columns: readonly KeyValues[], a: number, b: number): boolean {
-  return columns.every((values) => Buffer.compare(valueAt(values, a), valueAt(values, b)) === 0);
-}
-
-const valueAt = (values: KeyValues, row: number): Uint8Array =>
+export const valueAt = (values: KeyValues, row: number): Uint8Array =>
   values.form === 'fixed'
     ? values.bytes.subarray(row * values.widthBytes, (row + 1) * values.widthBytes)
     : values.bytes.subarray(values.starts[row], values.ends[row]);
-
-function concatenateFixed(parts: readonly KeyValues[], widthBytes: number): KeyValues {
-  const total = parts.reduce((sum, part) => sum + part.bytes.length, 0);
-  const bytes = new Uint8Array(total);
-  let end = 0;
-  for (const part of parts) {
-    bytes.set(part.bytes, end);
-    end += part.bytes.length;
-  }
-  return { form: 'fixed', widthBytes, bytes };
-}
 
 function concatenateVariable(parts: readonly (KeyValues & { form: 'variable' })[]): KeyValues {
   const bytesTotal = parts.reduce((sum, part) => sum + part.bytes.length, 0);
   if (bytesTotal > maxVariableBytes) throw invalidInput(`its keys exceed ${maxVariableBytes} bytes`);
   const count = parts.reduce((sum, part) => sum + part.starts.length, 0);
-  const values = { bytes: new Uint8Array(bytesTotal), starts: new Uint32Array(count), ends: new Uint32Array(count) };
+  const starts = new Uint32Array(count);
+  const ends = new Uint32Array(count);
   let bytesEnd = 0;
   let row = 0;
   for (const part of parts) {
-    values.bytes.set(part.bytes, bytesEnd);
     for (let i = 0; i < part.starts.length; i++, row++) {
-      values.starts[row] = part.starts[i]! + bytesEnd;
-      values.ends[row] = part.ends[i]! + bytesEnd;
+      starts[row] = part.starts[i]! + bytesEnd;
+      ends[row] = part.ends[i]! + bytesEnd;
     }
     bytesEnd += part.bytes.length;
   }
-  return { form: 'variable', ...values };
+  return { form: 'variable', bytes: Buffer.concat(parts.map(({ bytes }) => bytes)), starts, ends };
 }
 
 /** All parts are of one form. `none` stands for a column without a batch. */
-export function concatenateValues(parts: readonly KeyValues[]): KeyValues {
+function concatenateValues(parts: readonly KeyValues[]): KeyValues {
   const [first] = parts;
   if (first === undefined) return { form: 'fixed', widthBytes: 1, bytes: new Uint8Array(0) };
   if (parts.length === 1) return first;
-  if (first.form === 'fixed') return concatenateFixed(parts, first.widthBytes);
+  if (first.form === 'fixed') return { ...first, bytes: Buffer.concat(parts.map(({ bytes }) => bytes)) };
   return concatenateVariable(parts.filter((part) => part.form === 'variable'));
 }
 
 /** The values at `picks`; row `i` of the result is value `picks[i]`. Picks of null rows must be in range, too. */
-export function pickValues(values: KeyValues, picks: Uint32Array): KeyValues {
+function pickValues(values: KeyValues, picks: Uint32Array): KeyValues {
   if (values.form === 'variable') {
     const { bytes, starts, ends } = values;
     return {
@@ -258,22 +251,17 @@ export function pickValues(values: KeyValues, picks: Uint32Array): KeyValues {
   return { form: 'fixed', widthBytes, bytes };
 }
 
-/** Makes all NaNs of a float column the same bytes, so that comparing bytes compares keys. */
-
-function normalise(bytes: Uint8Array, bitWidth: 16 | 32 | 64): void {
-  const floats = {
-    16: () => new Float16Array(bytes.buffer, bytes.byteOffset, bytes.length / 2),
-    32: () => new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4),
-    64: () => new Float64Array(bytes.buffer, bytes.byteOffset, bytes.length / 8),
-  }[bitWidth]();
-  for (let i = 0; i < floats.length; i++) if (Number.isNaN(floats[i])) floats[i] = Number.NaN;
-}
-
-export function normaliseNaNs(column: KeyColumn): KeyColumn {
+/** Makes all NaNs of a float column the same bytes. */
+function normaliseNaNs(column: KeyColumn): KeyColumn {
   const { field, values } = column;
   if (field.type.kind !== 'float' || values.form !== 'fixed') return column;
   // The bytes may be the client's own, which the engine is yet to read.
-  const bytes = Uint8Array.from(values.bytes);
-  normalise(bytes, field.type.bitWidth);
-  return { ...column, values: { ...values, bytes } };
+  const { buffer } = Uint8Array.from(values.bytes);
+  const floats = {
+    16: () => new Float16Array(buffer),
+    32: () => new Float32Array(buffer),
+    64: () => new Float64Array(buffer),
+  }[field.type.bitWidth]();
+  for (let i = 0; i < floats.length; i++) if (Number.isNaN(floats[i])) floats[i] = Number.NaN;
+  return { ...column, values: { ...values, bytes: new Uint8Array(buffer) } };
 }

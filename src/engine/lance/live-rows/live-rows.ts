@@ -212,10 +212,12 @@ export function readDeletedOffsets(
   return offsets;
 }
 
-/** An Arrow file of one column. */
+/** An Arrow file of one column of numbers with 32 bits. */
 function listedOffsets(file: Buffer): Uint32Array {
-  const keys = readKeys(chunkOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
-  return Uint32Array.from({ length: keys.rows }, (_, row) => Number(keys.canonical(row)));
+  const { rows, columns } = readKeys(chunkOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
+  const { bytes } = columns[0]!.values;
+  if (bytes.length !== rows * Uint32Array.BYTES_PER_ELEMENT) throw new MalformedFile('deletions of another type');
+  return new Uint32Array(Uint8Array.from(bytes).buffer);
 }
 
 /** A new one. `bitmap` is its content. */
