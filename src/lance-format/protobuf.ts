@@ -1,26 +1,26 @@
 /**
- * Protobuf messages by tables. A table names the fields of one message that this package knows, with their numbers and types;
- * the functions here work with every table. `edit` keeps all other fields byte for byte, so what a newer writer added
- * survives. A field that is absent decodes to `undefined`, also where its default would be 0.
+ * Protobuf messages by tables. A table names the fields of one message that this package knows, with their numbers and kinds;
+ * the functions here work with every table. `edit` and `editEach` keep all other fields byte for byte, so what a newer writer
+ * added survives. A field that is absent decodes to `undefined`, also where its default would be 0.
  */
 
-/** How one value is read from a field and written to it. */
-interface ValueType<Value> {
-  read(reader: WireReader): Value;
-  write(to: WireWriter, field: number, value: Value): void;
-}
-
-interface Single<Value> extends ValueType<Value> {
+/** What a field holds, by the kind of field: `WireReader` and `WireWriter` have a method of that name. */
+interface Values {
   readonly number: number;
-  readonly isRepeated: false;
+  readonly uint64: bigint;
+  readonly flag: boolean;
+  readonly text: string;
+  readonly bytes: Uint8Array;
+  readonly packed: readonly number[];
 }
 
-interface Repeated<Value> extends ValueType<Value> {
+interface Field<Kind extends keyof Values = keyof Values, IsRepeated extends boolean = boolean> {
   readonly number: number;
-  readonly isRepeated: true;
+  readonly kind: Kind;
+  readonly isRepeated: IsRepeated;
 }
 
-type Fields = Readonly<Record<string, Single<unknown> | Repeated<unknown>>>;
+type Fields = Readonly<Record<string, Field>>;
 
 export interface MessageTable<Known extends Fields> {
   readonly fields: Known;
@@ -28,8 +28,12 @@ export interface MessageTable<Known extends Fields> {
   readonly names: readonly (keyof Known | undefined)[];
 }
 
-type ValueOf<Field> =
-  Field extends Repeated<infer Value> ? readonly Value[] : Field extends Single<infer Value> ? Value : never;
+type ValueOf<Of> =
+  Of extends Field<infer Kind, infer IsRepeated>
+    ? IsRepeated extends true
+      ? readonly Values[Kind][]
+      : Values[Kind]
+    : never;
 
 /** The values of a message's fields by name. */
 export type Decoded<Table> =
@@ -38,37 +42,29 @@ export type Decoded<Table> =
     : never;
 
 const single =
-  <Value>(type: ValueType<Value>) =>
-  (number: number): Single<Value> => ({ ...type, number, isRepeated: false });
+  <Kind extends keyof Values>(kind: Kind) =>
+  (number: number): Field<Kind, false> => ({ number, kind, isRepeated: false });
 
 /** Sizes, versions and identifiers that count up; JavaScript's numbers hold them exactly. */
-export const uint = single<number>({
-  read: (from) => from.number(),
-  write: (to, field, value) => to.number(field, value),
-});
-export const uint64 = single<bigint>({
-  read: (from) => from.uint64(),
-  write: (to, field, value) => to.uint64(field, value),
-});
-export const flag = single<boolean>({
-  read: (from) => from.flag(),
-  write: (to, field, value) => to.flag(field, value),
-});
-export const text = single<string>({ read: (from) => from.text(), write: (to, field, value) => to.text(field, value) });
+export const uint = single('number');
+export const uint64 = single('uint64');
+export const flag = single('flag');
+export const text = single('text');
 /** Also for a message that is decoded where it is needed, or passed on as it is. */
-export const bytes = single<Uint8Array>({
-  read: (from) => from.bytes(),
-  write: (to, field, value) => to.bytes(field, value),
-});
-/** Numbers that writers pack into one field, or into several. */
-export const packed = (number: number): Repeated<readonly number[]> =>
-  repeated({ ...bytes(number), read: (from) => from.numbers(), write: (to, field, value) => to.packed(field, value) });
+export const bytes = single('bytes');
 
-export const repeated = <Value>(field: Single<Value>): Repeated<Value> => ({ ...field, isRepeated: true });
+export const repeated = <Kind extends keyof Values>({ number, kind }: Field<Kind, false>): Field<Kind, true> => ({
+  number,
+  kind,
+  isRepeated: true,
+});
+
+/** Numbers that writers pack into one field, or into several. */
+export const packed = (number: number): Field<'packed', true> => repeated(single('packed')(number));
 
 export function messageTable<Known extends Fields>(fields: Known): MessageTable<Known> {
   const names: (keyof Known | undefined)[] = [];
-  for (const name of Object.keys(fields)) names[fields[name]?.number ?? 0] = name;
+  for (const name of Object.keys(fields)) names[fields[name]!.number] = name;
   return { fields, names };
 }
 
@@ -82,11 +78,14 @@ export function decode<Known extends Fields>(
   const reader = new WireReader(encoded);
   for (let number = reader.next(); number !== undefined; number = reader.next()) {
     const name = names[number];
-    const field = name === undefined || only?.includes(name) === false ? undefined : fields[name];
-    if (name === undefined || field === undefined) reader.skip();
-    else if (!field.isRepeated) decoded[name] = field.read(reader);
-    else if (decoded[name] === undefined) decoded[name] = [field.read(reader)];
-    else (decoded[name] as unknown[]).push(field.read(reader));
+    if (name === undefined || only?.includes(name) === false) {
+      reader.skip();
+      continue;
+    }
+    const { kind, isRepeated } = fields[name]!;
+    if (!isRepeated) decoded[name] = reader[kind]();
+    else if (decoded[name] === undefined) decoded[name] = [reader[kind]()];
+    else (decoded[name] as unknown[]).push(reader[kind]());
   }
   return decoded as Decoded<MessageTable<Known>>;
 }
@@ -103,7 +102,7 @@ export function fieldsIn(encoded: Uint8Array): readonly { readonly number: numbe
 /** In the order of the table. A field that is `undefined` is left out. */
 export function encode<Known extends Fields>(table: MessageTable<Known>, values: Decoded<MessageTable<Known>>): Buffer {
   const writer = new WireWriter();
-  for (const name of Object.keys(table.fields)) write(writer, table.fields[name], values[name as keyof typeof values]);
+  for (const name of Object.keys(table.fields)) write(writer, table.fields[name]!, values[name as keyof typeof values]);
   return writer.finish();
 }
 
@@ -123,16 +122,38 @@ export function edit<Known extends Fields>(
       continue;
     }
     reader.skip();
-    if (left.delete(name)) write(writer, fields[name], changes[name as keyof typeof changes]);
+    if (left.delete(name)) write(writer, fields[name]!, changes[name as keyof typeof changes]);
   }
-  for (const name of left) write(writer, fields[name], changes[name as keyof typeof changes]);
+  for (const name of left) write(writer, fields[name]!, changes[name as keyof typeof changes]);
   return writer.finish();
 }
 
-function write(writer: WireWriter, field: Fields[string] | undefined, value: unknown): void {
-  if (field === undefined || value === undefined) return;
-  if (!field.isRepeated) field.write(writer, field.number, value);
-  else for (const each of value as readonly unknown[]) field.write(writer, field.number, each);
+type Edits<Known extends Fields> = {
+  readonly [Name in keyof Known as Known[Name]['kind'] extends 'bytes' ? Name : never]?: (
+    message: Uint8Array,
+  ) => Uint8Array;
+};
+
+/** The message with each message edited that the fields named in `edits` hold. */
+export function editEach<Known extends Fields>(
+  { names }: MessageTable<Known>,
+  encoded: Uint8Array,
+  edits: Edits<Known>,
+): Buffer {
+  const writer = new WireWriter();
+  const reader = new WireReader(encoded);
+  for (let number = reader.next(); number !== undefined; number = reader.next()) {
+    const editOne = edits[names[number] as keyof Edits<Known>];
+    if (editOne === undefined) writer.raw(reader.raw());
+    else writer.bytes(number, editOne(reader.bytes()));
+  }
+  return writer.finish();
+}
+
+function write(writer: WireWriter, { number, kind, isRepeated }: Field, value: unknown): void {
+  if (value === undefined) return;
+  if (!isRepeated) writer[kind](number, value as never);
+  else for (const each of value as readonly unknown[]) writer[kind](number, each as never);
 }
 
 /** Bytes that are not what they should be; `message` says how, for the log. */
@@ -144,9 +165,9 @@ const wireType = { varint: 0, fixed64: 1, bytes: 2, fixed32: 5 } as const;
 const maxVarintBytes = 10;
 
 /**
- * Walks the fields of one protobuf message (https://protobuf.dev/programming-guides/encoding/), every length checked
- * against the bytes there are: it reads files that a power cut may have torn. Groups, which nobody writes any more, count
- * as malformed. Read or skip each field's value before asking for the next.
+ * Walks the fields of one protobuf message (https://protobuf.dev/programming-guides/encoding/). It checks every length against
+ * the bytes there are, since a power cut may have torn the file. Groups, which are deprecated, count as malformed. Each field's
+ * value is to be read or skipped before `next`.
  */
 export class WireReader {
   readonly #bytes: Uint8Array;
@@ -178,7 +199,7 @@ export class WireReader {
   }
 
   /** A part of a repeated number: many in one field, as writers pack them, or one. */
-  numbers(): readonly number[] {
+  packed(): readonly number[] {
     if (this.#type !== wireType.bytes) return [this.number()];
     const packed = new WireReader(this.bytes());
     const numbers: number[] = [];
@@ -212,7 +233,7 @@ export class WireReader {
     return new WireReader(this.bytes());
   }
 
-  /** The whole field with its number, as it stands in the message: for whoever writes it again. */
+  /** The whole field with its number, as `WireWriter.raw` writes it again. */
   raw(): Uint8Array {
     this.skip();
     return this.#bytes.subarray(this.#fieldAt, this.#at);
@@ -258,11 +279,10 @@ export class WireReader {
 const firstBytes = 64;
 
 /**
- * Builds one protobuf message (https://protobuf.dev/programming-guides/encoding/) of fields in the order of the calls;
- * `WireReader` reads it back. What has its default value is written like all else: whoever calls leaves it out.
+ * Builds one protobuf message of fields in the order of the calls; `WireReader` reads it back. A value that is its field's
+ * default is written like all others.
  *
- * All goes into one buffer that doubles when it is full, so a message costs as much as its bytes, however many fields
- * it has; a message within it is copied once more.
+ * One buffer takes all fields and doubles when it is full. A message within the message is copied once more.
  */
 export class WireWriter {
   #buffer = Buffer.allocUnsafe(firstBytes);

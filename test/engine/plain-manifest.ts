@@ -60,7 +60,7 @@ function plainField(
   reader.next();
   const shape = nested[number];
   if (shape !== undefined) return plain(reader.bytes(), shape);
-  return sorted.includes(number) ? reader.numbers().toSorted((a, b) => a - b) : Buffer.from(raw).toString('hex');
+  return sorted.includes(number) ? reader.packed().toSorted((a, b) => a - b) : Buffer.from(raw).toString('hex');
 }
 
 export function plainManifest(file: Buffer) {

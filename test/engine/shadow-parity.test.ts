@@ -13,7 +13,8 @@ import { Float64, Int32, Schema, Table, tableToIPC, Utf8, vectorFromArray } from
 import { connectNative, type NativeTable, nativeBtree, newSession } from '#src/engine/lance/native/native.ts';
 import { type CheckedSql, ownSql } from '#src/kernel/checked-sql.ts';
 import { branchFolder, listVersions, manifestNames, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
-import { liftedVersion, shadowManifest } from '#src/lance-format/shadow/shadow-manifest.ts';
+import { liftedVersion } from '#src/lance-format/shadow/lifted-version.ts';
+import { shadowManifest } from '#src/lance-format/shadow/shadow-manifest.ts';
 import { transactionsBetween } from '#src/lance-format/transaction/transaction.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';

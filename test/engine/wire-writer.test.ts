@@ -69,7 +69,7 @@ describe('a protobuf message that is written', () => {
     assert.equal(innerReader.next(), 2);
     const innermost = innerReader.message();
     assert.deepEqual([innermost.next(), innermost.flag(), innermost.next()], [1, false, undefined]);
-    assert.deepEqual([reader.next(), reader.numbers()], [4, numbers]);
+    assert.deepEqual([reader.next(), reader.packed()], [4, numbers]);
     assert.equal(reader.next(), undefined);
   });
 

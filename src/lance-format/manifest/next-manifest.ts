@@ -1,14 +1,13 @@
 /**
- * The manifest and the transaction of a commit that replaces rows: some are marked as deleted in their fragments, others
- * come in new ones. It is what the engine writes for an update or, where rows are only put elsewhere, for a compaction
- * (Lance's format, "Transactions", operations Update and Rewrite; `protos/table.proto`, `protos/transaction.proto`), made
- * from the manifest before it.
+ * The next version of a dataset: its manifest, made from the one before it, and its transaction (Lance's format, "Transactions";
+ * `protos/table.proto`, `protos/transaction.proto`). `nextManifest` makes the version of a commit that replaces rows: some are
+ * deleted in their fragments, others come in new ones. It is what the engine writes for an update (operation Update) or, where
+ * rows only move, for a compaction (Rewrite).
  *
- * Not a writer of the format in general: what this commit does not change is copied field by field, also what is not known
- * here, and a manifest that asks its writers for anything beyond deletion files, a table configuration and base paths is
- * refused (`NotReplaceable`), as the specification wants it. Pure; whoever calls it puts the files in place.
+ * Not a writer of the format in general: what a commit does not change is copied byte for byte, also what is not known here, and
+ * a manifest that asks its writers for anything beyond deletion files, a table configuration and base paths is refused
+ * (`NotReplaceable`), as the specification demands. Nothing here writes a file.
  */
-
 import {
   deletionFile,
   field,
@@ -21,9 +20,62 @@ import {
   update,
 } from '../messages.ts';
 import { type Decoded, decode, edit, encode, fieldsIn, MalformedFile } from '../protobuf.ts';
-import { manifestFileOf, namesOfIndexes, sectionsOf } from './parse-manifest.ts';
+import { fragmentId, indexesIn, manifestFileOf, nameOfIndex, sectionsOf } from './parse-manifest.ts';
 
-/** A fragment's new list of deleted rows. */
+/** What is random or of its time in a version. */
+export interface VersionIdentity {
+  /** A version-4 UUID. */
+  readonly transactionId: string;
+  readonly committedAtMs: number;
+}
+
+export interface NewVersion {
+  readonly version: number;
+  /** Of the manifest file. */
+  readonly bytes: Buffer;
+  readonly transaction: Buffer;
+  /** The name of its file. */
+  readonly transactionFile: string;
+}
+
+/** What a version does not take over from the one before it. For `edit` of a manifest. */
+export const ofOneVersion = {
+  auxiliaryData: undefined,
+  tag: undefined,
+  timestamp: undefined,
+  indexSection: undefined,
+  transactionFile: undefined,
+  transactionSection: undefined,
+  transactionSectionOfLance14: undefined,
+} as const;
+
+/** The version after `readVersion`: `message` with `changes`. `like`: the file that `message` is from. */
+export function versionAfter(
+  { message, readVersion, like }: { readonly message: Uint8Array; readonly readVersion: number; readonly like: Buffer },
+  changes: Decoded<typeof manifest>,
+  { indexes, transaction }: { readonly indexes: Uint8Array | undefined; readonly transaction: Buffer },
+  { transactionId, committedAtMs }: VersionIdentity,
+): NewVersion {
+  const version = readVersion + 1;
+  const transactionFile = `${readVersion}-${transactionId}.txn`;
+  const seconds = Math.floor(committedAtMs / 1_000);
+  const nanoseconds = Math.floor(committedAtMs % 1_000) * 1_000_000;
+  const next = edit(manifest, message, {
+    ...ofOneVersion,
+    ...changes,
+    version,
+    timestamp: encode(timestamp, { seconds, nanoseconds }),
+    transactionFile,
+  });
+  return {
+    version,
+    bytes: manifestFileOf({ message: next, indexes, transaction }, like),
+    transaction,
+    transactionFile,
+  };
+}
+
+/** The file of a fragment's new deletion vector. */
 export interface DeletionFile {
   readonly readVersion: number;
   readonly id: bigint;
@@ -37,34 +89,21 @@ export interface MovedGroup {
   readonly after: readonly { readonly id: number; readonly deletions: DeletionFile | undefined }[];
 }
 
-export interface Replacement {
+interface Replacement extends VersionIdentity {
   /** By fragments: those whose rows are all deleted go. */
   readonly deletions: ReadonlyMap<number, DeletionFile | 'all rows'>;
   /** The manifest of a dataset that has the new rows and nothing else; their files are to be in this dataset's folder. */
   readonly staged: Buffer;
   /** Of a compaction; without them it is an update that takes all staged fragments. */
   readonly groups?: readonly MovedGroup[];
-  /** A version-4 UUID. */
-  readonly transactionId: string;
-  readonly committedAtMs: number;
 }
 
-export interface NewFragment {
-  readonly id: number;
-  readonly rows: number;
-}
-
-export interface NextManifest {
-  readonly version: number;
-  readonly bytes: Buffer;
-  readonly transaction: Buffer;
-  /** The name of its file. */
-  readonly transactionFile: string;
-  readonly fragments: readonly NewFragment[];
+export interface NextManifest extends NewVersion {
+  readonly fragments: readonly { readonly id: number; readonly rows: number }[];
 }
 
 export function nextManifest(current: Buffer, replacement: Replacement): NextManifest {
-  const { deletions, groups, transactionId, committedAtMs } = replacement;
+  const { deletions, groups, transactionId } = replacement;
   const { message, indexes } = sectionsOf(current);
   const before = requireReplaceable(message, indexes);
   const staged = requireReplaceable(sectionsOf(replacement.staged).message, undefined);
@@ -72,33 +111,24 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   if (groups === undefined && hasPrimaryKey(before)) {
     throw new NotReplaceable('the table lists its new keys for other writers');
   }
-  const fragments = before.fragments.map((bytes) => ({ id: idOf(bytes), bytes }));
+  const fragments = before.fragments.map((bytes) => ({ id: fragmentId(bytes), bytes }));
   const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
   const added = stagedFragments(staged, groups, largestId + 1);
   const updated = updatedFragments(fragments, deletions);
   const operation = groups === undefined ? updateOf(deletions, updated, added) : rewriteOf(groups, fragments, added);
-  const { version: readVersion = 0 } = before;
+  const { version: readVersion } = before;
   const recorded = encode(transaction, { readVersion, uuid: transactionId, ...operation });
-  const transactionFile = `${readVersion}-${transactionId}.txn`;
   const stay = fragments.filter(({ id }) => deletions.get(id) !== 'all rows');
   const flags = deletions.size > 0 ? deletionFilesFlag : 0n;
-  const next = edit(manifest, message, {
-    ...ofOneVersion,
-    version: readVersion + 1,
-    timestamp: timestampOf(committedAtMs),
+  const changes = {
     fragments: [...stay.map(({ id, bytes }) => updated.get(id) ?? bytes), ...added.map(({ bytes }) => bytes)],
     readerFlags: before.readerFlags | flags || undefined,
     writerFlags: before.writerFlags | flags || undefined,
     maxFragmentId: largestId + added.length < 0 ? undefined : largestId + added.length,
-    transactionFile,
-  });
-  return {
-    version: readVersion + 1,
-    bytes: manifestFileOf({ message: next, indexes, transaction: recorded }, current),
-    transaction: recorded,
-    transactionFile,
-    fragments: added.map(({ id, rows }) => ({ id, rows })),
   };
+  const from = { message, readVersion, like: current };
+  const next = versionAfter(from, changes, { indexes, transaction: recorded }, replacement);
+  return { ...next, fragments: added.map(({ id, rows }) => ({ id, rows })) };
 }
 
 interface StoredBytes {
@@ -111,8 +141,6 @@ interface AddedFragment extends StoredBytes {
   readonly stagedId: number;
   readonly rows: number;
 }
-
-const idOf = (encoded: Uint8Array): number => decode(fragment, encoded, ['id']).id ?? 0;
 
 /** The new file is as its own dataset describes it: that has to be true here as well. */
 function expectSameShape(target: Replaceable, staged: Replaceable): void {
@@ -129,7 +157,7 @@ function stagedFragments(
   groups: readonly MovedGroup[] | undefined,
   firstId: number,
 ): readonly AddedFragment[] {
-  const byId = new Map(fragments.map((bytes) => [idOf(bytes), bytes]));
+  const byId = new Map(fragments.map((bytes) => [fragmentId(bytes), bytes]));
   const taken = groups?.flatMap(({ after }) => after) ?? [...byId.keys()].map((id) => ({ id, deletions: undefined }));
   return taken.map(({ id: stagedId, deletions }, index) => {
     const bytes = byId.get(stagedId);
@@ -190,7 +218,7 @@ function rewriteOf(groups: readonly MovedGroup[], fragments: readonly StoredByte
  * Whether files written for the columns `source` are as those written for `target`: the same columns in the same order, with the
  * same ids and metadata. A column without NULLs may be stored where they are allowed.
  */
-export const fitInto = (source: readonly Uint8Array[], target: readonly Uint8Array[]): boolean =>
+const fitInto = (source: readonly Uint8Array[], target: readonly Uint8Array[]): boolean =>
   source.length === target.length &&
   source.every((each, index) => {
     const into = target[index];
@@ -206,41 +234,23 @@ const restOf = (encoded: Uint8Array): string =>
     .sort()
     .join('\n');
 
-/** What a new version does not take over from the one before it. */
-
-export const deletionFilesFlag = 1n;
-export const basePathsFlag = 16n;
-
-/** For `edit` of a manifest. */
-export const ofOneVersion = {
-  auxiliaryData: undefined,
-  tag: undefined,
-  timestamp: undefined,
-  indexSection: undefined,
-  transactionFile: undefined,
-  transactionSection: undefined,
-  transactionSectionOfLance14: undefined,
-} as const;
-
-export const timestampOf = (atMs: number): Buffer =>
-  encode(timestamp, { seconds: Math.floor(atMs / 1_000), nanoseconds: Math.floor(atMs % 1_000) * 1_000_000 });
-
-/** Tables of which this package makes no versions: their manifests say what it does not know how to carry on. */
-
-/** The rows of this table are for the engine alone to replace. `message` says why. */
+/** This package makes no version of such a table, as it cannot carry on what the manifest says. `message` says why. */
 export class NotReplaceable extends Error {
   override readonly name = 'NotReplaceable';
 }
 
-/** Deletion files, the second file format before it had a version, a table configuration, base paths. */
-const knownFlags = 1n | 4n | 8n | 16n;
+const deletionFilesFlag = 1n;
+export const basePathsFlag = 16n;
+/** With the second file format before it had a version, and a table configuration. */
+const knownFlags = deletionFilesFlag | 4n | 8n | basePathsFlag;
 
 /** Of a fragment: all but identifiers of rows, versions of rows, overlays, and what is newer. */
 const knownOfFragment = (['id', 'files', 'deletionFile', 'physicalRows'] as const).map(
   (name) => fragment.fields[name].number,
 );
 
-export interface Replaceable extends Decoded<typeof manifest> {
+interface Replaceable extends Decoded<typeof manifest> {
+  readonly version: number;
   readonly readerFlags: bigint;
   readonly writerFlags: bigint;
   readonly fragments: readonly Uint8Array[];
@@ -249,21 +259,21 @@ export interface Replaceable extends Decoded<typeof manifest> {
 /** `indexes`: the index section. */
 export function requireReplaceable(message: Uint8Array, indexes: Uint8Array | undefined): Replaceable {
   const known = decode(manifest, message);
-  const { readerFlags = 0n, writerFlags = 0n, fragments = [], fields = [] } = known;
+  const { version = 0, readerFlags = 0n, writerFlags = 0n, fragments = [], fields = [] } = known;
   const flags = readerFlags | writerFlags;
   if ((flags & ~knownFlags) !== 0n) throw new NotReplaceable(`the manifest has feature flags ${flags}`);
   for (const { number } of fragments.flatMap(fieldsIn)) {
     if (!knownOfFragment.includes(number)) throw new NotReplaceable(`a fragment has field ${number}`);
   }
   if (fields.some((each) => hasInMetadata(each, 'blob'))) throw new NotReplaceable('a column holds blobs');
-  if (indexes !== undefined && namesOfIndexes(indexes).some((name) => name.startsWith('__'))) {
+  if (indexesIn(indexes).some((each) => nameOfIndex(each).startsWith('__'))) {
     throw new NotReplaceable('an index takes part in commits');
   }
-  return { ...known, readerFlags, writerFlags, fragments };
+  return { ...known, version, readerFlags, writerFlags, fragments };
 }
 
 /** What the engine inserts in such a table it lists by key, for writers who insert the same keys at the same time. */
-export const hasPrimaryKey = ({ fields = [] }: Replaceable): boolean =>
+const hasPrimaryKey = ({ fields = [] }: Replaceable): boolean =>
   fields.some((each) => hasInMetadata(each, 'unenforced-primary-key'));
 
 /** In anything but its name: what a column holds is also told by an extension type. */

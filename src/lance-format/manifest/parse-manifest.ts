@@ -1,8 +1,9 @@
 /**
- * Which files a version needs, by its manifest, and what its indexes cover. The engine does not tell. Anything that does not fit
- * its bounds is `MalformedFile`.
+ * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections begin
+ * with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
+ *
+ * `parseManifest` says which files the version needs and what its indexes cover, which the engine does not.
  */
-
 import {
   basePath,
   dataFile,
@@ -26,12 +27,12 @@ export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds'
 export interface FileReference {
   readonly kind: FileKind;
   readonly path: string;
-  readonly baseId: number | undefined;
+  readonly baseId?: number | undefined;
   /** undefined where the manifest does not say. */
-  readonly sizeBytes: number | undefined;
+  readonly sizeBytes?: number | undefined;
 }
 
-export interface Base {
+interface Base {
   readonly path: string;
   /** False: files lie directly in it, not in the folders a dataset has. */
   readonly isDatasetRoot: boolean;
@@ -45,7 +46,7 @@ export interface StoredFragment {
   readonly deletedRows: number;
   /** Which of its rows are deleted; undefined if none is. */
   readonly deletions: FileReference | undefined;
-  /** Tells one list of deleted rows from another. */
+  /** Tells one deletion vector from another. */
   readonly deletionsId: bigint | undefined;
   /** Its rows have identifiers of their own, and are not known by their addresses. */
   readonly hasRowIds: boolean;
@@ -77,18 +78,10 @@ export interface Manifest {
 }
 
 export function parseManifest(file: Buffer): Manifest {
-  const sections = sectionsOf(file);
-  const known = decode(manifest, sections.message);
+  const { message, indexes: section, transaction } = sectionsOf(file);
+  const known = decode(manifest, message);
   const fragments = (known.fragments ?? []).map(readFragment);
-  const indexes =
-    sections.indexes === undefined ? [] : (decode(indexSection, sections.indexes).indexes ?? []).map(readIndex);
-  const { transactionFile = '' } = known;
-  const transaction: FileReference = {
-    kind: 'transaction',
-    path: transactionFile,
-    baseId: undefined,
-    sizeBytes: undefined,
-  };
+  const indexes = indexesIn(section).map(readIndex);
   return {
     version: known.version ?? 0,
     committedAtMs: known.timestamp === undefined ? 0 : millisecondsOf(known.timestamp),
@@ -98,11 +91,11 @@ export function parseManifest(file: Buffer): Manifest {
     indexes,
     files: [
       ...fragments.flatMap(({ files }) => files),
-      ...(transactionFile === '' ? [] : [transaction]),
+      ...(known.transactionFile ? [{ kind: 'transaction', path: known.transactionFile } as const] : []),
       ...indexes.flatMap(({ files }) => files),
     ],
     indexFolders: indexes.filter(({ files }) => files.length === 0).map(({ folder }) => folder),
-    transaction: sections.transaction,
+    transaction,
     bases: new Map((known.basePaths ?? []).map(readBase)),
   };
 }
@@ -135,35 +128,34 @@ function readFragment(encoded: Uint8Array): {
   const outside = [known.externalRowIds, known.externalUpdatedAtVersions, known.externalCreatedAtVersions];
   const files = [
     ...[...(known.files ?? []), ...overlays].map(readDataFile),
-    ...outside.flatMap((each) => (each === undefined ? [] : readExternalFile(each))),
+    ...outside.flatMap((each) => each ?? []).map(readExternalFile),
   ];
-  const hasRowIds = known.rowIds !== undefined || known.externalRowIds !== undefined;
-  if (known.deletionFile === undefined) {
-    return { stored: { id, rows, deletedRows: 0, deletions: undefined, deletionsId: undefined, hasRowIds }, files };
-  }
-  const { deletedRows, deletionsId, ...deletions } = readDeletionFile(known.deletionFile, id);
-  return { stored: { id, rows, deletedRows, deletions, deletionsId, hasRowIds }, files: [...files, deletions] };
+  const deletions = known.deletionFile && readDeletionFile(known.deletionFile, id);
+  const stored = {
+    id,
+    rows,
+    deletedRows: deletions?.deletedRows ?? 0,
+    deletions: deletions?.file,
+    deletionsId: deletions?.id,
+    hasRowIds: known.rowIds !== undefined || known.externalRowIds !== undefined,
+  };
+  return { stored, files: deletions === undefined ? files : [...files, deletions.file] };
 }
 
 function readDataFile(encoded: Uint8Array): FileReference {
-  const { path = '', sizeBytes = 0, baseId } = decode(dataFile, encoded);
-  return { kind: 'data', path, baseId, sizeBytes: sizeBytes === 0 ? undefined : sizeBytes };
+  const { path = '', sizeBytes, baseId } = decode(dataFile, encoded);
+  return { kind: 'data', path, baseId, sizeBytes: sizeBytes || undefined };
 }
 
-interface StoredDeletions extends FileReference {
-  readonly deletedRows: number;
-  readonly deletionsId: bigint;
-}
-
-function readDeletionFile(encoded: Uint8Array, fragmentId: number): StoredDeletions {
-  const { isBitmap = false, readVersion = 0, id = 0n, deletedRows = 0, baseId } = decode(deletionFile, encoded);
-  const path = `${fragmentId}-${readVersion}-${id}.${isBitmap ? 'bin' : 'arrow'}`;
-  return { kind: 'deletions', path, baseId, sizeBytes: undefined, deletedRows, deletionsId: id };
+function readDeletionFile(encoded: Uint8Array, fragmentId: number) {
+  const { isBitmap, readVersion = 0, id = 0n, deletedRows = 0, baseId } = decode(deletionFile, encoded);
+  const path = `${fragmentId}-${readVersion}-${id}.${isBitmap === true ? 'bin' : 'arrow'}`;
+  return { id, deletedRows, file: { kind: 'deletions', path, baseId } as const };
 }
 
 function readExternalFile(encoded: Uint8Array): FileReference {
   const { path = '' } = decode(externalFile, encoded);
-  return { kind: 'rowIds', path, baseId: undefined, sizeBytes: undefined };
+  return { kind: 'rowIds', path };
 }
 
 interface IndexReference extends StoredIndex {
@@ -180,7 +172,7 @@ function readIndex(encoded: Uint8Array): IndexReference {
     fieldIds: fieldIds.flat(),
     coverage: coverage && Buffer.from(coverage),
     bytes: listed.reduce((sum, { sizeBytes = 0 }) => sum + sizeBytes, 0),
-    folder: { kind: 'index', path: identifier, baseId, sizeBytes: undefined },
+    folder: { kind: 'index', path: identifier, baseId },
     files: listed.map(({ path = '', sizeBytes = 0 }) => ({
       kind: 'index',
       path: `${identifier}/${path}`,
@@ -199,15 +191,10 @@ export function uuidText(encoded: Uint8Array | undefined): string {
     .replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
-/**
- * A manifest file is: an index section, the transaction once more, the manifest message, and 16 bytes of footer. Sections
- * begin with their length as a little-endian u32. Anything that does not fit its bounds is `MalformedFile`.
- */
-
 const footerBytes = 16;
 const magic = 'LANC';
 
-export interface ManifestSections {
+interface ManifestSections {
   readonly message: Uint8Array;
   readonly indexes: Uint8Array | undefined;
   readonly transaction: Uint8Array | undefined;
@@ -276,11 +263,17 @@ export interface ManifestOutline {
 export function outlineOf(file: Buffer): ManifestOutline {
   const { message, indexes } = sectionsOf(file);
   const { readerFlags = 0n, writerFlags = 0n } = decode(manifest, message, ['readerFlags', 'writerFlags']);
-  return { readerFlags, writerFlags, indexNames: indexes === undefined ? [] : namesOfIndexes(indexes) };
+  return { readerFlags, writerFlags, indexNames: indexesIn(indexes).map(nameOfIndex) };
 }
 
-export const namesOfIndexes = (section: Uint8Array): readonly string[] =>
-  decode(indexSection, section).indexes?.map((each) => decode(index, each).name ?? '') ?? [];
+/** Of an encoded fragment. */
+export const fragmentId = (encoded: Uint8Array): number => decode(fragment, encoded, ['id']).id ?? 0;
+
+/** The encoded indexes of a section, if the manifest has one. */
+export const indexesIn = (section: Uint8Array | undefined): readonly Uint8Array[] =>
+  (section && decode(indexSection, section).indexes) ?? [];
+
+export const nameOfIndex = (encoded: Uint8Array): string => decode(index, encoded, ['name']).name ?? '';
 
 /**
  * Bits of `reader_feature_flags` and `writer_feature_flags` that the engine (@lancedb/lancedb 0.39.0) accepts, as tests with

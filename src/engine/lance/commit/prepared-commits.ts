@@ -4,8 +4,8 @@ import { listVersions, readManifest } from '../../../lance-format/manifest/manif
 import { type MovedGroup, NotReplaceable, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
-import { indexVersion } from '../../../lance-format/shadow/index-version.ts';
-import { type LiftedFile, type LiftedVersion, shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
+import { indexVersion, type LiftedFile, type LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import {
   keepsColumn,
   type RewriteGroup,

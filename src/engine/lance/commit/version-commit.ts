@@ -20,7 +20,7 @@ import { mkdir, rename } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NextManifest } from '../../../lance-format/manifest/next-manifest.ts';
-import type { LiftedVersion } from '../../../lance-format/shadow/shadow-manifest.ts';
+import type { LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 
 /** What is new each time. */
 export interface Fresh {

@@ -2,7 +2,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
-import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/shadow-manifest.ts';
+import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import type { FilteredMerge } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import { type RowAddressSql, rowAddress } from '../../port/row-address.ts';

@@ -3,8 +3,7 @@ import { basename, join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Properties } from '../../../kernel/ids.ts';
 import { manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
-import { firstVersion } from '../../../lance-format/shadow/first-version.ts';
-import type { LiftedFile } from '../../../lance-format/shadow/shadow-manifest.ts';
+import { firstVersion, type LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
 import type { Dataset, StagedTable } from '../../port/engine.ts';
 import {
   committedAtMs,

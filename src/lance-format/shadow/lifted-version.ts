@@ -1,0 +1,234 @@
+/**
+ * Versions of a dataset that are made of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
+ * the transaction, as the engine would have written them for the original, and the files to move.
+ */
+import {
+  basePathsFlag,
+  type NewVersion,
+  NotReplaceable,
+  requireReplaceable,
+  type VersionIdentity,
+  versionAfter,
+} from '../manifest/next-manifest.ts';
+import { fragmentId, indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
+import {
+  addColumns,
+  append,
+  createIndex,
+  dataFile,
+  deletion,
+  deletionFile,
+  fragment,
+  index,
+  indexSection,
+  manifest,
+  overwrite,
+  rewrite,
+  rewriteGroup,
+  rowVersionRun,
+  rowVersions,
+  transaction,
+  update,
+} from '../messages.ts';
+import { type Decoded, decode, edit, editEach, encode, MalformedFile } from '../protobuf.ts';
+import { type BaseChange, baseIdIn, fragmentWith, indexesWith, indexWith } from './shadow-manifest.ts';
+
+export interface LiftRequest extends VersionIdentity {
+  /** Manifest of the version that the shadow was made of. */
+  readonly original: Buffer;
+  /** The newest manifest of the shadow. */
+  readonly result: Buffer;
+  /** The transactions of the shadow's own versions, oldest first. */
+  readonly steps: readonly Uint8Array[];
+}
+
+/** A file or folder to be moved, by its paths relative to the shadow and to the original. */
+export interface LiftedFile {
+  readonly from: string;
+  readonly to: string;
+}
+
+export interface LiftedVersion extends NewVersion {
+  readonly files: readonly LiftedFile[];
+}
+
+/** The next version of the original. */
+export function liftedVersion(request: LiftRequest): LiftedVersion {
+  const { original, result, steps, transactionId } = request;
+  const { message } = sectionsOf(original);
+  const after = sectionsOf(result);
+  const head = decode(manifest, message);
+  const made = decode(manifest, after.message);
+  const { version: readVersion = 0 } = head;
+  const change = { from: baseIdIn(head), to: undefined, madeFrom: readVersion };
+  const fragments = made.fragments?.map((each) => fragmentWith(change, each)) ?? [];
+  const identity = { readVersion, uuid: transactionId };
+  const transaction =
+    steps.length > 1
+      ? composedTransaction(identity, steps, changesBetween(head.fragments ?? [], fragments))
+      : liftedTransaction(identity, steps[0], change);
+  const changes = {
+    fields: made.fields,
+    fragments,
+    maxFragmentId: made.maxFragmentId,
+    readerFlags: liftedFlags(head.readerFlags, made.readerFlags),
+    writerFlags: liftedFlags(head.writerFlags, made.writerFlags),
+  };
+  const indexes = after.indexes && indexesWith(change, after.indexes);
+  const version = versionAfter({ message, readVersion, like: original }, changes, { indexes, transaction }, request);
+  const files = [
+    ...(made.fragments ?? []).flatMap((each) => filesOf(each, readVersion)),
+    ...indexesIn(after.indexes).flatMap(indexFolders),
+  ];
+  return { ...version, files };
+}
+
+const liftedFlags = (before = 0n, after = 0n): bigint | undefined =>
+  (after & ~basePathsFlag) | (before & basePathsFlag) || undefined;
+
+/** The files of a fragment that the engine wrote in the shadow. */
+function filesOf(encoded: Uint8Array, readVersion: number): readonly LiftedFile[] {
+  const { id = 0, files = [], deletionFile: deletions } = decode(fragment, encoded);
+  const moved: LiftedFile[] = [];
+  for (const file of files) {
+    const { path = '', baseId } = decode(dataFile, file);
+    if (baseId === undefined) moved.push({ from: `data/${path}`, to: `data/${path}` });
+  }
+  if (deletions === undefined) return moved;
+  const { isBitmap, readVersion: from = 0, id: random = 0n, baseId } = decode(deletionFile, deletions);
+  const name = (version: number) => `_deletions/${id}-${version}-${random}.${isBitmap === true ? 'bin' : 'arrow'}`;
+  return baseId === undefined ? [...moved, { from: name(from), to: name(Math.min(from, readVersion)) }] : moved;
+}
+
+/** Of an index whose files the engine wrote in the shadow. */
+function indexFolders(encoded: Uint8Array): readonly LiftedFile[] {
+  const { baseId, uuid: identifier } = decode(index, encoded);
+  if (baseId !== undefined) return [];
+  const folder = `_indices/${uuidText(identifier)}`;
+  return [{ from: folder, to: folder }];
+}
+
+type TransactionIdentity = Required<Pick<Decoded<typeof transaction>, 'readVersion' | 'uuid'>>;
+
+/** The engine's own, of the only step. */
+function liftedTransaction(identity: TransactionIdentity, step: Uint8Array | undefined, change: BaseChange): Buffer {
+  if (step === undefined) throw new NotReplaceable('nothing was done');
+  const fragments = (each: Uint8Array) => fragmentWith(change, each);
+  const indexes = (each: Uint8Array) => indexWith(change, each);
+  const groups = (each: Uint8Array) => editEach(rewriteGroup, each, { before: fragments, after: fragments });
+  return editEach(transaction, edit(transaction, step, identity), {
+    append: (each) => editEach(append, each, { fragments }),
+    delete: (each) => editEach(deletion, each, { updatedFragments: fragments }),
+    overwrite: (each) => editEach(overwrite, each, { fragments }),
+    createIndex: (each) => editEach(createIndex, each, { newIndexes: indexes, removedIndexes: indexes }),
+    rewrite: (each) => editEach(rewrite, each, { groups }),
+    merge: (each) => editEach(addColumns, each, { fragments }),
+    update: (each) => editEach(update, each, { updatedFragments: fragments, newFragments: fragments }),
+  });
+}
+
+interface FragmentChanges {
+  readonly removed: readonly number[];
+  readonly updated: readonly Uint8Array[];
+  readonly added: readonly Uint8Array[];
+}
+
+function changesBetween(before: readonly Uint8Array[], after: readonly Uint8Array[]): FragmentChanges {
+  const old = new Map(before.map((each) => [fragmentId(each), contentOf(each)]));
+  const ids = new Set(after.map(fragmentId));
+  return {
+    removed: [...old.keys()].filter((id) => !ids.has(id)),
+    updated: after.filter((each) => old.has(fragmentId(each)) && old.get(fragmentId(each)) !== contentOf(each)),
+    added: after.filter((each) => !old.has(fragmentId(each))),
+  };
+}
+
+/** Another writer's encoding of the same fragment may differ; its files do not. */
+function contentOf(encoded: Uint8Array): string {
+  const { files = [], deletionFile: deletions } = decode(fragment, encoded);
+  const paths = files.map((file) => decode(dataFile, file, ['path']).path);
+  return JSON.stringify([paths, deletions && String(decode(deletionFile, deletions).id ?? 0n)]);
+}
+
+/** Of several steps: an update that says what the result has other than the original. */
+function composedTransaction(
+  identity: TransactionIdentity,
+  steps: readonly Uint8Array[],
+  { removed, updated, added }: FragmentChanges,
+): Buffer {
+  const updates = steps.map((step) => {
+    const known = decode(transaction, step);
+    if (known.update === undefined && known.append === undefined && known.delete === undefined)
+      throw new NotReplaceable('several steps change more than rows');
+    return known.update === undefined ? {} : decode(update, known.update);
+  });
+  if (updates.some(({ insertedRows }) => insertedRows !== undefined))
+    throw new NotReplaceable('several steps insert keys');
+  const fieldsModified = [...new Set(updates.flatMap((each) => each.fieldsModified?.flat() ?? []))];
+  const operation = encode(update, {
+    removedFragmentIds: removed.length === 0 ? undefined : [removed],
+    updatedFragments: updated,
+    newFragments: added.map((each) => edit(fragment, each, { id: undefined })),
+    fieldsModified: fieldsModified.length === 0 ? undefined : [fieldsModified],
+    mode: updates.some(({ mode }) => mode === 1) ? 1 : undefined,
+  });
+  return encode(transaction, { ...identity, update: operation });
+}
+
+/** An index that the engine built in a shadow. */
+interface BuiltIndex {
+  /** The newest manifest of the shadow. */
+  readonly shadow: Buffer;
+  readonly name: string;
+  /** Version of the dataset that the shadow was made of. */
+  readonly builtFrom: number;
+}
+
+/**
+ * The version with an index more, or another one of the same name: what the engine commits for `createIndex`. `head` may be a
+ * later version than the index was built from, if no commit between them changed a column of rows that stayed where they were.
+ * Throws `NotReplaceable` for a table that this package writes no version of.
+ */
+export function indexVersion(
+  head: Buffer,
+  { shadow, name, builtFrom }: BuiltIndex,
+  identity: VersionIdentity,
+): LiftedVersion {
+  const { message, indexes } = sectionsOf(head);
+  const { version: readVersion } = requireReplaceable(message, indexes);
+  const built = indexesIn(sectionsOf(shadow).indexes).find((each) => nameOfIndex(each) === name);
+  if (built === undefined) throw new MalformedFile(`no index ${name}`);
+  const entry = edit(index, built, { datasetVersion: builtFrom });
+  const { removed = [], kept = [] } = Object.groupBy(indexesIn(indexes), (each) =>
+    nameOfIndex(each) === name ? 'removed' : 'kept',
+  );
+  const operation = encode(createIndex, { newIndexes: [entry], removedIndexes: removed });
+  const sections = {
+    indexes: encode(indexSection, { indexes: [...kept, entry] }),
+    transaction: encode(transaction, { readVersion, uuid: identity.transactionId, createIndex: operation }),
+  };
+  const version = versionAfter({ message, readVersion, like: head }, {}, sections, identity);
+  return { ...version, files: indexFolders(entry) };
+}
+
+/** The only version of a new dataset, of all rows that the engine appended to one in another folder. */
+export function firstVersion({ result, steps, ...identity }: Omit<LiftRequest, 'original'>): NewVersion {
+  const { message } = sectionsOf(result);
+  const fragments = (decode(manifest, message).fragments ?? []).map(ofFirstVersion);
+  const [step = Buffer.of()] = steps;
+  const { overwrite: operation = Buffer.of() } = decode(transaction, step);
+  const added = fragments.map((each) => edit(fragment, each, { id: undefined }));
+  const recorded = edit(transaction, step, {
+    uuid: identity.transactionId,
+    overwrite: edit(overwrite, operation, { fragments: added }),
+  });
+  const sections = { indexes: undefined, transaction: recorded };
+  return versionAfter({ message, readVersion: 0, like: result }, { fragments }, sections, identity);
+}
+
+/** Rows with identifiers of their own also have the versions that created and updated them. */
+function ofFirstVersion(encoded: Uint8Array): Uint8Array {
+  const runs = (run: Uint8Array) => edit(rowVersionRun, run, { version: 1 });
+  const ofFirst = (each: Uint8Array) => editEach(rowVersions, each, { runs });
+  return editEach(fragment, encoded, { createdAtVersions: ofFirst, updatedAtVersions: ofFirst });
+}
