@@ -1,10 +1,10 @@
 /**
  * Whether a file is as its writer left it. A power cut leaves files that were never synced missing, empty, shorter, or of
- * full length with pages of zeros where data should be, since file systems give out the length before the data arrives.
+ * full length with pages of zeros where data should be, since file systems set the length before the data arrives.
  *
- * Lance keeps no checksums, so this is what can be told: the size the manifest gives, how files of the kind begin and end,
+ * Lance keeps no checksums, so what can be checked is the size that the manifest gives, how files of the kind begin and end,
  * and, where asked for, that no page is all zeros. That last sign can be wrong (rows may hold 4 KiB of zeros), so it is
- * asked for only where nobody was told that the rows are there, and the doubt costs nothing but a retry.
+ * asked for only of rows that are not acknowledged, and the doubt costs nothing but a retry.
  */
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { bytesOfBitmap } from '../deletion/roaring.ts';

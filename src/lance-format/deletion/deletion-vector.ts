@@ -117,7 +117,7 @@ export class DeletionVector {
   }
 }
 
-/** Deleted rows in order, while a list of them takes less memory than bits: it is what a file has, and need not be made. */
+/** Deleted rows in order, while a list of them takes less memory than bits. Files have the same list. */
 class ListedChunk {
   readonly #rows: number;
   /** With room for more. */

@@ -1,6 +1,6 @@
 /**
- * Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec), as Lance keeps many deleted rows of a fragment:
- * their size, which no manifest tells, their values, and the bytes of new ones.
+ * Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec), in which Lance keeps deletion vectors with many rows:
+ * their size, which no manifest gives, their values, and the bytes of new ones.
  */
 import { MalformedFile } from '../protobuf.ts';
 
@@ -46,7 +46,7 @@ export type ChunkValues =
   | { readonly list: Uint16Array<ArrayBuffer> }
   | { readonly bits: Uint32Array<ArrayBuffer>; readonly count: number };
 
-/** The upper 16 bits of each chunk's values are its index. It writes no runs, and takes 1 to 5 microseconds a chunk. */
+/** The upper 16 bits of each chunk's values are its index. It writes no runs. */
 export function bitmapOf(chunks: readonly (ChunkValues | undefined)[]): Buffer {
   const filled = chunks.flatMap((values, high) =>
     values === undefined || countOf(values) === 0 ? [] : [{ high, values, count: countOf(values) }],
@@ -133,7 +133,7 @@ function layOut(bytes: Buffer, { count, headersAt, dataAt, isRuns }: Header) {
   return { containers, end };
 }
 
-/** From `at` on; answers where it ended. No generator: that takes ten times as long, 10 ms for 300,000 values. */
+/** From `at` on; returns where it ended. A generator would take ten times as long. */
 function putValues(bytes: Buffer, { form, high, start, end }: Container, values: Uint32Array, at: number): number {
   const first = high * 2 ** 16;
   let next = at;

@@ -1,3 +1,4 @@
+/** Where the files of a dataset and its branches are: manifests, and what they name. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,8 +21,8 @@ export const branchRecord = (datasetPath: string, branch: string): string =>
   join(branchRecords(datasetPath), `${encodeURIComponent(branch)}.json`);
 
 /**
- * Where this service has files that are not part of a dataset or branch, in the folder of that. Branches have their folders
- * below the same; none can have a name with this sign in it.
+ * Of a dataset or branch with this folder: where this service has files that are not part of it. Branches have their folders below
+ * the same; none can have a name with this sign in it.
  */
 export const stagingFolder = (folder: string): string => join(folder, 'lancegate=staging');
 
@@ -81,8 +82,6 @@ export function namesIn(folder: string): readonly string[] {
   }
 }
 
-/** Where the files are that a manifest names. */
-
 /** A file by its absolute path. */
 export interface StoredFile {
   readonly kind: FileKind;
@@ -90,19 +89,16 @@ export interface StoredFile {
   readonly sizeBytes: number | undefined;
 }
 
-/** Where the files are; those on other storage are left out. `branchFolder` is the dataset's, or of a branch in it. */
-export function storedFiles(manifest: Manifest, branchFolder: string): readonly StoredFile[] {
-  return manifest.files.flatMap((file) => locate(manifest, branchFolder, file));
-}
+/** Those on other storage are left out. `branchFolder` is the dataset's, or of a branch in it. */
+export const storedFiles = (manifest: Manifest, branchFolder: string): readonly StoredFile[] =>
+  manifest.files.flatMap((file) => locate(manifest, branchFolder, file));
 
-export function indexFolders(manifest: Manifest, branchFolder: string): readonly string[] {
-  return manifest.indexFolders.flatMap((folder) => locate(manifest, branchFolder, folder)).map(({ path }) => path);
-}
+export const indexFolders = (manifest: Manifest, branchFolder: string): readonly string[] =>
+  manifest.indexFolders.flatMap((folder) => locate(manifest, branchFolder, folder)).map(({ path }) => path);
 
 /** undefined on other storage. */
-export function deletionsPath(manifest: Manifest, branchFolder: string, deletions: FileReference): string | undefined {
-  return locate(manifest, branchFolder, deletions)[0]?.path;
-}
+export const deletionsPath = (manifest: Manifest, branchFolder: string, deletions: FileReference): string | undefined =>
+  locate(manifest, branchFolder, deletions)[0]?.path;
 
 function locate({ bases }: Manifest, branchFolder: string, file: FileReference): StoredFile[] {
   const { kind, path, baseId, sizeBytes } = file;

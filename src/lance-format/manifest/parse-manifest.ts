@@ -182,7 +182,7 @@ function readIndex(encoded: Uint8Array): IndexReference {
   };
 }
 
-/** Of the message: the name of the index's folder. */
+/** The name of an index's folder, of its encoded UUID. */
 export function uuidText(encoded: Uint8Array | undefined): string {
   const bytes = encoded && decode(uuid, encoded).bytes;
   if (bytes === undefined) throw new MalformedFile('an index without an identifier');

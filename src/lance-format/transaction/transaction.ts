@@ -1,6 +1,11 @@
 /**
- * Whether commits changed rows, by what their transactions say they did. A transaction is in the manifest of the version it
- * made or, from writers that do not repeat it there, in a file the manifest names.
+ * What commits did to rows and to their addresses, by their transactions (Lance's `protos/transaction.proto`). A transaction is
+ * in the manifest of the version it made or, from writers that do not repeat it there, in a file that the manifest names.
+ *
+ * Most commits delete rows in fragments and bring new fragments, which two manifests tell. A compaction says in its transaction
+ * what became of the old fragments: their rows that were not deleted, one fragment after the other, each in its order, are the
+ * rows of the new ones (the format's "ordered compaction", on which the engine's own address remaps for indexes rely, too). After
+ * any other commit, such as the return to an earlier version, no address is known.
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -9,17 +14,16 @@ import { transactionIn } from '../manifest/parse-manifest.ts';
 import { deletionFile, fragment, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { type Decoded, decode, fieldsIn } from '../protobuf.ts';
 
-/** An index also drops one; a rewrite is a compaction; the last one changes settings and metadata. */
-const keepingRows: ReadonlySet<Operation | 'unknown'> = new Set([
-  'createIndex',
-  'rewrite',
-  'reserveFragments',
-  'updateConfig',
-]);
+type Operation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'> | 'unknown';
 
-/** Each version costs the reading of its manifest, 0.05 to 0.1 ms; past so many, working out what changed costs less. */
+/** Operations that change no row. The first also drops indexes; `rewrite` is a compaction; the last changes settings. */
+const keepingRows: ReadonlySet<Operation> = new Set(['createIndex', 'rewrite', 'reserveFragments', 'updateConfig']);
+/** Operations that write no column anew, so it is known where each row is. An update may write columns anew. */
+const keepingColumns: ReadonlySet<Operation> = keepingRows.union(new Set(['append', 'delete']));
+
+/** Each version costs the reading of its manifest; past so many, working out what changed costs less. */
 const mostVersions = 64;
-/** To read a table again takes longer: 1 ms for each thousand rows. */
+/** Past so many versions, reading the keys of a table again costs less. */
 export const mostVersionsFollowed = 1_024;
 
 /** What all commits after version `after` up to version `through` did to the rows: compaction and indexes change none. */
@@ -29,8 +33,8 @@ export function rowChangeBetween(versionsFolder: string, after: number, through:
   return operations.includes(undefined) ? 'unknown' : 'none';
 }
 
-/** Whether every row is where it was: as `rowChangeBetween`, but nothing was tidied either. */
-export const keepsEveryPlace = (versionsFolder: string, after: number, through: number): boolean =>
+/** Whether no commit changed a row or, as a compaction does, its address. */
+export const keepsEveryAddress = (versionsFolder: string, after: number, through: number): boolean =>
   operationsBetween(versionsFolder, after, through).every(
     (operation) => operation !== undefined && operation !== 'rewrite' && keepingRows.has(operation),
   );
@@ -39,10 +43,8 @@ const operationsBetween = (
   versionsFolder: string,
   after: number,
   through: number,
-): readonly (Operation | 'unknown' | undefined)[] =>
-  transactionsBetween(versionsFolder, after, through).map((transaction) =>
-    readable(() => transaction && operationOf(transaction)),
-  );
+): readonly (Operation | undefined)[] =>
+  transactionsBetween(versionsFolder, after, through).map((each) => readable(() => each && operationOf(each)));
 
 function readable<Result>(read: () => Result): Result | undefined {
   try {
@@ -68,26 +70,16 @@ export function transactionsBetween(
 function readTransaction(versionsFolder: string, version: number): Uint8Array | undefined {
   const found = readManifest(versionsFolder, version);
   if (found === undefined) return undefined;
-  const transaction = transactionIn(found.bytes);
-  if (typeof transaction !== 'string') return transaction;
-  return readFileSync(join(dirname(versionsFolder), '_transactions', transaction));
+  const stored = transactionIn(found.bytes);
+  if (typeof stored !== 'string') return stored;
+  return readFileSync(join(dirname(versionsFolder), '_transactions', stored));
 }
-
-/**
- * What a commit did to the places of rows, by its transaction (Lance's `protos/transaction.proto`).
- *
- * Most commits delete rows in fragments and bring new fragments, which two manifests tell. Compaction says in its
- * transaction what became of the old fragments: their rows that were not deleted, one fragment after the other, each in its
- * order, are the rows of the new ones (the format's "ordered compaction", which the engine's own mapping of addresses for
- * indexes relies on, too). All others, such as the return to an earlier version or new values for a column, leave nothing
- * known.
- */
 
 export interface RewrittenFragment {
   readonly id: number;
   /** Deleted ones included. */
   readonly rows: number;
-  /** Tells one list of its deleted rows from another; undefined for none. */
+  /** Tells one deletion vector from another; undefined for none. */
   readonly deletionsId: bigint | undefined;
 }
 
@@ -96,37 +88,26 @@ export interface RewriteGroup {
   readonly after: readonly RewrittenFragment[];
 }
 
-/** Operations that write no column anew, so it is known where each row is. An update may write columns anew. */
-const keeping: ReadonlySet<Operation> = new Set([
-  'append',
-  'delete',
-  'createIndex',
-  'rewrite',
-  'reserveFragments',
-  'updateConfig',
-]);
-
 /** The groups of a compaction, none for others; undefined where the addresses of rows are not known afterwards. */
 export function rewriteGroupsOf(encoded: Uint8Array): readonly RewriteGroup[] | undefined {
-  const known = decode(transaction, encoded);
   const operation = operationOf(encoded);
-  if (operation === 'unknown') return undefined;
-  if (known.update !== undefined) return changesInPlace(known.update) ? undefined : [];
-  if (operation !== undefined && !keeping.has(operation)) return undefined;
-  return known.rewrite === undefined ? [] : (decode(rewrite, known.rewrite).groups ?? []).map(readGroup);
+  const { update: changed, rewrite: compaction } = decode(transaction, encoded, ['update', 'rewrite']);
+  if (changed !== undefined) return writesColumns(changed) ? undefined : [];
+  if (operation !== undefined && !keepingColumns.has(operation)) return undefined;
+  return compaction === undefined ? [] : (decode(rewrite, compaction).groups ?? []).map(readGroup);
 }
 
 /** Whether rows that stay where they are keep their values in a column, by its field id. False if that is not known. */
 export function keepsColumn(encoded: Uint8Array, fieldId: number): boolean {
   const operation = operationOf(encoded);
-  if (operation !== 'update') return operation !== undefined && operation !== 'unknown' && keeping.has(operation);
-  const { update: changed = Buffer.of() } = decode(transaction, encoded);
+  if (operation !== 'update') return operation !== undefined && keepingColumns.has(operation);
+  const { update: changed = Buffer.of() } = decode(transaction, encoded, ['update']);
   return decode(update, changed, ['fieldsModified']).fieldsModified?.flat().includes(fieldId) !== true;
 }
 
 /** Columns are written anew for rows that stay where they are. */
-function changesInPlace(encoded: Uint8Array): boolean {
-  const { fieldsModified = [], mode = 0 } = decode(update, encoded);
+function writesColumns(encoded: Uint8Array): boolean {
+  const { fieldsModified = [], mode = 0 } = decode(update, encoded, ['fieldsModified', 'mode']);
   return fieldsModified.flat().length > 0 || mode !== 0;
 }
 
@@ -136,25 +117,23 @@ function readGroup(encoded: Uint8Array): RewriteGroup {
 }
 
 function readFragment(encoded: Uint8Array): RewrittenFragment {
-  const { id = 0, physicalRows = 0, deletionFile: deletions } = decode(fragment, encoded);
-  return { id, rows: physicalRows, deletionsId: deletions && (decode(deletionFile, deletions).id ?? 0n) };
+  const { id = 0, physicalRows: rows = 0, deletionFile: deletions } = decode(fragment, encoded);
+  return { id, rows, deletionsId: deletions && (decode(deletionFile, deletions).id ?? 0n) };
 }
-
-export type Operation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'>;
 
 const firstOperation = 100;
 
-/** What a transaction did, by the name of the field; `unknown` for one of a newer Lance, undefined without any. */
-export function operationOf(encoded: Uint8Array): Operation | 'unknown' | undefined {
+/** What a transaction did, by the name of the field; `unknown` for an operation of a newer Lance, undefined without any. */
+function operationOf(encoded: Uint8Array): Operation | undefined {
   const { readVersion, uuid, ...operations } = decode(transaction, encoded);
   const [name] = Object.keys(operations) as Operation[];
   return name ?? (fieldsIn(encoded).some(({ number }) => number >= firstOperation) ? 'unknown' : undefined);
 }
 
 /**
- * Whether somebody began to commit on top of version `version` or a later one. The engine writes a transaction into a file
+ * Whether another program began to commit on top of version `version` or a later one. The engine writes a transaction into a file
  * of its own, named `<version it builds on>-<uuid>.txn`, and only then the manifest: without such a file there is no commit,
- * nor one that is about to appear. Too often yes for one merge: what made a branch names the branch's first version.
+ * nor one that is about to appear. It may say yes once too often: what made a branch names the branch's first version.
  */
 export const hasTransactionOn = (versionsFolder: string, version: number): boolean =>
   namesIn(join(dirname(versionsFolder), '_transactions')).some((name) => Number.parseInt(name, 10) >= version);

@@ -21,7 +21,7 @@ import {
   NotReplaceable,
   nextManifest,
 } from '../../../lance-format/manifest/next-manifest.ts';
-import { keepsEveryPlace } from '../../../lance-format/transaction/transaction.ts';
+import { keepsEveryAddress } from '../../../lance-format/transaction/transaction.ts';
 import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/row-address.ts';
 import { deletionsFile, type LiveRowMap } from '../live-rows/live-rows.ts';
 import type { FileWriter } from './file-writer.ts';
@@ -121,7 +121,7 @@ export class RowReplacement {
         return { version, fragments };
       }
       const newest = listVersions(this.#versionsFolder).at(-1) ?? 0;
-      if (newest <= tracked.version || !keepsEveryPlace(this.#versionsFolder, tracked.version, newest))
+      if (newest <= tracked.version || !keepsEveryAddress(this.#versionsFolder, tracked.version, newest))
         return 'overtaken';
       tracked.skipTo(newest);
     }
