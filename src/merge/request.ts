@@ -1,5 +1,6 @@
 import { joinBatches } from '../arrow/column/concat-rows.ts';
 import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
+import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import { typedSchema } from '../arrow/schema/read-schema.ts';
 import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
@@ -7,7 +8,7 @@ import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts'
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { WrittenTable } from '../create/table-creation.ts';
 import type { TableMaker } from '../create/table-maker.ts';
-import type { MergeCounts } from '../engine/port/merge-spec.ts';
+import type { Dataset } from '../engine/port/engine.ts';
 import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TransactionId } from '../kernel/ids.ts';
@@ -28,95 +29,81 @@ interface ReadySource extends DistinctKeys {
   readonly keyed: KeyedRequest | undefined;
 }
 
+interface MergeRowsDeps {
+  readonly access: TableAccess;
+  readonly writer: TableWriter;
+  readonly maker: TableMaker;
+  readonly locks: TableLocks;
+  readonly newId: NewId;
+  readonly keyHasher: KeyHasher;
+  readonly metrics: Metrics;
+}
+
 /**
- * Merge insert. The body is received and checked completely before the request waits for the table's turn: no
- * other client waits on this client's network.
+ * A merge of one client: resolve the table, receive the source, read its distinct keys, submit. The source is received and checked
+ * completely before the request waits for a lock, so no other client waits on this client's network.
  */
 export class MergeRows {
-  readonly #access: TableAccess;
-  readonly #writer: TableWriter;
-  readonly #maker: TableMaker;
-  readonly #locks: TableLocks;
-  readonly #newId: NewId;
-  readonly #keyHasher: KeyHasher;
-  readonly #metrics: Metrics;
+  readonly #deps: MergeRowsDeps;
 
-  constructor(parts: {
-    access: TableAccess;
-    writer: TableWriter;
-    maker: TableMaker;
-    locks: TableLocks;
-    newId: NewId;
-    keyHasher: KeyHasher;
-    metrics: Metrics;
-  }) {
-    this.#access = parts.access;
-    this.#writer = parts.writer;
-    this.#maker = parts.maker;
-    this.#locks = parts.locks;
-    this.#newId = parts.newId;
-    this.#keyHasher = parts.keyHasher;
-    this.#metrics = parts.metrics;
+  constructor(deps: MergeRowsDeps) {
+    this.#deps = deps;
   }
 
   /** A `keyed` request's answer is recorded with its transaction. */
   async run(command: MergeRowsCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<MergeRowsResult> {
-    const record = await this.#access.find(command.table);
-    if (record.state === 'declared') return this.#mergeIntoDeclared(record, command, scope, keyed);
-    const check = await this.#fitCheck(record, command);
-    return this.#mergeIntoCreated(record, command, await this.#receive(command, check, keyed), scope);
+    const { access } = this.#deps;
+    const table = await access.find(command.table);
+    if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
+    const dataset = await access.lastSeen(table, command.branch);
+    const chunk = await this.#receive(command, dataset);
+    const source = await this.#readDistinctKeys(chunk, command.on, keyed);
+    return this.#submit(table, command, source, scope);
   }
 
-  /**
-   * What a source's schema must pass before it may be merged into this table. The table's schema is taken as last seen;
-   * before it leads to a refusal it is looked up again, since a writer outside this service may have changed it.
-   */
-  async #fitCheck(record: TableRecord, command: MergeRowsCommand): Promise<SchemaCheck> {
-    const dataset = await this.#access.lastSeen(record, command.branch);
-    const check: SchemaCheck = async (source) => {
-      const table = await dataset.schema();
-      requireFit(source, table, command.on);
-      const file = await dataset.schemaFile();
-      return { nullBytesPerRow: nullBytesPerRow(source, table), typed: (chunk) => typeNulls(chunk, table, file) };
-    };
-    return (source) =>
-      check(source).catch(async () => {
-        await dataset.refresh();
-        return check(source);
-      });
-  }
-
-  async #receive({ source, on }: MergeRowsCommand, check: SchemaCheck, keyed: Keyed | undefined): Promise<ReadySource> {
-    const chunk = await this.#metrics.mergeStage('receive', async () => {
-      const { nullBytesPerRow, typed } = await check(await source.schema());
-      return joinBatches(typed(await source.whole(nullBytesPerRow)));
+  /** For a `dataset`, or for a table that has none yet. Refused as soon as the schema is there. */
+  #receive({ source, on }: MergeRowsCommand, dataset: Dataset | undefined): Promise<IpcChunk> {
+    return this.#deps.metrics.mergeStage('receive', async () => {
+      const schema = await source.schema();
+      if (dataset === undefined) {
+        requireStorable(schema, on);
+        return joinBatches(await source.whole());
+      }
+      const table = await fittingSchema(dataset, schema, on);
+      const chunk = await source.whole(nullBytesPerRow(schema, table.schema));
+      return joinBatches(typeNulls(chunk, table.schema, table.file));
     });
-    return this.#metrics.mergeStage('check', async () => {
-      const { keys, digests } = await readDistinctKeys(chunk, on, this.#keyHasher);
+  }
+
+  #readDistinctKeys(chunk: IpcChunk, on: readonly FieldPath[], keyed: Keyed | undefined): Promise<ReadySource> {
+    return this.#deps.metrics.mergeStage('check', async () => {
+      const { keys, digests } = await readDistinctKeys(chunk, on, this.#deps.keyHasher);
       return { chunk, keys, digests, keyed: await keyed?.request() };
     });
   }
 
-  #mergeIntoCreated(
+  #submit(
     table: TableRecord,
     { branch, on, flags, useIndex }: MergeRowsCommand,
     { chunk, keys, digests, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
+    const { access, writer, newId, metrics } = this.#deps;
     requireFewNested(chunk, on);
-    const transactionId = this.#newId() as TransactionId;
+    const transactionId = newId() as TransactionId;
     const spec = { ...flags, useIndex };
     const request = { table, branch, on, spec, chunk, keys, digests, scope, transactionId, keyed };
-    return this.#access.onFilesOf(table, async () => {
-      const counts = await this.#writer.merge(request);
-      this.#count(counts);
+    return access.onFilesOf(table, async () => {
+      const counts = await writer.merge(request);
+      const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
+      metrics.mergeFinished({ inserted, updated, deleted });
       return { transactionId, ...counts };
     });
   }
 
   /**
-   * If the table comes into being while this request receives its body, its rows are merged like any others. Only where NULLs
-   * have to be added to them the request is to be sent again: the body was received without memory for those.
+   * If another request creates the table while this one receives its body, the rows are merged like any others. Only where NULLs
+   * have to be added to them the client has to send the request again: the body was received without memory for those.
    */
   async #mergeIntoDeclared(
     declared: TableRecord,
@@ -125,31 +112,34 @@ export class MergeRows {
     keyed: Keyed | undefined,
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
-    const ready = await this.#receive(command, newTableCheck(command.on), keyed);
-    const leave = await this.#locks.lockExclusive(command.table, scope.signal);
+    const { access, locks } = this.#deps;
+    const chunk = await this.#receive(command, undefined);
+    const source = await this.#readDistinctKeys(chunk, command.on, keyed);
+    const release = await locks.lockExclusive(command.table, scope.signal);
     try {
-      const record = await this.#access.find(command.table);
-      if (record.state === 'declared') return await this.#materialise(record, command, ready, scope);
+      const record = await access.find(command.table);
+      if (record.state === 'declared') return await this.#materialise(record, source, scope);
     } finally {
-      leave();
+      release();
     }
-    const created = await this.#access.findCreated(command.table);
-    const check = await this.#fitCheck(created, command);
-    const { nullBytesPerRow, typed } = await check(ready.chunk.schema);
-    if (nullBytesPerRow > 0 || typed(ready.chunk) !== ready.chunk) throw createdMeanwhile(declared);
-    return this.#mergeIntoCreated(created, command, ready, scope);
+    const created = await access.findCreated(command.table);
+    const dataset = await access.lastSeen(created, undefined);
+    const { schema, file } = await fittingSchema(dataset, chunk.schema, command.on);
+    if (nullBytesPerRow(chunk.schema, schema) > 0 || typeNulls(chunk, schema, file) !== chunk) {
+      throw createdMeanwhile(declared);
+    }
+    return this.#submit(created, command, source, scope);
   }
 
   /** With no rows to merge with, the table is created with the provided data. */
   async #materialise(
     declared: TableRecord,
-    command: MergeRowsCommand,
     { chunk, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
-    const { storageOptions } = declared;
-    const begun = { table: command.table, existing: declared, properties: undefined, storageOptions };
-    await using creation = await this.#maker.begin(begun);
+    const { ref: table, storageOptions } = declared;
+    const begun = { table, existing: declared, properties: undefined, storageOptions };
+    await using creation = await this.#deps.maker.begin(begun);
     const written = await creation.write(once(chunk), scope.signal);
     scope.signal.throwIfAborted();
     const result = allInserted(written);
@@ -159,10 +149,6 @@ export class MergeRows {
       answer: keyed && keyedAnswer(keyed, result),
     });
     return result;
-  }
-
-  #count({ numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted }: MergeCounts): void {
-    this.#metrics.mergeFinished({ inserted, updated, deleted });
   }
 }
 
@@ -175,22 +161,9 @@ const allInserted = ({ transactionId, version, rows }: WrittenTable): MergeRowsR
   numAttempts: 1,
 });
 
-interface Fit {
-  /** See `ArrowSource.whole`. */
-  readonly nullBytesPerRow: number;
-  /** The chunk with the table's types in place of Null. */
-  readonly typed: (chunk: IpcChunk) => IpcChunk;
+async function* once<Item>(item: Item): AsyncGenerator<Item> {
+  yield item;
 }
-
-type SchemaCheck = (source: Schema) => Promise<Fit>;
-
-const newTableCheck =
-  (on: readonly FieldPath[]): SchemaCheck =>
-  async (source) => {
-    for (const path of on) requireField(path, source, 'source');
-    checkStorable(source);
-    return { nullBytesPerRow: 0, typed: (chunk) => chunk };
-  };
 
 /**
  * The engine gets nested keys as one SQL list, which for a million of them blocks the event loop for seconds and takes
@@ -205,6 +178,33 @@ function requireFewNested({ rows }: IpcChunk, on: readonly FieldPath[]): void {
     'BodyTooLarge',
     `a merge on a nested key such as ${formatFieldPath(nested)} can have ${mostNestedRows} rows, and this one has ${rows}: send fewer at a time`,
   );
+}
+
+function requireStorable(source: Schema, on: readonly FieldPath[]): void {
+  for (const path of on) requireField(path, source, 'source');
+  checkStorable(source);
+}
+
+interface TableSchema {
+  readonly schema: Schema;
+  /** A file of this schema. */
+  readonly file: IpcFile;
+}
+
+/**
+ * The schema of the table, which the source fits. It is taken as last seen; before it leads to a refusal it is looked up again,
+ * since a writer outside this service may have changed it.
+ */
+async function fittingSchema(dataset: Dataset, source: Schema, on: readonly FieldPath[]): Promise<TableSchema> {
+  const read = async (): Promise<TableSchema> => {
+    const schema = await dataset.schema();
+    requireFit(source, schema, on);
+    return { schema, file: await dataset.schemaFile() };
+  };
+  return read().catch(async () => {
+    await dataset.refresh();
+    return read();
+  });
 }
 
 function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
@@ -230,17 +230,13 @@ const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
 const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
   new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
 
-async function* once<Item>(item: Item): AsyncGenerator<Item> {
-  yield item;
-}
-
 /**
  * A source that leaves out columns must agree with the table about which fields inside its structs and lists may be NULL.
- * Where it does not, the engine (Lance 12) merges in another way, which loses rows whose key is NULL without a word,
- * refuses to delete and misreads filters. It does not mind in a source of all columns, nor at the top level.
- * `TableSchemaValidationError` names the field. To be called with a source whose types fit the table.
+ * Where it does not, the engine (Lance 12) merges in another way, which silently loses rows whose key is NULL, refuses to delete
+ * and misreads filters. A source of all columns may differ, and so may fields at the top level. `TableSchemaValidationError` names
+ * the field. The types of the source fit the table.
  */
-export function checkPartialSource(source: Schema, table: Schema): void {
+function checkPartialSource(source: Schema, table: Schema): void {
   if (source.fields.length === table.fields.length) return;
   for (const field of source.fields) {
     const target = table.fields.find(({ name }) => name === field.name);
