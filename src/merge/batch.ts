@@ -30,9 +30,6 @@ export interface MergeRequest {
   readonly keyed: KeyedRequest | undefined;
 }
 
-/** At least one, and alike in table, branch, key columns and flags. */
-export type MergeRequests = readonly [MergeRequest, ...MergeRequest[]];
-
 export const isNested = ({ on }: MergeRequest): boolean => on.some(({ segments }) => segments.length > 1);
 
 /** The key columns of a merge that is not nested. */
@@ -54,11 +51,6 @@ export interface Head {
   readonly branch: BranchName | undefined;
   readonly version: number;
 }
-
-/**
- * The merges of one commit. They are applied as if one after the other, in their order: rows with one key end as its last
- * update left it, or with inserts alone as its first insert did. So one row for each key is written.
- */
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */
 const maxBatchableRows = 10_000;
@@ -107,8 +99,13 @@ interface DistinctRows {
   readonly nullRows: number;
 }
 
+/**
+ * The merges of one commit. They are applied as if one after the other, in their order: rows with one key end as its last
+ * update left it, or with inserts alone as its first insert did. So one row for each key is written.
+ */
 export class Batch {
-  readonly requests: MergeRequests;
+  /** At least one. They have the same table, branch, key columns and flags. */
+  readonly requests: readonly MergeRequest[];
   /** By their keys alone: merges without filters that delete nothing, of few rows. Any other is the only one of its batch. */
   readonly isByKeys: boolean;
   readonly hasher: KeyHasher;
@@ -116,14 +113,29 @@ export class Batch {
   #chunk: IpcChunk | undefined;
   #prepared: { readonly parts: readonly RowsOf[]; readonly rows: PreparedRows } | undefined;
 
-  constructor(requests: MergeRequests, isByKeys: boolean, hasher: KeyHasher) {
+  constructor(requests: readonly MergeRequest[], isByKeys: boolean, hasher: KeyHasher) {
     this.requests = requests;
-    this.hasher = hasher;
     this.isByKeys = isByKeys;
+    this.hasher = hasher;
   }
 
   get first(): MergeRequest {
-    return this.requests[0];
+    return this.requests[0]!;
+  }
+
+  /** Of rows whose keys the table has, if only those that a filter lets through. */
+  get updates(): boolean {
+    return this.first.spec.whenMatchedUpdateAll !== false;
+  }
+
+  /** Of rows whose keys the table does not have. */
+  get inserts(): boolean {
+    return this.first.spec.whenNotMatchedInsertAll;
+  }
+
+  /** What a row becomes under a filter depends on the row. */
+  get isUpsert(): boolean {
+    return this.first.spec.whenMatchedUpdateAll === true && this.inserts;
   }
 
   get numRows(): number {
@@ -167,7 +179,7 @@ export class Batch {
     return this.#rows.firstRequest[key]! < request;
   }
 
-  /** All rows as one source. Throws `FaultyPart` with the number of a request whose values lie. */
+  /** All rows as one source. Throws `FaultyPart` with the number of a request whose values are malformed. */
   chunk(): IpcChunk {
     this.#chunk ??= this.requests.length === 1 ? this.first.chunk : concatRows(this.#rows.parts);
     return this.#chunk;
@@ -182,12 +194,12 @@ export class Batch {
     });
   }
 
-  /** All of them, one for each key. */
+  /** The rows to write: one for each key, and all of NULL. */
   get parts(): readonly RowsOf[] {
     return this.#rows.parts;
   }
 
-  /** Begins to write these rows, or says that they are on their way since an earlier attempt. */
+  /** Begins to write these rows; those of an earlier attempt are taken again if they are the same. */
   prepare(dataset: Dataset, parts: readonly RowsOf[]): PreparedRows {
     if (this.#prepared !== undefined && areEqual(this.#prepared.parts, parts)) return this.#prepared.rows;
     this.discard();
@@ -216,8 +228,8 @@ const areEqual = (some: readonly RowsOf[], others: readonly RowsOf[]): boolean =
     return keep === other || (keep !== undefined && other !== undefined && Buffer.compare(keep, other) === 0);
   });
 
-function distinctRows(requests: MergeRequests): DistinctRows {
-  const [first] = requests;
+function distinctRows(requests: readonly MergeRequest[]): DistinctRows {
+  const first = requests[0]!;
   const numRows = requests.reduce((sum, { keys }) => sum + keys.rows, 0);
   const keys = new KeySet(first.digests.wordsPerKey, numRows);
   const keyOf = requests.map((request) => new Int32Array(request.keys.rows).fill(-1));
@@ -244,13 +256,13 @@ function distinctRows(requests: MergeRequests): DistinctRows {
 
 /** Which row of each key is kept. */
 class KeptRows {
-  readonly #requests: MergeRequests;
+  readonly #requests: readonly MergeRequest[];
   readonly #masks: (Uint8Array | undefined)[];
-  /** Of the row that is kept so far, by keys. */
+  /** For each key, where the row is that is kept so far. */
   readonly #request: Uint32Array;
   readonly #row: Uint32Array;
 
-  constructor(requests: MergeRequests, mostKeys: number) {
+  constructor(requests: readonly MergeRequest[], mostKeys: number) {
     this.#requests = requests;
     this.#masks = requests.map(() => undefined);
     this.#request = new Uint32Array(mostKeys);

@@ -9,7 +9,7 @@ export interface Commit {
   readonly location: Location;
   /** The key columns of the merge. */
   readonly on: readonly FieldPath[];
-  /** At most so many fragments had a part in the commit: one for each row updated by its address, else all there are. */
+  /** At most so many fragments had rows that it changed: one for each row updated by its address, else all there are. */
   readonly mostFragments: number;
   /** An index over all rows would have been the faster way, whether or not there is one. */
   readonly gainsByIndex: boolean;
@@ -19,7 +19,7 @@ export interface Commit {
 
 /**
  * Called after each commit: it must neither throw nor take time. The next commit of the same branch begins after the call,
- * so a version that an observer hears of is younger than the call before.
+ * so the versions of a branch come in their order.
  */
 export interface CommitObserver {
   committed(commit: Commit): void;

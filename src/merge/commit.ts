@@ -1,5 +1,6 @@
 /**
- * One commit of a table branch, for a batch of merges. To be called while the branch is locked.
+ * One commit of a table branch, for a batch of merges, while the branch is locked: the head, one row per key, write intents, the
+ * first strategy that applies, durable files while the merges are counted and the key index is updated, the record, the answers.
  *
  * A merge that is at fault is refused alone, and the others are committed without it. Where another program commits first,
  * nothing was written, and the batch is merged again into what that program left. Once the version is there the outcome
@@ -12,7 +13,6 @@ import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
-import type { KeyHasher } from '../keys/key-hasher.ts';
 import { keyedAnswer } from '../operations/idempotency/idempotency.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
@@ -36,8 +36,6 @@ export interface CommitterParts extends KeyIndexLoaderParts {
   readonly observer: CommitObserver;
 }
 
-type Members = readonly [PendingMerge, ...PendingMerge[]];
-
 /** Other programs that commit without end must not keep a writer for ever. */
 const mostAttempts = 100;
 
@@ -55,25 +53,13 @@ export class Committer {
     this.#inShadow = new InShadow(this.#keyIndex, parts.engine);
   }
 
-  /** Gives back what only makes the next commit cheaper. */
+  /** Frees what only makes the next commit cheaper. */
   forgetKeys(): void {
     this.#keyIndex.forget();
   }
 
-  /**
-   * Answers or refuses every member of the batch that `take` gives, and says how many there were. The batch is taken once the
-   * head is known, so that it is as large as can be. Throws where the head is not to be had.
-   */
-  async commit(leader: MergeRequest, take: () => readonly PendingMerge[]): Promise<number> {
-    const head = await this.#head(leader);
-    const [first, ...others] = take();
-    if (first === undefined) return 0;
-    await this.#commitMembers([first, ...others], head);
-    return 1 + others.length;
-  }
-
   /** The newest version of the branch, which has what other programs committed. */
-  async #head({ table, branch }: MergeRequest): Promise<Head> {
+  async head({ table, branch }: MergeRequest): Promise<Head> {
     const { access, datasets, recoveryMarks } = this.#parts;
     const { id, location } = await access.requireUnchanged(table);
     const dataset = await datasets.latest(location, branch);
@@ -81,14 +67,15 @@ export class Committer {
     return { dataset, location, branch, version: await dataset.version() };
   }
 
-  async #commitMembers(members: Members, head: Head): Promise<void> {
-    const batch = batchOf(members, this.#parts.keyHasher);
+  /** Answers or refuses each of the `members`, of which there is at least one. */
+  async commit(members: readonly PendingMerge[], head: Head): Promise<void> {
+    const requests = members.map(({ request }) => request);
+    const batch = new Batch(requests, members[0]?.batchKey !== undefined, this.#parts.keyHasher);
     try {
       const merged = await this.#mergeIntoHead(batch, head);
       const { each: counts, by } = await this.#countWhileSyncing(batch, merged);
       await this.#record(batch, counts);
       this.#measure(batch, merged, by);
-      this.#warnOfSurplus(batch, merged);
       await acknowledge(members, counts);
       this.#announce(batch, merged);
     } catch (error) {
@@ -110,7 +97,7 @@ export class Committer {
       // Without the key index the next attempt would take as long, and be overtaken too.
       await this.#byRowAddress.didWithout(batch, head, performance.now() - startMs);
       requireTime(batch);
-      head = await this.#head(batch.first);
+      head = await this.head(batch.first);
     }
     throw overtaken();
   }
@@ -130,28 +117,26 @@ export class Committer {
   }
 
   /**
-   * Counts while the disk is busy, once the disk has been told, or at once if that is brief: 16 ms for 190 merges beside 27 of
-   * syncing. Ends when both have, so that nothing is left of a commit when the lock is released.
+   * Counts while the disk is busy, once the sync has begun, or at once if counting is brief. Ends when both have ended, so that
+   * nothing is left of a commit when the lock is released.
    */
-  async #countWhileSyncing(batch: Batch, merged: Merged): Promise<Counted> {
+  async #countWhileSyncing(batch: Batch, merged: Merged): Promise<CountsOfBatch> {
     const { metrics, recoveryMarks } = this.#parts;
     const { table, branch } = batch.first;
-    const syncing = metrics.mergeStage('sync', () => recoveryMarks.afterCommit(table.id, branch, merged.head.dataset));
+    const { head, version, attempt: numAttempts } = merged;
+    const syncing = metrics.mergeStage('sync', () => recoveryMarks.afterCommit(table.id, branch, head.dataset));
     const counting = batch.numRows <= fewRows ? merged.count() : setImmediate().then(merged.count);
-    const weighing = merged.isByAddress
-      ? undefined
-      : this.#byRowAddress.didWithout(batch, merged.head, merged.engineMs);
+    const weighing = merged.isDirect ? undefined : this.#byRowAddress.didWithout(batch, head, merged.engineMs);
     const [synced, counted] = await Promise.allSettled([syncing, counting, weighing]);
     if (synced.status === 'rejected') throw synced.reason;
     if (counted.status === 'rejected') throw counted.reason;
-    const earlierAttempts = merged.attempt - 1;
-    const each = counted.value.each.map((counts) => ({ ...counts, numAttempts: counts.numAttempts + earlierAttempts }));
-    return { ...counted.value, each };
+    const { each, by } = counted.value;
+    return { by, each: each.map((totals) => ({ ...totals, version, numAttempts })) };
   }
 
   /**
-   * The rows are durable: they are recorded as acknowledged before any answer leaves, since what is not recorded would count
-   * as nobody's after a power cut (P3, P6).
+   * The rows are durable. They are recorded as acknowledged before any answer leaves, since recovery may remove what is not
+   * recorded (P3, P6).
    */
   async #record({ requests }: Batch, counts: readonly MergeCounts[]): Promise<void> {
     const { catalog, clock, logger, metrics } = this.#parts;
@@ -168,21 +153,19 @@ export class Committer {
     }
   }
 
-  #measure({ requests }: Batch, { version, head }: Merged, countedBy: Counted['by']): void {
+  #measure({ requests, first: { table, branch } }: Batch, merged: Merged, countedBy: CountsOfBatch['by']): void {
+    const { version, head, surplusRows } = merged;
     if (version === head.version) return;
-    this.#parts.metrics.commitFinished(requests.length);
-    if (countedBy !== undefined) this.#parts.metrics.countsTaken(countedBy);
-  }
-
-  /** Once a branch: the program that doubles keys does it again and again. */
-  #warnOfSurplus({ first: { table, branch } }: Batch, { surplusRows }: Merged): void {
+    const { metrics, logger } = this.#parts;
+    metrics.commitFinished(requests.length);
+    if (countedBy !== undefined) metrics.countsTaken(countedBy);
     if (surplusRows === 0 || this.#hasWarned) return;
-    this.#hasWarned = true;
+    this.#hasWarned = true; // the program that doubles keys does it again and again
     const name = { table: showTable(table.ref), branch: branch ?? 'main' };
-    this.#parts.logger.warn({ ...name, surplusRows }, 'keys had several rows, and an upsert left one of each');
+    logger.warn({ ...name, surplusRows }, 'keys had several rows, and an upsert left one of each');
   }
 
-  /** To maintenance, which thus hears of every version before the next one is begun. */
+  /** To maintenance, which so learns of every version before the next one is begun. */
   #announce(batch: Batch, merged: Merged): void {
     const { version, head, gainsByIndex, mostFragments } = merged;
     if (version === head.version) return;
@@ -192,21 +175,21 @@ export class Committer {
   }
 
   /** The merge at fault, and no other. Where none is known to be, each is committed by itself. */
-  async #refuse(members: Members, error: unknown): Promise<void> {
-    const [only, ...others] = members;
-    if (error instanceof FaultyPart && others.length > 0) {
+  async #refuse(members: readonly PendingMerge[], error: unknown): Promise<void> {
+    const isAlone = members.length === 1;
+    if (error instanceof FaultyPart && !isAlone) {
       members[error.part]?.reject(error);
-      const [next, ...rest] = members.filter((_, index) => index !== error.part);
-      if (next !== undefined) await this.#commitAgain([next, ...rest]);
-      return;
+      await this.#commitAgain(members.filter((_, index) => index !== error.part));
+    } else if (isAlone || !isFaultOfOne(error)) {
+      for (const { reject } of members) reject(error);
+    } else {
+      for (const member of members) await this.#commitAgain([member]);
     }
-    if (others.length === 0 || !isFaultOfOne(error)) for (const { reject } of members) reject(error);
-    else for (const member of [only, ...others]) await this.#commitAgain([member]);
   }
 
-  async #commitAgain(members: Members): Promise<void> {
+  async #commitAgain(members: readonly PendingMerge[]): Promise<void> {
     try {
-      await this.#commitMembers(members, await this.#head(members[0].request));
+      await this.commit(members, await this.head(members[0]!.request));
     } catch (error) {
       for (const { reject } of members) reject(error);
     }
@@ -220,23 +203,24 @@ interface Merged extends Committed {
   readonly engineMs: number;
 }
 
-/** Counting so many takes 0.3 ms, less than a turn of a busy event loop. */
+interface CountsOfBatch {
+  /** In the order of the merges. */
+  readonly each: readonly MergeCounts[];
+  readonly by: Counted['by'];
+}
+
+/** Counting so many takes less time than a busy event loop takes to come back. */
 const fewRows = 500;
 
-/** Some 5 ms of work, after which requests of other tables have a turn of the event loop (P10). */
+/** Some 5 ms of work, after which requests of other tables have the event loop (P10). */
 const answersPerTurn = 32;
 
-async function acknowledge(members: Members, counts: readonly MergeCounts[]): Promise<void> {
+async function acknowledge(members: readonly PendingMerge[], counts: readonly MergeCounts[]): Promise<void> {
   for (const [index, { resolve }] of members.entries()) {
     if (index % answersPerTurn === answersPerTurn - 1) await setImmediate();
     resolve(counts[index]!);
   }
 }
-
-const batchOf = (members: Members, hasher: KeyHasher): Batch => {
-  const [first, ...others] = members.map(({ request }) => request);
-  return new Batch([first!, ...others], members[0].batchKey !== undefined, hasher);
-};
 
 const transactionOf = (
   { transactionId: id, table, branch }: MergeRequest,
@@ -259,7 +243,7 @@ function requireTime({ requests }: Batch): void {
   throw new LancegateError('TimedOut', 'the time allowed for the merge ran out; nothing was written');
 }
 
-/** Nothing was written, and the same merge would fail again: another one of its batch may not. */
+/** Nothing was written, and the same merge would fail again. Others of its batch may not fail. */
 const isFaultOfOne = (error: unknown): boolean =>
   error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';
 

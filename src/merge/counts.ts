@@ -1,84 +1,68 @@
 /**
  * What each merge of a batch did, as if they had been applied one after the other (P4). It follows from how many rows each
- * key had before: the key index knows, or the engine's totals leave no doubt, or the rows that the commit took away or
- * brought tell, or else the version before is searched.
+ * key had before: the key index knows, or the engine's totals leave no doubt, or the rows that the commit removed or added
+ * show it, or else the version before is searched.
  */
 import type { Dataset, Engine, OpenRequest } from '../engine/port/engine.ts';
-import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { RowAddressSql } from '../engine/port/row-address.ts';
+import type { MergeTotals } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { CountsSource } from '../telemetry/metrics.ts';
 import type { Batch } from './batch.ts';
 import { countSoughtRows, soughtKeys } from './key-index/key-lookup.ts';
 
 /** How many rows had a key of the batch before it: none or one, or several where another program brought the key twice. */
-export type RowsBefore = (key: number) => number;
+type RowsBefore = (key: number) => number;
 
 export interface CountedRows {
   readonly by: CountsSource;
   readonly rowsBefore: RowsBefore;
 }
 
-export interface CountedCommit {
-  readonly version: number;
-  readonly numAttempts: number;
-  /** Of several rows with one key one is left, and the others count as deleted. */
-  readonly leavesOneRow: boolean;
+/**
+ * What each merge of a batch by keys did. `leavesOneRow`: of several rows with one key one is left, and the others count as
+ * deleted.
+ */
+export const countsOfEach = (batch: Batch, rowsBefore: RowsBefore, leavesOneRow: boolean): readonly MergeTotals[] =>
+  batch.requests.map((_, request) => countsOf(batch, request, rowsBefore, leavesOneRow));
+
+function countsOf(batch: Batch, request: number, rowsBefore: RowsBefore, leavesOneRow: boolean): MergeTotals {
+  const { updates, inserts } = batch;
+  const counts = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
+  for (const key of batch.keyOf(request)) {
+    const isNull = key === -1;
+    const isLater = !isNull && batch.hasEarlier(key, request);
+    const rows = isNull ? 0 : rowsBefore(key);
+    const surplus = surplusOf(rows, leavesOneRow);
+    const found = rows === 0 && isLater && inserts ? 1 : rows - surplus;
+    if (found === 0 && inserts) counts.numInsertedRows += 1;
+    if (updates) counts.numUpdatedRows += found;
+    if (!isLater) counts.numDeletedRows += surplus;
+  }
+  return counts;
 }
 
-/** The counts of each merge of a batch by keys. */
-export function countsOfEach(batch: Batch, rowsBefore: RowsBefore, commit: CountedCommit): readonly MergeCounts[] {
-  const { version, numAttempts } = commit;
-  return batch.requests.map((_, request) => {
-    const counts = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts };
-    for (const key of batch.keyOf(request)) {
-      const isNull = key === -1;
-      const isLater = !isNull && batch.hasEarlier(key, request);
-      countRow(counts, { batch, rows: isNull ? 0 : rowsBefore(key), isLater }, commit);
-    }
-    return counts;
-  });
-}
-
-interface SourceRow {
-  readonly batch: Batch;
-  /** How many rows its key had before the batch. */
-  readonly rows: number;
-  /** An earlier merge of the batch has its key. */
-  readonly isLater: boolean;
-}
-
-function countRow(
-  counts: { numInsertedRows: number; numUpdatedRows: number; numDeletedRows: number },
-  { batch, rows, isLater }: SourceRow,
-  { leavesOneRow }: CountedCommit,
-): void {
-  const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = batch.first.spec;
-  const surplus = leavesOneRow ? Math.max(0, rows - 1) : 0;
-  const found = rows === 0 && isLater && inserts ? 1 : rows - surplus;
-  if (found === 0 && inserts) counts.numInsertedRows += 1;
-  if (updates !== false) counts.numUpdatedRows += found;
-  if (!isLater) counts.numDeletedRows += surplus;
-}
+const surplusOf = (rows: number, leavesOneRow: boolean): number => (leavesOneRow ? Math.max(0, rows - 1) : 0);
 
 /** The same answer for every key, where the engine's totals leave no doubt; undefined where only the keys can tell. */
-export function rowsBeforeByTotals(batch: Batch, totals: MergeCounts): CountedRows | undefined {
-  const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = batch.first.spec;
+export function rowsBeforeByTotals(batch: Batch, totals: MergeTotals): CountedRows | undefined {
   const all = (rows: 0 | 1): CountedRows => ({ by: 'totals', rowsBefore: () => rows });
-  if (!inserts) return totals.numUpdatedRows === 0 ? all(0) : undefined;
+  if (!batch.inserts) return totals.numUpdatedRows === 0 ? all(0) : undefined;
   const insertedKeys = totals.numInsertedRows - batch.numNullRows;
   if (insertedKeys === batch.numKeys) return all(0);
-  if (insertedKeys === 0 && (updates === false || totals.numUpdatedRows === batch.numKeys)) return all(1);
+  if (insertedKeys === 0 && (!batch.updates || totals.numUpdatedRows === batch.numKeys)) return all(1);
   return undefined;
 }
 
-export interface RowsOfCommit {
+interface RowsOfCommit {
   readonly engine: Engine;
   /** At the version that the engine's commit of the batch made, or a later one. */
   readonly dataset: Dataset;
+  /** That version. */
+  readonly version: number;
   /** The version before that commit. */
   readonly before: OpenRequest & { readonly version: number };
-  readonly totals: MergeCounts;
+  readonly totals: MergeTotals;
 }
 
 /** By the rows that the commit changed, else by a search. `Internal` where neither can be read. */
@@ -86,8 +70,8 @@ export async function rowsBeforeByCommit(batch: Batch, commit: RowsOfCommit): Pr
   try {
     const past = await commit.engine.open(commit.before);
     try {
-      const isNextVersion = commit.totals.version === commit.before.version + 1;
-      const byCommit = isNextVersion ? await changedRowsTell(batch, commit, past) : undefined;
+      const isNextVersion = commit.version === commit.before.version + 1;
+      const byCommit = isNextVersion ? await rowsBeforeByChanges(batch, commit, past) : undefined;
       if (byCommit !== undefined) return { by: 'commit', rowsBefore: byCommit };
       const found = await countSoughtRows(past, soughtKeys(batch));
       return { by: 'search', rowsBefore: (key) => found[key]! };
@@ -104,22 +88,21 @@ const mostRowsRead = 100_000;
 
 /**
  * An upsert rewrites the rows that it finds, so the keys of the rows it took away are those that were there, each as often
- * as it was; a merge that only inserts brings the keys that were not. undefined where this cannot be told, or does not agree
- * with the engine's own counts, as when some of the columns are updated in place.
+ * as it was; a merge that only inserts brings the keys that were not. undefined where the changed rows cannot be read, or
+ * do not agree with the engine's own counts, as when some of the columns are updated in place.
  */
-async function changedRowsTell(
+async function rowsBeforeByChanges(
   batch: Batch,
-  { dataset, totals }: RowsOfCommit,
+  { dataset, version, totals }: RowsOfCommit,
   past: Dataset,
 ): Promise<RowsBefore | undefined> {
-  const { spec } = batch.first;
-  if (spec.whenMatchedUpdateAll !== false) {
-    const removed = await changedRows(dataset, totals.version, 'removed', totals.numUpdatedRows);
+  if (batch.updates) {
+    const removed = await changedRows(dataset, version, 'removed', totals.numUpdatedRows);
     if (removed === undefined) return undefined;
     const found = await countSoughtRows(past, soughtKeys(batch), removed);
     return (key) => found[key]!;
   }
-  const added = await changedRows(dataset, totals.version, 'added', totals.numInsertedRows);
+  const added = await changedRows(dataset, version, 'added', totals.numInsertedRows);
   if (added === undefined) return undefined;
   const inserted = await countSoughtRows(dataset, soughtKeys(batch), added);
   return (key) => (inserted[key] === 0 ? 1 : 0);

@@ -13,7 +13,7 @@ import {
 import { type KeyDigests, type KeyHasher, textOfDigest } from '../../keys/key-hasher.ts';
 import { type KeySet, KeyTable } from '../../keys/key-table.ts';
 import type { KeyHold } from '../../memory/key-quota.ts';
-import type { MergeRequests } from '../batch.ts';
+import type { MergeRequest } from '../batch.ts';
 import { eachRow } from './key-lookup.ts';
 
 /** So many rows are read by their addresses, 20 ms of a turn at most; of more, their fragments are. */
@@ -143,7 +143,11 @@ export class KeyIndex {
   }
 
   /** Notes where the rows of a batch came to be, which the engine wrote in this order. Of each key they are the only rows. */
-  replaced({ fragments }: Replaced, requests: MergeRequests, parts: readonly RowsOf[]): Unknowable | undefined {
+  replaced(
+    { fragments }: Replaced,
+    requests: readonly MergeRequest[],
+    parts: readonly RowsOf[],
+  ): Unknowable | undefined {
     this.isUsed = true;
     const rest = fragments.values();
     let { value: fragment } = rest.next();

@@ -1,4 +1,4 @@
-/** Which rows of a dataset have which keys. Long work on the keys lets others have the thread in between (P10). */
+/** Which rows of a dataset have which keys. Long work on keys lets other requests have the event loop in between (P10). */
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
@@ -10,7 +10,7 @@ import type { KeyDigests, KeyHasher } from '../../keys/key-hasher.ts';
 import type { KeySet } from '../../keys/key-table.ts';
 import type { Batch } from '../batch.ts';
 
-/** About a millisecond's work. */
+/** About a millisecond of work. */
 const sliceRows = 4_096;
 /** Beyond so many literals the whole table is read instead: a filter of a million is parsed for seconds. */
 const mostLiterals = 100_000;
@@ -19,30 +19,33 @@ const mostLiterals = 100_000;
 type Readable = Pick<Dataset, 'select' | 'take'>;
 
 /** The columns of merge keys, and what makes their digests. */
-export interface KeyReading {
+interface KeyReading {
   readonly on: readonly FieldPath[];
   readonly hasher: KeyHasher;
 }
 
-export interface SoughtKeys extends KeyReading {
+interface SoughtKeys extends KeyReading {
   readonly keys: KeySet;
   /** True for every row with one of the keys, and for some others; undefined for all rows. */
   readonly where: CheckedSql | undefined;
 }
 
-export function soughtKeys({ first: { on }, requests, keys, hasher }: Batch): SoughtKeys {
-  const literals = on.map((_, column) => new Set(requests.flatMap((request) => request.keys.sqlLiterals(column))));
-  return { on, keys, hasher, where: whereOf(on, literals) };
+export function soughtKeys(batch: Batch): SoughtKeys {
+  const literals = keyLiterals(batch);
+  const { on } = batch.first;
+  const where = literals.some(({ length }) => length > mostLiterals) ? undefined : keyFilter(on, literals);
+  return { on, keys: batch.keys, hasher: batch.hasher, where };
 }
 
-function whereOf(on: readonly FieldPath[], literals: readonly ReadonlySet<string>[]): CheckedSql | undefined {
-  if (literals.some(({ size }) => size > mostLiterals)) return undefined;
-  const terms = on.map((path, column) => inList(sqlFieldPath(path), [...(literals[column] ?? [])]));
-  return ownSql(terms.join(' AND '));
-}
+/** The values in the batch of each key column, as SQL. */
+export const keyLiterals = ({ first, requests }: Batch): readonly (readonly string[])[] =>
+  first.on.map((_, column) => [...new Set(requests.flatMap(({ keys }) => keys.sqlLiterals(column)))]);
 
-const inList = (expression: string, literals: readonly string[]): string =>
-  literals.length === 0 ? 'false' : `${expression} IN (${literals.join(', ')})`;
+/** True for every row that can match; with several key columns also for some that do not. */
+export function keyFilter(on: readonly FieldPath[], literals: readonly (readonly string[])[]): CheckedSql {
+  if (literals.some(({ length }) => length === 0)) return ownSql('false');
+  return ownSql(on.map((path, column) => `${sqlFieldPath(path)} IN (${literals[column]!.join(', ')})`).join(' AND '));
+}
 
 /** How many rows each of the sought keys has, by its number: of all rows, or of those at some addresses. */
 export async function countSoughtRows(
@@ -76,9 +79,9 @@ export async function addressesByKey(
   return found;
 }
 
-export type RowsFrom = { readonly where: CheckedSql | undefined } | { readonly at: readonly RowAddressSql[] };
+type RowsFrom = { readonly where: CheckedSql | undefined } | { readonly at: readonly RowAddressSql[] };
 
-/** Answers whether it wants to see more. `row` is that of the digests; undefined where the key is NULL. */
+/** Returns whether it wants to see more. `row` is that of the digests; undefined where the key is NULL. */
 type SeeRow = (digests: KeyDigests, row: number | undefined, address: RowAddress) => boolean;
 
 /** Calls `see` for each row. */

@@ -5,11 +5,13 @@ import type { MergeRequest } from '../batch.ts';
 import { Committer, type CommitterParts } from '../commit.ts';
 import { GroupCommitDelay, type PendingMerge, PendingMerges } from './pending-merges.ts';
 
-export interface TableWriterParts extends WriterParts {
-  /**
-   * Idle writers are kept for the keys they know, so many of them, the least recently used forgotten first. More than tables are
-   * kept open is no use: what is known goes with the dataset it is known of.
-   */
+interface WriterParts extends CommitterParts {
+  readonly locks: TableLocks;
+  readonly maxWaiting: number;
+}
+
+interface TableWriterParts extends WriterParts {
+  /** Idle writers are kept for their key indexes. An index lasts as long as its dataset is open, so more than those are no use. */
   readonly maxIdle: number;
 }
 
@@ -64,22 +66,15 @@ export class TableWriter {
 }
 
 /**
- * The writer of one table branch: a queue of merges and one pump (P2, P5). While a commit is in flight arriving merges
- * queue; when it is done, those of them that may share a commit do. An idle branch commits at once; after a commit there is
- * a short wait for the clients it answered (`GroupCommitDelay`). Before its commit starts a request may leave: its signal takes
- * it out of the queue.
+ * The writer of one table branch: a queue of merges and one pump (P2, P5). While a commit is under way arriving merges queue; when
+ * it is done, those of them that may share a commit do. An idle branch commits at once; after a commit there is a short wait for
+ * the clients it answered (`GroupCommitDelay`). Before its commit starts a request may leave: its signal takes it out of the queue.
  */
-
-export interface WriterParts extends CommitterParts {
-  readonly locks: TableLocks;
-  readonly maxWaiting: number;
-}
-
-export class BranchQueue {
+class BranchQueue {
   readonly #parts: WriterParts;
   readonly #pending: PendingMerges;
   readonly #committer: Committer;
-  readonly #gathering: GroupCommitDelay;
+  readonly #delay: GroupCommitDelay;
   #pumping: Promise<void> | undefined;
   #isPreparing = false;
 
@@ -87,26 +82,26 @@ export class BranchQueue {
     this.#parts = parts;
     this.#pending = new PendingMerges(parts.metrics);
     this.#committer = new Committer(parts);
-    this.#gathering = new GroupCommitDelay(parts.clock);
+    this.#delay = new GroupCommitDelay(parts.clock);
   }
 
   get isIdle(): boolean {
     return this.#pumping === undefined;
   }
 
-  /** For one who lets go of this writer. */
+  /** To be called when the writer is dropped. */
   forgetKeys(): void {
     this.#committer.forgetKeys();
   }
 
-  /** Resolves when nothing is under way; from now on nobody is waited for after a commit. */
+  /** Resolves when no commit is under way; from now on there is no wait after a commit. */
   async settled(): Promise<void> {
-    this.#gathering.stop();
+    this.#delay.stop();
     await this.#pumping;
   }
 
   /**
-   * For one who holds the table shared. `SlowDown` when too many wait; the reason of the scope's signal when that aborts
+   * For a holder of the table's shared lock. `SlowDown` when too many wait; the reason of the scope's signal when that aborts
    * before the commit.
    */
   merge(request: MergeRequest): Promise<MergeCounts> {
@@ -114,12 +109,12 @@ export class BranchQueue {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     if (this.#waiting >= this.#parts.maxWaiting) return Promise.reject(queueIsFull());
     const answer = this.#pending.add(request);
-    this.#gathering.arrived();
+    this.#delay.arrived();
     this.#pumping ??= this.#pump();
     return answer;
   }
 
-  /** Not the one whose turn it is, though it stays in the queue until its group is taken. */
+  /** Without the merge that leads the batch in preparation, though it stays in the queue until its batch is taken. */
   get #waiting(): number {
     return this.#pending.length - (this.#isPreparing ? 1 : 0);
   }
@@ -128,22 +123,23 @@ export class BranchQueue {
   async #pump(): Promise<void> {
     for (let next = this.#pending.next; next !== undefined; next = this.#pending.next) {
       const startMs = performance.now();
-      const answered = await this.#turn(next);
-      await this.#gathering.wait(answered, performance.now() - startMs);
+      const answered = await this.#commitNext(next);
+      await this.#delay.wait(answered, performance.now() - startMs);
     }
     this.#pumping = undefined;
   }
 
-  /** One batch under the branch's lock; answers how many merges it had. */
-  async #turn(next: PendingMerge): Promise<number> {
+  /** One batch under the branch's lock; returns how many merges it had. It is taken once the head is known, to be large. */
+  async #commitNext(next: PendingMerge): Promise<number> {
     const { table, branch } = next.request;
     this.#isPreparing = true;
     const unlock = await this.#parts.locks.lockBranch(table.ref, branch, neverAborts);
     try {
-      return await this.#committer.commit(next.request, () => {
-        this.#isPreparing = false;
-        return this.#pending.takeBatch(table.id);
-      });
+      const head = await this.#committer.head(next.request);
+      this.#isPreparing = false;
+      const batch = this.#pending.takeBatch(table.id);
+      if (batch.length > 0) await this.#committer.commit(batch, head);
+      return batch.length;
     } catch (error) {
       this.#pending.refuse(next, error);
       return 0;

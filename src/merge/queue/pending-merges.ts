@@ -13,21 +13,21 @@ export interface PendingMerge {
   readonly principal: string;
   readonly resolve: (counts: MergeCounts) => void;
   readonly reject: (error: unknown) => void;
-  /** Ends its wait in the accounts; called once it left the queue, in whatever way. */
+  /** Ends its wait in the metrics; to be called when it has left the queue. */
   readonly leave: () => void;
 }
 
 /**
  * The merges that wait for one table branch, oldest first. A request may leave until it is taken.
  *
- * Principals take turns (P10): each group is led by the oldest merge of the one whose turn it is, so that merges that cannot
- * share, or many large ones, keep others waiting for a group and not for a queue. Nobody starves, since whoever waits comes
- * one place further with each group, and so does whoever is behind them among their own.
+ * Principals lead batches in rotation (P10): the oldest merge of the next principal leads. So merges that cannot share a commit, or
+ * many large ones, keep others waiting for a batch and not for a queue. No principal starves, since each comes closer with every
+ * batch.
  */
 export class PendingMerges {
   readonly #metrics: Metrics;
   readonly #queue: PendingMerge[] = [];
-  /** Of those who have merges waiting, by turn. */
+  /** With merges that wait; the next to lead a batch comes first. */
   #principals: readonly string[] = [];
 
   constructor(metrics: Metrics) {
@@ -38,7 +38,7 @@ export class PendingMerges {
     return this.#queue.length;
   }
 
-  /** Who leads the next group. */
+  /** The merge that leads the next batch. */
   get next(): PendingMerge | undefined {
     const [principal] = this.#principals;
     return this.#queue.find((pending) => pending.principal === principal);
@@ -64,9 +64,9 @@ export class PendingMerges {
 
   /** Does nothing to one that has left or was taken. */
   refuse(pending: PendingMerge, error: unknown): void {
-    const place = this.#queue.indexOf(pending);
-    if (place < 0) return;
-    this.#queue.splice(place, 1);
+    const index = this.#queue.indexOf(pending);
+    if (index < 0) return;
+    this.#queue.splice(index, 1);
     this.#dropGonePrincipals();
     pending.leave();
     pending.reject(error);
@@ -88,17 +88,17 @@ export class PendingMerges {
     return batch;
   }
 
-  /** One of each principal in turn, each in their order, as long as there is room for another. */
+  /** One of each principal in rotation, and each principal's in their order, as long as there is room for another. */
   #sharers(next: PendingMerge): ReadonlySet<PendingMerge> {
     const sharers = this.#queue.filter((pending) => pending.batchKey === next.batchKey);
     const byPrincipal = Map.groupBy(sharers, ({ principal }) => principal);
-    const room = new BatchLimits();
+    const limits = new BatchLimits();
     const taken = new Set<PendingMerge>();
     let lanes = this.#principals.map((principal) => byPrincipal.get(principal) ?? []);
-    for (let place = 0; lanes.length > 0; place++) {
+    for (let index = 0; lanes.length > 0; index++) {
       lanes = lanes.filter((lane) => {
-        const pending = lane[place];
-        if (pending === undefined || !room.take(pending.request.chunk)) return false;
+        const pending = lane[index];
+        if (pending === undefined || !limits.take(pending.request.chunk)) return false;
         taken.add(pending);
         return true;
       });
@@ -123,21 +123,19 @@ export class PendingMerges {
   }
 }
 
-/** Of what the commit took that was waited for. */
+/** Parts of what the last commit took: the longest gap between two arrivals, and the whole delay. */
 const gapPart = 0.15;
 const wholePart = 0.5;
-/** Clients of the same network are back within this; only a slow one would be waited for longer. */
+/** Clients of the same network are back within this; only a slow one would take longer. */
 const longestGapMs = 8;
 const longestMs = 30;
 
 /**
- * Waits after a commit for the clients that it answered, who often send their next request at once. A commit takes as long
- * for 64 merges as for 16, so without this the clients fall into parts that take turns, each waiting for the other's commit:
- * 64 clients in one group had 1.2 times the throughput and four fifths of the latency of two halves (measured).
+ * Waits after a commit for the clients that it answered, who often send their next request at once. A commit takes as long for 64
+ * merges as for 16, so without this the clients fall into parts that alternate, each waiting for the other's commit.
  *
- * Nobody waits for long: it ends when all are back, when none came for a moment that is short beside a commit, and after
- * half a commit at the latest. One client alone is never kept: it is all there is to wait for. A merge that finds its branch
- * idle does not wait at all.
+ * The wait ends when all are back, when none came for a moment that is short compared with a commit, and after half a commit at the
+ * latest. With one client alone it ends as soon as that client is back. A merge that finds its branch idle does not wait.
  */
 export class GroupCommitDelay {
   readonly #clock: Clock;
@@ -155,15 +153,15 @@ export class GroupCommitDelay {
   }
 
   /**
-   * Nobody is waited for any more. To be called when the service ends: the timers of a clock do not keep a process alive, so
-   * whoever waited for one that has nothing else to do would never hear of it.
+   * Ends the wait, and all later ones. To be called when the service ends: the timers of a clock do not keep a process alive, so a
+   * wait in a process that has nothing else to do would not end.
    */
   stop(): void {
     this.#isStopped = true;
     this.#end?.();
   }
 
-  /** Resolves when `missing` more have come, or no longer are to be waited for. `commitMs` is what the last commit took. */
+  /** Resolves when `missing` more have come, or at the end of the delay. `commitMs` is what the last commit took. */
   async wait(missing: number, commitMs: number): Promise<void> {
     if (missing === 0 || this.#isStopped) return;
     const gapMs = Math.min(longestGapMs, commitMs * gapPart);

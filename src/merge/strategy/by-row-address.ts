@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
@@ -8,24 +9,24 @@ import type { Batch, Head, MergeRequest } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
 import type { FoundRows, KeyIndex } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
-import { type Committed, type Outcome, type Strategy, unchanged } from './strategy.ts';
+import { type Committed, unchanged } from './strategy.ts';
 
-/** Half of what there is to do before the engine takes over, 2 ms, after which others have a turn of the event loop (P10). */
+/** Half of the work before the engine takes over, after which other requests have the event loop (P10). */
 const mostRowsWithoutPause = 2_000;
-/** Schemas, which clients have a few of. */
+/** The schemas of one table's sources are few. */
 const mostRefused = 64;
 
 /**
- * Merges of whole rows by their keys alone, where the key index says which rows the keys have: the engine only writes the new
- * rows, and the old ones are deleted by their addresses. Rows that a merge would not write are left out before.
+ * Merges whole rows by their keys alone, where the key index knows their addresses: the engine only encodes the new rows, and
+ * deletion vectors hide the old ones. Rows that the merge would not write are left out before.
  *
- * A key that another program has doubled has one row after an upsert. A merge that only updates is for the engine then, which
- * updates all rows of the key.
+ * A key that another program has doubled has one row after an upsert. A merge that only updates does not apply then, as it updates
+ * all rows of the key.
  */
-export class ByRowAddress implements Strategy {
+export class ByRowAddress {
   readonly #index: KeyIndexLoader;
-  /** Schemas of sources that were refused, and of the table that did: it is another object once that may have changed. */
-  readonly #refused = new Map<string, Schema>();
+  /** By sources that were refused, the schema of the table that did: it is another object once that may have changed. */
+  readonly #refused = new LRUCache<string, Schema>({ max: mostRefused });
   /** The version that another program's commit followed. */
   #overtakenAt: number | undefined;
 
@@ -33,17 +34,20 @@ export class ByRowAddress implements Strategy {
     this.#index = index;
   }
 
-  async commit(batch: Batch, head: Head): Promise<Outcome> {
+  /**
+   * `does not apply`: the batch is to be merged in a shadow. `overtaken`: another program has committed since the head was looked
+   * up. Nothing is written in either case. Throws what fails the batch: `FaultyPart` says which of its merges did.
+   */
+  async commit(batch: Batch, head: Head): Promise<Committed | 'does not apply' | 'overtaken'> {
     if (!(await this.#isFor(batch, head.dataset))) return 'does not apply';
     const index = await this.#index.at(head, batch.first);
     if (index === undefined) return 'does not apply';
     if (batch.numRows > mostRowsWithoutPause) await setImmediate();
     const found = index.find(batch.keys);
-    const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = batch.first.spec;
-    if (!inserts && found.surplus.size > 0) return 'does not apply';
+    if (!batch.inserts && found.surplus.size > 0) return 'does not apply';
     const parts = rowsToWrite(batch, found);
     if (parts.every(isEmpty)) return unchanged(batch, head);
-    const old = updates === false ? [] : addressesOf(found);
+    const old = batch.updates ? addressesOf(found) : [];
     const replaced = await head.dataset.replaceRows(index.tracked, old, batch.prepare(head.dataset, parts));
     if (replaced === 'refused') return this.#refuse(batch.first, await head.dataset.schema(), index);
     if (replaced === 'overtaken') return this.#overtaken(index);
@@ -51,7 +55,7 @@ export class ByRowAddress implements Strategy {
     return this.#committed(batch, found, replaced.version, () => this.#index.learn(index, replaced, batch, parts));
   }
 
-  /** A batch that this strategy would be for took the engine so long: whether to read the key index is weighed. */
+  /** The engine took so long for a batch. If this strategy could have taken it, whether to read the key index is weighed. */
   async didWithout(batch: Batch, head: Head, engineMs: number): Promise<void> {
     if (await this.#isFor(batch, head.dataset)) await this.#index.didWithout(head, batch, engineMs);
   }
@@ -62,33 +66,30 @@ export class ByRowAddress implements Strategy {
       count: async () => {
         learn();
         if (batch.numRows > mostRowsWithoutPause) await setImmediate();
-        const commit = { version, numAttempts: 1, leavesOneRow: isUpsert(batch) };
-        return { by: 'key_index', each: countsOfEach(batch, (key) => found.numRows(key), commit) };
+        return { by: 'key_index', each: countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert) };
       },
-      isByAddress: true,
+      isDirect: true,
       gainsByIndex: false,
       mostFragments: found.rows.size,
-      surplusRows: isUpsert(batch) ? found.surplus.values().reduce((sum, rows) => sum + rows.length, 0) : 0,
+      surplusRows: batch.isUpsert ? found.surplus.values().reduce((sum, rows) => sum + rows.length, 0) : 0,
     };
   }
 
-  /** Nothing is tried with columns that the table has otherwise. */
+  /** Nothing is tried with a source that this table has refused. */
   async #isFor(batch: Batch, dataset: Dataset): Promise<boolean> {
     if (!batch.isByKeys) return false;
-    return (
-      this.#refused.size === 0 || this.#refused.get(schemaFingerprint(batch.first.chunk)) !== (await dataset.schema())
-    );
+    if (this.#refused.size === 0) return true;
+    return this.#refused.get(schemaFingerprint(batch.first.chunk)) !== (await dataset.schema());
   }
 
-  /** It may be the table that is not fit. */
+  /** It may be the table that no direct commit is for. */
   #refuse({ chunk }: MergeRequest, schema: Schema, index: KeyIndex): 'does not apply' {
-    if (this.#refused.size >= mostRefused) this.#refused.clear();
     this.#refused.set(schemaFingerprint(chunk), schema);
     if (!index.isUsed) this.#index.forget();
     return 'does not apply';
   }
 
-  /** Twice at one version is no other commit, but another table in the same folder. */
+  /** Twice at one version: not another commit, but another table in the same folder. */
   #overtaken({ tracked: { version } }: KeyIndex): 'overtaken' {
     if (this.#overtakenAt === version) this.#index.giveUp('changed');
     this.#overtakenAt = version;
@@ -98,14 +99,10 @@ export class ByRowAddress implements Strategy {
 
 const isEmpty = ({ chunk, keep }: RowsOf): boolean => chunk.rows === 0 || keep?.includes(1) === false;
 
-const isUpsert = ({ first: { spec } }: Batch): boolean =>
-  spec.whenMatchedUpdateAll !== false && spec.whenNotMatchedInsertAll;
-
 /** An upsert writes all rows; a merge that only inserts those of keys that were not found, one that only updates the others. */
 function rowsToWrite(batch: Batch, { rows }: FoundRows): readonly RowsOf[] {
-  if (isUpsert(batch)) return batch.parts;
-  const { whenMatchedUpdateAll: updates, whenNotMatchedInsertAll: inserts } = batch.first.spec;
-  return batch.select((key) => (rows.has(key) ? updates !== false : inserts));
+  const { isUpsert, updates, inserts } = batch;
+  return isUpsert ? batch.parts : batch.select((key) => (rows.has(key) ? updates : inserts));
 }
 
 function* addressesOf({ rows, surplus }: FoundRows): Iterable<RowAddress> {

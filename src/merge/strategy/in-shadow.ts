@@ -5,18 +5,18 @@ import { type Batch, type Head, isNested, keyColumnsOf } from '../batch.ts';
 import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
 import { mergeNested } from './nested.ts';
-import { type Committed, type Counted, deleteSurplus, leavesOneRow, type Strategy, unchanged } from './strategy.ts';
+import { type Committed, type Counted, deleteSurplus, leavesOneRow, unchanged } from './strategy.ts';
 
 /** What was merged into a shadow. */
 interface Merged {
-  /** Without the surplus rows, which count as deleted. */
+  /** The surplus rows count as deleted. */
   readonly totals: MergeTotals;
   readonly surplusRows: number;
   readonly gainsByIndex: boolean;
 }
 
 /** The engine finds the rows and merges, in a shadow of the branch: every kind of batch. */
-export class InShadow implements Strategy {
+export class InShadow {
   readonly #engine: Engine;
   readonly #index: KeyIndexLoader;
 
@@ -25,6 +25,7 @@ export class InShadow implements Strategy {
     this.#engine = engine;
   }
 
+  /** As `ByRowAddress.commit`. */
   async commit(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
     const before = await this.#rowsBefore(batch, head);
     const shadow = await head.dataset.shadow();
@@ -34,9 +35,14 @@ export class InShadow implements Strategy {
       const made = await shadow.commit();
       if (made === 'overtaken') return 'overtaken';
       const { gainsByIndex, surplusRows } = merged;
-      const count = () => this.#count(batch, head, { ...merged, before, version: made.version });
-      const mostFragments = Number.POSITIVE_INFINITY;
-      return { version: made.version, count, isByAddress: false, gainsByIndex, mostFragments, surplusRows };
+      return {
+        version: made.version,
+        count: () => this.#count(batch, head, merged, { before, version: made.version }),
+        isDirect: false,
+        gainsByIndex,
+        mostFragments: Number.POSITIVE_INFINITY,
+        surplusRows,
+      };
     } finally {
       shadow.discard();
     }
@@ -49,13 +55,11 @@ export class InShadow implements Strategy {
   }
 
   async #merge(batch: Batch, dataset: Dataset, shadow: Shadow): Promise<Merged> {
-    if (isNested(batch.first)) {
-      const { surplusRows, ...totals } = await mergeNested(this.#engine, { dataset, shadow }, batch, () =>
-        longestTime(batch),
-      );
-      return { totals, surplusRows, gainsByIndex: false };
-    }
     const { first } = batch;
+    if (isNested(first)) {
+      const merged = await mergeNested(this.#engine, { dataset, shadow }, batch, () => longestTime(batch));
+      return { ...merged, gainsByIndex: false };
+    }
     const { file } = batch.chunk();
     const useIndex = first.spec.useIndex && (await mayUseIndex(batch, dataset));
     const spec = { ...first.spec, useIndex, on: keyColumnsOf(first) };
@@ -67,36 +71,30 @@ export class InShadow implements Strategy {
 
   async #count(
     batch: Batch,
-    { dataset, location, branch, version: baseVersion }: Head,
-    {
-      totals,
-      surplusRows,
-      before,
-      version,
-    }: Merged & { readonly before: CountedRows | undefined; readonly version: number },
+    { dataset, location, branch, version: headVersion }: Head,
+    { totals, surplusRows }: Merged,
+    { before, version }: { readonly before: CountedRows | undefined; readonly version: number },
   ): Promise<Counted> {
-    const sums = { ...totals, version, numAttempts: 1 };
-    if (batch.requests.length === 1) return { each: [sums], by: undefined };
+    if (batch.requests.length === 1) return { each: [totals], by: undefined };
     const counted =
       before ??
-      (surplusRows === 0 ? rowsBeforeByTotals(batch, sums) : undefined) ??
+      (surplusRows === 0 ? rowsBeforeByTotals(batch, totals) : undefined) ??
       (await rowsBeforeByCommit(batch, {
         engine: this.#engine,
         dataset,
-        before: { location, branch, version: baseVersion },
-        totals: { ...sums, numUpdatedRows: sums.numUpdatedRows + surplusRows },
+        version,
+        before: { location, branch, version: headVersion },
+        totals: withSurplus(totals, -surplusRows),
       }));
     const isWhole = leavesOneRow(batch, (await dataset.schema()).fields.length);
-    return {
-      each: countsOfEach(batch, counted.rowsBefore, { version, numAttempts: 1, leavesOneRow: isWhole }),
-      by: counted.by,
-    };
+    return { each: countsOfEach(batch, counted.rowsBefore, isWhole), by: counted.by };
   }
 }
 
 const hasChanged = ({ numInsertedRows, numUpdatedRows, numDeletedRows }: MergeTotals): boolean =>
   numInsertedRows + numUpdatedRows + numDeletedRows > 0;
 
+/** The engine counts surplus rows as updated. */
 const withSurplus = (totals: MergeTotals, rows: number): MergeTotals => ({
   numInsertedRows: totals.numInsertedRows,
   numUpdatedRows: totals.numUpdatedRows - rows,
@@ -118,15 +116,12 @@ async function mayUseIndex(batch: Batch, dataset: Dataset): Promise<boolean> {
 
 const rowsSoonFound = 5_000;
 
-/**
- * For a source that is a good part of the table, reading the key column once is faster than finding each key: 100,000 rows
- * into 200,000 take 44 ms without the index and 55 ms with it, 10,000 take 12 and 9.5 ms (measured).
- */
+/** For a source that is a good part of the table, reading the key column once is faster than finding each key. */
 async function isIndexFaster(dataset: Dataset, sourceRows: number): Promise<boolean> {
   return sourceRows <= rowsSoonFound || sourceRows * 8 <= (await dataset.countRows());
 }
 
-/** undefined where one of them has no deadline. */
+/** undefined where one of the merges has no deadline. */
 function longestTime({ requests }: Batch): number | undefined {
   const times = requests.map(({ scope }) => scope.remainingMs());
   return times.includes(undefined) ? undefined : Math.max(...(times as number[]));

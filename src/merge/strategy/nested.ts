@@ -18,6 +18,7 @@ import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import { sqlFieldPath } from '../../keys/key-columns.ts';
 import type { Batch } from '../batch.ts';
+import { keyFilter, keyLiterals } from '../key-index/key-lookup.ts';
 import { deleteSurplus } from './strategy.ts';
 
 const keyColumn = (index: number): string => `__lancegate_key_${index}`;
@@ -25,9 +26,9 @@ const originColumn = '__lancegate_origin';
 
 const everyRow = ownSql('true');
 
-/** A table, and what changes it. */
-export interface NestedTarget {
+interface NestedTarget {
   readonly dataset: Dataset;
+  /** Of the dataset. */
   readonly shadow: Shadow;
 }
 
@@ -37,40 +38,31 @@ export async function mergeNested(
   target: NestedTarget,
   batch: Batch,
   remainingMs: () => number | undefined,
-): Promise<MergeTotals & { readonly surplusRows: number }> {
+): Promise<{ readonly totals: MergeTotals; readonly surplusRows: number }> {
   const scratch = await engine.scratch();
   try {
     const columns = (await target.dataset.schema()).fields;
-    const candidates = keyFilter(batch);
+    const candidates = keyFilter(batch.first.on, keyLiterals(batch));
     const found = await copyCandidates(scratch, target.shadow, columns, batch, candidates);
     const merged = await mergeInScratch(scratch, found, batch, remainingMs());
     const surplusRows = await deleteSurplus(found, batch, columns.length, merged, promotedKeys(batch));
     const deletedRows = await deleteOld(target, batch, candidates, remainingMs());
-    const added =
-      batch.first.spec.whenMatchedUpdateAll === false && keepsOthers(batch)
-        ? ownSql(`${originColumn} = 'source'`)
-        : everyRow;
+    const added = batch.updates || deletesOthers(batch) ? everyRow : ownSql(`${originColumn} = 'source'`);
     const addedRows = await found.countRows(added);
     if (addedRows > 0) await target.shadow.append(await collect(found, columnProjections(columns), added));
     // Rows that stay or were updated are deleted and added, which the difference of the two leaves out.
     const numDeletedRows = deletedRows - addedRows + merged.numInsertedRows;
     const { numInsertedRows, numUpdatedRows } = merged;
-    return { numInsertedRows, numUpdatedRows: numUpdatedRows - surplusRows, numDeletedRows, surplusRows };
+    return {
+      totals: { numInsertedRows, numUpdatedRows: numUpdatedRows - surplusRows, numDeletedRows },
+      surplusRows,
+    };
   } finally {
     await scratch.discard();
   }
 }
 
-const keepsOthers = ({ first }: Batch): boolean => first.spec.whenNotMatchedBySourceDelete === false;
-
-/** True for every row of the table that can match; with several key columns also for some that do not, which is harmless. */
-function keyFilter({ first, requests }: Batch): CheckedSql {
-  const terms = first.on.map((path, index) => {
-    const literals = [...new Set(requests.flatMap(({ keys }) => keys.sqlLiterals(index)))];
-    return literals.length === 0 ? 'false' : `${sqlFieldPath(path)} IN (${literals.join(', ')})`;
-  });
-  return ownSql(terms.includes('false') ? 'false' : terms.join(' AND '));
-}
+const deletesOthers = ({ first }: Batch): boolean => first.spec.whenNotMatchedBySourceDelete !== false;
 
 const promotedKeys = ({ first }: Batch): readonly FieldPath[] =>
   first.on.map((_, index) => ({ segments: [keyColumn(index)] }));
@@ -115,13 +107,12 @@ async function mergeInScratch(
 /** Deletes the rows that are added again, and those that the merge deletes by source. Returns how many. */
 async function deleteOld(
   { dataset, shadow }: NestedTarget,
-  { first }: Batch,
+  { first: { spec, on, scope }, updates }: Batch,
   candidates: CheckedSql,
   timeoutMs: number | undefined,
 ): Promise<number> {
-  const { spec, on, scope } = first;
   const deletes = spec.whenNotMatchedBySourceDelete;
-  if (deletes === false) return spec.whenMatchedUpdateAll === false ? 0 : shadow.deleteWhere(candidates);
+  if (deletes === false) return updates ? shadow.deleteWhere(candidates) : 0;
   if (deletes === true) return shadow.deleteWhere(everyRow);
   const filter: Filter = { filter: ownSql(`(${candidates}) OR ((${candidates}) IS NOT TRUE AND (${deletes.filter}))`) };
   // A client's filter runs in a reader, which merges: with an empty source, which no row matches.

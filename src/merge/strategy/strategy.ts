@@ -1,5 +1,4 @@
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
-import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { CountsSource } from '../../telemetry/metrics.ts';
@@ -8,7 +7,7 @@ import { addressesByKey, soughtKeys } from '../key-index/key-lookup.ts';
 
 /** What each merge of a batch did (P4). */
 export interface Counted {
-  readonly each: readonly MergeCounts[];
+  readonly each: readonly MergeTotals[];
   /** undefined for a merge alone, which the engine counts. */
   readonly by: CountsSource | undefined;
 }
@@ -17,42 +16,30 @@ export interface Counted {
 export interface Committed {
   /** The version it made, or the head's if it changed no row. */
   readonly version: number;
-  /** To be called once, while the lock is held. */
+  /** Also notes in the key index where the rows are. To be called once, while the lock is held. */
   readonly count: () => Promise<Counted>;
-  /** The key index said where the rows are, so the engine looked for none. */
-  readonly isByAddress: boolean;
+  /** By the addresses of the key index. */
+  readonly isDirect: boolean;
   /** As `Dataset.gainsByIndex`; false also where the merge was not to use any. */
   readonly gainsByIndex: boolean;
-  /** So many fragments had a part in what it took, at the most. */
+  /** At most so many fragments had rows that it changed. */
   readonly mostFragments: number;
-  /** Of keys that another program had doubled: those that were deleted. */
+  /** How many rows were deleted because another program had doubled their keys. */
   readonly surplusRows: number;
 }
 
-/**
- * `does not apply`: another strategy is for such a batch. `overtaken`: another program has committed since the head was
- * looked up. Nothing is written in either case.
- */
-export type Outcome = Committed | 'does not apply' | 'overtaken';
-
-/** One way to merge a batch into a branch, in one version or, if it fails, in none. */
-export interface Strategy {
-  /** Throws what fails the batch: `FaultyPart` says which of its merges did. */
-  commit(batch: Batch, head: Head): Promise<Outcome>;
-}
-
 /** No version is made of a batch that changes no row. */
-export const unchanged = ({ requests }: Batch, { version }: Head): Committed => {
-  const nothing = { version, numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
-  return {
-    version,
-    count: async () => ({ each: requests.map(() => nothing), by: undefined }),
-    isByAddress: false,
-    gainsByIndex: false,
-    mostFragments: 0,
-    surplusRows: 0,
-  };
-};
+export const unchanged = ({ requests }: Batch, { version }: Head): Committed => ({
+  version,
+  count: async () => ({
+    each: requests.map(() => ({ numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 })),
+    by: undefined,
+  }),
+  isDirect: false,
+  gainsByIndex: false,
+  mostFragments: 0,
+  surplusRows: 0,
+});
 
 type Rows = Pick<Shadow, 'select' | 'take'> & {
   deleteRows(addresses: readonly RowAddressSql[]): Promise<unknown>;
@@ -78,11 +65,8 @@ export async function deleteSurplus(
   return surplus.length;
 }
 
-/** Upserts of whole rows do; what a row becomes under a filter, or where columns stay as they are, depends on the row. */
-export const leavesOneRow = (batch: Batch, tableColumns: number): boolean => {
-  const { spec, chunk } = batch.first;
-  const isUpsert = spec.whenMatchedUpdateAll === true && spec.whenNotMatchedInsertAll;
-  return isUpsert && chunk.schema.fields.length === tableColumns;
-};
+/** Upserts of whole rows do; where columns stay as they are, what a row becomes depends on the row. */
+export const leavesOneRow = (batch: Batch, tableColumns: number): boolean =>
+  batch.isUpsert && batch.first.chunk.schema.fields.length === tableColumns;
 
 const newKeys = (batch: Batch, { numInsertedRows }: MergeTotals): number => numInsertedRows - batch.numNullRows;
