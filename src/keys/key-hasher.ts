@@ -151,7 +151,7 @@ const initialState = [
   ...[0x6e65_7261, 0x6c79_6765, 0x7974_6573, 0x7465_6462],
 ];
 
-/** SipHash-2-4 with a result of 128 bits (Aumasson and Bernstein): whoever does not know the key cannot look for a collision. */
+/** SipHash-2-4 with a result of 128 bits (Aumasson and Bernstein): without the key a collision cannot be looked for. */
 export class SipHash {
   /** v0 to v3, each as its lower and its upper half. */
   readonly #initial: Int32Array;

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { Dataset, Engine } from '../engine/port/engine.ts';
 import type { BranchName, Location } from '../kernel/ids.ts';
 
@@ -7,18 +8,17 @@ interface Entry {
 }
 
 /**
- * Datasets kept open between requests, the least recently used forgotten first. Opening one costs about a millisecond and
- * re-reads the manifest; a warm one refreshes in a fraction of it. A forgotten dataset is not closed, because a request
- * may still be reading from it: the binding frees it when nothing refers to it any more.
+ * Datasets that stay open between requests, since a warm one refreshes in a fraction of the time that opening takes. The least
+ * recently used are dropped. A dropped dataset is not closed, because a request may still be reading from it: the binding frees it
+ * when nothing refers to it any more.
  */
 export class OpenDatasets {
   readonly #engine: Engine;
-  readonly #maxOpen: number;
-  readonly #open = new Map<string, Entry>();
+  readonly #open: LRUCache<string, Entry>;
 
   constructor(engine: Engine, maxOpen: number) {
     this.#engine = engine;
-    this.#maxOpen = maxOpen;
+    this.#open = new LRUCache({ max: maxOpen });
   }
 
   /** At its newest version. Throws as `Engine.open` does. */
@@ -33,7 +33,7 @@ export class OpenDatasets {
 
   /** To be called when the files at a location, or a branch of it, are about to go. */
   forget(location: Location): void {
-    for (const [key, entry] of this.#open) if (entry.location === location) this.#open.delete(key);
+    for (const [key, entry] of [...this.#open]) if (entry.location === location) this.#open.delete(key);
   }
 
   async #latest(location: Location, branch: BranchName | undefined, lineage: symbol | undefined): Promise<Dataset> {
@@ -55,9 +55,7 @@ export class OpenDatasets {
     const key = keyOf(location, branch);
     const kept = this.#open.get(key);
     const entry = kept ?? { location, dataset: this.#engine.open({ location, branch, lineage }) };
-    this.#open.delete(key);
-    this.#open.set(key, entry);
-    this.#shrink();
+    if (kept === undefined) this.#open.set(key, entry);
     try {
       return { entry, dataset: await entry.dataset, isKept: kept !== undefined };
     } catch (error) {
@@ -66,16 +64,9 @@ export class OpenDatasets {
     }
   }
 
-  /** Unless it was replaced since. */
+  /** Unless another one was opened since. */
   #drop(key: string, entry: Entry): void {
-    if (this.#open.get(key) === entry) this.#open.delete(key);
-  }
-
-  #shrink(): void {
-    for (const key of this.#open.keys()) {
-      if (this.#open.size <= this.#maxOpen) return;
-      this.#open.delete(key);
-    }
+    if (this.#open.peek(key) === entry) this.#open.delete(key);
   }
 }
 

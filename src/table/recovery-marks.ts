@@ -10,8 +10,8 @@ interface Opened {
 }
 
 /**
- * Keeps the catalog's list of branches that this process may be writing to, which is what start-up recovery goes by: a
- * branch is entered before its first commit, and taken out when this process ends in order. In between it costs nothing.
+ * Keeps the recovery marks: the catalog's list of branches that this process may be writing to, which recovery reads at the next
+ * start. A branch is entered before its first commit, and removed when this process stops in order. In between it costs nothing.
  */
 export class RecoveryMarks {
   readonly #catalog: Catalog;
@@ -24,8 +24,8 @@ export class RecoveryMarks {
   }
 
   /**
-   * To be called under the branch's lock with the dataset at its newest version, before every commit. What is there then
-   * counts as acknowledged, whichever program wrote it, so it is made durable first.
+   * To be called under the branch's lock with the dataset at its newest version, before every commit. That version counts as
+   * acknowledged, whichever program wrote it, so it is made durable first.
    */
   async beforeCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
     const key = keyOf(tableId, branch);
@@ -38,25 +38,25 @@ export class RecoveryMarks {
   }
 
   /**
-   * Makes what the dataset stands at durable and the version a crash goes back to, for commits that no transaction is
-   * recorded of, such as those of upkeep. To be called before older versions are pruned.
+   * Makes the dataset's version durable, and the one that recovery goes back to: for commits without a recorded transaction, such
+   * as those of maintenance. To be called before older versions are pruned.
    */
   async acknowledge(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
     await this.afterCommit(tableId, branch, dataset);
     await this.#catalog.acknowledgeVersion(tableId, branch, await dataset.version());
   }
 
-  /** Under the table's turn, when the branch is gone: one of the same name starts its versions anew. */
+  /** Under the table's exclusive lock, when the branch is gone: one of the same name has versions of its own. */
   async close(tableId: TableId, branch: BranchName | undefined): Promise<void> {
     await this.#catalog.closeBranch(tableId, branch);
     this.#opened.delete(keyOf(tableId, branch));
   }
 
   /**
-   * To be called after every commit, before it is acknowledged: resolves once it is durable (P3), with all the versions
-   * before it. Those that another dataset instance has committed are among them: a maintenance job releases the lock before
-   * it has synced its own, and recovery does not look at versions before the acknowledged one. If it fails, what was
-   * written may be lost although it can be read, so the branch stays on the list for the next start.
+   * To be called after every commit, before it is acknowledged: resolves once it is durable (P3), with all versions before it.
+   * Those that another dataset instance has committed are among them: a maintenance job releases the lock before it has synced its
+   * own, and recovery does not look at versions before the acknowledged one. If it fails, what was written may be lost although it
+   * can be read, so the branch stays on the list for the next start.
    */
   async afterCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
     const key = keyOf(tableId, branch);

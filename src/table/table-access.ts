@@ -43,7 +43,7 @@ export class TableAccess {
     );
   }
 
-  /** A table that requests were checked against; one that was dropped or replaced since must be asked anew. */
+  /** For a table that a request was checked against: the check does not hold for one that was dropped or replaced since. */
   async requireUnchanged(record: TableRecord): Promise<TableRecord> {
     const now = await this.findCreated(record.ref);
     if (now.id === record.id) return now;
@@ -83,8 +83,8 @@ export class TableAccess {
   }
 
   /**
-   * For all work on a table's files. Readers take no lock, so the table may be dropped or replaced under them: then the
-   * error says so. Files that are missing although the catalog points at them are lost, which is ours to answer for and
+   * For all work on a table's files. Readers take no lock, so the table may be dropped or replaced while they read: then the
+   * error says so. Files that are missing although the catalog points at them are lost, which is a fault of the service and
    * never "no such table".
    */
   async onFilesOf<Result>(record: TableRecord, work: () => Promise<Result>): Promise<Result> {

@@ -272,10 +272,10 @@ export function requireReplaceable(message: Uint8Array, indexes: Uint8Array | un
   return { ...known, version, readerFlags, writerFlags, fragments };
 }
 
-/** What the engine inserts in such a table it lists by key, for writers who insert the same keys at the same time. */
+/** The engine lists the keys that it inserts into such a table, for other writers that insert the same keys concurrently. */
 const hasPrimaryKey = ({ fields = [] }: Replaceable): boolean =>
   fields.some((each) => hasInMetadata(each, 'unenforced-primary-key'));
 
-/** In anything but its name: what a column holds is also told by an extension type. */
+/** In anything but its name: an extension type, too, says what a column holds. */
 const hasInMetadata = (encoded: Uint8Array, text: string): boolean =>
   Buffer.from(encoded).includes(text) && edit(field, encoded, { name: undefined }).includes(text);
