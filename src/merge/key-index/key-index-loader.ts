@@ -16,54 +16,54 @@ export interface KeyIndexLoaderParts {
   readonly keyHasher: KeyHasher;
 }
 
-/** Measured: a row whose key and place are read, with all others. Some of it is the engine's, on other threads. */
+/** Reading one key with its address, among many. Measured; some of it is the engine's, on other threads. */
 const readingMs = 0.001;
-/** Unread rows that may be left for a turn; more are read beside the commits. */
-const mostRowsInTurn = 10_000;
-/** Beside commits that bring more rows than can be read meanwhile, it would never end. */
+/** At most so many unread rows are read under the branch's lock; more are read concurrently with commits. */
+const mostRowsUnderLock = 10_000;
+/** Where commits bring more rows than can be read meanwhile, reading would never end. */
 const mostRounds = 8;
-/** All who shared a commit have waited for it, and will come again. But to read a large table takes long, and they may not. */
-const mostWhoWaited = 8;
-/** What could not be known is tried again once doing without has cost so many times more than before. */
+/** All clients of a batch have waited for it, and will come again. But reading a large table takes long, and they may not. */
+const mostClientsCounted = 8;
+/** After an index was given up, or for one of other keys, the engine's merges have to cost so many times more. */
 const patience = 16;
 
 /**
- * The places that the writer of a branch knows, if it does, and how it comes to know them: they are read beside the commits
- * once merges without them have cost as much as reading them will. Whatever makes them doubtful makes them forgotten.
+ * The key index of one branch, if there is one, and how it is made: its keys are read concurrently with commits, once merges
+ * without it have cost as much as reading will. Whatever makes the index doubtful makes it given up.
  */
 export class KeyIndexLoader {
   readonly #parts: KeyIndexLoaderParts;
   #known: KeyIndex | undefined;
   #isReading = false;
-  /** What doing without has cost, those who waited, since the last attempt. */
+  /** What merges without an index have cost since the last attempt to read one. */
   #spentMs = 0;
   #timesDearer = 1;
-  /** A branch that is written to once, or whose writer is forgotten before the second time, has no use for places. */
+  /** A branch with a single merge, or whose writer is dropped before the second, has no use for an index. */
   #hasDoneWithout = false;
 
   constructor(parts: KeyIndexLoaderParts) {
     this.#parts = parts;
   }
 
-  /** Safe at any time. */
+  /** Frees the index; safe at any time. */
   forget(): void {
     this.#known?.release();
     this.#known = undefined;
   }
 
-  /** Of the head, if it is known and is of the keys of such a merge. */
+  /** The index at the head, if there is one for the key columns of this merge. */
   async at({ dataset, location, branch }: Head, { on }: MergeRequest): Promise<KeyIndex | undefined> {
     const known = this.#known;
     if (known === undefined || this.#isReading || !isSameKey(known.on, on)) return undefined;
     const problem = known.lineage === dataset.lineage ? await this.#bringUpToDate(known, dataset) : 'changed';
-    if (this.#known !== known) return undefined; // others needed the room meanwhile
+    if (this.#known !== known) return undefined; // another table needed the room meanwhile
     if (problem !== undefined) this.giveUp(problem);
     else if (known.unreadRows === 0) return known;
-    else void this.#readBeside(known, { location, branch });
+    else void this.#readConcurrently(known, { location, branch });
     return undefined;
   }
 
-  /** A commit was made by it. */
+  /** A commit was made by the index. */
   used(): void {
     this.#timesDearer = 1;
   }
@@ -75,8 +75,8 @@ export class KeyIndexLoader {
   }
 
   /**
-   * The engine took this long for merges that could have used the index. One of other keys is given up once that has cost much
-   * more than reading anew. Never rejects: the merges are committed, and only their answers are missing.
+   * The engine took this long for merges that could have used the index. An index of other keys is given up once that has cost
+   * much more than reading a new one. Never rejects: the merges are committed, and only their answers are missing.
    */
   async didWithout(head: Head, batch: Batch, engineMs: number): Promise<void> {
     try {
@@ -86,9 +86,9 @@ export class KeyIndexLoader {
     }
   }
 
-  /** Before the branch's lock is released: notes where the rows of a batch came to be. */
+  /** Before the branch's lock is released: notes where the rows of a batch are now. */
   learn(index: KeyIndex, replaced: Replaced, { requests }: Batch, parts: readonly RowsOf[]): void {
-    if (this.#known !== index) return; // others needed the room meanwhile
+    if (this.#known !== index) return; // another table needed the room meanwhile
     let problem: Unknowable | undefined = 'changed';
     try {
       problem = index.replaced(replaced, requests, parts);
@@ -100,17 +100,17 @@ export class KeyIndexLoader {
   async #weigh({ dataset, location, branch }: Head, { requests, first }: Batch, engineMs: number): Promise<void> {
     const known = this.#known;
     if (this.#isReading || (known !== undefined && isSameKey(known.on, first.on))) return;
-    this.#spentMs += engineMs * Math.min(requests.length, mostWhoWaited);
+    this.#spentMs += engineMs * Math.min(requests.length, mostClientsCounted);
     const isFirst = !this.#hasDoneWithout && requests.length === 1;
     this.#hasDoneWithout = true;
     if (isFirst) return;
     const rows = await dataset.countRows();
-    const isKnown = known !== undefined;
-    if (this.#spentMs < rows * readingMs * this.#timesDearer * (isKnown ? patience : 1)) return;
+    const timesDearer = this.#timesDearer * (known === undefined ? 1 : patience);
+    if (this.#spentMs < rows * readingMs * timesDearer) return;
     this.#spentMs = 0;
     this.forget();
     const index = this.#open(dataset, first.on, rows);
-    if (index !== undefined) void this.#readBeside(index, { location, branch });
+    if (index !== undefined) void this.#readConcurrently(index, { location, branch });
   }
 
   #open(dataset: Dataset, on: readonly FieldPath[], rows: number): KeyIndex | undefined {
@@ -127,10 +127,10 @@ export class KeyIndexLoader {
 
   async #bringUpToDate(known: KeyIndex, dataset: Dataset): Promise<Unknowable | undefined> {
     try {
-      // A request of another client may move the dataset on during the reading.
+      // A request of another client may move the dataset to a newer version during the reading.
       for (let round = 0; round < mostRounds; round++) {
         const problem = known.follow(await dataset.version());
-        if (problem !== undefined || known.unreadRows > mostRowsInTurn) return problem;
+        if (problem !== undefined || known.unreadRows > mostRowsUnderLock) return problem;
         const unread = await known.readRest(dataset);
         if (unread !== 'changed' || (await dataset.version()) === known.tracked.version) return unread;
       }
@@ -143,10 +143,10 @@ export class KeyIndexLoader {
   }
 
   /** Never rejects. */
-  async #readBeside(known: KeyIndex, place: OpenRequest): Promise<void> {
+  async #readConcurrently(known: KeyIndex, branch: OpenRequest): Promise<void> {
     this.#isReading = true;
-    const problem = await this.#readRounds(known, place).catch((error: unknown): Unknowable => {
-      this.#parts.logger.debug({ location: place.location, error }, 'the key index could not be read');
+    const problem = await this.#readRounds(known, branch).catch((error: unknown): Unknowable => {
+      this.#parts.logger.debug({ location: branch.location, error }, 'the key index could not be read');
       return 'changed';
     });
     this.#isReading = false;
@@ -154,13 +154,13 @@ export class KeyIndexLoader {
     else if (problem !== undefined) this.giveUp(problem);
   }
 
-  /** Each round reads what the commits beside the one before brought; the last few are left for a turn. */
-  async #readRounds(known: KeyIndex, place: OpenRequest): Promise<Unknowable | undefined> {
+  /** Each round reads what commits brought during the one before; the last few rows are left to read under the lock. */
+  async #readRounds(known: KeyIndex, branch: OpenRequest): Promise<Unknowable | undefined> {
     for (let round = 0; round < mostRounds; round++) {
-      const newest = await this.#parts.engine.open(place);
+      const newest = await this.#parts.engine.open(branch);
       try {
         const problem = known.follow(await newest.version());
-        if (problem !== undefined || known.unreadRows <= mostRowsInTurn) return problem;
+        if (problem !== undefined || known.unreadRows <= mostRowsUnderLock) return problem;
         const unread = await known.readRest(newest);
         if (unread !== undefined) return unread;
       } finally {

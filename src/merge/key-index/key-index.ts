@@ -16,19 +16,16 @@ import type { KeyHold } from '../../memory/key-quota.ts';
 import type { MergeRequest } from '../batch.ts';
 import { eachRow } from './key-lookup.ts';
 
-/** So many rows are read by their addresses, 20 ms of a turn at most; of more, their fragments are. */
+/** At most so many rows are read by their addresses, which takes 20 ms of the branch's lock; of more, whole fragments are. */
 const mostRowsTaken = 20_000;
 const rowsPerCheck = 65_536;
-/**
- * To put moves down takes a look at every key, 20 ns each: a tenth of the event loop's time for four million, at each of the
- * moves that a busy table has every second. So it is done once they concern this part of the rows, or are many.
- */
-const mostMovedPart = 1 / 2;
-const mostMoves = 16;
+/** Applying remaps looks at every key. So it waits until they concern this part of the rows, or are many. */
+const mostRemappedPart = 1 / 2;
+const mostRemaps = 16;
 
 /** Of keys that have several rows, all but one each; more would take memory that other keys need (P7). */
 const mostSurplusRows = 50_000;
-/** Of one of those, with the key and its list. Measured. */
+/** With the key and its list. Measured. */
 const bytesPerSurplusRow = 200;
 
 /**
@@ -50,9 +47,9 @@ export class FoundRows {
 }
 
 /**
- * Where the rows with each key of one table branch are. A look-up has two steps: the address that was last seen with the key,
- * and whether a row is there still (`LiveRows`). So nothing need be noted here when rows are deleted; only fragments that
- * other programs brought are read.
+ * Where the rows with each key of one table branch are. A look-up has two steps: the address at which the key was last seen, and
+ * whether a row is still there (`LiveRows`). So a deletion changes nothing here, and only fragments that other programs brought
+ * are read.
  *
  * It is exact, or it is nothing: a step that cannot be sure says so, and the index is given up (P2). A key has one row, or
  * several where another program has doubled it.
@@ -61,19 +58,19 @@ export class KeyIndex {
   readonly on: readonly FieldPath[];
   readonly lineage: symbol;
   readonly tracked: LiveRows;
-  readonly #places = new KeyTable();
   readonly #hasher: KeyHasher;
   readonly #hold: KeyHold;
-  /** Whether a commit has been made by it. */
-  isUsed = false;
-  /** The rows that were seen with a key beside that in the table, by the key's digest. */
+  readonly #addresses = new KeyTable();
+  /** The other rows that were seen with a key, by the key's digest. */
   readonly #surplus = new Map<string, readonly RowAddress[]>();
   #surplusRows = 0;
+  /** Addresses in the table may still be those from before. */
+  readonly #remaps = new PendingRemaps();
   /** Fragments whose keys are yet to be read. */
   #unread: ReadonlySet<number> = new Set();
-  /** Addresses in the table may still be those of before. */
-  readonly #moves = new PendingRemaps();
-  #isSweeping = false;
+  /** Whether a commit has been made by it. */
+  isUsed = false;
+  #isApplying = false;
   #isReleased = false;
 
   constructor(
@@ -100,14 +97,14 @@ export class KeyIndex {
     const isFirst = this.tracked.version === 0;
     const { isKnown, added, moved } = this.tracked.advance(version);
     if (!isKnown && !isFirst) return 'changed';
-    if (moved !== undefined) this.#moves.add(moved);
-    const elsewhere = [...this.#unread].flatMap((id) => moved?.fragmentsOf(id) ?? []);
-    this.#unread = new Set([...this.#unread, ...elsewhere, ...added].filter((id) => this.tracked.hasFragment(id)));
-    void this.#sweep();
+    if (moved !== undefined) this.#remaps.add(moved);
+    const targets = [...this.#unread].flatMap((id) => moved?.fragmentsOf(id) ?? []);
+    this.#unread = new Set([...this.#unread, ...targets, ...added].filter((id) => this.tracked.hasFragment(id)));
+    void this.#applyRemaps();
     return undefined;
   }
 
-  /** To be called with a dataset that stands at the version of `tracked`. What it reads has to be as many rows as there are. */
+  /** `dataset` is at the version of `tracked`. It has to read as many rows as there are. */
   async readRest(dataset: Dataset): Promise<Unknowable | undefined> {
     const ids = [...this.#unread];
     if (ids.length === 0) return undefined;
@@ -133,7 +130,7 @@ export class KeyIndex {
     this.#hold.touch();
     const found = new FoundRows();
     for (let key = 0; key < size; key++) {
-      const row = this.#rowNow(this.#places.find(digests, key));
+      const row = this.#rowNow(this.#addresses.find(digests, key));
       const others = this.#surplus.size > 0 ? this.#surplusNow(textOfDigest(digests, key), row) : [];
       const first = row ?? others.shift();
       if (first !== undefined) found.rows.set(key, first);
@@ -142,27 +139,21 @@ export class KeyIndex {
     return found;
   }
 
-  /** Notes where the rows of a batch came to be, which the engine wrote in this order. Of each key they are the only rows. */
+  /** Notes where the rows of a batch are now, which the engine wrote in this order. Of each key they are the only rows. */
   replaced(
     { fragments }: Replaced,
     requests: readonly MergeRequest[],
     parts: readonly RowsOf[],
   ): Unknowable | undefined {
     this.isUsed = true;
-    const rest = fragments.values();
-    let { value: fragment } = rest.next();
-    let offset = 0;
+    const nextAddress = addressesOf(fragments);
     for (const [index, { keys, digests }] of requests.entries()) {
       const keep = parts[index]?.keep;
       for (let row = 0; row < keys.rows; row++) {
         if (keep !== undefined && keep[row] === 0) continue;
-        while (fragment !== undefined && offset >= fragment.rows) {
-          fragment = rest.next().value;
-          offset = 0;
-        }
-        if (fragment === undefined) return 'changed';
-        if (!keys.isNull(row)) this.#setOnly(digests, row, { fragment: fragment.id, offset });
-        offset += 1;
+        const address = nextAddress();
+        if (address === undefined) return 'changed';
+        if (!keys.isNull(row)) this.#setOnly(digests, row, address);
       }
     }
     return this.#checkRoom();
@@ -174,12 +165,12 @@ export class KeyIndex {
   }
 
   #setOnly(digests: KeyDigests, key: number, row: RowAddress): void {
-    this.#places.set(digests, key, row);
+    this.#addresses.set(digests, key, row);
     if (this.#surplus.size > 0) this.#setSurplus(textOfDigest(digests, key), []);
   }
 
   #learn(digests: KeyDigests, key: number, row: RowAddress): Unknowable | undefined {
-    const before = this.#rowNow(this.#places.set(digests, key, row));
+    const before = this.#rowNow(this.#addresses.set(digests, key, row));
     if (before !== undefined && !isSame(before, row)) {
       const digest = textOfDigest(digests, key);
       this.#setSurplus(digest, [before, ...this.#surplusNow(digest, before)]);
@@ -202,100 +193,114 @@ export class KeyIndex {
     return ids.flatMap((id) => [...this.tracked.rowsOf(id)].map(addressOf));
   }
 
-  /** Where a row is now that was seen there; undefined where it is gone. */
-  #rowNow(place: RowAddress | undefined): RowAddress | undefined {
-    const now = place && this.#moves.placeOf(place);
+  /** Where a row is now that was seen at `address`; undefined where it is gone. */
+  #rowNow(address: RowAddress | undefined): RowAddress | undefined {
+    const now = address && this.#remaps.placeOf(address);
     return now !== undefined && this.tracked.has(now) ? now : undefined;
   }
 
-  get #isTimeToSweep(): boolean {
-    return this.#moves.count >= mostMoves || this.#moves.rows > this.#places.size * mostMovedPart;
+  get #areRemapsDue(): boolean {
+    return this.#remaps.count >= mostRemaps || this.#remaps.rows > this.#addresses.size * mostRemappedPart;
   }
 
   /**
-   * Puts down where rows were moved to, so that the moves can be forgotten: beside all else, a part of the keys at a time. Until
-   * then whoever looks for a key follows them, which is as right before as after.
+   * Applies remaps to the addresses in the table, so that they can be forgotten: a part of the keys at a time, while other work
+   * goes on. Until then each look-up follows them, which is as right before as after.
    */
-  async #sweep(): Promise<void> {
-    if (this.#isSweeping) return;
-    this.#isSweeping = true;
-    while (this.#isTimeToSweep && !this.#isReleased) {
-      const done = this.#moves.count;
-      for (const _ of this.#places.moveAll(this.#moves)) {
+  async #applyRemaps(): Promise<void> {
+    if (this.#isApplying) return;
+    this.#isApplying = true;
+    while (this.#areRemapsDue && !this.#isReleased) {
+      const done = this.#remaps.count;
+      for (const _ of this.#addresses.moveAll(this.#remaps)) {
         if (this.#isReleased) return;
         await setImmediate();
       }
       for (const key of [...this.#surplus.keys()]) this.#setSurplus(key, this.#surplusNow(key, undefined));
-      this.#moves.forgetOldest(done);
+      this.#remaps.forgetOldest(done);
     }
-    this.#isSweeping = false;
+    this.#isApplying = false;
   }
 
   #checkRoom(): Unknowable | undefined {
-    const bytes = this.#places.bytes + this.#surplusRows * bytesPerSurplusRow;
-    return this.#hold.resize(bytes + this.tracked.bytes + this.#moves.bytes) ? undefined : 'no room';
+    const bytes = this.#addresses.bytes + this.#surplusRows * bytesPerSurplusRow;
+    return this.#hold.resize(bytes + this.tracked.bytes + this.#remaps.bytes) ? undefined : 'no room';
   }
 }
 
 const isSame = (a: RowAddress, b: RowAddress): boolean => a.fragment === b.fragment && a.offset === b.offset;
 
-interface Move {
-  readonly moved: AddressRemap;
+/** Each call returns the address of the next row of these fragments; undefined after the last. */
+function addressesOf(fragments: Replaced['fragments']): () => RowAddress | undefined {
+  const rest = fragments.values();
+  let fragment = rest.next().value;
+  let offset = 0;
+  return () => {
+    while (fragment !== undefined && offset >= fragment.rows) {
+      fragment = rest.next().value;
+      offset = 0;
+    }
+    return fragment && { fragment: fragment.id, offset: offset++ };
+  };
+}
+
+interface Pending {
+  readonly remap: AddressRemap;
   /** How many were added before. */
   readonly order: number;
 }
 
 /**
- * Remaps of rows that have yet to be put down for the keys they concern. Who looks for a row follows them, at the price of one
- * lookup more, however many they are: a fragment gives way once, and no other has its number again.
+ * Remaps that are yet to be applied to the table of addresses. A look-up follows them, at the price of one more step, however many
+ * they are: a fragment gives way once, and no other has its id again.
  */
 export class PendingRemaps implements Pick<AddressRemap, 'hasMoved' | 'placeOf'> {
-  readonly #moves: Move[] = [];
-  readonly #ofFragment = new Map<number, Move>();
+  readonly #pending: Pending[] = [];
+  readonly #ofFragment = new Map<number, Pending>();
   #added = 0;
 
   get count(): number {
-    return this.#moves.length;
+    return this.#pending.length;
   }
 
-  /** Moved twice, a row counts twice. */
+  /** A row that moved twice counts twice. */
   get rows(): number {
-    return this.#moves.reduce((sum, { moved }) => sum + moved.rows, 0);
+    return this.#pending.reduce((sum, { remap }) => sum + remap.rows, 0);
   }
 
   get bytes(): number {
-    return this.#moves.reduce((sum, { moved }) => sum + moved.bytes, 0);
+    return this.#pending.reduce((sum, { remap }) => sum + remap.bytes, 0);
   }
 
-  add(moved: AddressRemap): void {
-    const move = { moved, order: this.#added };
+  add(remap: AddressRemap): void {
+    const pending = { remap, order: this.#added };
     this.#added += 1;
-    this.#moves.push(move);
-    for (const fragment of moved.fragments()) this.#ofFragment.set(fragment, move);
+    this.#pending.push(pending);
+    for (const fragment of remap.fragments()) this.#ofFragment.set(fragment, pending);
   }
 
   hasMoved(fragment: number): boolean {
     return this.#ofFragment.has(fragment);
   }
 
-  /** Where a row is that was at this place before any of them, or after some; undefined where it was gone by then. */
-  placeOf(place: RowAddress): RowAddress | undefined {
-    let now: RowAddress | undefined = place;
-    let next = this.#ofFragment.get(place.fragment);
+  /** Where a row is that had this address before any of the remaps, or after some; undefined where it was gone by then. */
+  placeOf(address: RowAddress): RowAddress | undefined {
+    let now: RowAddress | undefined = address;
+    let next = this.#ofFragment.get(address.fragment);
     for (let last = -1; next !== undefined && next.order > last; ) {
       last = next.order;
-      now = next.moved.placeOf(now);
+      now = next.remap.placeOf(now);
       if (now === undefined) return undefined;
       next = this.#ofFragment.get(now.fragment);
     }
     return now;
   }
 
-  /** The oldest so many are put down everywhere. */
+  /** The oldest `count` are applied to every address. */
   forgetOldest(count: number): void {
-    for (const move of this.#moves.splice(0, count)) {
-      for (const fragment of move.moved.fragments()) {
-        if (this.#ofFragment.get(fragment) === move) this.#ofFragment.delete(fragment);
+    for (const pending of this.#pending.splice(0, count)) {
+      for (const fragment of pending.remap.fragments()) {
+        if (this.#ofFragment.get(fragment) === pending) this.#ofFragment.delete(fragment);
       }
     }
   }
