@@ -123,17 +123,17 @@ export class Batch {
     return this.requests[0]!;
   }
 
-  /** Of rows whose keys the table has, if only those that a filter lets through. */
+  /** Whether rows whose keys the table has are updated, all or those that a filter lets through. */
   get updates(): boolean {
     return this.first.spec.whenMatchedUpdateAll !== false;
   }
 
-  /** Of rows whose keys the table does not have. */
+  /** Whether rows whose keys the table does not have are inserted. */
   get inserts(): boolean {
     return this.first.spec.whenNotMatchedInsertAll;
   }
 
-  /** What a row becomes under a filter depends on the row. */
+  /** Not under a filter: what a row becomes depends on the row then. */
   get isUpsert(): boolean {
     return this.first.spec.whenMatchedUpdateAll === true && this.inserts;
   }
