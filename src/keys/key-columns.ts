@@ -121,7 +121,7 @@ const quoteText = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 const hexLiteral = (bytes: Uint8Array): string => `X'${asBuffer(bytes).toString('hex')}'`;
 
 /** `unscaled` with its decimal point, such as `-0.05`. */
-export function decimalText(unscaled: bigint, scale: number): string {
+function decimalText(unscaled: bigint, scale: number): string {
   const digits = String(unscaled < 0n ? -unscaled : unscaled);
   const sign = unscaled < 0n ? '-' : '';
   if (scale <= 0) return `${sign}${digits}${unscaled === 0n ? '' : '0'.repeat(-scale)}`;
@@ -151,7 +151,7 @@ function plainLiteral(type: DataType, value: RawValue): string {
  * SQL for one value, for the engine's filters. Every literal has its column's exact type, because the engine refuses
  * many that it would have to convert. A float zero also finds the zero of the other sign. Not for a NULL.
  */
-export function sqlLiteral(column: KeyColumn, row: number): string {
+function sqlLiteral(column: KeyColumn, row: number): string {
   const { type } = column.field;
   const literal = plainLiteral(type, rawValue(column, row));
   // A decimal of negative scale cannot be cast from a text, but from another decimal.
@@ -166,7 +166,7 @@ export function sqlLiteral(column: KeyColumn, row: number): string {
 /** Longer keys are cut where people read them. */
 const shownCharacters = 80;
 
-export function showValue(column: KeyColumn, row: number): string {
+function showValue(column: KeyColumn, row: number): string {
   const value = rawValue(column, row);
   const { type } = column.field;
   if (typeof value === 'string') return cut(JSON.stringify(value.slice(0, shownCharacters + 1)));

@@ -35,7 +35,6 @@ export const field = messageTable({
   name: text(2),
   id: uint(3),
   parentId: uint64(4),
-  logicalType: text(5),
   isNullable: flag(6),
   metadata: repeated(bytes(10)),
 });
@@ -61,7 +60,6 @@ export const fragment = messageTable({
 
 export const dataFile = messageTable({
   path: text(1),
-  fieldIds: packed(2),
   /** 0 where the writer did not know. */
   sizeBytes: uint(6),
   baseId: uint(7),
@@ -80,7 +78,7 @@ export const deletionFile = messageTable({
 /** Which version created, or last changed, the rows of a fragment one after the other. */
 export const rowVersions = messageTable({ runs: repeated(bytes(1)) });
 
-export const rowVersionRun = messageTable({ span: bytes(1), version: uint(2) });
+export const rowVersionRun = messageTable({ version: uint(2) });
 
 /** Offset and size are those of a part of the file. */
 export const externalFile = messageTable({ path: text(1) });
@@ -95,7 +93,6 @@ export const index = messageTable({
   datasetVersion: uint(4),
   /** Ids of the fragments it covers, as a Roaring bitmap. */
   coverage: bytes(5),
-  details: bytes(6),
   /** Milliseconds since the epoch. */
   createdAt: uint(8),
   baseId: uint(9),
@@ -125,25 +122,17 @@ export const transaction = messageTable({
 
 export const append = messageTable({ fragments: repeated(bytes(1)) });
 
-export const deletion = messageTable({
-  updatedFragments: repeated(bytes(1)),
-  removedFragmentIds: packed(2),
-  predicate: text(3),
-});
+export const deletion = messageTable({ updatedFragments: repeated(bytes(1)), removedFragmentIds: packed(2) });
 
-export const overwrite = messageTable({
-  fragments: repeated(bytes(1)),
-  schema: repeated(bytes(2)),
-  schemaMetadata: repeated(bytes(3)),
-});
+export const overwrite = messageTable({ fragments: repeated(bytes(1)) });
 
 export const createIndex = messageTable({ newIndexes: repeated(bytes(1)), removedIndexes: repeated(bytes(2)) });
 
-export const rewrite = messageTable({ groups: repeated(bytes(3)), rewrittenIndexes: repeated(bytes(4)) });
+export const rewrite = messageTable({ groups: repeated(bytes(3)) });
 
 export const rewriteGroup = messageTable({ before: repeated(bytes(1)), after: repeated(bytes(2)) });
 
-export const addColumns = messageTable({ fragments: repeated(bytes(1)), schema: repeated(bytes(2)) });
+export const addColumns = messageTable({ fragments: repeated(bytes(1)) });
 
 export const update = messageTable({
   removedFragmentIds: packed(1),

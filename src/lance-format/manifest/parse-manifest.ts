@@ -217,14 +217,14 @@ export function transactionIn(file: Buffer): Uint8Array | string | undefined {
   return transaction ?? (decode(manifest, message, ['transactionFile']).transactionFile || undefined);
 }
 
-export function messageOf(file: Buffer): Uint8Array {
+function messageOf(file: Buffer): Uint8Array {
   if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== magic) {
     throw new MalformedFile('the manifest does not end as one');
   }
   return section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));
 }
 
-export function section(file: Buffer, position: number): Uint8Array {
+function section(file: Buffer, position: number): Uint8Array {
   const end = file.length - footerBytes;
   const start = position + 4;
   if (start > end) throw new MalformedFile('a section begins past the end');

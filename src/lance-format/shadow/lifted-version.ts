@@ -33,7 +33,7 @@ import {
 import { type Decoded, decode, edit, editEach, encode, MalformedFile } from '../protobuf.ts';
 import { type BaseChange, baseIdIn, fragmentWith, indexesWith, indexWith } from './shadow-manifest.ts';
 
-export interface LiftRequest extends VersionIdentity {
+interface LiftRequest extends VersionIdentity {
   /** Manifest of the version that the shadow was made of. */
   readonly original: Buffer;
   /** The newest manifest of the shadow. */
