@@ -93,7 +93,7 @@ describe('the row addresses of keys', () => {
     [0, 0xff_ffff, 0xff00_0000, 0xffff_ffff].map((word) => ({ wordsPerKey, word })),
   );
   for (const { wordsPerKey, word } of meeting) {
-    test(`are told apart by each of ${wordsPerKey} words, though all begin with ${word}`, () => {
+    test(`differ by each of ${wordsPerKey} words, though all begin with ${word}`, () => {
       const keys = 64;
       const words = new Uint32Array(keys * wordsPerKey);
       for (let key = 0; key < keys; key++) {

@@ -60,7 +60,7 @@ describe('a key that another program has doubled while the key index is known', 
     assert.deepEqual(await stage.rows(), ['1:us', '7:us', '7:us', '8:old']);
   });
 
-  test('is followed when its rows are put together with others, or deleted (P2, P8)', async (t) => {
+  test('is followed when its rows are compacted with others, or deleted (P2, P8)', async (t) => {
     const { stage } = await openKnown(t, before);
     await byAppending(stage, full([7, 'twin'], [8, 'twin']))();
     assert.deepEqual(await sendRows(stage, [[1, 'a']]), [[0, 1]]);

@@ -6,7 +6,7 @@ import type { MergeRequest } from '#src/merge/batch.ts';
 import { full, type Row } from './rows.ts';
 import { never, type Spec, Stage, upsert } from './stage.ts';
 
-/** Five of them fill a group. */
+/** Five of them fill a batch. */
 const largeRows = 10_000;
 const alone: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: ownSql("v = 'gone'") } };
 
@@ -24,7 +24,7 @@ function request(stage: Stage, subject: string, ids: readonly number[], spec = u
 
 const range = (start: number, length: number): number[] => Array.from({ length }, (_, i) => start + i);
 
-test('a small merge goes with the next group, however many large ones of another wait before it', async (t) => {
+test('a small merge goes with the next batch, however many large ones of another principal wait before it', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']));
   const large = await Promise.all(range(1, 12).map((i) => request(stage, 'greedy', range(i * largeRows, largeRows))));
   const small = await request(stage, 'small', [7]);
@@ -38,7 +38,7 @@ test('a small merge goes with the next group, however many large ones of another
   );
 });
 
-test('principals whose merges cannot share take turns, each in the order of arrival', async (t) => {
+test('principals whose merges cannot share a commit alternate, each in the order of arrival', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']));
   const requests = await Promise.all(
     ['a', 'a', 'a', 'a', 'b', 'b', 'c'].map((subject, i) => request(stage, subject, [10 + i], alone)),
@@ -60,7 +60,7 @@ test('one of them does not hold up those that share, and they do not hold up it'
   assert.deepEqual(await versionsOf(stage, requests), [2, 4, 3, 3, 3, 5]);
 });
 
-test('rows of two principals with one key end as the later one sent them, whoever led the group (P5)', async (t) => {
+test('rows of two principals with one key end as the later one sent them, whichever led the batch (P5)', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']));
   const requests = [
     await request(stage, 'a', [10], alone),

@@ -4,7 +4,7 @@ import { full } from './rows.ts';
 import { Stage, upsert } from './stage.ts';
 
 /** Upkeep goes by it: an index that no merge would use need not be renewed (P8). */
-test('each commit is told with whether an index over all rows would have made it faster', async (t) => {
+test('maintenance learns of each commit whether an index over all rows would have made it faster', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']));
   const send = async (...requests: Parameters<Stage['request']>[]) =>
     stage.together(await Promise.all(requests.map((request) => stage.request(...request))));

@@ -49,7 +49,7 @@ async function waitFor(missing: number, commitMs: number) {
   return { clock, gathering, wait, hasEnded };
 }
 
-test('a writer that is to end waits for nobody to come back, then or later', async (t) => {
+test('a writer that is to end waits for no client to come back, then or later', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']), { clock: new SteppedClock() });
   await stage.writer.merge(await stage.request(full([2, 'a'])));
   await stage.writer.settled();
@@ -68,7 +68,7 @@ describe('after a commit, its clients are waited for (P10)', () => {
     assert.equal(clock.waiting, 0, 'no timer is left');
   });
 
-  test('no longer than a gap that is short beside the commit', async () => {
+  test('no longer than a gap that is short compared with the commit', async () => {
     const { clock, hasEnded } = await waitFor(3, 40);
     clock.advance(3);
     clock.advance(2);
@@ -77,7 +77,7 @@ describe('after a commit, its clients are waited for (P10)', () => {
     assert.equal(await hasEnded(), true);
   });
 
-  test('a little longer where the event loop was too busy to see who has come', async () => {
+  test('a little longer where the event loop was too busy to see what has come', async () => {
     const { clock, gathering, hasEnded } = await waitFor(3, 40);
     clock.advance(12);
     assert.equal(await hasEnded(), false);
@@ -115,7 +115,7 @@ describe('after a commit, its clients are waited for (P10)', () => {
     assert.equal(await busy.hasEnded(), true);
   });
 
-  test('not at all after a turn that committed nothing', async () => {
+  test('not at all after a batch that committed nothing', async () => {
     const { clock, hasEnded } = await waitFor(0, 40);
     assert.equal(await hasEnded(), true);
     assert.equal(clock.waiting, 0);
@@ -130,7 +130,7 @@ describe('after a commit, its clients are waited for (P10)', () => {
     assert.equal(clock.waiting, 0);
   });
 
-  test('who comes while nobody is waited for is no concern of it', () => {
+  test('a merge that comes while there is no wait is no concern of it', () => {
     new GroupCommitDelay(new SteppedClock()).arrived();
   });
 });

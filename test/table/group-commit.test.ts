@@ -89,7 +89,7 @@ test('requests that share a commit leave rows and counts as if applied one after
       assert.deepEqual(got, expected, what);
       assert.deepEqual(await stage.rows(), rows.map(([id, v]) => `${id}:${v}`).sort(), what);
     }
-    assert.equal(stage.commits.length, 3, 'one commit for each group');
+    assert.equal(stage.commits.length, 3, 'one commit for each batch');
   }
 });
 
@@ -108,7 +108,7 @@ test('a request whose values lie is refused alone, and its neighbours share thei
   assert.deepEqual(await stage.rows(), ['1:old', '5:good', '6:good']);
 });
 
-describe('a group that shared a commit', () => {
+describe('a batch that shared a commit', () => {
   /** All new, so that there is nothing to read before they are counted. */
   async function sendGroup(t: TestContext, sync: (stage: Stage) => Promise<void>) {
     const interruptions: Interruptions = {};
@@ -144,7 +144,7 @@ describe('a group that shared a commit', () => {
   });
 });
 
-test('what cannot share takes its turn alone, in order, and keeps nobody from sharing around it (P10)', async (t) => {
+test('what cannot share is committed alone, in order, and keeps no others from sharing around it (P10)', async (t) => {
   const stage = await open(t, [[1, 'old']]);
   const deleting: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: ownSql("v = 'gone'") } };
   const requests = await Promise.all([
@@ -200,7 +200,7 @@ describe('the engine gives a merge up because its time is over (P6)', () => {
       stage.together(await Promise.all(sources.slice(0, count).map((source) => stage.request(tableOf(source)))));
     const kindsOf = (answers: unknown[]) => answers.map((answer) => (answer as LancegateError).kind);
 
-    test(`before its commit: ${count} sharing hear that nothing was written`, async (t) => {
+    test(`before its commit: ${count} sharing learn that nothing was written`, async (t) => {
       const interruptions: Interruptions = {};
       const stage = await open(t, [[1, 'old']], { interruptions });
       interruptions.merge = async () => {
@@ -228,7 +228,7 @@ test('keys written behind the back of the writer are not counted as new (P4)', a
   ]);
 });
 
-test('a commit of somebody else between the look and the commit makes the known keys worthless (P4)', async (t) => {
+test('an external commit between the look and the commit makes the known keys worthless (P4)', async (t) => {
   const stage = await open(t, [[1, 'old']]);
   const requests = (...sources: Pair[][]) => Promise.all(sources.map((source) => stage.request(tableOf(source))));
   await stage.together(await requests([[1, 'a']], [[2, 'a']]));

@@ -18,7 +18,7 @@ class Stage {
 }
 
 describe('the memory for the keys of tables', () => {
-  it('is one for all tables, and who finds no room holds nothing (P7)', () => {
+  it('is one for all tables, and a table that finds no room holds nothing (P7)', () => {
     const stage = new Stage();
     stage.open('a', 60);
     const b = stage.open('b', 40);
@@ -60,7 +60,7 @@ describe('the memory for the keys of tables', () => {
     assert.equal(stage.budget.heldBytes, 40 + 30 + 20);
   });
 
-  it('forgets nobody for keys that would not fit all the same', () => {
+  it('gives up no index for keys that would not fit all the same', () => {
     const stage = new Stage();
     stage.open('a', 40);
     stage.nowMs = 20_000;

@@ -1,4 +1,4 @@
-/** Upserts committed by the places of their rows: when they are, and that rows and counts are as the engine's merge leaves them. */
+/** Upserts by row address: when there are any, and that rows and counts are as the engine's merge leaves them. */
 
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
@@ -13,7 +13,7 @@ const open = (t: TestContext, rows: Table, options: StageOptions = {}): Promise<
 
 const many = (count: number): Row[] => Array.from({ length: count }, (_, id) => [id, 'old']);
 
-describe('once merges have cost as much as reading the places takes, upserts are committed by them (P2, P4)', () => {
+describe('once merges have cost as much as reading the key index takes, upserts are committed by row address (P2, P4)', () => {
   test('at the third merge of a small table, and each is one version', async (t) => {
     const stage = await open(t, full([1, 'old']));
     for (const n of [1, 2, 3, 4, 5]) assert.deepEqual(await sendRows(stage, [[1, `${n}`]]), [[0, 1]]);
@@ -29,7 +29,7 @@ describe('once merges have cost as much as reading the places takes, upserts are
     assert.equal(stage.placeReadings, 0);
   });
 
-  test('beside the commits of a larger table, which go on meanwhile', async (t) => {
+  test('concurrently with the commits of a larger table, which go on meanwhile', async (t) => {
     const interruptions: Interruptions = {};
     const stage = await open(t, full(...many(100_000)), { interruptions, keyMemoryBytes: 1 << 23 });
     const reading = Promise.withResolvers<void>();
@@ -37,7 +37,7 @@ describe('once merges have cost as much as reading the places takes, upserts are
     const mergeOne = async (id: number) => countsOf(await stage.together([await stage.request(full([id, 'beside']))]));
     let sent = 0;
     for (; stage.placeReadings === 0; sent++) {
-      assert.ok(sent < 200, 'the places are never read');
+      assert.ok(sent < 200, 'the key index is never read');
       assert.deepEqual(await mergeOne(sent), [[0, 1]]);
     }
     assert.ok(sent > 1, 'what a merge costs is less than reading');
@@ -59,7 +59,7 @@ describe('once merges have cost as much as reading the places takes, upserts are
   });
 });
 
-describe('counts and rows of a commit by places are exact (P2, P4)', () => {
+describe('counts and rows of a direct commit are exact (P2, P4)', () => {
   const before: Row[] = [
     [1, 'old'],
     [2, 'old'],
@@ -84,7 +84,7 @@ describe('counts and rows of a commit by places are exact (P2, P4)', () => {
       rows: ['1:a', '2:b', '3:c'],
     },
     {
-      title: 'a group of new and of existing keys',
+      title: 'a batch of new and of existing keys',
       sources: [
         [
           [1, 'a'],
@@ -121,7 +121,7 @@ describe('counts and rows of a commit by places are exact (P2, P4)', () => {
       rows: ['2:c', '9:c'],
     },
     {
-      title: 'NULL is no key: such rows are inserted each time, and the places of others count them',
+      title: 'NULL is no key: such rows are inserted each time, and the addresses of others count them',
       sources: [
         [
           [null, 'a'],
@@ -146,7 +146,7 @@ describe('counts and rows of a commit by places are exact (P2, P4)', () => {
       const keys = new Set(rows.map((row) => row.split(':')[0]).filter((key) => key !== 'null'));
       const after = [...untouched.filter((row) => !keys.has(row.split(':')[0])), ...rows].sort();
       assert.deepEqual(await stage.rows(), after);
-      // The places of what was written are known without reading it.
+      // The addresses of what was written are known without reading it.
       assert.deepEqual(await sendRows(stage, ...sources.map(() => [[77, 'z']] as Row[])), [
         [1, 0],
         ...sources.slice(1).map(() => [0, 1]),

@@ -39,15 +39,15 @@ test('a dataset is kept open and follows its newest version; one that was outgro
     datasets.latest(location, undefined),
   ]);
   assert.notEqual(second, first);
-  assert.equal(second, again, 'one for all who ask');
+  assert.equal(second, again, 'one for all requests');
   assert.equal(await second.countRows(), 3);
-  assert.equal(await first.countRows(), 2, 'who reads from it goes on');
+  assert.equal(await first.countRows(), 2, 'a request that reads from it goes on');
   assert.equal(await datasets.latest(location, undefined), second);
   assert.equal(second.lineage, first.lineage, 'what is known of the first holds for it');
   assert.equal(opened, 2);
 });
 
-test('what takes the place of a forgotten dataset is of another lineage (P4)', async (t) => {
+test('a dataset opened after another was forgotten is of another lineage (P4)', async (t) => {
   const { engine, location } = await publishTable(t, rows(1));
   const datasets = new OpenDatasets(engine, 10);
   const first = await datasets.latest(location, undefined);

@@ -20,7 +20,7 @@ function moveOf(sources: readonly number[], target: number): AddressRemap {
 
 const at = (fragment: number, offset: number): RowAddress => ({ fragment, offset });
 
-describe('moves of rows that are not put down yet (P2, P8)', () => {
+describe('remaps that are not applied yet (P2, P8)', () => {
   test('are followed from any of them to where the row is now, and rows that were deleted before are gone', () => {
     const moves = new PendingRemaps();
     moves.add(moveOf([1, 2], 5));

@@ -1,4 +1,4 @@
-/** Known places beside what others do to the table. */
+/** The key index while other programs change the table. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { openKnown, sendRows, sendUntilPlaced } from './placed.ts';
@@ -13,7 +13,7 @@ const before: readonly Row[] = [
 
 const deleting = (stage: Stage, where: string) => async () => (await stage.outsider()).delete(where);
 
-describe('somebody else commits between the look and the commit by places (P1, P2, P4)', () => {
+describe('another program commits between the look and the direct commit (P1, P2, P4)', () => {
   for (const { title, does, counts, rows } of [
     {
       title: 'the same keys, and others',
@@ -68,7 +68,7 @@ describe('somebody else commits between the look and the commit by places (P1, P
     });
   }
 
-  test('an index, which leaves all rows where they are: ours is by places all the same', async (t) => {
+  test('an index, which leaves all rows where they are: ours is direct all the same', async (t) => {
     const { stage, once } = await openKnown(t, full(...before));
     once(() => stage.buildIndex('id'));
     assert.deepEqual(await sendRows(stage, [[2, 'us']], [[9, 'us']]), [
@@ -82,8 +82,8 @@ describe('somebody else commits between the look and the commit by places (P1, P
   });
 });
 
-describe('somebody else commits between two of ours', () => {
-  test('fragments put together move places, and none is read again (P8)', async (t) => {
+describe('another program commits between two of ours', () => {
+  test('compacted fragments change addresses, and no key is read again (P8)', async (t) => {
     const { stage } = await openKnown(t, full(...before));
     for (let round = 0; round < 4; round++) {
       assert.deepEqual(await sendRows(stage, [[1, 'a']], [[10 + round, 'b']], [[2, 'c']]), [
@@ -120,7 +120,7 @@ describe('somebody else commits between two of ours', () => {
     assert.deepEqual(await stage.rows(), ['1:known', '2:us', '3:us', '50:us', '51:us']);
   });
 
-  test('what they bring and put together beside a reading is found as well (P2)', async (t) => {
+  test('what it adds and compacts during a reading is found as well (P2)', async (t) => {
     const interruptions: Interruptions = {};
     const rows: Row[] = Array.from({ length: 10_001 }, (_, id) => [id, 'old']);
     const stage = await Stage.open(t, full(...rows), { interruptions, knowsPlaces: true });
@@ -128,7 +128,7 @@ describe('somebody else commits between two of ours', () => {
     interruptions.readPlaces = () => reading.promise;
     const mergeOne = async (id: number) => countsOf(await stage.together([await stage.request(full([id, 'us']))]));
     for (let sent = 0; stage.placeReadings === 0; sent++) {
-      assert.ok(sent < 200, 'the places are never read');
+      assert.ok(sent < 200, 'the key index is never read');
       assert.deepEqual(await mergeOne(1), [[0, 1]]);
     }
     assert.deepEqual(await mergeOne(20_000), [[1, 0]]);

@@ -1,4 +1,4 @@
-/** Keys of every type, by which upserts are committed by the places of their rows. */
+/** Keys of every type, by which upserts are committed by row address. */
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { type Field, typeName } from '#src/arrow/schema/schema.ts';
@@ -29,7 +29,7 @@ function streamOf(columns: readonly Field[], keys: readonly Key[], first: number
   return encodeStream(schemaOf([...columns, field('v', int32)]), [{ ...Object.fromEntries(values), v }]);
 }
 
-/** The table has half of the keys to begin with; the others are inserted by places, and all are found, whoever wrote them. */
+/** The table has half of the keys to begin with; the others are inserted by direct commits, and all are found, whichever program wrote them. */
 async function assertFound(t: TestContext, columns: readonly Field[], keys: readonly Key[]): Promise<Stage> {
   const half = Math.floor(keys.length / 2);
   assert.ok(half > 0);
@@ -60,7 +60,7 @@ async function assertFound(t: TestContext, columns: readonly Field[], keys: read
   return stage;
 }
 
-describe('a key of every type finds its row by its place (P2, P4)', () => {
+describe('a key of every type finds the address of its row (P2, P4)', () => {
   for (const { field: k, values } of keyCases) {
     if (k.dictionary !== undefined) continue;
     test(typeName(k), async (t) => {
@@ -141,7 +141,7 @@ describe('keys that look alike stay apart (P2)', () => {
       ],
     },
     {
-      title: 'two columns of different types, in either place',
+      title: 'two columns of different types, in either order',
       columns: [field('a', int64), field('b', float64)],
       keys: [
         [1n, 2],
@@ -180,7 +180,7 @@ describe('keys that look alike stay apart (P2)', () => {
   });
 });
 
-test('a key from a dictionary is left to the engine, beside others that are not (P2, P4)', async (t) => {
+test('a key from a dictionary is left to the engine, and others are not (P2, P4)', async (t) => {
   const k = keyCases.find(({ field: { dictionary } }) => dictionary !== undefined)!.field;
   const { file } = await sourceFrom(inChunks(streamOf([k], [['x'], ['y']], 0))).whole();
   const stage = await Stage.open(t, file, { on: ['k'], knowsPlaces: true });

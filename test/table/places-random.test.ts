@@ -136,7 +136,7 @@ class Scene {
   }
 }
 
-test('rows and counts are as if all had come one after the other, by places or not (P2, P4)', async (t) => {
+test('rows and counts are as if all had come one after the other, by row address or not (P2, P4)', async (t) => {
   const seed = Number(process.env.LANCEGATE_GROUP_SEED ?? 1);
   const pick = random(seed);
   let [byPlaces, upserts, overtaken] = [0, 0, 0];
@@ -157,7 +157,7 @@ test('rows and counts are as if all had come one after the other, by places or n
     overtaken += scene.stage.replacements.filter((each) => each === 'overtaken').length;
     upserts += scene.stage.commits.length;
   }
-  t.diagnostic(`${byPlaces} of ${upserts} commits were by places, ${overtaken} were overtaken`);
-  assert.ok(byPlaces * 3 > upserts, `only ${byPlaces} of ${upserts} commits were by places`);
+  t.diagnostic(`${byPlaces} of ${upserts} commits were direct, ${overtaken} were overtaken`);
+  assert.ok(byPlaces * 3 > upserts, `only ${byPlaces} of ${upserts} commits were direct`);
   assert.ok(overtaken > 0);
 });

@@ -1,4 +1,4 @@
-/** Sources that are not stored as the table is, and commits by places that fail. */
+/** Sources that are not stored as the table is, and direct commits that fail. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, makeData, RecordBatch, Schema, Struct, Table } from 'apache-arrow';
@@ -56,7 +56,7 @@ describe('a source that is not stored as the table is', () => {
     });
   }
 
-  test('no NULL allowed where the table does: it is by places (P4)', async (t) => {
+  test('no NULL allowed where the table does: its commit is direct (P4)', async (t) => {
     const { stage } = await openKnown(t, full(...before));
     const source = shaped(
       [
@@ -98,7 +98,7 @@ describe('a source that is not stored as the table is', () => {
   });
 });
 
-describe('a commit by places fails (P3, P6)', () => {
+describe('a direct commit fails (P3, P6)', () => {
   const broken = () => Promise.reject(new LancegateError('Internal', 'the disk is gone'));
 
   for (const { title, at, isWritten } of [
@@ -106,7 +106,7 @@ describe('a commit by places fails (P3, P6)', () => {
     { title: 'when its files are synced', at: 'sync', isWritten: true },
     { title: 'when it is recorded', at: 'record', isWritten: true },
   ] as const) {
-    test(`${title}: nobody is told that it was made, and what is there is found afterwards`, async (t) => {
+    test(`${title}: it is not acknowledged, and what is there is found afterwards`, async (t) => {
       const { stage, interruptions } = await openKnown(t, full(...before));
       const commits = stage.commits.length;
       interruptions[at] = broken;
@@ -125,7 +125,7 @@ describe('a commit by places fails (P3, P6)', () => {
   }
 });
 
-test('what only says whether to read places fails no merge that is committed (P6)', async (t) => {
+test('what only says whether to read the key index fails no merge that is committed (P6)', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']), { knowsPlaces: true, cannotCount: true });
   assert.deepEqual(await sendRows(stage, [[1, 'new']]), [[0, 1]]);
   assert.deepEqual(await sendRows(stage, [[2, 'new']], [[3, 'new']]), [

@@ -1,4 +1,4 @@
-/** What is known of places while rows move, with the places of a branch at hand and nothing of a dataset. */
+/** What the key index knows while rows move, with the live rows of a branch and no dataset. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Dataset } from '#src/engine/port/engine.ts';
@@ -9,7 +9,7 @@ import type { MergeRequest } from '#src/merge/batch.ts';
 import { KeyIndex } from '#src/merge/key-index/key-index.ts';
 import { integerColumn } from '#test/fixtures/digests.ts';
 
-/** Enough for each part of the places to have some. */
+/** Enough for each part of the index to have some. */
 const rows = 5_000;
 /** More than all else takes. */
 const bytesPerMove = 2 ** 30;
@@ -54,7 +54,7 @@ class MovingRows implements LiveRows {
 
 const request = { keys: { rows, isNull: () => false }, digests } as unknown as MergeRequest;
 
-/** `resized` is told of the memory that they take whenever they look. */
+/** `resized` gets the memory that the index takes whenever it checks. */
 function placesOf(tracked: LiveRows, resized: (bytes: number) => void = () => undefined): KeyIndex {
   const resize = (bytes: number): boolean => {
     resized(bytes);
@@ -66,9 +66,9 @@ function placesOf(tracked: LiveRows, resized: (bytes: number) => void = () => un
   return places;
 }
 
-describe('the places of rows that move again and again (P2, P8)', () => {
+describe('the addresses of rows that move again and again (P2, P8)', () => {
   for (const turns of [0, 1, 7, 150, 600]) {
-    test(`are right with ${turns} turns of the event loop between two moves, whatever is put down by then`, async () => {
+    test(`are right with ${turns} turns of the event loop between two moves, whatever is applied by then`, async () => {
       const tracked = new MovingRows(rows);
       const places = placesOf(tracked);
       for (let version = 2; version <= 8; version++) {

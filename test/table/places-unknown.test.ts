@@ -1,4 +1,4 @@
-/** When the places of rows are not known, or not any more: the engine merges, and what it leaves is right. */
+/** Without a key index, or once it is given up: the engine merges, and what it leaves is right. */
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import type { Table } from 'apache-arrow';
@@ -13,7 +13,7 @@ const open = (t: TestContext, rows: Table, options: StageOptions = {}): Promise<
 
 const many = (count: number): Row[] => Array.from({ length: count }, (_, id) => [id, 'old']);
 
-describe('places are not known', () => {
+describe('there is no key index', () => {
   test('after the first merge, which may be the only one, unless several share its commit (P8)', async (t) => {
     const placedAfter = async (...ids: readonly number[]): Promise<number> => {
       const stage = await open(t, full([1, 'old']));
@@ -53,7 +53,7 @@ describe('places are not known', () => {
     assert.deepEqual(await stage.rows(), ['1:without', '2:known']);
   });
 
-  test('of a table that takes the place of another at the same version (P2)', async (t) => {
+  test('of a table that replaces another at the same version (P2)', async (t) => {
     const { stage } = await openKnown(t, full([1, 'old'], [2, 'old']));
     await stage.replace(full([7, 'new']), await (await stage.outsider()).version());
     assert.deepEqual(await sendRows(stage, [[7, 'a']], [[1, 'a']]), [
@@ -74,7 +74,7 @@ describe('places are not known', () => {
         return Promise.reject(new Error('the version has been removed'));
       };
       for (let sent = 0; failures < 2; sent++) {
-        assert.ok(sent < 200, 'the places are never read');
+        assert.ok(sent < 200, 'the key index is never read');
         assert.deepEqual(await sendRows(stage, [[1, 'a']]), [[0, 1]]);
       }
       assert.deepEqual(stage.replacements, []);
