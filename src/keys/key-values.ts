@@ -11,11 +11,10 @@ import {
   readNestedColumn,
 } from '../arrow/column/column-data.ts';
 import { type FieldPath, formatFieldPath, resolveFieldChain } from '../arrow/schema/field-path.ts';
-import { type Field, type IpcChunk, typeName } from '../arrow/schema/schema.ts';
+import { type DataType, type Field, type IpcChunk, typeName } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 
 export interface KeyColumn {
-  readonly path: FieldPath;
   readonly field: Field;
   readonly values: KeyValues;
   /** One byte for each row, 1 where the key is NULL; undefined where none is. */
@@ -32,19 +31,50 @@ export type KeyValues =
       readonly ends: Uint32Array;
     };
 
-function isKeyType(field: Field): boolean {
-  switch (field.type.kind) {
-    case 'null':
-    case 'list':
-    case 'large_list':
-    case 'fixed_size_list':
-    case 'map':
-    case 'struct':
-    case 'interval':
-      return false;
-    default:
-      return true;
+/** Throws `TableColumnNotFound`; `InvalidInput` for a type that cannot be a key and for invalid buffers. */
+export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
+  const shown = formatFieldPath(path);
+  const chain = resolveFieldChain(chunk.schema, path);
+  const field = chain?.at(-1);
+  if (chain === undefined || field === undefined) {
+    throw new LancegateError('TableColumnNotFound', `the source has no column ${shown}`);
   }
+  if (typesOfNoKey.has(field.type.kind))
+    throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
+  if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
+  try {
+    return readColumn(chunk, chain);
+  } catch (error) {
+    if (!(error instanceof LancegateError)) throw error;
+    throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });
+  }
+}
+
+const typesOfNoKey = new Set<DataType['kind']>([
+  'null',
+  'list',
+  'large_list',
+  'fixed_size_list',
+  'map',
+  'struct',
+  'interval',
+]);
+
+/** The engine reads the names of keys as SQL, but for those in structs, which never reach it. */
+const isMisread = ({ segments }: FieldPath): boolean => segments.length === 1 && /^\*$|"/.test(segments[0] ?? '');
+
+function readColumn(chunk: IpcChunk, chain: readonly Field[]): KeyColumn {
+  const field = chain.at(-1)!;
+  const columns = chunk.batches.map((block) =>
+    readNestedColumn(openBatch(chunk.file, block), chunk.schema.fields, chain),
+  );
+  const { values, nulls } = joined(columns, field);
+  if (field.dictionary !== undefined) {
+    const dictionary = readDictionary(chunk, field, field.dictionary.id);
+    return { field, values: normaliseNaNs(field, resolveIndices(values, nulls, field, dictionary)), nulls };
+  }
+  const hasNull = columns.some(({ validities }) => validities.length > 0);
+  return { field, values: normaliseNaNs(field, values), nulls: hasNull ? nulls : undefined };
 }
 
 interface Values {
@@ -68,6 +98,58 @@ function markNulls(nulls: Uint8Array, bits: Uint8Array): void {
   for (let i = 0; i < nulls.length; i++) if (!bitAt(bits, i)) nulls[i] = 1;
 }
 
+/** The values of `field`; of a dictionary-encoded column its indices. */
+function valuesOf(data: ColumnData, field: Field): KeyValues {
+  const { bytes, offsets, length } = data;
+  const layout = columnLayout(field);
+  switch (layout.form) {
+    case 'bits':
+      return { form: 'fixed', widthBytes: 1, bytes: bitValues(data) };
+    case 'fixed':
+      return { form: 'fixed', widthBytes: layout.widthBytes, bytes: bytes.subarray(0, length * layout.widthBytes) };
+    case 'variable':
+      return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
+    default:
+      throw new Error(`${layout.form} values are no keys`);
+  }
+}
+
+function bitValues({ bytes, length }: ColumnData): Uint8Array {
+  const values = new Uint8Array(length);
+  for (let row = 0; row < length; row++) values[row] = Number(bitAt(bytes, row));
+  return values;
+}
+
+/** All parts are of one form. A column without a batch has none. */
+function concatenateValues(parts: readonly KeyValues[]): KeyValues {
+  const [first] = parts;
+  if (first === undefined) return { form: 'fixed', widthBytes: 1, bytes: new Uint8Array(0) };
+  if (parts.length === 1) return first;
+  if (first.form === 'fixed') return { ...first, bytes: Buffer.concat(parts.map(({ bytes }) => bytes)) };
+  return concatenateVariable(parts.filter((part) => part.form === 'variable'));
+}
+
+/** Offsets are held in 32 bits, which bounds the bytes of one key column. */
+const maxVariableBytes = 0xffff_ffff;
+
+function concatenateVariable(parts: readonly (KeyValues & { form: 'variable' })[]): KeyValues {
+  const bytesTotal = parts.reduce((sum, part) => sum + part.bytes.length, 0);
+  if (bytesTotal > maxVariableBytes) throw invalidInput(`its keys exceed ${maxVariableBytes} bytes`);
+  const count = parts.reduce((sum, part) => sum + part.starts.length, 0);
+  const starts = new Uint32Array(count);
+  const ends = new Uint32Array(count);
+  let bytesEnd = 0;
+  let row = 0;
+  for (const part of parts) {
+    for (let i = 0; i < part.starts.length; i++, row++) {
+      starts[row] = part.starts[i]! + bytesEnd;
+      ends[row] = part.ends[i]! + bytesEnd;
+    }
+    bytesEnd += part.bytes.length;
+  }
+  return { form: 'variable', bytes: Buffer.concat(parts.map(({ bytes }) => bytes)), starts, ends };
+}
+
 function readDictionary(chunk: IpcChunk, field: Field, id: bigint): Values {
   const plain: Field = { ...field, dictionary: undefined };
   const batches = chunk.dictionaries
@@ -77,25 +159,6 @@ function readDictionary(chunk: IpcChunk, field: Field, id: bigint): Values {
     batches.map(({ values }) => readNestedColumn(values, [plain], [plain])),
     plain,
   );
-}
-
-/** A little-endian integer of any width. */
-export function integerAt(view: DataView, at: number, widthBytes: number, isSigned: boolean): number | bigint {
-  switch (widthBytes) {
-    case 1:
-      return isSigned ? view.getInt8(at) : view.getUint8(at);
-    case 2:
-      return isSigned ? view.getInt16(at, true) : view.getUint16(at, true);
-    case 4:
-      return isSigned ? view.getInt32(at, true) : view.getUint32(at, true);
-    case 8:
-      return isSigned ? view.getBigInt64(at, true) : view.getBigUint64(at, true);
-    default: {
-      let value = 0n;
-      for (let k = widthBytes - 8; k >= 0; k -= 8) value = (value << 64n) | view.getBigUint64(at + k, true);
-      return isSigned ? BigInt.asIntN(widthBytes * 8, value) : value;
-    }
-  }
 }
 
 /** Replaces indices by what they stand for; a NULL in the dictionary is a NULL in the column. */
@@ -119,64 +182,56 @@ function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dic
     : pickValues(dictionary.values, picks);
 }
 
-function readColumn(chunk: IpcChunk, chain: readonly Field[], path: FieldPath): KeyColumn {
-  const field = chain.at(-1)!;
-  const columns = chunk.batches.map((block) =>
-    readNestedColumn(openBatch(chunk.file, block), chunk.schema.fields, chain),
-  );
-  const { values, nulls } = joined(columns, field);
-  if (field.dictionary !== undefined) {
-    const dictionary = readDictionary(chunk, field, field.dictionary.id);
-    return { path, field, values: resolveIndices(values, nulls, field, dictionary), nulls };
-  }
-  const hasNull = columns.some(({ validities }) => validities.length > 0);
-  return { path, field, values, nulls: hasNull ? nulls : undefined };
-}
-
-/** Throws `TableColumnNotFound`; `InvalidInput` for a type that cannot be a key and for invalid buffers. */
-export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
-  const shown = formatFieldPath(path);
-  const chain = resolveFieldChain(chunk.schema, path);
-  const field = chain?.at(-1);
-  if (chain === undefined || field === undefined) {
-    throw new LancegateError('TableColumnNotFound', `the source has no column ${shown}`);
-  }
-  if (!isKeyType(field)) throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
-  if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
-  try {
-    return normaliseNaNs(readColumn(chunk, chain, path));
-  } catch (error) {
-    if (!(error instanceof LancegateError)) throw error;
-    throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });
+/** A little-endian integer of any width. */
+export function integerAt(view: DataView, at: number, widthBytes: number, isSigned: boolean): number | bigint {
+  switch (widthBytes) {
+    case 1:
+      return isSigned ? view.getInt8(at) : view.getUint8(at);
+    case 2:
+      return isSigned ? view.getInt16(at, true) : view.getUint16(at, true);
+    case 4:
+      return isSigned ? view.getInt32(at, true) : view.getUint32(at, true);
+    case 8:
+      return isSigned ? view.getBigInt64(at, true) : view.getBigUint64(at, true);
+    default: {
+      let value = 0n;
+      for (let k = widthBytes - 8; k >= 0; k -= 8) value = (value << 64n) | view.getBigUint64(at + k, true);
+      return isSigned ? BigInt.asIntN(widthBytes * 8, value) : value;
+    }
   }
 }
 
-/** The engine reads the names of keys as SQL, but for those in structs, which never reach it. */
-const isMisread = ({ segments }: FieldPath): boolean => segments.length === 1 && /^\*$|"/.test(segments[0] ?? '');
-
-/** Offsets are held in 32 bits, which bounds the bytes of one key column. */
-const maxVariableBytes = 0xffff_ffff;
-
-function bitValues({ bytes, length }: ColumnData): Uint8Array {
-  const values = new Uint8Array(length);
-  for (let row = 0; row < length; row++) values[row] = Number(bitAt(bytes, row));
-  return values;
+/** The values at `picks`; row `i` of the result is value `picks[i]`. Picks of null rows must be in range, too. */
+function pickValues(values: KeyValues, picks: Uint32Array): KeyValues {
+  if (values.form === 'variable') {
+    const { bytes, starts, ends } = values;
+    return {
+      form: 'variable',
+      bytes,
+      starts: picks.map((pick) => starts[pick]!),
+      ends: picks.map((pick) => ends[pick]!),
+    };
+  }
+  const { widthBytes } = values;
+  const bytes = new Uint8Array(picks.length * widthBytes);
+  for (const [row, pick] of picks.entries()) {
+    for (let k = 0; k < widthBytes; k++) bytes[row * widthBytes + k] = values.bytes[pick * widthBytes + k]!;
+  }
+  return { form: 'fixed', widthBytes, bytes };
 }
 
-/** The values of `field`; of a dictionary-encoded column its indices. */
-function valuesOf(data: ColumnData, field: Field): KeyValues {
-  const { bytes, offsets, length } = data;
-  const layout = columnLayout(field);
-  switch (layout.form) {
-    case 'bits':
-      return { form: 'fixed', widthBytes: 1, bytes: bitValues(data) };
-    case 'fixed':
-      return { form: 'fixed', widthBytes: layout.widthBytes, bytes: bytes.subarray(0, length * layout.widthBytes) };
-    case 'variable':
-      return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
-    default:
-      throw new Error(`${layout.form} values are no keys`);
-  }
+/** Makes all NaNs of a float column the same bytes. */
+function normaliseNaNs({ type }: Field, values: KeyValues): KeyValues {
+  if (type.kind !== 'float' || values.form !== 'fixed') return values;
+  // The bytes may be the client's own, which the engine is yet to read.
+  const { buffer } = Uint8Array.from(values.bytes);
+  const floats = {
+    16: () => new Float16Array(buffer),
+    32: () => new Float32Array(buffer),
+    64: () => new Float64Array(buffer),
+  }[type.bitWidth]();
+  for (let i = 0; i < floats.length; i++) if (Number.isNaN(floats[i])) floats[i] = Number.NaN;
+  return { ...values, bytes: new Uint8Array(buffer) };
 }
 
 const valueBytes = (values: KeyValues, row: number): number =>
@@ -204,64 +259,3 @@ export const valueAt = (values: KeyValues, row: number): Uint8Array =>
   values.form === 'fixed'
     ? values.bytes.subarray(row * values.widthBytes, (row + 1) * values.widthBytes)
     : values.bytes.subarray(values.starts[row], values.ends[row]);
-
-function concatenateVariable(parts: readonly (KeyValues & { form: 'variable' })[]): KeyValues {
-  const bytesTotal = parts.reduce((sum, part) => sum + part.bytes.length, 0);
-  if (bytesTotal > maxVariableBytes) throw invalidInput(`its keys exceed ${maxVariableBytes} bytes`);
-  const count = parts.reduce((sum, part) => sum + part.starts.length, 0);
-  const starts = new Uint32Array(count);
-  const ends = new Uint32Array(count);
-  let bytesEnd = 0;
-  let row = 0;
-  for (const part of parts) {
-    for (let i = 0; i < part.starts.length; i++, row++) {
-      starts[row] = part.starts[i]! + bytesEnd;
-      ends[row] = part.ends[i]! + bytesEnd;
-    }
-    bytesEnd += part.bytes.length;
-  }
-  return { form: 'variable', bytes: Buffer.concat(parts.map(({ bytes }) => bytes)), starts, ends };
-}
-
-/** All parts are of one form. `none` stands for a column without a batch. */
-function concatenateValues(parts: readonly KeyValues[]): KeyValues {
-  const [first] = parts;
-  if (first === undefined) return { form: 'fixed', widthBytes: 1, bytes: new Uint8Array(0) };
-  if (parts.length === 1) return first;
-  if (first.form === 'fixed') return { ...first, bytes: Buffer.concat(parts.map(({ bytes }) => bytes)) };
-  return concatenateVariable(parts.filter((part) => part.form === 'variable'));
-}
-
-/** The values at `picks`; row `i` of the result is value `picks[i]`. Picks of null rows must be in range, too. */
-function pickValues(values: KeyValues, picks: Uint32Array): KeyValues {
-  if (values.form === 'variable') {
-    const { bytes, starts, ends } = values;
-    return {
-      form: 'variable',
-      bytes,
-      starts: picks.map((pick) => starts[pick]!),
-      ends: picks.map((pick) => ends[pick]!),
-    };
-  }
-  const { widthBytes } = values;
-  const bytes = new Uint8Array(picks.length * widthBytes);
-  for (const [row, pick] of picks.entries()) {
-    for (let k = 0; k < widthBytes; k++) bytes[row * widthBytes + k] = values.bytes[pick * widthBytes + k]!;
-  }
-  return { form: 'fixed', widthBytes, bytes };
-}
-
-/** Makes all NaNs of a float column the same bytes. */
-function normaliseNaNs(column: KeyColumn): KeyColumn {
-  const { field, values } = column;
-  if (field.type.kind !== 'float' || values.form !== 'fixed') return column;
-  // The bytes may be the client's own, which the engine is yet to read.
-  const { buffer } = Uint8Array.from(values.bytes);
-  const floats = {
-    16: () => new Float16Array(buffer),
-    32: () => new Float32Array(buffer),
-    64: () => new Float64Array(buffer),
-  }[field.type.bitWidth]();
-  for (let i = 0; i < floats.length; i++) if (Number.isNaN(floats[i])) floats[i] = Number.NaN;
-  return { ...column, values: { ...values, bytes: new Uint8Array(buffer) } };
-}
