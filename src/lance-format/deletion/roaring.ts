@@ -8,6 +8,8 @@ import { MalformedFile } from '../protobuf.ts';
 const maxListed = 4096;
 const bitmapBytes = 8192;
 const cookie = { plain: 12346, withRuns: 12347 } as const;
+/** With runs, a flag for each container follows the cookie and the count. */
+const runFlagsAt = 4;
 /** With runs, offsets are left out below this many containers. */
 const minContainersWithOffsets = 4;
 
@@ -97,40 +99,30 @@ function putListed(target: Uint16Array, bits: Uint32Array): void {
   }
 }
 
+/** undefined where there is no bitmap. Throws `RangeError` where it ends early. */
 function containersOf(bytes: Buffer): { readonly containers: readonly Container[]; readonly end: number } | undefined {
   const kind = bytes.readUInt16LE(0);
-  if (kind === cookie.plain) {
-    const count = bytes.readUInt32LE(4);
-    return layOut(bytes, { count, headersAt: 8, dataAt: 8 + count * 8, isRuns: () => false });
-  }
-  if (kind !== cookie.withRuns) return undefined;
-  const count = bytes.readUInt16LE(2) + 1;
-  const runFlagsAt = 4;
-  const headersAt = runFlagsAt + Math.ceil(count / 8);
-  const dataAt = headersAt + count * (count >= minContainersWithOffsets ? 8 : 4);
-  const isRuns = (index: number) => (bytes.readUInt8(runFlagsAt + (index >> 3)) & (1 << (index & 7))) !== 0;
-  return layOut(bytes, { count, headersAt, dataAt, isRuns });
-}
-
-interface Header {
-  readonly count: number;
-  readonly headersAt: number;
-  readonly dataAt: number;
-  readonly isRuns: (index: number) => boolean;
-}
-
-function layOut(bytes: Buffer, { count, headersAt, dataAt, isRuns }: Header) {
+  if (kind !== cookie.plain && kind !== cookie.withRuns) return undefined;
+  const hasRuns = kind === cookie.withRuns;
+  const count = hasRuns ? bytes.readUInt16LE(2) + 1 : bytes.readUInt32LE(4);
+  const headersAt = hasRuns ? runFlagsAt + Math.ceil(count / 8) : 8;
+  const hasOffsets = !hasRuns || count >= minContainersWithOffsets;
   const containers: Container[] = [];
-  let end = dataAt;
+  let end = headersAt + count * (hasOffsets ? 8 : 4);
   for (let index = 0; index < count; index += 1) {
-    const header = headersAt + index * 4;
-    const values = bytes.readUInt16LE(header + 2) + 1;
-    const form = isRuns(index) ? 'runs' : values <= maxListed ? 'list' : 'bitmap';
-    const start = end;
-    end += form === 'runs' ? 2 + bytes.readUInt16LE(start) * 4 : form === 'list' ? values * 2 : bitmapBytes;
-    containers.push({ form, high: bytes.readUInt16LE(header), count: values, start, end });
+    const isRuns = hasRuns && (bytes.readUInt8(runFlagsAt + (index >> 3)) & (1 << (index & 7))) !== 0;
+    const container = containerAt(bytes, headersAt + index * 4, end, isRuns);
+    containers.push(container);
+    end = container.end;
   }
   return { containers, end };
+}
+
+function containerAt(bytes: Buffer, headerAt: number, start: number, isRuns: boolean): Container {
+  const high = bytes.readUInt16LE(headerAt);
+  const count = bytes.readUInt16LE(headerAt + 2) + 1;
+  if (isRuns) return { form: 'runs', high, count, start, end: start + 2 + bytes.readUInt16LE(start) * 4 };
+  return { form: count > maxListed ? 'bitmap' : 'list', high, count, start, end: start + containerBytes(count) };
 }
 
 /** From `at` on; returns where it ended. A generator would take ten times as long. */
