@@ -1,6 +1,17 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { WireReader, WireWriter } from '#src/lance-format/protobuf.ts';
+import {
+  bytes,
+  decode,
+  edit,
+  editEach,
+  messageTable,
+  repeated,
+  text,
+  uint,
+  WireReader,
+  WireWriter,
+} from '#src/lance-format/protobuf.ts';
 
 const maxUint64 = 2n ** 64n - 1n;
 const numbers = [0, 1, 127, 128, 16_383, 16_384, 2 ** 31, 2 ** 32 - 1, 2 ** 32, Number.MAX_SAFE_INTEGER];
@@ -106,4 +117,20 @@ describe('a protobuf message that is written', () => {
     }
     assert.equal(reader.next(), undefined);
   });
+});
+
+test('an edit of the messages within a message keeps all other fields, and their order, byte for byte', () => {
+  const part = messageTable({ size: uint(1) });
+  const whole = messageTable({ name: text(2), parts: repeated(bytes(3)) });
+  const encoded = (...sizes: readonly [number, number]) =>
+    new WireWriter()
+      .number(9, 7)
+      .message(3, new WireWriter().number(1, sizes[0]).text(8, 'of a newer Lance'))
+      .text(2, 'name')
+      .message(3, new WireWriter().number(1, sizes[1]))
+      .uint64(12, maxUint64)
+      .finish();
+  const doubled = (each: Uint8Array) => edit(part, each, { size: 2 * (decode(part, each).size ?? 0) });
+  assert.deepEqual(editEach(whole, encoded(5, 300), { parts: doubled }), encoded(10, 600));
+  assert.deepEqual(editEach(part, encoded(5, 300), {}), encoded(5, 300));
 });
