@@ -15,7 +15,7 @@ export interface DistinctKeys {
 /** Keys are hashed and compared on the event loop (P10). */
 const mostBytesOfOneKey = 64 * 2 ** 10;
 const mostBytesOfAllKeys = 256 * 2 ** 20;
-/** Rows of which the keys are compared before others have the thread, for some milliseconds. */
+/** Some milliseconds of work, after which other requests have the event loop. */
 const rowsPerSlice = 1 << 16;
 
 /** Like `readKeys`; throws `InvalidInput` for a key that is too long or there twice, and `BodyTooLarge`. */
@@ -51,7 +51,7 @@ function requireShort(keys: Keys, on: readonly FieldPath[]): void {
   );
 }
 
-/** The first row whose key an earlier row has. */
+/** The first row whose key an earlier row has, too. */
 export async function findDuplicate(
   keys: Keys,
   digests: KeyDigests,

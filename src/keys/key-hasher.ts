@@ -19,7 +19,7 @@ export const textOfDigest = ({ words, wordsPerKey }: KeyDigests, index: number):
 const secretWords = 8;
 /** A key of so many bytes fits into a digest of two words. */
 const narrowBytes = 8;
-/** About ten milliseconds of work, after which others have the thread (P10). */
+/** About ten milliseconds of work, after which other requests have the event loop (P10). */
 const rowsPerSlice = 1 << 15;
 const bytesPerSlice = 2 << 20;
 
@@ -28,7 +28,7 @@ const bytesPerSlice = 2 << 20;
  *
  * A key of up to eight bytes is encrypted, so that two digests are equal only where the keys are. Any other key is hashed to 128
  * bits: of 10^9 keys two have the same digest once in 10^20 tables. A client that does not know the secret can neither look for
- * two such keys nor choose keys that meet in a hash table (P10). The former takes 40 ns a key, the latter 300 and 4 a byte.
+ * two such keys nor choose keys that collide in a hash table (P10).
  */
 export class KeyHasher {
   readonly #cipher: Speck;
@@ -41,7 +41,7 @@ export class KeyHasher {
     this.#hash = new SipHash(secret.subarray(4, 8));
   }
 
-  /** A row whose key is NULL has a digest without a meaning. */
+  /** The digest of a NULL key has no meaning. */
   async digest({ columns, rows }: Pick<Keys, 'columns' | 'rows'>): Promise<KeyDigests> {
     const values = columns.map((column) => column.values);
     const wordsPerKey = columns.reduce((sum, column) => sum + widthBytes(column), 0) <= narrowBytes ? 2 : 4;
@@ -79,7 +79,7 @@ class Message {
     this.#values = values;
   }
 
-  /** Answers how many bytes it has. */
+  /** Returns how many bytes it has. */
   write(row: number): number {
     let at = 0;
     for (const values of this.#values) {

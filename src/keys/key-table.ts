@@ -1,10 +1,7 @@
 import type { AddressRemap, RowAddress } from '../engine/port/row-address.ts';
 import type { KeyDigests } from './key-hasher.ts';
 
-/**
- * The distinct keys of one or several sources. It numbers them in the order in which they come first: 0, 1, 2, and so on, so that
- * whatever belongs to a key can stand in an array.
- */
+/** The distinct keys of one or several sources, numbered from 0 in the order in which each comes first. */
 export class KeySet {
   readonly #wordsPerKey: 2 | 4;
   /** Numbers plus one; 0 is free. At most half of the slots are taken, and a search goes on in the next one. */
@@ -61,15 +58,15 @@ export class KeySet {
 
 type Moves = Pick<AddressRemap, 'hasMoved' | 'placeOf'>;
 
-/** Each partition grows by itself: that takes 0.1 ms at a million keys, 1 ms at ten million. */
+/** Each partition grows by itself, so no growth takes long. */
 const partitions = 256;
 const firstSlots = 8;
-/** Beyond it, looking for a free slot takes long. */
+/** Beyond it, a search for a free slot takes long. */
 const maxLoad = 0.75;
 const growth = 1.25;
 /** A slot has the fragment and one more, so that 0 is a free one, the offset, and the digest. */
 const addressWords = 2;
-/** Of a partition besides its slots. Measured. */
+/** Of a partition without its slots. Measured. */
 const bytesPerPartition = 340;
 
 /** What a key takes at most, in tables that are not small: a slot, filled to 60 % or more. */
@@ -80,10 +77,8 @@ export const mostBytesPerKey = (wordsPerKey: KeyDigests['wordsPerKey']): number 
 export const leastBytesPerKey = mostBytesPerKey(2);
 
 /**
- * The row address of each key. A key of up to eight bytes takes 21 to 27 bytes outside the JavaScript heap, any other 32 to 40.
- *
- * To find or set one takes 40 ns while all are in the processor's cache, and 200 among a million: one wait for memory. A
- * new one takes 400, with its part of the growing.
+ * The row address of each key. A key of up to eight bytes takes 21 to 27 bytes outside the JavaScript heap, any other 32 to 40. To
+ * find or set one among many is one wait for memory.
  */
 export class KeyTable {
   readonly #partitions: (Slots | undefined)[] = Array.from({ length: partitions }, () => undefined);
@@ -102,7 +97,7 @@ export class KeyTable {
     return this.#partitions[partitionOf(words, from)]?.find(words, from);
   }
 
-  /** Answers the address that the key had before. All keys of a table have digests of one length. */
+  /** Returns the address that the key had before. All keys of a table have digests of one length. */
   set({ words, wordsPerKey }: KeyDigests, index: number, address: RowAddress): RowAddress | undefined {
     const from = index * wordsPerKey;
     const partition = this.#partitions[partitionOf(words, from)] ?? new Slots(wordsPerKey);
@@ -111,8 +106,8 @@ export class KeyTable {
   }
 
   /**
-   * Applies a remap to each address, and forgets the keys of rows that are gone. Each step is a partition: at four million keys
-   * 0.3 ms, and 1 ms where some are forgotten. Between two steps some addresses are those of before.
+   * Applies a remap to each address, and forgets the keys of rows that are gone. Each step is one partition. Between two steps some
+   * addresses are those from before.
    */
   *moveAll(moves: Moves): Iterable<void> {
     for (const partition of this.#partitions) {

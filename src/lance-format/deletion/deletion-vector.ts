@@ -44,7 +44,7 @@ export class DeletionVector {
     return this.#chunks[offset >>> 16]?.has(offset & 0xffff) ?? false;
   }
 
-  /** False if it was there already. Throws `RangeError` for what is no row of the fragment. */
+  /** False if it was deleted already. Throws `RangeError` for what is no row of the fragment. */
   add(offset: number): boolean {
     if (!Number.isInteger(offset) || offset < 0 || offset >= this.#rows) {
       throw new RangeError(`no row ${offset} among ${this.#rows}`);
@@ -55,21 +55,21 @@ export class DeletionVector {
     return true;
   }
 
-  /** Of one that is there. */
+  /** Of a row that is deleted. */
   remove(offset: number): void {
     this.#chunks[offset >>> 16]?.remove(offset & 0xffff);
     this.#count -= 1;
     this.#before = undefined;
   }
 
-  /** How many rows before this one live; `rows` itself will do. After `add`, a chunk is counted anew: some 10 µs. */
+  /** How many rows before this one are not deleted; `rows` itself will do. After `add`, the chunks are counted again. */
   livingBefore(offset: number): number {
     this.#before ??= this.#countChunks();
     const chunk = offset >>> 16;
     return offset - (this.#before[chunk] ?? 0) - (this.#chunks[chunk]?.countBefore(offset & 0xffff) ?? 0);
   }
 
-  /** The offsets of all other rows, ascending. 5 ns a row: asking for each takes up to 45. */
+  /** The offsets of all other rows, ascending; much faster than asking for each. */
   living(): Uint32Array<ArrayBuffer> {
     const living = new Uint32Array(this.#rows - this.#count);
     let at = 0;
