@@ -4,8 +4,9 @@ import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { Dataset } from '../engine/port/engine.ts';
-import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
+import type { MergeSpec } from '../engine/port/merge-spec.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
+import type { MergeTotals } from '../engine/port/shadow.ts';
 import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Keys } from '../keys/key-columns.ts';
@@ -30,18 +31,11 @@ export interface MergeRequest {
   readonly keyed: KeyedRequest | undefined;
 }
 
-export const isNested = ({ on }: MergeRequest): boolean => on.some(({ segments }) => segments.length > 1);
-
-/** The key columns of a merge that is not nested. */
-export const keyColumnsOf = ({ on }: MergeRequest): readonly string[] => on.map(({ segments }) => segments[0] ?? '');
-
 /** What a transaction record says of a merge. */
-export const outcomeOf = (
-  counts: Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>,
-): Readonly<Record<string, string>> => ({
-  num_inserted_rows: String(counts.numInsertedRows),
-  num_updated_rows: String(counts.numUpdatedRows),
-  num_deleted_rows: String(counts.numDeletedRows),
+export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>> => ({
+  num_inserted_rows: String(totals.numInsertedRows),
+  num_updated_rows: String(totals.numUpdatedRows),
+  num_deleted_rows: String(totals.numDeletedRows),
 });
 
 /** The newest version of a branch, while its lock is held. */

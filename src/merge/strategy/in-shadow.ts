@@ -1,7 +1,7 @@
 import type { Dataset, Engine } from '../../engine/port/engine.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
-import { type Batch, type Head, isNested, keyColumnsOf } from '../batch.ts';
+import type { Batch, Head } from '../batch.ts';
 import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
 import { mergeNested } from './nested.ts';
@@ -56,13 +56,13 @@ export class InShadow {
 
   async #merge(batch: Batch, dataset: Dataset, shadow: Shadow): Promise<Merged> {
     const { first } = batch;
-    if (isNested(first)) {
+    if (first.on.some(({ segments }) => segments.length > 1)) {
       const merged = await mergeNested(this.#engine, { dataset, shadow }, batch, () => longestTime(batch));
       return { ...merged, gainsByIndex: false };
     }
     const { file } = batch.chunk();
     const useIndex = first.spec.useIndex && (await mayUseIndex(batch, dataset));
-    const spec = { ...first.spec, useIndex, on: keyColumnsOf(first) };
+    const spec = { ...first.spec, useIndex, on: first.on.map(({ segments: [column = ''] }) => column) };
     const gainsByIndex = await dataset.gainsByIndex(spec, file.length);
     const totals = await shadow.merge(spec, file, longestTime(batch), principalKey(first.scope.principal));
     const surplusRows = await deleteSurplus(shadow, batch, (await dataset.schema()).fields.length, totals);
