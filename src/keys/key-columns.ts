@@ -2,12 +2,15 @@
  * The keys of a source: what a merge must know of its rows before it may queue. Only the key columns are decompressed
  * and decoded. Equality is the engine's: NULL equals nothing, NaN equals NaN whatever its payload, -0.0 differs from 0.0.
  */
+import { setImmediate } from 'node:timers/promises';
 import { isText } from '../arrow/column/column-data.ts';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
-import { type FieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
+import { type FieldPath, formatFieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
 import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';
-import { invalidInput } from '../kernel/errors.ts';
-import { integerAt, type KeyColumn, type KeyMeasure, measureKeys, readKeyColumn, valueAt } from './key-values.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import type { KeyDigests, KeyHasher } from './key-hasher.ts';
+import { KeySet } from './key-table.ts';
+import { integerAt, type KeyColumn, measureKeys, readKeyColumn, valueAt } from './key-values.ts';
 
 export class Keys {
   readonly rows: number;
@@ -25,10 +28,6 @@ export class Keys {
 
   isNull(row: number): boolean {
     return this.columns.some(({ nulls }) => nulls !== undefined && nulls[row] === 1);
-  }
-
-  measure(): KeyMeasure {
-    return measureKeys(this.columns, this.rows);
   }
 
   /** Whether two rows, whose keys are not NULL, have the same. */
@@ -66,6 +65,69 @@ export const readKeys = (chunk: IpcChunk, paths: readonly FieldPath[]): Keys =>
     chunk.rows,
     paths.map((path) => readKeyColumn(chunk, path)),
   );
+
+/** The keys of a source that holds none twice, NULL aside. */
+export interface DistinctKeys {
+  readonly keys: Keys;
+  readonly digests: KeyDigests;
+}
+
+/** Keys are hashed and compared on the event loop (P10). */
+const mostBytesOfOneKey = 64 * 2 ** 10;
+const mostBytesOfAllKeys = 256 * 2 ** 20;
+/** Some milliseconds of work, after which other requests have the event loop. */
+const rowsPerSlice = 1 << 16;
+
+/** Like `readKeys`; throws `InvalidInput` for a key that is too long or there twice, and `BodyTooLarge`. */
+export async function readDistinctKeys(
+  chunk: IpcChunk,
+  on: readonly FieldPath[],
+  hasher: KeyHasher,
+): Promise<DistinctKeys> {
+  const keys = readKeys(chunk, on);
+  requireShort(keys, on);
+  const digests = await hasher.digest(keys);
+  const duplicate = await findDuplicate(keys, digests);
+  if (duplicate === undefined) return { keys, digests };
+  const { row, firstRow } = duplicate;
+  throw invalidInput(
+    `the source holds a key twice: ${columnsOf(on)} = ${keys.show(row)} in rows ${firstRow} and ${row}`,
+  );
+}
+
+const columnsOf = (on: readonly FieldPath[]): string => on.map(formatFieldPath).join(', ');
+
+function requireShort(keys: Keys, on: readonly FieldPath[]): void {
+  const { allBytes, longest } = measureKeys(keys.columns, keys.rows);
+  if (longest.bytes > mostBytesOfOneKey) {
+    throw invalidInput(
+      `the key ${columnsOf(on)} of row ${longest.row} has ${longest.bytes} bytes; a key can have ${mostBytesOfOneKey}`,
+    );
+  }
+  if (allBytes <= mostBytesOfAllKeys) return;
+  throw new LancegateError(
+    'BodyTooLarge',
+    `the keys ${columnsOf(on)} have ${allBytes} bytes, and those of one merge can have ${mostBytesOfAllKeys}: send fewer rows at a time`,
+  );
+}
+
+/** The first row whose key an earlier row has, too. */
+export async function findDuplicate(
+  keys: Keys,
+  digests: KeyDigests,
+): Promise<{ readonly row: number; readonly firstRow: number } | undefined> {
+  const known = new KeySet(digests.wordsPerKey, keys.rows);
+  const rowOf = new Uint32Array(keys.rows);
+  for (let row = 0; row < keys.rows; row++) {
+    if (row % rowsPerSlice === rowsPerSlice - 1) await setImmediate();
+    if (keys.isNull(row)) continue;
+    const newKey = known.size;
+    const key = known.add(digests, row);
+    if (key === newKey) rowOf[key] = row;
+    else if (keys.isEqual(rowOf[key]!, row)) return { row, firstRow: rowOf[key]! };
+  }
+  return undefined;
+}
 
 /** A path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */
 export const sqlFieldPath = (path: FieldPath): string => path.segments.map(quoteSegment).join('.');

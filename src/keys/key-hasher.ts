@@ -1,6 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
 import { columnLayout } from '../arrow/column/column-data.ts';
-import type { Keys } from './key-columns.ts';
 import { type KeyColumn, type KeyValues, measureKeys } from './key-values.ts';
 
 /**
@@ -42,7 +41,8 @@ export class KeyHasher {
   }
 
   /** The digest of a NULL key has no meaning. */
-  async digest({ columns, rows }: Pick<Keys, 'columns' | 'rows'>): Promise<KeyDigests> {
+  async digest(keys: { readonly columns: readonly KeyColumn[]; readonly rows: number }): Promise<KeyDigests> {
+    const { columns, rows } = keys;
     const values = columns.map((column) => column.values);
     const wordsPerKey = columns.reduce((sum, column) => sum + widthBytes(column), 0) <= narrowBytes ? 2 : 4;
     const words = new Uint32Array(rows * wordsPerKey);

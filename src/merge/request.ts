@@ -13,7 +13,7 @@ import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { type DistinctKeys, readDistinctKeys } from '../keys/distinct-keys.ts';
+import { type DistinctKeys, readDistinctKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type Keyed, keyedAnswer } from '../operations/idempotency/idempotency.ts';
 import type { TableAccess } from '../table/table-access.ts';
