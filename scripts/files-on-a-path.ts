@@ -77,7 +77,8 @@ async function send(url: string, first: number): Promise<void> {
 
 async function filesOfEach(run: (index: number) => Promise<void>): Promise<readonly string[]> {
   let inAll = new Set(await filesThatRan(() => run(0)));
-  for (let index = 1; index < traced; index++) inAll = inAll.intersection(new Set(await filesThatRan(() => run(index))));
+  for (let index = 1; index < traced; index++)
+    inAll = inAll.intersection(new Set(await filesThatRan(() => run(index))));
   return [...inAll];
 }
 

@@ -232,13 +232,8 @@ async function verifiers(
   parts: AsyncDisposableStack,
 ): Promise<readonly Verifier[]> {
   const apiKeys = parts.use(ApiKeyStore.open(folder.apiKeysFile, clock));
-  const own = config.ownIssuer ? [(await OwnIssuer.open(folder.issuerKeyFile, clock, logger)).verifier] : [];
-  return [
-    apiKeys.verifier,
-    ...own,
-    ...jwtVerifiers(config, clock, logger),
-    ...introspectionVerifiers(config, clock, logger),
-  ];
+  const own = config.ownIssuer ? [await OwnIssuer.open(folder.issuerKeyFile, clock, logger)] : [];
+  return [apiKeys, ...own, ...jwtVerifiers(config, clock, logger), ...introspectionVerifiers(config, clock, logger)];
 }
 
 /** For the log. */

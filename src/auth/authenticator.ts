@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { Principal } from '../kernel/request-scope.ts';
 import { invalidToken, UnauthenticatedError } from './challenge.ts';
 import type { Credential, Verifier } from './tokens/verifier.ts';
@@ -38,7 +39,10 @@ export class Authenticator {
 
 function credentialIn(headers: CredentialHeaders): Credential {
   const { authorization, 'x-api-key': apiKey } = headers;
-  if (authorization) return { kind: 'bearer', secret: bearerToken(authorization) };
+  if (authorization) {
+    const secret = bearerToken(authorization);
+    return { kind: 'bearer', secret, digest: hash('sha256', secret, 'base64') };
+  }
   if (apiKey) return { kind: 'api-key', secret: apiKey };
   throw new UnauthenticatedError('no_credentials', 'The request carries no credential.');
 }

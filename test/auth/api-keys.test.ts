@@ -32,24 +32,24 @@ describe('API keys (P9)', () => {
   });
 
   const request = { subject: 'loader', scopes: ['lancegate:write'], groups: ['crew'] };
-  const refused = (key: string) => refusal(service.verifier.verify(apiKey(key)), 'Unauthenticated', key);
+  const refused = (key: string) => refusal(service.verify(apiKey(key)), 'Unauthenticated', key);
 
   it('lets the holder of a key in at once, as an API key and as a bearer token', async () => {
     const { key, record } = commandLine.create(request);
     assert.match(key, /^lgk_[0-9a-f]{16}_[0-9a-f]{64}$/);
     const expected = { ...request, issuer: 'api-key', keyId: record.id };
-    assert.deepEqual(await service.verifier.verify(apiKey(key)), expected);
-    assert.deepEqual(await service.verifier.verify(bearer(key)), expected);
+    assert.deepEqual(await service.verify(apiKey(key)), expected);
+    assert.deepEqual(await service.verify(bearer(key)), expected);
   });
 
   it('stays one principal for one key, so that decisions about it can be remembered', async () => {
     const { key } = commandLine.create(request);
-    assert.equal(await service.verifier.verify(apiKey(key)), await service.verifier.verify(apiKey(key)));
+    assert.equal(await service.verify(apiKey(key)), await service.verify(apiKey(key)));
   });
 
   it('shuts out a revoked key from the next request on', async () => {
     const { key, record } = commandLine.create(request);
-    assert.ok(await service.verifier.verify(apiKey(key)));
+    assert.ok(await service.verify(apiKey(key)));
     assert.equal(commandLine.revoke(record.id), true);
     assert.match(await refused(key), /revoked/);
   });
@@ -57,7 +57,7 @@ describe('API keys (P9)', () => {
   it('shuts out an expired key', async () => {
     const { key } = commandLine.create({ ...request, expiresAtMs: clock.nowMs() + hour });
     clock.advance(hour - 1);
-    assert.ok(await service.verifier.verify(apiKey(key)));
+    assert.ok(await service.verify(apiKey(key)));
     clock.advance(1);
     assert.match(await refused(key), /expired/);
   });
@@ -72,7 +72,7 @@ describe('API keys (P9)', () => {
   });
 
   it('leaves bearer tokens of another form to others', async () => {
-    assert.equal(await service.verifier.verify(bearer('opaque')), undefined);
+    assert.equal(await service.verify(bearer('opaque')), undefined);
   });
 
   it('lists keys without their secrets, and says of a revoked one since when', async () => {

@@ -36,10 +36,10 @@ describe('the whole gate (P9)', () => {
     apiKeys = ApiKeyStore.open(join(folder, 'api-keys.sqlite'), systemClock);
     const issuer = { issuer: server.issuer, audiences: [server.audience] };
     authenticator = new Authenticator([
-      ownIssuer.verifier,
+      ownIssuer,
       new JwtVerifier({ ...jwtIssuerDefaults, ...issuer }, systemClock, silent),
       new IntrospectionVerifier({ ...introspectionDefaults, ...server.introspection, ...issuer }, systemClock, silent),
-      apiKeys.verifier,
+      apiKeys,
     ]);
   });
   after(async () => {

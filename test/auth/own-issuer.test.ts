@@ -30,7 +30,7 @@ describe("the service's own issuer (P9)", () => {
   it('lets in whom it minted a token for, and remembers neither more nor less', async () => {
     const issuer = await OwnIssuer.open(path, clock);
     const token = await issuer.mint({ ...request, groups: ['crew'] });
-    assert.deepEqual(await issuer.verifier.verify(bearer(token)), {
+    assert.deepEqual(await issuer.verify(bearer(token)), {
       subject: 'ann',
       scopes: ['lancegate:read', 'lancegate:write'],
       groups: ['crew'],
@@ -43,17 +43,17 @@ describe("the service's own issuer (P9)", () => {
     const seen = await issuer.mint(request);
     const unseen = await issuer.mint(request);
     clock.advance(minute - 1_000);
-    assert.ok(await issuer.verifier.verify(bearer(seen)));
+    assert.ok(await issuer.verify(bearer(seen)));
     clock.advance(1_000);
-    assert.match(await refusal(issuer.verifier.verify(bearer(seen)), 'Unauthenticated', seen), /has expired/);
-    assert.match(await refusal(issuer.verifier.verify(bearer(unseen)), 'Unauthenticated', unseen), /has expired/);
+    assert.match(await refusal(issuer.verify(bearer(seen)), 'Unauthenticated', seen), /has expired/);
+    assert.match(await refusal(issuer.verify(bearer(unseen)), 'Unauthenticated', unseen), /has expired/);
   });
 
   it('shares its key with every process that opens the folder, before and after the start', async () => {
     const first = await OwnIssuer.open(path, clock);
     const second = await OwnIssuer.open(path, clock);
     const token = await second.mint(request);
-    assert.equal((await first.verifier.verify(bearer(token)))?.subject, 'ann');
+    assert.equal((await first.verify(bearer(token)))?.subject, 'ann');
   });
 
   it('ends with one key when processes create it at once', async () => {
@@ -67,7 +67,7 @@ describe("the service's own issuer (P9)", () => {
     const run = () => promisify(execFile)(process.execPath, ['--input-type=module', '-e', program, path]);
     const tokens = (await Promise.all([run(), run(), run()])).map(({ stdout }) => stdout.trim());
     const issuer = await OwnIssuer.open(path, clock);
-    for (const token of tokens) assert.ok(await issuer.verifier.verify(bearer(token)));
+    for (const token of tokens) assert.ok(await issuer.verify(bearer(token)));
     assert.deepEqual(await readdir(join(folder, 'data')), ['issuer-key.json'], 'no draft is left');
   });
 
@@ -96,7 +96,7 @@ describe("the service's own issuer (P9)", () => {
     const issuer = await OwnIssuer.open(path, clock);
     const other = await OwnIssuer.open(join(folder, 'other', 'issuer-key.json'), clock);
     const foreign = await other.mint(request);
-    assert.equal(await issuer.verifier.verify(bearer(foreign)), undefined);
+    assert.equal(await issuer.verify(bearer(foreign)), undefined);
     const [ownHeader, ownPayload] = (await issuer.mint(request)).split('.');
     const [header, , signature] = foreign.split('.');
     for (const [head, says] of [
@@ -104,7 +104,7 @@ describe("the service's own issuer (P9)", () => {
       [header, /a key that was replaced, or with none/],
     ] as const) {
       const forged = `${head}.${ownPayload}.${signature}`;
-      assert.match(await refusal(issuer.verifier.verify(bearer(forged)), 'Unauthenticated', forged), says);
+      assert.match(await refusal(issuer.verify(bearer(forged)), 'Unauthenticated', forged), says);
     }
   });
 
@@ -117,7 +117,7 @@ describe("the service's own issuer (P9)", () => {
   });
 
   const accepted = async (issuer: OwnIssuer, token: string): Promise<boolean> => {
-    const principal = await issuer.verifier.verify(bearer(token)).catch((error: { kind?: string }) => {
+    const principal = await issuer.verify(bearer(token)).catch((error: { kind?: string }) => {
       assert.equal(error.kind, 'Unauthenticated');
     });
     return principal !== undefined;

@@ -15,4 +15,4 @@ export async function refusal(promise: Promise<unknown>, kind: ErrorName, creden
   return error.message;
 }
 
-export const bearer = (secret: string) => ({ kind: 'bearer', secret }) as const;
+export const bearer = (secret: string) => ({ kind: 'bearer', secret, digest: `digest of ${secret}` }) as const;

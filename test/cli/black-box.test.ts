@@ -39,7 +39,7 @@ test('token prints, as its last line, a token that the service of this data fold
   const { code, stdout, stderr } = lancegate(['token', ...args, '--data', data]);
   assert.equal(code, 0, stderr);
   const issuer = await OwnIssuer.open(dataFolderAt(data).issuerKeyFile, systemClock);
-  assert.deepEqual(await issuer.verifier.verify({ kind: 'bearer', secret: lastLine(stdout) }), {
+  assert.deepEqual(await issuer.verify({ kind: 'bearer', secret: lastLine(stdout), digest: 'any' }), {
     subject: 'ada',
     scopes: ['lancegate:read', 'lancegate:write'],
     groups: ['a', 'b'],
@@ -77,7 +77,7 @@ test('api-key create prints a key once, list shows it without its secret, revoke
   assert.equal(created.code, 0, created.stderr);
   const key = lastLine(created.stdout);
   const credential = { kind: 'api-key', secret: key } as const;
-  assert.deepEqual((await store.verifier.verify(credential))?.scopes, ['x', 'y']);
+  assert.deepEqual((await store.verify(credential))?.scopes, ['x', 'y']);
 
   const [id, state, subject] = lancegate(['api-key', 'list', '--data', data]).stdout.split('\t');
   assert.deepEqual([state, subject], ['valid', 'ada']);
@@ -85,7 +85,7 @@ test('api-key create prints a key once, list shows it without its secret, revoke
   assert.ok(!lancegate(['api-key', 'list', '--data', data]).stdout.includes(key.slice(-64)));
 
   assert.equal(lancegate(['api-key', 'revoke', id!, '--data', data]).code, 0);
-  await assert.rejects(async () => store.verifier.verify(credential), /revoked/);
+  await assert.rejects(async () => store.verify(credential), /revoked/);
   assert.match(lancegate(['api-key', 'list', '--data', data]).stdout, /\trevoked \d{4}-/);
 });
 

@@ -48,8 +48,7 @@ const schema = `
 
 const principalIssuer = 'api-key';
 
-export class ApiKeyStore implements Disposable {
-  readonly verifier: Verifier = { verify: async (credential) => this.#verify(credential) };
+export class ApiKeyStore implements Verifier, Disposable {
   readonly #database: DatabaseSync;
   readonly #byId: StatementSync;
   readonly #clock: Clock;
@@ -122,7 +121,7 @@ export class ApiKeyStore implements Disposable {
       );
   }
 
-  #verify({ kind, secret }: Credential): Principal | undefined {
+  async verify({ kind, secret }: Credential): Promise<Principal | undefined> {
     if (kind === 'bearer' && !looksLikeApiKey(secret)) return undefined;
     const parts = parseApiKey(secret);
     if (parts === undefined) throw invalidToken('The API key is malformed.');

@@ -22,7 +22,7 @@ import {
   requireSecure,
 } from './issuer-metadata.ts';
 import { principalFrom } from './jwt.ts';
-import { type Credential, hashToken, type Verifier } from './verifier.ts';
+import type { Credential, Verifier } from './verifier.ts';
 
 /** With an `endpoint` the `issuer` is never asked; it only says where principals come from. */
 export interface IntrospectionSettings extends IssuerLocation {
@@ -70,29 +70,30 @@ export class IntrospectionVerifier implements Verifier {
     this.#answers = new ExpiringCache(10_000, clock);
   }
 
-  async verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
-    if (kind !== 'bearer' || looksLikeApiKey(token) || jwtForm.test(token)) return undefined;
-    const key = hashToken(token);
-    const answer = this.#answers.get(key) ?? (await this.#lookUp(key, token));
+  async verify(credential: Credential): Promise<Principal | undefined> {
+    if (credential.kind !== 'bearer') return undefined;
+    const { secret: token, digest } = credential;
+    if (looksLikeApiKey(token) || jwtForm.test(token)) return undefined;
+    const answer = this.#answers.get(digest) ?? (await this.#lookUp(digest, token));
     if ('refusal' in answer) throw invalidToken(answer.refusal);
     return answer.principal;
   }
 
-  #lookUp(key: string, token: string): Promise<Answer> {
-    const underWay = this.#lookUps.get(key);
+  #lookUp(digest: string, token: string): Promise<Answer> {
+    const underWay = this.#lookUps.get(digest);
     if (underWay !== undefined) return underWay;
     if (this.#lookUps.size >= 64) {
       throw new LancegateError('SlowDown', 'Too many unknown tokens are being looked up.', { retryAfterSeconds: 1 });
     }
-    const lookUp = this.#ask(key, token).finally(() => this.#lookUps.delete(key));
-    this.#lookUps.set(key, lookUp);
+    const lookUp = this.#ask(digest, token).finally(() => this.#lookUps.delete(digest));
+    this.#lookUps.set(digest, lookUp);
     return lookUp;
   }
 
-  async #ask(key: string, token: string): Promise<Answer> {
+  async #ask(digest: string, token: string): Promise<Answer> {
     const response = await this.#request(token);
     const answer = this.#judge(response);
-    this.#answers.set(key, answer, this.#believedUntilMs(answer, response));
+    this.#answers.set(digest, answer, this.#believedUntilMs(answer, response));
     return answer;
   }
 

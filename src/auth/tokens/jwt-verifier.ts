@@ -25,7 +25,7 @@ import {
   refusalOf,
   unknownKey,
 } from './jwt.ts';
-import { type Credential, hashToken, type Verifier } from './verifier.ts';
+import type { Credential, Verifier } from './verifier.ts';
 
 /**
  * `audiences`: at least one, and a token must be made out to one of them. `algorithms`: asymmetric ones only.
@@ -78,17 +78,17 @@ export class JwtVerifier implements Verifier {
     this.#principals = new ExpiringCache(10_000, clock);
   }
 
-  async verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
-    if (kind !== 'bearer') return undefined;
-    const key = hashToken(token);
-    const known = this.#principals.get(key);
+  async verify(credential: Credential): Promise<Principal | undefined> {
+    if (credential.kind !== 'bearer') return undefined;
+    const { secret: token, digest } = credential;
+    const known = this.#principals.get(digest);
     if (known !== undefined) return known;
     if (claimedIssuer(token) !== this.#settings.issuer) return undefined;
 
     const { claims, endsAtMs } = await this.#checked(token);
     const principal = principalFrom(claims, this.#settings.issuer, this.#settings.groupClaims);
     // For a minute at most: as long lives a key that the issuer withdrew.
-    this.#principals.set(key, principal, Math.min(this.#clock.nowMs() + 60_000, endsAtMs));
+    this.#principals.set(digest, principal, Math.min(this.#clock.nowMs() + 60_000, endsAtMs));
     return principal;
   }
 

@@ -18,7 +18,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, readIssuerKeys, signatureAlgorithm } from './issuer-key.ts';
 import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, principalFrom, refusalOf } from './jwt.ts';
-import { type Credential, hashToken, type Verifier } from './verifier.ts';
+import type { Credential, Verifier } from './verifier.ts';
 
 export interface TokenRequest {
   readonly subject: string;
@@ -39,8 +39,7 @@ const principalIssuer = 'lancegate';
 /** RFC 6749 section 3.3: a scope has no space, `"` or `\`. */
 const scopeForm = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
-export class OwnIssuer {
-  readonly verifier: Verifier = { verify: (credential) => this.#verify(credential) };
+export class OwnIssuer implements Verifier {
   readonly #path: string;
   readonly #clock: Clock;
   readonly #logger: Pick<Logger, 'info' | 'warn'> | undefined;
@@ -86,20 +85,18 @@ export class OwnIssuer {
       .sign(privateKey);
   }
 
-  async #verify({ kind, secret: token }: Credential): Promise<Principal | undefined> {
-    if (kind !== 'bearer') return undefined;
+  async verify(credential: Credential): Promise<Principal | undefined> {
+    if (credential.kind !== 'bearer') return undefined;
+    const { secret: token, digest } = credential;
     if (this.#clock.nowMs() >= this.#lookedAtMs + 1_000) await this.#look();
-    const known = this.#held.principals.get(hashToken(token));
+    const known = this.#held.principals.get(digest);
     if (known !== undefined) return known;
     if (claimedIssuer(token) !== this.#held.keys.issuer) return undefined;
     if (this.#acceptedFor(token).length === 0) await this.#look();
-    return this.#verifyAnew(token, this.#held);
-  }
-
-  async #verifyAnew(token: string, { principals }: Held): Promise<Principal> {
+    const { principals } = this.#held;
     const { checked, key } = await this.#checked(token);
     const principal = principalFrom(checked.claims, principalIssuer, ['groups']);
-    principals.set(hashToken(token), principal, Math.min(checked.endsAtMs, key.acceptedUntilMs));
+    principals.set(digest, principal, Math.min(checked.endsAtMs, key.acceptedUntilMs));
     return principal;
   }
 

@@ -1,16 +1,20 @@
-import { hash } from 'node:crypto';
 import type { Principal } from '../../kernel/request-scope.ts';
 
-export type Credential = { readonly kind: 'bearer' | 'api-key'; readonly secret: string };
+/** An API key may also come as a bearer token. */
+export type Credential =
+  | { readonly kind: 'api-key'; readonly secret: string }
+  | {
+      readonly kind: 'bearer';
+      readonly secret: string;
+      /** The SHA-256 of the secret, by which verifiers remember it: no cache, dump or log holds a token. */
+      readonly digest: string;
+    };
 
 /**
- * Vouches for one sort of credential. `undefined` means "not of my sort": the next one is asked. Throws
- * `LancegateError` `Unauthenticated` for a credential of its sort that is not valid, and `IssuerUnavailable` when it
- * cannot tell because the authorization server does not answer.
+ * Vouches for one kind of credential. `undefined` means "not of my kind": the authenticator asks the next verifier.
+ * `Unauthenticated` for a credential of its kind that is not valid, `IssuerUnavailable` where the authorization server
+ * must decide and does not answer.
  */
 export interface Verifier {
   verify(credential: Credential): Promise<Principal | undefined>;
 }
-
-/** What a token is remembered by, so that no cache, dump or log of ours ever holds one. */
-export const hashToken = (token: string): string => hash('sha256', token, 'base64');
