@@ -13,7 +13,7 @@ export interface CredentialHeaders {
 const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i;
 
 /**
- * Credentials in, principal out: asks the verifiers in turn until one knows the credential.
+ * Credentials in, principal out: asks one verifier after the other until one knows the credential.
  *
  * `Authorization` wins over `x-api-key`, and nothing falls back from one to the other: generated clients send both
  * when both are configured, and the LanceDB SDKs send a placeholder key together with an OAuth token. An empty header counts

@@ -1,10 +1,8 @@
-/**
- * Why a caller is not let in, in the words of RFC 6750: what a 401 or 403 says in `WWW-Authenticate`.
- */
+/** Why a request is refused for its credential or by the policy: what a 401 or 403 says in `WWW-Authenticate` (RFC 6750). */
 import { LancegateError } from '../kernel/errors.ts';
 
 /** `no_credentials` is ours: RFC 6750 3.1 wants no error code at all where no credential was sent. */
-export type Refusal = 'no_credentials' | 'invalid_request' | 'invalid_token';
+type Refusal = 'no_credentials' | 'invalid_request' | 'invalid_token';
 
 /** `message` reaches the caller and the challenge: it must not repeat anything out of the token. */
 export class UnauthenticatedError extends LancegateError {

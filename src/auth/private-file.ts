@@ -1,4 +1,4 @@
-/** Files that only the service's own user may read: keys and what lets people in. */
+/** Files that only the service's own user may read, because they hold keys. */
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -9,14 +9,10 @@ const othersBits = 0o077;
 
 /** The file's text, or undefined if there is no file. Refuses a file that others may read or write. */
 export async function readPrivateFile(path: string): Promise<string | undefined> {
-  const file = await openIfThere(path);
+  await using file = await openIfThere(path);
   if (file === undefined) return undefined;
-  try {
-    requirePrivate(path, (await file.stat()).mode);
-    return await file.readFile('utf8');
-  } finally {
-    await file.close();
-  }
+  requirePrivate(path, (await file.stat()).mode);
+  return await file.readFile('utf8');
 }
 
 export function requirePrivate(path: string, mode: number): void {
@@ -26,8 +22,8 @@ export function requirePrivate(path: string, mode: number): void {
 }
 
 /**
- * Creates the file whole and durable, or leaves alone the one that another process created first: a link fails if its
- * name is taken, and never shows half a file.
+ * Creates the file, complete and durable, unless another process has created it before: a link fails if its name is taken,
+ * and never shows half a file.
  */
 export async function createPrivateFile(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
@@ -65,22 +61,14 @@ async function openIfThere(path: string): Promise<FileHandle | undefined> {
 }
 
 async function writeDurably(path: string, text: string): Promise<void> {
-  const file = await open(path, 'wx', privateMode);
-  try {
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+  await using file = await open(path, 'wx', privateMode);
+  await file.writeFile(text);
+  await file.sync();
 }
 
 async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
+  await using folder = await open(path, 'r');
+  await folder.sync();
 }
 
 const hasCode = (error: unknown, code: string): boolean =>

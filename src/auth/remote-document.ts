@@ -1,10 +1,9 @@
 /**
- * Something an authorization server publishes and we hold on to: its metadata, its keys.
+ * A document that an authorization server publishes, and that this service holds: the server's metadata, its keys.
  *
- * One request at a time, however many callers wait. When the server does not answer, what is held goes on serving
- * until `staleForMs`, and the next attempt waits for a back-off that doubles, so an issuer in trouble is not buried; the
- * log has one line per attempt, since callers may notice nothing.
- * Fails with `IssuerUnavailable`.
+ * One request at a time, however many callers wait. Where the server does not answer, the held document serves until
+ * `staleForMs`, and the next attempt waits for a back-off that doubles, so that a server in trouble gets few requests. The log
+ * has one line for each attempt, since callers may notice nothing. Fails with `IssuerUnavailable`.
  */
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -31,42 +30,37 @@ export interface RemoteDocumentParts<Value> {
 }
 
 export class RemoteDocument<Value extends object> {
-  readonly #title: string;
-  readonly #load: () => Promise<Value>;
-  readonly #lifetime: DocumentLifetime;
-  readonly #clock: Clock;
-  readonly #logger: Pick<Logger, 'warn'>;
+  readonly #parts: RemoteDocumentParts<Value>;
   #held: { readonly value: Value; readonly loadedAtMs: number } | undefined;
   #loading: Promise<Value> | undefined;
   #backOffMs = firstBackOffMs;
   #retryAtMs = 0;
 
-  constructor({ title, load, lifetime, clock, logger }: RemoteDocumentParts<Value>) {
-    this.#title = title;
-    this.#logger = logger;
-    this.#load = load;
-    this.#lifetime = lifetime;
-    this.#clock = clock;
+  constructor(parts: RemoteDocumentParts<Value>) {
+    this.#parts = parts;
   }
 
   async current(): Promise<Value> {
     const held = this.#held;
-    const ageMs = held === undefined ? Number.POSITIVE_INFINITY : this.#clock.nowMs() - held.loadedAtMs;
-    if (held !== undefined && ageMs < this.#lifetime.freshForMs) return held.value;
+    if (held === undefined) return this.#reload();
+    const { clock, lifetime } = this.#parts;
+    const ageMs = clock.nowMs() - held.loadedAtMs;
+    if (ageMs < lifetime.freshForMs) return held.value;
     try {
       return await this.#reload();
     } catch (error) {
-      if (held !== undefined && ageMs < this.#lifetime.staleForMs) return held.value;
+      if (ageMs < lifetime.staleForMs) return held.value;
       throw error;
     }
   }
 
-  /** What was published after `seen`, or undefined when the last load is too recent to ask again. */
+  /** What the server has published after `seen`; undefined if the last load is too recent for another. */
   async newerThan(seen: Value): Promise<Value | undefined> {
     const held = this.#held;
-    if (held !== undefined && held.value !== seen) return held.value;
-    if (held !== undefined && this.#clock.nowMs() < held.loadedAtMs + this.#lifetime.cooldownMs) return undefined;
-    return this.#reload();
+    if (held === undefined) return this.#reload();
+    if (held.value !== seen) return held.value;
+    const { clock, lifetime } = this.#parts;
+    return clock.nowMs() < held.loadedAtMs + lifetime.cooldownMs ? undefined : this.#reload();
   }
 
   #reload(): Promise<Value> {
@@ -77,11 +71,12 @@ export class RemoteDocument<Value extends object> {
   }
 
   async #loadOnce(): Promise<Value> {
-    const waitMs = this.#retryAtMs - this.#clock.nowMs();
+    const { clock, load } = this.#parts;
+    const waitMs = this.#retryAtMs - clock.nowMs();
     if (waitMs > 0) throw unavailable(waitMs, 'not asked again before the back-off has passed');
     try {
-      const value = await this.#load();
-      this.#held = { value, loadedAtMs: this.#clock.nowMs() };
+      const value = await load();
+      this.#held = { value, loadedAtMs: clock.nowMs() };
       this.#backOffMs = firstBackOffMs;
       return value;
     } catch (error) {
@@ -90,9 +85,10 @@ export class RemoteDocument<Value extends object> {
   }
 
   #backOff(error: unknown): LancegateError {
+    const { clock, logger, title } = this.#parts;
     const waitMs = this.#backOffMs;
-    this.#logger.warn({ error, retryAfterMs: waitMs }, `no answer: ${this.#title}`);
-    this.#retryAtMs = this.#clock.nowMs() + waitMs;
+    logger.warn({ error, retryAfterMs: waitMs }, `no answer: ${title}`);
+    this.#retryAtMs = clock.nowMs() + waitMs;
     this.#backOffMs = Math.min(waitMs * 2, 30_000);
     return unavailable(waitMs, error);
   }
@@ -104,16 +100,10 @@ const unavailable = (waitMs: number, cause: unknown): LancegateError =>
     retryAfterSeconds: Math.ceil(waitMs / 1_000),
   });
 
-/**
- * `fetch` for the documents and answers of an authorization server. They are held in memory and parsed at once, so their size
- * is limited, after decoding: 100 KB of gzip can decompress to 100 MB. Reading stops at the limit. The caller's signal limits
- * the time.
- */
-
 /** Far more than an issuer with a dozen keys and their certificates publishes. */
 export const maxDocumentBytes = 2 ** 20;
 
-/** What both libraries pass. */
+/** What jose and oauth4webapi pass. */
 interface BoundedRequest {
   readonly method: string;
   readonly headers?: NonNullable<RequestInit['headers']>;
@@ -122,7 +112,11 @@ interface BoundedRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Rejects if there is no answer, or one that is too large. */
+/**
+ * `fetch` for the documents and answers of an authorization server. They are held in memory and parsed at once, so their size
+ * is limited, after decoding: 100 KB of gzip can decompress to 100 MB. Reading stops at the limit. The caller's signal limits
+ * the time. Rejects if there is no answer, or one that is too large.
+ */
 export async function boundedFetch(url: string | URL, request: BoundedRequest): Promise<Response> {
   const { method, headers = {}, body = null, redirect = 'manual', signal = null } = request;
   const response = await fetch(url, { method, headers, body, redirect, signal });

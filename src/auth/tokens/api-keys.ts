@@ -1,5 +1,6 @@
 /**
- * API keys, for clients that cannot get a token: who holds which, until when. Only hashes are kept.
+ * API keys, for clients that cannot get a token: the principal of each, and when it ends. A key is `lgk_`, an id that may be
+ * shown, and a secret of 256 bits that is shown once; only the hash of the secret is stored.
  *
  * One SQLite file of its own, next to the catalog, because `lancegate api-key` changes it from another process while the
  * service runs. Every request reads its key's row (some 10 us), so a revocation holds from the next request on.
@@ -47,6 +48,13 @@ const schema = `
   ) strict`;
 
 const principalIssuer = 'api-key';
+const prefix = 'lgk_';
+const form = /^lgk_([0-9a-f]{16})_([0-9a-f]{64})$/;
+
+export const looksLikeApiKey = (credential: string): boolean => credential.startsWith(prefix);
+
+/** One plain SHA-256 is enough: 256 random bits cannot be guessed, and every request pays for it. */
+const hashSecret = (secret: string): Buffer => hash('sha256', secret, 'buffer');
 
 export class ApiKeyStore implements Verifier, Disposable {
   readonly #database: DatabaseSync;
@@ -54,8 +62,8 @@ export class ApiKeyStore implements Verifier, Disposable {
   readonly #clock: Clock;
   /** A key's row never changes but for its revocation, so one key keeps one principal object. */
   readonly #principals = new LRUCache<string, Principal>({ max: 10_000 });
-  /** Compared with where the id is unknown, so that this takes as long as a wrong secret. */
-  readonly #nobodysHash = randomBytes(32);
+  /** For the comparison where the id is unknown, which so takes as long as with a wrong secret. */
+  readonly #anyHash = randomBytes(32);
 
   private constructor(database: DatabaseSync, clock: Clock) {
     this.#database = database;
@@ -80,10 +88,11 @@ export class ApiKeyStore implements Verifier, Disposable {
     if (subject === '') throw invalidInput('An API key needs a subject.');
     if (expiresAtMs !== undefined && expiresAtMs <= createdAtMs) throw invalidInput('The expiry lies in the past.');
 
-    const parts = newApiKey();
-    const record = { id: parts.id, subject, scopes, groups, createdAtMs, expiresAtMs, revokedAtMs: undefined };
-    this.#insert(record, hashSecret(parts.secret));
-    return { key: showApiKey(parts), record };
+    const id = randomBytes(8).toString('hex');
+    const secret = randomBytes(32).toString('hex');
+    const record = { id, subject, scopes, groups, createdAtMs, expiresAtMs, revokedAtMs: undefined };
+    this.#insert(record, hashSecret(secret));
+    return { key: `${prefix}${id}_${secret}`, record };
   }
 
   /** All keys, revoked ones included, oldest first. */
@@ -121,14 +130,14 @@ export class ApiKeyStore implements Verifier, Disposable {
       );
   }
 
-  async verify({ kind, secret }: Credential): Promise<Principal | undefined> {
-    if (kind === 'bearer' && !looksLikeApiKey(secret)) return undefined;
-    const parts = parseApiKey(secret);
-    if (parts === undefined) throw invalidToken('The API key is malformed.');
+  async verify({ kind, secret: apiKey }: Credential): Promise<Principal | undefined> {
+    if (kind === 'bearer' && !looksLikeApiKey(apiKey)) return undefined;
+    const [, id, secret] = form.exec(apiKey) ?? [];
+    if (id === undefined || secret === undefined) throw invalidToken('The API key is malformed.');
 
-    const row = this.#byId.get(parts.id);
-    const expected = row === undefined ? this.#nobodysHash : (row.secret_sha256 as Uint8Array);
-    const matches = timingSafeEqual(hashSecret(parts.secret), expected);
+    const row = this.#byId.get(id);
+    const expected = row === undefined ? this.#anyHash : (row.secret_sha256 as Uint8Array);
+    const matches = timingSafeEqual(hashSecret(secret), expected);
     if (row === undefined || !matches) throw invalidToken('The API key is unknown.');
 
     const key = apiKeyOf(row);
@@ -148,7 +157,7 @@ export class ApiKeyStore implements Verifier, Disposable {
   }
 }
 
-/** SQLite gives its `-wal` and `-shm` files the mode of the database, so that one is all to be set. */
+/** SQLite gives its `-wal` and `-shm` files the mode of the database. */
 function createPrivately(path: string): void {
   const file = openSync(path, 'a', privateMode);
   try {
@@ -158,7 +167,7 @@ function createPrivately(path: string): void {
   }
 }
 
-/** Rows are ours: the table is strict and `create` alone fills it. */
+/** The casts hold: the table is strict, and `create` alone fills it. */
 const apiKeyOf = (row: Record<string, unknown>): ApiKey => ({
   id: row.id as string,
   subject: row.subject as string,
@@ -168,30 +177,3 @@ const apiKeyOf = (row: Record<string, unknown>): ApiKey => ({
   expiresAtMs: (row.expires_at_ms as number | null) ?? undefined,
   revokedAtMs: (row.revoked_at_ms as number | null) ?? undefined,
 });
-
-/** What an API key looks like: `lgk_`, an id that may be shown, and a secret of 256 bits that is shown once. */
-
-const prefix = 'lgk_';
-const form = /^lgk_([0-9a-f]{16})_([0-9a-f]{64})$/;
-
-export interface ApiKeyParts {
-  readonly id: string;
-  readonly secret: string;
-}
-
-export const newApiKey = (): ApiKeyParts => ({
-  id: randomBytes(8).toString('hex'),
-  secret: randomBytes(32).toString('hex'),
-});
-
-export const showApiKey = ({ id, secret }: ApiKeyParts): string => `${prefix}${id}_${secret}`;
-
-export const looksLikeApiKey = (credential: string): boolean => credential.startsWith(prefix);
-
-export function parseApiKey(credential: string): ApiKeyParts | undefined {
-  const [, id, secret] = form.exec(credential) ?? [];
-  return id === undefined || secret === undefined ? undefined : { id, secret };
-}
-
-/** One plain SHA-256 is enough: 256 random bits cannot be guessed, and every request pays for it. */
-export const hashSecret = (secret: string): Buffer => hash('sha256', secret, 'buffer');

@@ -1,4 +1,4 @@
-/** What every JWT is checked for, whichever issuer signed it, and the error of a failed check. */
+/** What every JWT is checked for, whichever issuer signed it, the error of a failed check, and the principal of the claims. */
 import { decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
@@ -8,7 +8,7 @@ export interface ExpectedToken {
   readonly issuer: string;
   readonly audiences: readonly string[];
   readonly algorithms: readonly string[];
-  /** `typ` headers that are let in, without `application/`, in any case; a token without one counts as `JWT`. */
+  /** The accepted `typ` headers, without `application/`, in any case; a token without one counts as `JWT`. */
   readonly tokenTypes: readonly string[];
   /** Difference of clocks forgiven at `exp` and `nbf`. */
   readonly clockSkewMs: number;
@@ -42,7 +42,7 @@ export async function checkToken(
   return { claims, endsAtMs: (claims.exp ?? 0) * 1_000 + expected.clockSkewMs };
 }
 
-/** What the token says before anything is checked: good for choosing who checks it, for nothing else. */
+/** What the token says before any check: good for choosing its verifier, and for nothing else. */
 export function claimedIssuer(token: string): string | undefined {
   try {
     return decodeJwt(token).iss;
@@ -81,9 +81,8 @@ export function refusalOf(error: unknown): LancegateError {
 export const unknownKey = (): LancegateError =>
   invalidToken('The token is signed with a key its issuer does not publish.');
 
-/** What an issuer says about a token's holder, read into a principal. Claims are untyped JSON from outside. */
-
-export type Claims = Readonly<Record<string, unknown>>;
+/** Untyped JSON from outside. */
+type Claims = Readonly<Record<string, unknown>>;
 
 /**
  * `groupClaims` count together. Each is a claim's name (`groups`, or a URL as some issuers require) or a path into nested
