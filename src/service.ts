@@ -76,9 +76,10 @@ export async function startService(config: Config, { logger, clock, environment 
   const schemas = newSchemaCache();
   const memory = bodyMemory(config, { logger, clock, metrics, pool }, starting);
   const server = await startHttpServer({
-    routes: apiRoutes(operationsOf(deps), filterReader(config.sqlFunctions ?? [])),
+    routes: apiRoutes(operationsOf(deps)),
     authenticator,
     policy,
+    readFilter: filterReader(config.sqlFunctions ?? []),
     memory,
     openSource: (body, expectedBytes, account) => new StreamSource(body, { limits, account, expectedBytes, schemas }),
     config,

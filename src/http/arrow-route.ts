@@ -6,12 +6,11 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
-import type { QueryParameters } from '../wire/query-parameters.ts';
 import { contentDecoder } from './body/request-body.ts';
 import { headerText } from './request-head.ts';
-import { authorize, jsonAnswer, queryBranch, type Route, tableTarget, type Upload } from './route.ts';
+import { jsonAnswer, type Offer, queryBranch, type Route, type RouteInput, tableTarget, type Upload } from './route.ts';
 
-export interface ArrowCall<Parameters> {
+interface ArrowCall<Parameters> {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
   readonly parameters: Parameters;
@@ -20,7 +19,7 @@ export interface ArrowCall<Parameters> {
   readonly scope: RequestScope;
 }
 
-export interface ArrowAnswer {
+interface ArrowAnswer {
   readonly fields: Readonly<Record<string, unknown>>;
   /** These fields answered an earlier request with the same `Idempotency-Key`; nothing was done now. */
   readonly isReplay: boolean;
@@ -28,34 +27,38 @@ export interface ArrowAnswer {
   readonly audit: AuditFacts;
 }
 
-export interface ArrowRoute<Parameters> {
+interface ArrowRoute<Operation, Parameters> {
   readonly path: string;
   readonly action: Action;
   readonly body: 'arrow-whole' | 'arrow-chunks';
   /** What the query says; read, and refused, before the body. */
-  parameters(query: QueryParameters, branch: BranchName | undefined): Parameters;
+  parameters(input: RouteInput, branch: BranchName | undefined): Parameters;
   /** `mode` of the audit record. */
   mode(parameters: Parameters): string;
   /** Actions that these parameters need in addition to `action`; the policy decides before the body is read. */
   furtherActions(parameters: Parameters): readonly Action[];
   /** The fields of the answer, without the `context` that every answer of these routes has. */
-  answer(call: ArrowCall<Parameters>): Promise<ArrowAnswer>;
+  answer(operation: Operation, call: ArrowCall<Parameters>): Promise<ArrowAnswer>;
 }
 
 /** A route whose body is an Arrow IPC stream. */
-export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
-  return {
+export function arrowRoute<Operation, Parameters>(
+  make: Offer<Operation>['make'],
+  route: ArrowRoute<Operation, Parameters>,
+): Offer<Operation> {
+  const routeTo = (operation: Operation): Route => ({
     methods: ['POST'],
     path: route.path,
     isWrite: true,
     prepare(input) {
-      const { query, headers, scope } = input;
+      const { query, headers, scope, access, context } = input;
       const table = tableTarget.parse(input.id, readDelimiter(query));
+      const resource = { kind: 'table', table } as const;
       const branch = queryBranch(input);
-      authorize(input, route.action, { kind: 'table', table }, branch);
-      const parameters = route.parameters(query, branch);
-      input.trail.note({ mode: route.mode(parameters) });
-      for (const action of route.furtherActions(parameters)) authorize(input, action, { kind: 'table', table }, branch);
+      access.require(route.action, resource, branch);
+      const parameters = route.parameters(input, branch);
+      context.note({ mode: route.mode(parameters) });
+      for (const action of route.furtherActions(parameters)) access.require(action, resource, branch);
       refuseOtherTypes(headers['content-type']);
       contentDecoder(headers['content-encoding']);
       const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
@@ -66,17 +69,18 @@ export function arrowRoute<Parameters>(route: ArrowRoute<Parameters>): Route {
           const { source, idempotency } = openBody(upload, key);
           try {
             const call = { table, branch, parameters, source, idempotency, scope };
-            const { fields, isReplay, audit } = await route.answer(call);
-            if (isReplay) input.setHeader('idempotency-replayed', 'true');
-            const context = contextOf(input.headersSet());
-            return jsonAnswer({ ...fields, context }, isReplay ? { ...audit, isReplay } : audit);
+            const { fields, isReplay, audit } = await route.answer(operation, call);
+            if (isReplay) context.setHeader('idempotency-replayed', 'true');
+            const answer = { ...fields, context: contextFields(context.headersSet()) };
+            return jsonAnswer(answer, isReplay ? { ...audit, isReplay } : audit);
           } finally {
             source.close();
           }
         },
       };
     },
-  };
+  });
+  return { make, routeTo };
 }
 
 /** A body is digested only for a key: it costs half a millisecond per megabyte. */
@@ -87,7 +91,7 @@ function openBody(upload: Upload, key: IdempotencyKey | undefined) {
 }
 
 /** `context` of an answer: its own headers, as the specification's context mapping has them (docs/protocol.md). */
-const contextOf = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
+const contextFields = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(headers).map(([name, value]) => [`header.${name}`, value]));
 
 /** Half of the clients send no type at all, so only a type that says the body is something else is refused. */

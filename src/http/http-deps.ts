@@ -6,6 +6,7 @@ import type { BodyAccount, BodyMemory } from '../memory/body-memory.ts';
 import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { Route } from './route.ts';
 
 export interface HttpDeps {
@@ -13,6 +14,7 @@ export interface HttpDeps {
   readonly routes: readonly Route[];
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
+  readonly readFilter: ReadFilter;
   /** What all bodies may hold. */
   readonly memory: BodyMemory;
   /**
@@ -27,16 +29,7 @@ export interface HttpDeps {
   readonly config: HttpConfig;
   readonly logger: Logger;
   readonly audit: Audit;
-  readonly metrics: Pick<
-    Metrics,
-    | 'requestFinished'
-    | 'requestRejected'
-    | 'bytesReceived'
-    | 'uploadStarted'
-    | 'connectionEnded'
-    | 'watchConnections'
-    | 'render'
-  >;
+  readonly metrics: Metrics;
   readonly clock: Clock;
   readonly newId: NewId;
 }

@@ -1,18 +1,14 @@
-import type { Static, TObject } from 'typebox';
-import type { Action } from '../auth/policy/actions.ts';
+import Type, { type Static, type TObject } from 'typebox';
+import type { Action, Resource } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName } from '../kernel/ids.ts';
-import type { RequestScope } from '../kernel/request-scope.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { parseBranch, readDelimiter } from '../wire/identifiers.ts';
 import { parseJsonBody } from '../wire/json-body.ts';
-import type { QueryParameters } from '../wire/query-parameters.ts';
 import {
-  type Allows,
   type Answer,
-  authorize,
   jsonAnswer,
-  type Method,
+  type Offer,
   queryBranch,
   type Route,
   type RouteInput,
@@ -21,27 +17,20 @@ import {
   type Upload,
 } from './route.ts';
 
-export interface JsonCall<Target, Body> {
+interface JsonCall<Target, Body> {
   readonly target: Target;
   readonly body: Body;
   /** From the body or the query; undefined is main. */
   readonly branch: BranchName | undefined;
-  readonly query: QueryParameters;
   readonly delimiter: string;
-  readonly hasTrailingSlash: boolean;
-  readonly allows: Allows;
-  /** As `allows`, for a right that the request itself needs: the audit record has the decision. */
-  readonly needs: Allows;
-  /** Adds facts to the audit record that only the operation knows. */
-  readonly note: (facts: AuditFacts) => void;
-  readonly scope: RequestScope;
 }
 
-export interface JsonRoute<Target, Body extends TObject> {
-  readonly methods: readonly Method[];
+interface JsonRoute<Operation, Target, Body extends TObject> {
+  readonly methods: Route['methods'];
   readonly path: string;
   readonly target: TargetKind<Target>;
   readonly action: Action;
+  /** `Nothing` where the body has no fields of its own. */
   readonly body: Body;
   /** Actions that the body needs in addition to `action`, on main. */
   readonly furtherActions?: (body: Static<Body>) => readonly Action[];
@@ -49,79 +38,76 @@ export interface JsonRoute<Target, Body extends TObject> {
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
   /** Facts of the body for the audit record. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
-  answer(call: JsonCall<Target, Static<Body>>): Promise<unknown>;
+  answer(operation: Operation, call: JsonCall<Target, Static<Body>>, input: RouteInput): Promise<unknown>;
   /** Without it the value is sent as JSON. */
   readonly render?: (value: unknown) => Answer;
 }
 
+export const Nothing = Type.Object({});
+
 /**
  * A route whose request and answer are JSON.
  *
- * The policy is asked before the body is read, but for routes that know branches: there the branch stands in the body,
- * and asking about main first would lock out who may work on a branch only. Those read the body (bounded) of anybody with a valid credential, and ask before anything is looked up; so whoever is refused has
- * learned nothing but whether the own JSON was well-formed.
+ * The policy decides before the body is read, but for routes that know branches. There the body names the branch, and a question
+ * about main first would lock out a principal that may work on a branch only. Such a route reads the body (bounded) of anyone with
+ * a valid credential, and asks before it looks up anything; so a client that is refused has learned only whether its JSON is
+ * well-formed.
  */
-export function jsonRoute<Target, Body extends TObject>(route: JsonRoute<Target, Body>): Route {
-  return {
-    methods: route.methods,
-    path: route.path,
+export function jsonRoute<Operation, Target, Body extends TObject>(
+  make: Offer<Operation>['make'],
+  route: JsonRoute<Operation, Target, Body>,
+): Offer<Operation> {
+  const { methods, path, render = jsonAnswer } = route;
+  const routeTo = (operation: Operation): Route => ({
+    methods,
+    path,
     prepare(input) {
       const delimiter = readDelimiter(input.query);
       const target = route.target.parse(input.id, delimiter);
-      const asked = queryBranch(input);
+      const inQuery = queryBranch(input);
       if (route.branches === undefined) {
-        refuseBranch(asked);
-        authorizeTarget(route, input, target, route.action, [undefined]);
+        refuseBranch(inQuery);
+        authorize(input, route.action, route.target.resource(target), [undefined]);
       }
       return {
         body: 'json',
         answer: async (upload) => {
-          const call = await readCall(route, input, target, delimiter, upload);
-          return (route.render ?? jsonAnswer)(await route.answer(call));
+          const { body, branch } = await readBody(route, input, target, inQuery, upload);
+          return render(await route.answer(operation, { target, body, branch, delimiter }, input));
         },
       };
     },
-  };
+  });
+  return { make, routeTo };
 }
 
-async function readCall<Target, Body extends TObject>(
-  route: JsonRoute<Target, Body>,
+async function readBody<Operation, Target, Body extends TObject>(
+  route: JsonRoute<Operation, Target, Body>,
   input: RouteInput,
   target: Target,
-  delimiter: string,
+  inQuery: BranchName | undefined,
   upload: Upload,
-): Promise<JsonCall<Target, Static<Body>>> {
+) {
   const text = input.method === 'GET' ? '' : await upload.text();
   const body = parseJsonBody(text, route.body, route.target.parts(target));
-  if (route.audit !== undefined) input.trail.note(route.audit(body));
-  const branch = oneBranch(queryBranch(input), parseBranch(body.branch));
+  if (route.audit !== undefined) input.context.note(route.audit(body));
+  const branch = oneBranch(inQuery, parseBranch(body.branch));
+  const resource = route.target.resource(target);
   if (route.branches === undefined) refuseBranch(branch);
-  else authorizeTarget(route, input, target, route.action, route.branches(body, branch));
-  for (const action of route.furtherActions?.(body) ?? []) {
-    authorizeTarget(route, input, target, action, [undefined]);
-  }
-  const { query, hasTrailingSlash, scope } = input;
-  const allows: Allows = (action, resource, onBranch) => input.allows({ action, resource, branch: onBranch });
-  const needs: Allows = (action, resource, onBranch) => {
-    const isAllowed = allows(action, resource, onBranch);
-    input.trail.asked({ action, resource, branch: onBranch }, isAllowed);
-    return isAllowed;
-  };
-  const note = (facts: AuditFacts): void => input.trail.note(facts);
-  return { target, body, branch, query, delimiter, hasTrailingSlash, allows, needs, note, scope };
+  else authorize(input, route.action, resource, route.branches(body, branch));
+  for (const action of route.furtherActions?.(body) ?? []) authorize(input, action, resource, [undefined]);
+  return { body, branch };
 }
 
 /** All of the branches must be allowed. */
-function authorizeTarget<Target, Body extends TObject>(
-  route: JsonRoute<Target, Body>,
-  input: RouteInput,
-  target: Target,
+function authorize(
+  { access }: RouteInput,
   action: Action,
+  resource: Resource | undefined,
   branches: readonly (BranchName | undefined)[],
 ): void {
-  const resource = route.target.resource(target);
   if (resource === undefined) return;
-  for (const branch of branches) authorize(input, action, resource, branch);
+  for (const branch of branches) access.require(action, resource, branch);
 }
 
 function oneBranch(inQuery: BranchName | undefined, inBody: BranchName | undefined): BranchName | undefined {

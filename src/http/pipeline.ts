@@ -1,34 +1,45 @@
 /**
- * The way of every request to its route: authenticate, parse path and query and authorise (`Route.prepare`), admit, and only
- * then read the body and answer.
+ * The way of a request, one step after the other:
+ *
+ * 1. `receive`: it waits for the answers to earlier requests of its connection. A full service refuses a write here.
+ * 2. The router finds its route, and `open` makes its context.
+ * 3. `prepare`: its head is checked, its principal authenticated, path and query are parsed and authorised (`Route.prepare`), and
+ *    it is admitted. All this before one byte of its body is read.
+ * 4. `RequestContext.handler`: the route reads the body and answers.
  */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
-import { readTimeout, timeoutHeader } from '../wire/deadline.ts';
-import type { Admission, AdmissionRequest, Permit } from './admission/admission.ts';
-import type { LoadShedder } from './admission/load-shedder.ts';
+import { Admission, type Permit } from './admission/admission.ts';
+import { Connections } from './admission/connections.ts';
+import { LoadShedder, type Reservation, RetryPacing } from './admission/load-shedder.ts';
 import { BodyDigest } from './body/body-digest.ts';
 import { bodyTooLarge, readText } from './body/read-text.ts';
 import { announcesBody, contentDecoder, declaredBytes, decoderBytes } from './body/request-body.ts';
 import type { HttpDeps } from './http-deps.ts';
-import { ClientScope, type RequestContext } from './request-context.ts';
-import { credentialsIn, headerText } from './request-head.ts';
-import type { Answer, BodyKind, Method, PreparedRequest, Route, RouteInput, Upload } from './route.ts';
-
-/** Answers an admitted request; reads its body. */
-export type Handler = () => Promise<Answer>;
+import { RequestContext, type RequestContextDeps } from './request-context.ts';
+import { ClientAddresses, credentialsIn, requireFewHeaders, requireHost } from './request-head.ts';
+import type { BodyKind, PreparedRequest, Route, Upload } from './route.ts';
 
 export class RequestPipeline {
+  readonly connections: Connections;
   readonly #deps: HttpDeps;
   readonly #admission: Admission;
-  readonly #shedder: Pick<LoadShedder, 'endReservation'>;
+  readonly #shedder: LoadShedder;
+  readonly #contextDeps: RequestContextDeps;
   #isStopping = false;
 
-  constructor(deps: HttpDeps, admission: Admission, shedder: Pick<LoadShedder, 'endReservation'>) {
+  constructor(deps: HttpDeps) {
+    const { config, memory, clock, routes, metrics } = deps;
+    const clientAddresses = new ClientAddresses(config.trustedProxies ?? []);
+    const retryPacing = new RetryPacing(clock);
     this.#deps = deps;
-    this.#admission = admission;
-    this.#shedder = shedder;
+    this.#admission = new Admission(config, memory);
+    this.#shedder = new LoadShedder({ ...deps, admission: this.#admission, clientAddresses, retryPacing }, routes);
+    this.connections = new Connections({ ...deps, clientAddresses });
+    this.#contextDeps = { ...deps, clientAddresses, retryPacing, isStopping: () => this.#isStopping };
+    metrics.watchConnections(() => this.connections.count);
   }
 
   get isStopping(): boolean {
@@ -38,64 +49,55 @@ export class RequestPipeline {
   /** From now on new requests are refused; those under way are not touched. */
   stop(): void {
     this.#isStopping = true;
+    this.connections.stop();
   }
 
-  /** All that comes before the body; not one byte of the body is read here. */
-  async prepare(route: Route, context: RequestContext): Promise<Handler> {
-    if (this.#isStopping) throw new LancegateError('SlowDown', 'the service is stopping', { retryAfterSeconds: 5 });
+  /** Calls `route`, at once or later; or answers the request; or does neither, if the client leaves before. */
+  receive(raw: IncomingMessage, response: ServerResponse, route: () => void): void {
+    this.connections.receive(raw, response, () => {
+      if (this.#isStopping) route();
+      else this.#shedder.receive(raw, response, route);
+    });
+  }
+
+  open(request: FastifyRequest, reply: FastifyReply): RequestContext {
+    return new RequestContext(this.#contextDeps, request, reply);
+  }
+
+  /** Also for health checks and paths without a route, which need a sound head, and no credential. */
+  async prepare(context: RequestContext, route: Route | undefined): Promise<void> {
     const { raw } = context.request;
-    const principal = await this.#deps.authenticator.authenticate(credentialsIn(raw));
-    context.identify(principal);
-    const scope = this.#openScope(context, principal);
-    const prepared = route.prepare(this.#routeInput(context, scope));
-    requireLength(raw, this.#maxBytesOf(prepared.body));
-    const permit = announcesBody(raw) ? this.#admit(context, admissionRequest(raw, principal, prepared)) : undefined;
+    requireFewHeaders(raw);
+    requireHost(raw);
+    if (context.clientAddress.proxy !== undefined) context.atEnd(this.connections.reserve(context.clientAddress));
+    if (route === undefined) return;
+
+    if (this.#isStopping) throw new LancegateError('SlowDown', 'the service is stopping', { retryAfterSeconds: 5 });
+    const reservation = this.#shedder.reservationOf(raw);
+    const principal = await (reservation?.principal ?? this.#deps.authenticator.authenticate(credentialsIn(raw)));
+    const input = context.identify(principal);
+    const prepared = route.prepare(input);
+    this.#requireLength(raw, prepared.body);
+    const permit = announcesBody(raw) ? this.#admit(context, principal, prepared, reservation) : undefined;
     const keepPermit = permit === undefined ? undefined : context.atEnd(permit.release);
-    return async () => {
+    context.handler = async () => {
       keepPermit?.(); // work that has begun may outlive its client; it releases the permit when it is done
       try {
-        return await prepared.answer(this.#upload(context, scope.signal, prepared.body, permit));
+        return await prepared.answer(this.#upload(context, input.scope.signal, prepared.body, permit));
       } finally {
         permit?.release();
       }
     };
   }
 
-  #openScope(context: RequestContext, principal: Principal): ClientScope {
-    const { request, query, response, body } = context;
-    const scope = new ClientScope({
-      requestId: request.id,
-      principal,
-      timeout: readTimeout(query, headerText(request.headers[timeoutHeader]), this.#deps.config),
-      waitedForBodyMs: () => body.waitedMs,
-      clock: this.#deps.clock,
-      response,
-    });
-    context.hold(scope);
-    return scope;
+  /** A body of unknown length is counted as it comes. */
+  #requireLength({ headers }: IncomingMessage, kind: BodyKind): void {
+    const maxBytes = this.#maxBytesOf(kind);
+    if (maxBytes !== undefined && Number(headers['content-length'] ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
   }
 
-  #routeInput(context: RequestContext, scope: ClientScope): RouteInput {
-    const { request, query, hasTrailingSlash } = context;
-    const { id = '' } = request.params as { readonly id?: string };
-    const { principal } = scope;
-    return {
-      method: request.method as Method,
-      id,
-      query,
-      headers: request.headers,
-      hasTrailingSlash,
-      scope,
-      allows: (asked) => this.#deps.policy.allows({ principal, ...asked }),
-      scopeFor: (action) => this.#deps.policy.scopeFor(action),
-      trail: context.trail,
-      headersSet: () => context.headersSet(),
-      setHeader: (name, value) => context.setHeader(name, value),
-    };
-  }
-
-  #maxBytesOf(body: BodyKind): number | undefined {
-    switch (body) {
+  #maxBytesOf(kind: BodyKind): number | undefined {
+    switch (kind) {
       case 'json':
         return this.#deps.config.maxJsonBytes;
       case 'arrow-whole':
@@ -105,8 +107,9 @@ export class RequestPipeline {
     }
   }
 
-  #admit(context: RequestContext, request: AdmissionRequest): Permit {
-    const permit = this.#permit(context, request);
+  #admit(context: RequestContext, principal: Principal, prepared: PreparedRequest, reservation?: Reservation): Permit {
+    reservation?.release(); // the permit takes its place
+    const permit = this.#permit(context, principal, prepared);
     const endUpload = this.#deps.metrics.uploadStarted();
     const endReceiving = (): void => {
       permit.endReceiving();
@@ -117,10 +120,11 @@ export class RequestPipeline {
     return permit;
   }
 
-  #permit(context: RequestContext, request: AdmissionRequest): Permit {
-    this.#shedder.endReservation(context.request.raw);
+  #permit(context: RequestContext, principal: Principal, { table, body }: PreparedRequest): Permit {
+    const { raw } = context.request;
+    const bytes = { declaredBytes: declaredBytes(raw), decoderBytes: decoderBytes(raw.headers['content-encoding']) };
     try {
-      return this.#admission.admit(request);
+      return this.#admission.admit({ principal, table, body, ...bytes });
     } catch (error) {
       if (error instanceof LancegateError && error.kind === 'SlowDown') context.refusedForCapacity();
       throw error;
@@ -144,21 +148,4 @@ export class RequestPipeline {
       },
     };
   }
-}
-
-const admissionRequest = (
-  raw: IncomingMessage,
-  principal: Principal,
-  { body, table }: PreparedRequest,
-): AdmissionRequest => ({
-  principal,
-  table,
-  body,
-  declaredBytes: declaredBytes(raw),
-  decoderBytes: decoderBytes(raw.headers['content-encoding']),
-});
-
-/** A body of unknown length is counted as it comes. */
-function requireLength({ headers }: IncomingMessage, maxBytes: number | undefined): void {
-  if (maxBytes !== undefined && Number(headers['content-length'] ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
 }

@@ -5,44 +5,67 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '../kernel/clock.ts';
 import { type ErrorName, invalidInput, LancegateError } from '../kernel/errors.ts';
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
-import { type AuditRecord, logRequest } from '../telemetry/audit.ts';
-import type { Timeout } from '../wire/deadline.ts';
+import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audit.ts';
+import { readTimeout, type Timeout, timeoutHeader } from '../wire/deadline.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
 import type { RetryPacing } from './admission/load-shedder.ts';
 import { RequestBody } from './body/request-body.ts';
 import { asLancegateError, type RenderedError, renderError } from './errors/error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
-import type { ClientAddress, ClientAddresses } from './request-head.ts';
-import { type Answer, AuditTrail, principalFacts, sentFrom } from './route.ts';
+import { type ClientAddress, type ClientAddresses, expectsContinue, headerText } from './request-head.ts';
+import {
+  Access,
+  type Answer,
+  type AnswerHead,
+  type Method,
+  nothingAsked,
+  principalFacts,
+  type Route,
+  type RouteInput,
+} from './route.ts';
 import { createTablePath } from './routes/create.ts';
 
-export interface RequestContextDeps extends Pick<HttpDeps, 'logger' | 'audit' | 'metrics' | 'clock' | 'config'> {
-  readonly retryPacing: RetryPacing;
-  readonly isStopping: () => boolean;
-  readonly clientAddresses: Pick<ClientAddresses, 'clientOf' | 'peer'>;
-  /** Routes for probes, which have no audit record. */
-  readonly isProbe: (route: string) => boolean;
-  /** Lets a client that waits for `100 Continue` begin. */
-  readonly continueUpload: (request: FastifyRequest, reply: FastifyReply) => void;
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Undefined for health checks and for paths without a route, which need no credential. */
+    readonly route?: Route;
+    /** Has no audit record. */
+    readonly isProbe?: boolean;
+  }
+
+  interface FastifyRequest {
+    context: RequestContext;
+  }
 }
 
-export class RequestContext {
+export interface RequestContextDeps
+  extends Pick<HttpDeps, 'logger' | 'audit' | 'metrics' | 'clock' | 'config' | 'policy' | 'readFilter'> {
+  readonly retryPacing: RetryPacing;
+  readonly isStopping: () => boolean;
+  readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
+}
+
+export class RequestContext implements AnswerHead {
   readonly request: FastifyRequest;
-  readonly query: QueryParameters;
-  readonly hasTrailingSlash: boolean;
   readonly body: RequestBody;
   /** The client's, also behind a trusted proxy. */
   readonly clientAddress: ClientAddress;
-  readonly trail = new AuditTrail();
+  /** Answers the request; set as soon as it is admitted. */
+  handler: (() => Promise<Answer>) | undefined;
   readonly #deps: RequestContextDeps;
   readonly #reply: FastifyReply;
+  /** The pattern of the path. */
+  readonly #route: string;
+  readonly #isProbe: boolean;
+  readonly #path: string;
+  readonly #query: QueryParameters;
+  readonly #hasTrailingSlash: boolean;
   readonly #startMs: number;
   readonly #atEnd = new Set<() => void>();
-  readonly #path: string;
-  readonly #sentFrom: Pick<AuditRecord, 'address' | 'proxy'>;
-  #principal: Principal | undefined;
+  #access: Access | undefined;
   #scope: ClientScope | undefined;
+  #noted: AuditFacts = {};
   #refusal: LancegateError | undefined;
   #isForCapacity = false;
   #isAnswered = false;
@@ -50,19 +73,23 @@ export class RequestContext {
   #durationMs = 0;
 
   constructor(deps: RequestContextDeps, request: FastifyRequest, reply: FastifyReply) {
-    const { path, queryString } = splitTarget(request.originalUrl);
+    const { raw, originalUrl, routeOptions } = request;
+    const { path, queryString } = splitTarget(originalUrl);
     this.#deps = deps;
     this.request = request;
     this.#reply = reply;
-    this.#startMs = deps.clock.nowMs();
+    this.#route = routeOptions.url ?? 'none';
+    this.#isProbe = routeOptions.config?.isProbe === true;
     this.#path = path;
-    this.query = new QueryParameters(queryString);
-    this.hasTrailingSlash = hasTrailingSlash(request.originalUrl);
-    this.clientAddress = deps.clientAddresses.clientOf(request.raw);
-    this.#sentFrom = sentFrom(this.clientAddress, deps.clientAddresses, request.raw);
+    this.#query = new QueryParameters(queryString);
+    this.#hasTrailingSlash = hasTrailingSlash(originalUrl);
+    this.#startMs = deps.clock.nowMs();
+    this.clientAddress = deps.clientAddresses.clientOf(raw);
     this.body = new RequestBody({
-      raw: request.raw,
-      onFirstRead: () => deps.continueUpload(request, reply),
+      raw,
+      onFirstRead: () => {
+        if (expectsContinue(raw)) reply.raw.writeContinue();
+      },
       onBytes: (count) => deps.metrics.bytesReceived(count),
       clock: deps.clock,
       idleTimeoutMs: deps.config.uploadIdleTimeoutMs,
@@ -72,7 +99,7 @@ export class RequestContext {
   }
 
   /**
-   * `run` is called once nothing can be sent or received any more, in whatever way it ended; the returned function takes
+   * Calls `run` once nothing can be sent or received any more, in whatever way it ended; the returned function takes
    * that back. No abort signal: aborting one costs 13 us, and every request ends.
    */
   atEnd(run: () => void): () => void {
@@ -81,8 +108,34 @@ export class RequestContext {
     return () => this.#atEnd.delete(run);
   }
 
-  get response(): FastifyReply['raw'] {
-    return this.#reply.raw;
+  /**
+   * Its principal is known: its deadline begins, and its route can prepare it. The scope is closed when the answer is decided,
+   * or the client has left; the work has seen the abort by then. `InvalidInput` for a malformed timeout.
+   */
+  identify(principal: Principal): RouteInput {
+    this.#access = new Access(this.#deps.policy, principal);
+    const { method, params, headers, id: requestId } = this.request;
+    const scope = new ClientScope({
+      requestId,
+      principal,
+      timeout: readTimeout(this.#query, headerText(headers[timeoutHeader]), this.#deps.config),
+      body: this.body,
+      clock: this.#deps.clock,
+      response: this.#reply.raw,
+    });
+    this.#scope = scope;
+    if (this.#isEnded) scope.close();
+    return {
+      method: method as Method,
+      id: (params as { readonly id?: string }).id ?? '',
+      query: this.#query,
+      headers,
+      hasTrailingSlash: this.#hasTrailingSlash,
+      scope,
+      access: this.#access,
+      readFilter: this.#deps.readFilter,
+      context: this,
+    };
   }
 
   /** Ours only: Fastify adds its own when it sends. */
@@ -94,23 +147,17 @@ export class RequestContext {
     void this.#reply.header(name, value);
   }
 
-  identify(principal: Principal): void {
-    this.#principal = principal;
+  note(facts: AuditFacts): void {
+    this.#noted = { ...this.#noted, ...facts };
   }
 
-  /** Closes the scope when the answer is decided or the client has left; the work has seen the abort by then. */
-  hold(scope: ClientScope): void {
-    this.#scope = scope;
-    if (this.#isEnded) scope.close();
-  }
-
-  /** The admission refused the request: its client is told when to return. */
+  /** The admission has refused the request: the answer says when its client may return. */
   refusedForCapacity(): void {
     this.#isForCapacity = true;
   }
 
   answer({ contentType, text, audit }: Answer): FastifyReply {
-    if (audit !== undefined) this.trail.note(audit);
+    if (audit !== undefined) this.note(audit);
     if (contentType !== undefined) void this.#reply.type(contentType);
     return this.#send(text);
   }
@@ -126,18 +173,18 @@ export class RequestContext {
   }
 
   #render(refusal: LancegateError): RenderedError {
-    const { id: requestId, routeOptions, headers } = this.request;
-    const isLanceDb = this.hasTrailingSlash || /^LanceDB-/i.test(headers['user-agent'] ?? '');
-    const isLanceDbCreate = isLanceDb && routeOptions.url?.endsWith(createTablePath) === true;
+    const { id: requestId, headers } = this.request;
+    const isLanceDb = this.#hasTrailingSlash || /^LanceDB-/i.test(headers['user-agent'] ?? '');
+    const isLanceDbCreate = isLanceDb && this.#route.endsWith(createTablePath);
     const rendered = renderError(refusal, { requestId, instance: this.#path, isLanceDbCreate });
     if (!this.#isForCapacity) return rendered;
-    const retryAfter = String(this.#deps.retryPacing.secondsFor(this.#principal));
+    const retryAfter = String(this.#deps.retryPacing.secondsFor(this.#access?.principal));
     return { ...rendered, headers: { ...rendered.headers, 'retry-after': retryAfter } };
   }
 
   /**
-   * Where the body has not come, the answer is sent whole, and the end of the connection put off: see `discard`. Who is to
-   * come again keeps the connection, if little of the body is missing.
+   * Where a part of the body is missing, the answer is sent in full, and the connection ends later: see `discard`. A client
+   * that is to return keeps its connection if only a little of the body is missing.
    */
   #send(text: string): FastifyReply {
     this.#isAnswered = true;
@@ -160,32 +207,39 @@ export class RequestContext {
     this.#isEnded = true;
     for (const run of this.#atEnd) run();
     this.#durationMs = this.#deps.clock.nowMs() - this.#startMs;
-    this.#deps.metrics.requestFinished({ ...this.#route(), status: this.#reply.statusCode }, this.#durationMs);
+    const { method } = this.request;
+    const { statusCode: status } = this.#reply;
+    this.#deps.metrics.requestFinished({ method, route: this.#route, status }, this.#durationMs);
     if (this.#isAnswered) this.#record(false);
-  }
-
-  #route(): { readonly method: string; readonly route: string } {
-    const { method, routeOptions } = this.request;
-    return { method, route: routeOptions.url ?? 'none' };
   }
 
   /** Work whose client has left may still commit, so the record waits for its end. */
   #record(hasClientLeft: boolean): void {
     const { audit, logger } = this.#deps;
+    const { address, proxy } = this.clientAddress;
     const record: AuditRecord = {
       requestId: this.request.id,
-      ...this.#route(),
+      method: this.request.method,
+      route: this.#route,
       status: this.#reply.statusCode,
       durationMs: this.#durationMs,
       receivedBytes: this.body.received,
-      ...principalFacts(this.#principal, this.#refusal),
-      ...this.#sentFrom,
-      ...this.trail.facts(this.#refusal),
+      ...principalFacts(this.#access?.principal, this.#refusal),
+      address,
+      proxy,
+      ...this.#accessFacts(),
+      ...this.#noted,
       refusal: this.#refusal?.kind,
       clientLeft: hasClientLeft ? true : undefined,
     };
-    if (this.#deps.isProbe(record.route)) logRequest(logger, record);
+    if (this.#isProbe) logRequest(logger, record);
     else audit.requestEnded(record);
+  }
+
+  #accessFacts(): ReturnType<Access['facts']> {
+    const facts = this.#access?.facts() ?? nothingAsked;
+    if (this.#refusal?.kind === 'Unauthenticated') return { ...facts, decision: 'unauthenticated' };
+    return this.#refusal?.kind === 'PermissionDenied' ? { ...facts, decision: 'denied' } : facts;
   }
 
   #logRefusal(refusal: LancegateError): void {
@@ -215,8 +269,7 @@ interface ScopeParts {
   readonly requestId: string;
   readonly principal: Principal;
   readonly timeout: Timeout;
-  /** How long the service has waited for the body so far. */
-  readonly waitedForBodyMs: () => number;
+  readonly body: Pick<RequestBody, 'waitedMs'>;
   readonly clock: Clock;
   readonly response: ServerResponse;
 }
@@ -225,14 +278,14 @@ interface ScopeParts {
  * A request's scope, tied to its connection. Fastify's own `request.signal` will not do: it aborts as soon as the body
  * has been read, with the client still there. Once the answer is on its way, neither the clock nor the client matters.
  *
- * A deadline that the client has not chosen is put off by the time its body takes to come: an honest upload of an hour is no
- * failure. `RequestBody` ends those that stall or trickle.
+ * A deadline that the client has not chosen moves by the time that the service waits for the body: an honest upload of an hour
+ * is no failure. `RequestBody` ends those that stall or trickle.
  */
 export class ClientScope implements RequestScope {
   readonly requestId: string;
   readonly principal: Principal;
   readonly #controller = new AbortController();
-  readonly #parts: Pick<ScopeParts, 'timeout' | 'waitedForBodyMs' | 'clock'>;
+  readonly #parts: Pick<ScopeParts, 'timeout' | 'body' | 'clock'>;
   readonly #startMs: number;
   readonly #stopWatching: () => void;
 
@@ -262,12 +315,12 @@ export class ClientScope implements RequestScope {
   }
 
   remainingMs(): number {
-    const { clock, timeout, waitedForBodyMs } = this.#parts;
-    const allowedMs = Math.min(timeout.timeoutMs + waitedForBodyMs(), timeout.withBodyMs);
+    const { clock, timeout, body } = this.#parts;
+    const allowedMs = Math.min(timeout.timeoutMs + body.waitedMs, timeout.withBodyMs);
     return Math.max(0, this.#startMs + allowedMs - clock.nowMs());
   }
 
-  /** The answer is decided: lets go of timer and connection. */
+  /** The answer is decided: ends the timer, and no longer watches the connection. */
   close(): void {
     this.#stopWatching();
   }

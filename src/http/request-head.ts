@@ -1,4 +1,4 @@
-/** What the service reads of a request's headers, and requires of them, before it knows the route. */
+/** What the service reads of a request's head, and requires of it, before it knows the route. */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import { invalidInput } from '../kernel/errors.ts';
@@ -38,6 +38,25 @@ export function requireHost({ httpVersion, headers, rawHeaders }: IncomingMessag
   if (!hostForm.test(headers.host ?? '')) throw invalidInput('the Host header is not a host and a port');
 }
 
+/** Whether Node has left the `100 Continue` to this service: Node's own test, after which it emits `checkContinue`. */
+export const expectsContinue = ({ headers }: IncomingMessage): boolean =>
+  /\b100-continue\b/i.test(headers.expect ?? '');
+
+export interface ClientAddress {
+  /** In the canonical form, an IPv4 address never as IPv6; `unknown` if the connection ended before. */
+  readonly address: string;
+  /** What its connections count for: the address, or the IPv6 network of 64 bits, the least that a customer has (RFC 6177). */
+  readonly sharer: string;
+  /** The trusted proxy that reported it. */
+  readonly proxy: string | undefined;
+}
+
+/** The parts of a request that show its origin. */
+interface Origin {
+  readonly socket: { readonly remoteAddress?: string | undefined };
+  readonly headers: IncomingHttpHeaders;
+}
+
 /**
  * The client that a request comes from: the other end of the connection, unless the operator trusts that as a proxy; then the
  * address that the proxy reports. Each proxy appends its caller's address to `X-Forwarded-For`. So the rightmost address that is
@@ -49,22 +68,6 @@ export function requireHost({ httpVersion, headers, rawHeaders }: IncomingMessag
  *
  * A proxy that reports no address, or something that is none, counts as the client itself.
  */
-
-export interface ClientAddress {
-  /** In the canonical form, an IPv4 address never as IPv6; `unknown` if the connection ended before. */
-  readonly address: string;
-  /** What its connections count for: the address, or the IPv6 network of 64 bits, the least that a customer has (RFC 6177). */
-  readonly sharer: string;
-  /** True if a trusted proxy reported it. */
-  readonly isReported: boolean;
-}
-
-/** The parts of a request that show its origin. */
-export interface Sent {
-  readonly socket: { readonly remoteAddress?: string | undefined };
-  readonly headers: IncomingHttpHeaders;
-}
-
 export class ClientAddresses {
   readonly #trusted = new BlockList();
 
@@ -78,26 +81,27 @@ export class ClientAddresses {
   }
 
   /** The other end of a connection. */
-  peer({ remoteAddress }: Sent['socket']): ClientAddress {
-    return clientAt(canonical(remoteAddress ?? '') ?? 'unknown', false);
+  peer({ remoteAddress }: Origin['socket']): ClientAddress {
+    return clientAt(canonical(remoteAddress ?? '') ?? 'unknown', undefined);
   }
 
-  /** Whether this is one of the trusted proxies, who may speak for many clients. */
+  /** Whether this is one of the trusted proxies, which may speak for many clients. */
   isTrusted({ address }: ClientAddress): boolean {
     return isIP(address) !== 0 && this.#trusted.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
   }
 
-  clientOf({ socket, headers }: Sent): ClientAddress {
+  /** To be called while the connection is open. */
+  clientOf({ socket, headers }: Origin): ClientAddress {
     const peer = this.peer(socket);
-    return this.isTrusted(peer) ? (this.#reported(headers) ?? peer) : peer;
+    return this.isTrusted(peer) ? (this.#reportedBy(peer, headers) ?? peer) : peer;
   }
 
-  #reported(headers: IncomingHttpHeaders): ClientAddress | undefined {
+  #reportedBy(proxy: ClientAddress, headers: IncomingHttpHeaders): ClientAddress | undefined {
     let first: ClientAddress | undefined;
     for (const hop of hops(headers).toReversed()) {
       const address = canonical(withoutPort(hop));
       if (address === undefined) return undefined;
-      first = clientAt(address, true);
+      first = clientAt(address, proxy.address);
       if (!this.isTrusted(first)) return first;
     }
     return first;
@@ -131,18 +135,15 @@ function canonical(text: string): string | undefined {
   return [high, low].flatMap((group) => [Number.parseInt(group, 16) >> 8, Number.parseInt(group, 16) & 255]).join('.');
 }
 
-const clientAt = (address: string, isReported: boolean): ClientAddress => ({
+const clientAt = (address: string, proxy: string | undefined): ClientAddress => ({
   address,
-  sharer: isIPv6(address) ? `${firstGroups(address)}::/64` : address,
-  isReported,
+  sharer: isIPv6(address) ? `${networkOf(address)}::/64` : address,
+  proxy,
 });
 
-const groupsOfNetwork = 4;
-
-function firstGroups(address: string): string {
-  const [head = '', tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const last = tail === undefined || tail === '' ? [] : tail.split(':');
-  const between = Array<string>(8 - groups.length - last.length).fill('0');
-  return [...groups, ...between, ...last].slice(0, groupsOfNetwork).join(':');
+/** The first four of the eight groups of an IPv6 address. */
+function networkOf(address: string): string {
+  const [before = [], after = []] = address.split('::').map((part) => part.split(':').filter(Boolean));
+  const zeros = Array<string>(8 - before.length - after.length).fill('0');
+  return [...before, ...zeros, ...after].slice(0, 4).join(':');
 }

@@ -1,11 +1,12 @@
 /**
- * What a route is. It is called twice: `prepare` when the headers are there and who asks is known, before one byte of the
- * body is read; what it returns answers then, with the body. Everything Fastify stops here.
+ * What a route is, and what it works with. The pipeline calls a route twice: `prepare` when the headers have arrived and the
+ * principal is known, before one byte of the body is read; what that returns answers then, with the body. No type of Fastify
+ * comes further than the pipeline.
  */
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import { PermissionDeniedError } from '../auth/challenge.ts';
-import type { AccessRequest, Action, Resource } from '../auth/policy/actions.ts';
+import type { Action, Policy, Resource } from '../auth/policy/actions.ts';
 import { resourceUid } from '../auth/policy/cedar-policy.ts';
 import { invalidInput, type LancegateError } from '../kernel/errors.ts';
 import {
@@ -17,57 +18,13 @@ import {
   type TransactionId,
 } from '../kernel/ids.ts';
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
-import type { AuditFacts, AuditRecord, Decision } from '../telemetry/audit.ts';
+import type { OperationDeps } from '../operations/operations.ts';
+import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
+import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryParameters } from '../wire/query-parameters.ts';
-import type { ClientAddress, ClientAddresses } from './request-head.ts';
 
 export type Method = 'GET' | 'POST';
-
-/** A request whose sender is known, and nothing else yet. */
-export interface RouteInput {
-  readonly method: Method;
-  /** The decoded `id` of the path; empty on paths without. */
-  readonly id: string;
-  readonly query: QueryParameters;
-  readonly headers: IncomingHttpHeaders;
-  /** The LanceDB SDKs end their paths in a slash, the Lance namespace clients do not. */
-  readonly hasTrailingSlash: boolean;
-  readonly scope: RequestScope;
-  readonly allows: (request: Omit<AccessRequest, 'principal'>) => boolean;
-  readonly scopeFor: (action: Action) => string | undefined;
-  /** Facts for the audit record: `authorize` adds the decisions, a route what it is about to do. */
-  readonly trail: Pick<AuditTrail, 'asked' | 'note'>;
-  /** The headers that this service has put into the answer so far. */
-  readonly headersSet: () => Readonly<Record<string, string>>;
-  readonly setHeader: (name: string, value: string) => void;
-}
-
-/** The body, once it is wanted. One of the three, once. */
-export interface Upload {
-  /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
-  text(): Promise<string>;
-  source(): ArrowSource;
-  /** `digest` reads what nobody has read of the body, and resolves to its SHA-256 in hexadecimal, decoded. */
-  digestedSource(): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
-}
-
-export interface Answer {
-  readonly contentType: string | undefined;
-  readonly text: string;
-  /** What happened, for the audit record. */
-  readonly audit?: AuditFacts;
-}
-
-/** Decides how large the body may be: chunks are written as they come, the others are held in memory as a whole. */
-export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';
-
-export interface PreparedRequest {
-  readonly body: BodyKind;
-  /** That the body is for; of Arrow bodies. */
-  readonly table?: TableRef;
-  answer(upload: Upload): Promise<Answer>;
-}
 
 export interface Route {
   readonly methods: readonly Method[];
@@ -81,8 +38,62 @@ export interface Route {
   prepare(input: RouteInput): PreparedRequest;
 }
 
-/** Asks the policy about other objects than the request's own; without a branch, about main. */
-export type Allows = (action: Action, resource: Resource, branch?: BranchName) => boolean;
+/** A route, and the operation that it calls. */
+export interface Offer<Operation> {
+  readonly make: (deps: OperationDeps) => Operation;
+  readonly routeTo: (operation: Operation) => Route;
+}
+
+/** A request whose principal is known, and nothing else yet. */
+export interface RouteInput {
+  readonly method: Method;
+  /** The decoded `id` of the path; empty on paths without. */
+  readonly id: string;
+  readonly query: QueryParameters;
+  readonly headers: IncomingHttpHeaders;
+  /** The LanceDB SDKs end their paths in a slash, the Lance namespace clients do not. */
+  readonly hasTrailingSlash: boolean;
+  readonly scope: RequestScope;
+  readonly access: Access;
+  /** Reads an SQL condition of a client's, with the functions that the operator allows. */
+  readonly readFilter: ReadFilter;
+  readonly context: AnswerHead;
+}
+
+/** What a route can say of its answer before that is there. */
+export interface AnswerHead {
+  /** The headers that this service has set so far. */
+  headersSet(): Readonly<Record<string, string>>;
+  setHeader(name: string, value: string): void;
+  /** Adds facts to the audit record. */
+  note(facts: AuditFacts): void;
+}
+
+export interface PreparedRequest {
+  readonly body: BodyKind;
+  /** That the body is for; of Arrow bodies. */
+  readonly table?: TableRef;
+  answer(upload: Upload): Promise<Answer>;
+}
+
+/** Decides how large the body may be: chunks are written as they come, the others are held in memory as a whole. */
+export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';
+
+/** The body, once it is wanted. One of the three, once. */
+export interface Upload {
+  /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
+  text(): Promise<string>;
+  source(): ArrowSource;
+  /** `digest` reads the rest of the body, and resolves to the SHA-256 of the whole in hexadecimal, decoded. */
+  digestedSource(): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
+}
+
+export interface Answer {
+  readonly contentType: string | undefined;
+  readonly text: string;
+  /** What happened, for the audit record. */
+  readonly audit?: AuditFacts;
+}
 
 export const jsonAnswer = (value: unknown, audit: AuditFacts = {}): Answer => ({
   contentType: 'application/json',
@@ -92,7 +103,6 @@ export const jsonAnswer = (value: unknown, audit: AuditFacts = {}): Answer => ({
 export const emptyAnswer: Answer = { contentType: undefined, text: '' };
 
 /** What a route's path can name, and what of it the policy is asked about. */
-
 export interface TargetKind<Target> {
   /** `InvalidInput`. */
   parse(id: string, delimiter: string): Target;
@@ -123,68 +133,75 @@ export const transactionTarget: TargetKind<TransactionId> = {
   parts: (id) => [id],
 };
 
-/** `PermissionDenied`, whose text repeats only what the caller sent, and the scope that the default policies require. */
-export function authorize(input: RouteInput, action: Action, resource: Resource, branch: BranchName | undefined): void {
-  const isAllowed = input.allows({ action, resource, branch });
-  input.trail.asked({ action, resource, branch }, isAllowed);
-  if (isAllowed) return;
-  const place = branch === undefined ? showResource(resource) : `branch '${branch}' of ${showResource(resource)}`;
-  throw new PermissionDeniedError(`${action} on ${place} is not allowed`, input.scopeFor(action));
-}
-
-const showResource = (resource: Resource): string =>
-  resource.kind === 'table' ? `table '${showTable(resource.table)}'` : `namespace '${showNamespace(resource.path)}'`;
-
 export const queryBranch = ({ query }: RouteInput): BranchName | undefined =>
   query.one('branch', (text) => parseBranch(text));
 
-/** A branch is honoured or refused, never ignored: the rows would end up in another place than was meant. */
+/** A branch is honoured or refused, never ignored: a client would otherwise change another branch than it meant. */
 export function refuseBranch(branch: BranchName | undefined): void {
   if (branch !== undefined) throw invalidInput('branch: this operation works on main only');
 }
 
-/** Collects the facts for a request's audit record, which is made at its end. */
-
-type Question = Omit<AccessRequest, 'principal'>;
-
-export class AuditTrail {
+/**
+ * What the policy allows the principal of one request, and what the audit record has of it. Without a branch, a question is
+ * about main.
+ */
+export class Access {
+  readonly principal: Principal;
+  readonly #policy: Policy;
   readonly #actions = new Set<string>();
-  #question: Question | undefined;
+  /** The object of the first question, or of the last that the policy denied. */
+  #asked: Pick<AuditRecord, 'namespace' | 'table' | 'branch'> | undefined;
   #isDenied = false;
-  #facts: AuditFacts = {};
 
-  /** The policy's decision on the request itself; not to be called for each object of a listing. */
-  asked(question: Question, isAllowed: boolean): void {
-    this.#actions.add(question.action);
-    if (this.#question === undefined || !isAllowed) this.#question = question;
+  constructor(policy: Policy, principal: Principal) {
+    this.#policy = policy;
+    this.principal = principal;
+  }
+
+  /** About another object than the request's own, such as one of a listing. */
+  allows(action: Action, resource: Resource, branch?: BranchName): boolean {
+    return this.#policy.allows({ principal: this.principal, action, resource, branch });
+  }
+
+  /** As `allows`, for a right that the request itself needs: the audit record has the decision. */
+  needs(action: Action, resource: Resource, branch?: BranchName): boolean {
+    const isAllowed = this.allows(action, resource, branch);
+    this.#actions.add(action);
+    if (this.#asked === undefined || !isAllowed) this.#asked = objectOf(resource, branch);
     if (!isAllowed) this.#isDenied = true;
+    return isAllowed;
   }
 
-  note(facts: AuditFacts): void {
-    this.#facts = { ...this.#facts, ...facts };
+  /** `PermissionDenied`, whose text repeats only what the caller sent, and the scope that the default policies require. */
+  require(action: Action, resource: Resource, branch?: BranchName): void {
+    if (this.needs(action, resource, branch)) return;
+    const object = branch === undefined ? showResource(resource) : `branch '${branch}' of ${showResource(resource)}`;
+    throw new PermissionDeniedError(`${action} on ${object} is not allowed`, this.#policy.scopeFor(action));
   }
 
-  facts(refusal: LancegateError | undefined): AskedFacts {
-    const actions = this.#actions.size === 0 ? undefined : [...this.#actions];
-    return { decision: this.#decision(refusal), actions, ...objectOf(this.#question), ...this.#facts };
-  }
-
-  #decision(refusal: LancegateError | undefined): Decision {
-    if (refusal?.kind === 'Unauthenticated') return 'unauthenticated';
-    if (this.#isDenied || refusal?.kind === 'PermissionDenied') return 'denied';
-    return this.#question === undefined ? 'not asked' : 'allowed';
+  facts(): Pick<AuditRecord, 'decision' | 'actions' | 'namespace' | 'table' | 'branch'> {
+    if (this.#asked === undefined) return nothingAsked;
+    return { decision: this.#isDenied ? 'denied' : 'allowed', actions: [...this.#actions], ...this.#asked };
   }
 }
 
-type AskedFacts = AuditFacts & Pick<AuditRecord, 'decision' | 'actions' | 'namespace' | 'table' | 'branch'>;
+/** Of a request that no policy has decided. */
+export const nothingAsked = {
+  decision: 'not asked',
+  actions: undefined,
+  namespace: undefined,
+  table: undefined,
+  branch: undefined,
+} as const;
 
-function objectOf(question: Question | undefined): Pick<AuditRecord, 'namespace' | 'table' | 'branch'> {
-  if (question === undefined) return { namespace: undefined, table: undefined, branch: undefined };
-  const { resource, branch = 'main' } = question;
+function objectOf(resource: Resource, branch: BranchName | undefined) {
   const { id } = resourceUid(resource);
   if (resource.kind === 'namespace') return { namespace: id, table: undefined, branch: undefined };
-  return { namespace: undefined, table: id, branch };
+  return { namespace: undefined, table: id, branch: branch ?? 'main' };
 }
+
+const showResource = (resource: Resource): string =>
+  resource.kind === 'table' ? `table '${showTable(resource.table)}'` : `namespace '${showNamespace(resource.path)}'`;
 
 /** Includes the id of a revoked or expired API key, since its secret was right. */
 export function principalFacts(
@@ -194,15 +211,6 @@ export function principalFacts(
   const refusedId = refusal?.internal?.keyId;
   const keyId = principal?.keyId ?? (typeof refusedId === 'string' ? refusedId : undefined);
   return { subject: principal?.subject, issuer: principal?.issuer, keyId };
-}
-
-/** To be called while the connection is open. */
-export function sentFrom(
-  { address, isReported }: ClientAddress,
-  addresses: Pick<ClientAddresses, 'peer'>,
-  { socket }: Pick<IncomingMessage, 'socket'>,
-): Pick<AuditRecord, 'address' | 'proxy'> {
-  return { address, proxy: isReported ? addresses.peer(socket).address : undefined };
 }
 
 export type RouteMethods = Pick<Route, 'methods' | 'path' | 'isNotOffered'>;

@@ -2,20 +2,17 @@
  * The HTTP/1.1 server: Fastify as the router, and nothing more. It parses no body, applies no schema and renders no
  * error. HTTP/2 is left to a proxy: in Node a cancelled HTTP/2 upload looks like one that ended well.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget, splitTarget } from '../wire/identifiers.ts';
-import { Admission } from './admission/admission.ts';
-import { Connections } from './admission/connections.ts';
-import { LoadShedder, RetryPacing } from './admission/load-shedder.ts';
+import type { Connections } from './admission/connections.ts';
 import { renderError } from './errors/error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
-import { type Handler, RequestPipeline } from './pipeline.ts';
-import { RequestContext, type RequestContextDeps } from './request-context.ts';
-import { ClientAddresses, mostHeaders, requestIdFrom, requireFewHeaders, requireHost } from './request-head.ts';
+import { RequestPipeline } from './pipeline.ts';
+import { mostHeaders, requestIdFrom } from './request-head.ts';
 import { methodFinder, type Route, type RouteMethods } from './route.ts';
 import { metricsRoute } from './routes/metrics.ts';
 
@@ -53,46 +50,27 @@ export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
 /** Not listening yet. */
 function createHttpServer(deps: HttpDeps): FastifyInstance {
   const routes = deps.routes.map((route) => ({ ...route, path: deps.config.basePath + route.path }));
-  const admission = new Admission(deps.config, deps.memory);
-  const writePaths = routes.filter(({ isWrite }) => isWrite).map(({ path }) => path);
-  const clientAddresses = new ClientAddresses(deps.config.trustedProxies ?? []);
-  const retryPacing = new RetryPacing(deps.clock);
-  const shedder = new LoadShedder({ ...deps, admission, clientAddresses, retryPacing }, writePaths);
-  const pipeline = new RequestPipeline(deps, admission, shedder);
-  const connections = new Connections({ ...deps, clientAddresses });
-  deps.metrics.watchConnections(() => connections.count);
-  const waiting = new WeakSet<IncomingMessage>();
-  const contextDeps: RequestContextDeps = {
-    ...deps,
-    retryPacing,
-    isStopping: () => pipeline.isStopping,
-    isProbe: (route) => healthRoutes.some(({ path }) => path === route),
-    clientAddresses,
-    continueUpload: ({ raw }, reply) => {
-      if (waiting.delete(raw)) reply.raw.writeContinue();
-    },
-  };
-  const receive: LoadShedder['receive'] = (raw, response, pass) =>
-    pipeline.isStopping ? pass() : shedder.receive(raw, response, pass);
+  const pipeline = new RequestPipeline({ ...deps, routes });
   const app = fastify({
-    ...routerOptions(deps, contextDeps),
-    serverFactory: (pass) => nodeServer(deps, { connections, receive, pass, waiting }),
+    ...routerOptions(deps, pipeline),
+    serverFactory: (route) => nodeServer(deps, pipeline, route),
   });
   leaveBodiesAlone(app);
-  openContexts(app, contextDeps, connections);
-  app.addHook('preClose', async () => {
-    pipeline.stop();
-    connections.stop();
+  app.decorateRequest('context');
+  app.addHook('onRequest', (request, reply) => {
+    request.context = pipeline.open(request, reply);
+    return pipeline.prepare(request.context, request.routeOptions.config.route);
   });
-  app.setErrorHandler((error, request) => contextOf(request).refuse(error));
+  app.addHook('preClose', async () => pipeline.stop());
+  app.setErrorHandler((error, { context }) => context.refuse(error));
   addHealthRoutes(app, pipeline);
   const outermost = metricsRoute(deps.metrics);
-  for (const route of [outermost, ...routes]) addRoute(app, pipeline, route);
+  for (const route of [outermost, ...routes]) addRoute(app, route);
   refuseUnrouted(app, [...healthRoutes, outermost, ...routes]);
   return app;
 }
 
-function routerOptions({ newId }: HttpDeps, contextDeps: RequestContextDeps) {
+function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {
   return {
     logger: false,
     return503OnClosing: false, // the pipeline refuses, in the same words as ever
@@ -101,22 +79,14 @@ function routerOptions({ newId }: HttpDeps, contextDeps: RequestContextDeps) {
     genReqId: (raw: IncomingMessage) => requestIdFrom(raw) ?? newId(),
     rewriteUrl: (raw: IncomingMessage) => routedTarget(raw.url ?? '/'),
     frameworkErrors: (error: Error, request: FastifyRequest, reply: FastifyReply) => {
-      new RequestContext(contextDeps, request, reply).refuse(error);
+      pipeline.open(request, reply).refuse(error);
     },
     clientErrorHandler: () => undefined, // every server has `refuseBrokenHttp`, the ones Fastify makes for `localhost` too
   } as const;
 }
 
-interface ServerDeps {
-  readonly connections: Connections;
-  readonly receive: LoadShedder['receive'];
-  readonly pass: (raw: IncomingMessage, response: ServerResponse) => void;
-  /** Requests whose clients wait for `100 Continue`. */
-  readonly waiting: WeakSet<IncomingMessage>;
-}
-
 /** `localhost` has two addresses, and each gets a server: so all that a server needs is done here. */
-function nodeServer({ config }: HttpDeps, { connections, receive, pass, waiting }: ServerDeps): Server {
+function nodeServer({ config }: HttpDeps, pipeline: RequestPipeline, route: RequestListener): Server {
   const server = createServer({
     requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
     headersTimeout: config.requestHeaderTimeoutMs,
@@ -124,19 +94,14 @@ function nodeServer({ config }: HttpDeps, { connections, receive, pass, waiting 
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
     keepAliveTimeout: config.keepAliveTimeoutMs,
   });
+  const { connections } = pipeline;
+  const receive: RequestListener = (raw, response) => pipeline.receive(raw, response, () => route(raw, response));
   server.maxHeadersCount = mostHeaders;
   server.on('connection', (socket: Socket) => connections.open(socket));
-  server.on('request', (raw, response) =>
-    connections.receive(raw, response, () => receive(raw, response, () => pass(raw, response))),
-  );
-  const passDirectly = (raw: IncomingMessage, response: ServerResponse): void =>
-    connections.receive(raw, response, () => pass(raw, response));
+  server.on('request', receive);
   // Node would answer `100 Continue` by itself, before the request is admitted. Other expectations are ignored.
-  server.on('checkContinue', (raw: IncomingMessage, response: ServerResponse) => {
-    waiting.add(raw);
-    passDirectly(raw, response);
-  });
-  server.on('checkExpectation', passDirectly);
+  server.on('checkContinue', receive);
+  server.on('checkExpectation', receive);
   server.on('clientError', (error: ParserError, socket) => refuseBrokenHttp(connections, error, socket));
   server.on('connect', (_, socket) => {
     socket.on('error', () => undefined); // the HTTP server no longer handles errors of this socket
@@ -151,43 +116,23 @@ function leaveBodiesAlone(app: FastifyInstance): void {
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
 }
 
-/** One hook for all of this, because each hook adds promises to every request. */
-function openContexts(app: FastifyInstance, deps: RequestContextDeps, connections: Connections): void {
-  app.decorateRequest('context');
-  app.addHook('onRequest', async (request, reply) => {
-    const context = new RequestContext(deps, request, reply);
-    request.setDecorator('context', context);
-    requireFewHeaders(request.raw);
-    requireHost(request.raw);
-    const { clientAddress } = context;
-    if (clientAddress.isReported) context.atEnd(connections.enter(clientAddress));
-  });
-}
-
-const contextOf = (request: FastifyRequest): RequestContext => request.getDecorator<RequestContext>('context');
-
-function addRoute(app: FastifyInstance, pipeline: RequestPipeline, route: Route): void {
-  const handlers = new WeakMap<FastifyRequest, Handler>();
+function addRoute(app: FastifyInstance, route: Route): void {
   app.route({
     method: [...route.methods],
     url: route.path,
-    onRequest: async (request) => {
-      handlers.set(request, await pipeline.prepare(route, contextOf(request)));
-    },
-    handler: async (request) => contextOf(request).answer(await handlers.get(request)!()),
+    config: { route },
+    handler: async ({ context }) => context.answer(await context.handler!()),
   });
 }
 
 /**
- * Whoever has the right path and the wrong method hears the right one (RFC 9110, 15.5.6). Without a credential, as of an
- * unknown path: which routes there are is in the specification, and nothing is said of what is stored.
+ * A request with the right path and the wrong method gets the right methods (RFC 9110, 15.5.6). It needs no credential, as with
+ * an unknown path: the specification lists the routes, and the answer says nothing of what is stored.
  */
 function refuseUnrouted(app: FastifyInstance, routes: readonly RouteMethods[]): void {
   const methodsOf = methodFinder(routes);
-  app.setNotFoundHandler((request) => {
-    const { method } = request;
-    const context = contextOf(request);
-    const allowed = methodsOf(splitTarget(request.url).path).join(', ');
+  app.setNotFoundHandler(({ context, method, url }) => {
+    const allowed = methodsOf(splitTarget(url).path).join(', ');
     if (allowed === '') return context.refuse(new LancegateError('NoSuchRoute', `no such route for ${method}`));
     context.setHeader('allow', allowed);
     return context.refuse(new LancegateError('MethodNotAllowed', `the path has no ${method}, only ${allowed}`));
@@ -202,11 +147,11 @@ const healthRoutes = [
 /** For probes, which have no credentials: they learn one word. */
 function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline): void {
   const word = (text: string) => ({ contentType: 'application/json', text: JSON.stringify({ status: text }) });
-  app.get('/healthz', (request) => contextOf(request).answer(word('alive')));
-  app.get('/readyz', (request) => {
-    if (pipeline.isStopping)
-      return contextOf(request).refuse(new LancegateError('SlowDown', 'the service is stopping'));
-    return contextOf(request).answer(word('ready'));
+  const options = { config: { isProbe: true } };
+  app.get('/healthz', options, ({ context }) => context.answer(word('alive')));
+  app.get('/readyz', options, ({ context }) => {
+    if (pipeline.isStopping) return context.refuse(new LancegateError('SlowDown', 'the service is stopping'));
+    return context.answer(word('ready'));
   });
 }
 
@@ -221,7 +166,7 @@ const brokenHttpTexts: Readonly<Record<string, string>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'the request did not arrive in time',
 };
 
-/** There is no request to answer; whoever still listens gets the same body as ever. */
+/** There is no request to answer; a client that still reads gets the usual body. */
 function refuseBrokenHttp(connections: Connections, error: ParserError, socket: Duplex): void {
   if (error.code === 'ECONNRESET') {
     socket.destroy();

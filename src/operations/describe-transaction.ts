@@ -14,8 +14,6 @@ export interface TransactionDescription {
   readonly properties: Properties;
 }
 
-export type DescribeTransaction = ReturnType<typeof describeTransaction>;
-
 /**
  * What became of a create or merge whose answer got lost (P6). Only committed transactions are recorded.
  * `TransactionNotFound`, also for one that is not visible.

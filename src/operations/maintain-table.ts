@@ -4,8 +4,6 @@ import type { JobReport } from '../maintenance/report.ts';
 import type { MaintenanceScheduler } from '../maintenance/scheduler.ts';
 import type { TableAccess } from '../table/table-access.ts';
 
-export type MaintainTable = ReturnType<typeof maintainTable>;
-
 /** Compacts, prunes and indexes main and every branch now; reports each job. */
 export const maintainTable =
   ({ access, maintenance }: { access: TableAccess; maintenance: MaintenanceScheduler }) =>

@@ -18,7 +18,7 @@ describe('the address of a client', () => {
       assert.deepEqual(clients.clientOf(sent('203.0.113.9', headers)), {
         address: '203.0.113.9',
         sharer: '203.0.113.9',
-        isReported: false,
+        proxy: undefined,
       });
     }
   });
@@ -42,7 +42,7 @@ describe('the address of a client', () => {
     const values = ['', ' ', ',', 'unknown', '_hidden', '1.2.3', '1.2.3.4.5', '::g', '1.1.1.1, x', '[::1', '1.2.3.4:x'];
     for (const value of values) {
       const client = clients.clientOf(sent('10.1.2.3', { 'x-forwarded-for': value }));
-      assert.deepEqual([client.address, client.isReported], ['10.1.2.3', false], value);
+      assert.deepEqual([client.address, client.proxy], ['10.1.2.3', undefined], value);
     }
     for (const value of ['', 'proto=http', 'for=unknown', 'for=_x', 'before=1.1.1.1', 'for="1.1.1.1']) {
       assert.equal(addressOf(clients, '10.1.2.3', { forwarded: value }), '10.1.2.3', value);

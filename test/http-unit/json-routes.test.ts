@@ -118,14 +118,14 @@ const cases: readonly Case[] = [
   {
     method: 'GET',
     path: '/v1/table?delimiter=::',
-    operation: 'listTables',
+    operation: 'listAllTables',
     command: { namespace: undefined, page, includeDeclared: true },
     answer: { tables: ['prod::orders', 'prod::users'], page_token: 'users' },
   },
   {
     method: 'GET',
     path: '/v1/table/?limit=10',
-    operation: 'listTables',
+    operation: 'listAllTables',
     command: { namespace: [], page: { after: undefined, limit: 10 }, includeDeclared: true },
     answer: { tables: ['orders', 'users'], page_token: 'users' },
   },

@@ -254,7 +254,7 @@ function shedderAlone(permits: number) {
       },
     },
   } as unknown as ConstructorParameters<typeof LoadShedder>[0];
-  const shedder = new LoadShedder(deps, ['/v1/table/:id/merge_insert']);
+  const shedder = new LoadShedder(deps, [{ path: '/v1/table/:id/merge_insert', isWrite: true }]);
   const headers = { 'content-length': '0', 'x-request-id': 'mine' };
   const raw = { method: 'POST', url: '/v1/table/t/merge_insert', headers, socket: { remoteAddress: '192.0.2.7' } };
   const response = {

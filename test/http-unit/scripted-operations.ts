@@ -47,6 +47,11 @@ export function scriptedOperations(script: Partial<Operations> = {}): { operatio
   return { operations: Object.fromEntries(remembering) as Operations, asked };
 }
 
+const listedTables = (namespace = names(['prod'])) => ({
+  items: names(['orders', 'users']).map((name) => ({ namespace, name })),
+  next: 'users',
+});
+
 const defaults: Operations = {
   createTable: async ({ source, properties }) => {
     await source.schema();
@@ -78,10 +83,8 @@ const defaults: Operations = {
   deregisterTable: async ({ table }: Listed) => describedTable(table),
   registerTable: async ({ table, properties }) => describedTable(table, properties),
   countRows: async () => 42,
-  listTables: async ({ namespace }) => ({
-    items: names(['orders', 'users']).map((name) => ({ namespace: namespace ?? names(['prod']), name })),
-    next: 'users',
-  }),
+  listTables: async ({ namespace }) => listedTables(namespace),
+  listAllTables: async ({ namespace }) => listedTables(namespace),
   listVersions: async () => ({
     items: [2, 1].map((version) => ({
       version,

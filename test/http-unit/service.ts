@@ -86,7 +86,8 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
   });
   const server = await startHttpServer({
-    routes: apiRoutes(operations, filterReader([])),
+    routes: apiRoutes(operations),
+    readFilter: filterReader([]),
     authenticator: { authenticate: async (headers) => authenticate(headers) },
     policy: {
       allows: (request) => {

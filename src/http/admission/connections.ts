@@ -45,7 +45,7 @@ export interface ConnectionParts {
 interface Pipelined {
   readonly raw: IncomingMessage;
   readonly response: ServerResponse;
-  readonly letIn: () => void;
+  readonly pass: () => void;
 }
 
 interface Connection {
@@ -124,11 +124,11 @@ export class Connections {
     this.#checkLater();
   }
 
-  /** Calls `letIn` when all earlier requests of the connection have been answered; never, if the connection ends before. */
-  receive(raw: IncomingMessage, response: ServerResponse, letIn: () => void): void {
+  /** Calls `pass` when all earlier requests of the connection have been answered; never, if the connection ends before. */
+  receive(raw: IncomingMessage, response: ServerResponse, pass: () => void): void {
     const connection = this.#open.get(raw.socket);
     if (connection === undefined || raw.socket.destroyed) return;
-    const request = { raw, response, letIn };
+    const request = { raw, response, pass };
     if (connection.current === undefined) this.#begin(connection, request);
     else if (connection.behind.length < maxPipelined) connection.behind.push(request);
     else this.#end(connection, 'pipelined');
@@ -138,7 +138,7 @@ export class Connections {
    * Counts a request that a trusted proxy reports for a client, until the returned function is called. `SlowDown` if the client
    * has its share of requests under way.
    */
-  enter({ sharer }: ClientAddress): () => void {
+  reserve({ sharer }: ClientAddress): () => void {
     const underWay = this.#reportedRequests.get(sharer) ?? 0;
     if (underWay >= this.#maxPerAddress) {
       throw new LancegateError('SlowDown', 'the address of the client has its share of requests under way');
@@ -200,7 +200,7 @@ export class Connections {
     connection.current = request;
     connection.unfinished = undefined;
     request.response.once('close', () => this.#answered(connection, request));
-    request.letIn();
+    request.pass();
   }
 
   /** Also after an answer that was cut off. */

@@ -22,7 +22,7 @@ import { canBeForgotten } from '../body/request-body.ts';
 import { renderError } from '../errors/error-renderer.ts';
 import type { HttpDeps } from '../http-deps.ts';
 import { type ClientAddresses, credentialsIn, requestIdFrom } from '../request-head.ts';
-import { pathPattern, principalFacts, sentFrom } from '../route.ts';
+import { nothingAsked, pathPattern, principalFacts, type Route } from '../route.ts';
 import type { Admission } from './admission.ts';
 
 /** Some 5 ms of work. With half as many, fewer merges share a commit. */
@@ -31,7 +31,7 @@ const writesPerIteration = 16;
 interface LoadShedderDeps extends Pick<HttpDeps, 'audit' | 'metrics' | 'newId' | 'authenticator'> {
   readonly admission: Pick<Admission, 'requireCapacity' | 'reserveWrite'>;
   readonly retryPacing: RetryPacing;
-  readonly clientAddresses: Pick<ClientAddresses, 'clientOf' | 'peer'>;
+  readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
 }
 
 interface Write {
@@ -43,16 +43,23 @@ interface Write {
   readonly pass: () => void;
 }
 
+/** What a brief write brings along to its admission, so that no more are passed on than can be admitted. */
+export interface Reservation {
+  /** Rejects as `Authenticator` does. */
+  readonly principal: Promise<Principal>;
+  /** May be called more than once. */
+  readonly release: () => void;
+}
+
 export class LoadShedder {
   readonly #deps: LoadShedderDeps;
   readonly #routeOf: (raw: IncomingMessage) => string | undefined;
   readonly #queue = new PacedQueue(writesPerIteration);
-  readonly #reservations = new WeakMap<IncomingMessage, () => void>();
+  readonly #reservations = new WeakMap<IncomingMessage, Reservation>();
 
-  /** `writeRoutes` are the paths of routes whose bodies count as writes, with `:id` for the identifier. */
-  constructor(deps: LoadShedderDeps, writeRoutes: readonly string[]) {
+  constructor(deps: LoadShedderDeps, routes: readonly Pick<Route, 'path' | 'isWrite'>[]) {
     this.#deps = deps;
-    this.#routeOf = routeFinder(writeRoutes);
+    this.#routeOf = routeFinder(routes.filter(({ isWrite }) => isWrite).map(({ path }) => path));
   }
 
   /** Answers the request, or calls `pass`, at once or later, or never if the client leaves before. */
@@ -63,51 +70,44 @@ export class LoadShedder {
       return;
     }
     const write: Write = { raw, response, route, principal: undefined, pass };
-    if (!isBrief(raw)) this.#enqueue(write, () => undefined);
-    else if (this.#hasCapacity(write)) void this.#receiveBrief(write);
+    if (isBrief(raw)) void this.#receiveBrief(write);
+    else this.#enqueue(write, undefined);
   }
 
-  /** A permit stays reserved until the pipeline admits the write: else more would be passed on than can be admitted. */
+  /** Of a write that was passed on; undefined where it has none. */
+  reservationOf(raw: IncomingMessage): Reservation | undefined {
+    return this.#reservations.get(raw);
+  }
+
   async #receiveBrief(write: Write): Promise<void> {
-    const { authenticator, admission } = this.#deps;
-    // The pipeline authenticates again, and refuses what has no valid credential.
-    const principal = await authenticator.authenticate(credentialsIn(write.raw)).catch(() => undefined);
-    const known = { ...write, principal };
-    const release = this.#orRefuse(known, () => admission.reserveWrite(principal));
-    if (release !== undefined) this.#enqueue(known, release);
-  }
-
-  #enqueue(write: Write, release: () => void): void {
-    this.#queue.add(splitTarget(write.raw.url ?? '/').path, () => {
-      this.#reservations.set(write.raw, release);
-      write.response.once('close', release);
-      if (!write.raw.destroyed) return write.pass();
-      release();
-      this.#record(write, this.#requestId(write.raw), { clientLeft: true });
-    });
-  }
-
-  /** The pipeline is about to admit the request: what was reserved for it is free. */
-  endReservation(raw: IncomingMessage): void {
-    this.#reservations.get(raw)?.();
-  }
-
-  #hasCapacity(write: Write): boolean {
-    const check = (): true => {
-      this.#deps.admission.requireCapacity();
-      return true;
-    };
-    return this.#orRefuse(write, check) ?? false;
-  }
-
-  #orRefuse<Result>(write: Write, ask: () => Result): Result | undefined {
+    const { admission, authenticator } = this.#deps;
+    let known = write;
     try {
-      return ask();
+      admission.requireCapacity();
+      const principal = authenticator.authenticate(credentialsIn(write.raw));
+      // Without a valid credential it is passed on all the same: the pipeline refuses it.
+      known = { ...write, principal: await principal.catch(() => undefined) };
+      this.#enqueue(known, { principal, release: admission.reserveWrite(known.principal) });
     } catch (error) {
       if (!(error instanceof LancegateError)) throw error;
-      this.#refuse(write, error);
-      return undefined;
+      this.#refuse(known, error);
     }
+  }
+
+  #enqueue(write: Write, reservation: Reservation | undefined): void {
+    const { raw, response, pass } = write;
+    this.#queue.add(splitTarget(raw.url ?? '/').path, () => {
+      if (raw.destroyed) {
+        reservation?.release();
+        this.#record(write, this.#requestId(raw), { clientLeft: true });
+        return;
+      }
+      if (reservation !== undefined) {
+        this.#reservations.set(raw, reservation);
+        response.once('close', reservation.release);
+      }
+      pass();
+    });
   }
 
   #refuse(write: Write, refusal: LancegateError): void {
@@ -139,12 +139,13 @@ export class LoadShedder {
   /** For a request that does not reach the pipeline. */
   #record({ raw, route, principal }: Write, requestId: string, end: Partial<AuditRecord>): void {
     const { audit, clientAddresses } = this.#deps;
+    const { address, proxy } = clientAddresses.clientOf(raw);
     audit.requestEnded({
-      ...{ requestId, method: 'POST', route, durationMs: 0, receivedBytes: 0, decision: 'not asked' },
-      ...{ status: undefined, refusal: undefined, clientLeft: undefined },
-      ...{ actions: undefined, namespace: undefined, table: undefined, branch: undefined },
+      ...{ requestId, method: 'POST', route, status: undefined, durationMs: 0, receivedBytes: 0 },
       ...principalFacts(principal),
-      ...sentFrom(clientAddresses.clientOf(raw), clientAddresses, raw),
+      ...{ address, proxy },
+      ...nothingAsked,
+      ...{ refusal: undefined, clientLeft: undefined },
       ...end,
     });
   }

@@ -1,23 +1,21 @@
 import Type from 'typebox';
-import type { CountRows } from '../../operations/tables/count-rows.ts';
+import { countRows } from '../../operations/tables/count-rows.ts';
 import { Version } from '../../wire/json-body.ts';
-import type { ReadFilter } from '../../wire/merge-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
-import { type Route, tableTarget } from '../route.ts';
+import { tableTarget } from '../route.ts';
 
 const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });
 
 /** The answer is the bare number, which is what every client parses. The Lance REST client asks with GET. */
-export const countRowsRoute = (countRows: CountRows, readFilter: ReadFilter): Route =>
-  jsonRoute({
-    methods: ['GET', 'POST'],
-    path: '/v1/table/:id/count_rows',
-    target: tableTarget,
-    action: 'CountTableRows',
-    body: CountBody,
-    branches: (_, branch) => [branch],
-    answer: ({ target: table, branch, body: { version, predicate: text }, scope }) => {
-      const predicate = text === undefined ? undefined : readFilter(text, 'predicate');
-      return countRows({ table, branch, version, predicate }, scope);
-    },
-  });
+export const countRowsRoute = jsonRoute(countRows, {
+  methods: ['GET', 'POST'],
+  path: '/v1/table/:id/count_rows',
+  target: tableTarget,
+  action: 'CountTableRows',
+  body: CountBody,
+  branches: (_, branch) => [branch],
+  answer: (operation, { target: table, branch, body: { version, predicate: text } }, { scope, readFilter }) => {
+    const predicate = text === undefined ? undefined : readFilter(text, 'predicate');
+    return operation({ table, branch, version, predicate }, scope);
+  },
+});

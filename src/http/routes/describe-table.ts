@@ -1,12 +1,12 @@
 import Type from 'typebox';
 import type { DataType, Field, Schema } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { DescribeTable } from '../../operations/tables/describe-table.ts';
+import { describeTable } from '../../operations/tables/describe-table.ts';
 import type { TableDescription } from '../../table/table-access.ts';
 import { Version } from '../../wire/json-body.ts';
 import { readFlag } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
-import { type Route, tableTarget } from '../route.ts';
+import { tableTarget } from '../route.ts';
 
 const DescribeBody = Type.Object({
   version: Type.Optional(Version),
@@ -19,21 +19,20 @@ const DescribeBody = Type.Object({
  * declared must have neither: by that clients tell it apart. `load_detailed_metadata` and `check_declared` thus change
  * nothing; generated clients send their defaults in the body beside other values in the query, which win.
  */
-export const describeTableRoute = (describeTable: DescribeTable): Route =>
-  jsonRoute({
-    methods: ['POST'],
-    path: '/v1/table/:id/describe',
-    target: tableTarget,
-    action: 'DescribeTable',
-    body: DescribeBody,
-    branches: (_, branch) => [branch],
-    answer: async ({ target: table, branch, query, body: { version, tag, with_table_uri } }) => {
-      if (tag !== undefined) throw new LancegateError('Unsupported', 'tag: this service does not offer tags');
-      const withUri = readFlag(query, 'with_table_uri') ?? with_table_uri ?? false;
-      const description = await describeTable({ table, branch, version });
-      return { ...describe(description), ...(withUri ? { table_uri: description.location } : {}) };
-    },
-  });
+export const describeTableRoute = jsonRoute(describeTable, {
+  methods: ['POST'],
+  path: '/v1/table/:id/describe',
+  target: tableTarget,
+  action: 'DescribeTable',
+  body: DescribeBody,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body: { version, tag, with_table_uri } }, { query }) => {
+    if (tag !== undefined) throw new LancegateError('Unsupported', 'tag: this service does not offer tags');
+    const withUri = readFlag(query, 'with_table_uri') ?? with_table_uri ?? false;
+    const description = await operation({ table, branch, version });
+    return { ...describe(description), ...(withUri ? { table_uri: description.location } : {}) };
+  },
+});
 
 const describe = ({ table, location, properties, storageOptions, created }: TableDescription) => ({
   table: table.name,

@@ -1,26 +1,24 @@
-import Type from 'typebox';
 import type { JobReport } from '../../maintenance/report.ts';
-import type { MaintainTable } from '../../operations/maintain-table.ts';
-import { jsonRoute } from '../json-route.ts';
-import { type Route, tableTarget } from '../route.ts';
+import { maintainTable } from '../../operations/maintain-table.ts';
+import { jsonRoute, Nothing } from '../json-route.ts';
+import { tableTarget } from '../route.ts';
 
 /**
  * An operation of this service only: the specification has none. Answers when all is done, without the jobs on branches that
  * the principal may not describe.
  */
-export const maintainTableRoute = (maintainTable: MaintainTable): Route =>
-  jsonRoute({
-    methods: ['POST'],
-    path: '/v1/table/:id/maintain',
-    target: tableTarget,
-    action: 'MaintainTable',
-    body: Type.Object({}),
-    answer: async ({ target: table, allows }) => {
-      const jobs = await maintainTable({ table });
-      const visible = jobs.filter(({ branch }) => allows('DescribeTable', { kind: 'table', table }, branch));
-      return { jobs: visible.map(jobContents) };
-    },
-  });
+export const maintainTableRoute = jsonRoute(maintainTable, {
+  methods: ['POST'],
+  path: '/v1/table/:id/maintain',
+  target: tableTarget,
+  action: 'MaintainTable',
+  body: Nothing,
+  answer: async (operation, { target: table }, { access }) => {
+    const jobs = await operation({ table });
+    const visible = jobs.filter(({ branch }) => access.allows('DescribeTable', { kind: 'table', table }, branch));
+    return { jobs: visible.map(jobContents) };
+  },
+});
 
 function jobContents(report: JobReport) {
   const { branch = 'main', reason, durationMs } = report;

@@ -1,39 +1,37 @@
 import type { MergeFlags } from '../../merge/merge-command.ts';
-import type { MergeRowsOperation } from '../../operations/tables/merge-rows.ts';
-import { type ReadFilter, readMergeParameters } from '../../wire/merge-parameters.ts';
+import { mergeRows } from '../../operations/tables/merge-rows.ts';
+import { readMergeParameters } from '../../wire/merge-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
-import type { Route } from '../route.ts';
 
-export const mergeRowsRoute = (mergeRows: MergeRowsOperation, readFilter: ReadFilter): Route =>
-  arrowRoute({
-    path: '/v1/table/:id/merge_insert',
-    action: 'MergeInsertIntoTable',
-    body: 'arrow-whole',
-    parameters: (query) => readMergeParameters(query, readFilter),
-    furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
-    mode: ({ flags }) => mergeMode(flags),
-    async answer({ table, branch, parameters, source, idempotency, scope }) {
-      const command = { table, branch, ...parameters, source, idempotency };
-      const { isReplay, ...result } = await mergeRows(command, scope);
-      const fields = {
-        version: result.version,
-        num_updated_rows: result.numUpdatedRows,
-        num_inserted_rows: result.numInsertedRows,
-        num_deleted_rows: result.numDeletedRows,
-        num_attempts: result.numAttempts,
-        num_rows: result.numUpdatedRows + result.numInsertedRows,
-        transaction_id: result.transactionId,
-      };
-      const audit = {
-        version: result.version,
-        insertedRows: result.numInsertedRows,
-        updatedRows: result.numUpdatedRows,
-        deletedRows: result.numDeletedRows,
-        transactionId: result.transactionId,
-      };
-      return { fields, isReplay, audit };
-    },
-  });
+export const mergeRowsRoute = arrowRoute(mergeRows, {
+  path: '/v1/table/:id/merge_insert',
+  action: 'MergeInsertIntoTable',
+  body: 'arrow-whole',
+  parameters: ({ query, readFilter }) => readMergeParameters(query, readFilter),
+  furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
+  mode: ({ flags }) => mergeMode(flags),
+  async answer(operation, { table, branch, parameters, source, idempotency, scope }) {
+    const command = { table, branch, ...parameters, source, idempotency };
+    const { isReplay, ...result } = await operation(command, scope);
+    const fields = {
+      version: result.version,
+      num_updated_rows: result.numUpdatedRows,
+      num_inserted_rows: result.numInsertedRows,
+      num_deleted_rows: result.numDeletedRows,
+      num_attempts: result.numAttempts,
+      num_rows: result.numUpdatedRows + result.numInsertedRows,
+      transaction_id: result.transactionId,
+    };
+    const audit = {
+      version: result.version,
+      insertedRows: result.numInsertedRows,
+      updatedRows: result.numUpdatedRows,
+      deletedRows: result.numDeletedRows,
+      transactionId: result.transactionId,
+    };
+    return { fields, isReplay, audit };
+  },
+});
 
 /** Names no filter's text, in which a client may have written values of rows. */
 function mergeMode({

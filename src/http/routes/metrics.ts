@@ -1,12 +1,12 @@
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { authorize, type Route } from '../route.ts';
+import type { Route } from '../route.ts';
 
 /** Outside the base path, beside the health checks. */
 export const metricsRoute = (metrics: Pick<Metrics, 'render'>): Route => ({
   methods: ['GET'],
   path: '/metrics',
-  prepare(input) {
-    authorize(input, 'ReadMetrics', { kind: 'namespace', path: [] }, undefined);
+  prepare({ access }) {
+    access.require('ReadMetrics', { kind: 'namespace', path: [] });
     return {
       body: 'json',
       answer: async () => {

@@ -20,8 +20,6 @@ interface CreateBranchCommand {
   readonly fromVersion: number | undefined;
 }
 
-export type CreateBranch = ReturnType<typeof createBranch>;
-
 export const createBranch =
   ({ access, locks, catalog, engine }: Deps) =>
   async ({ table, name, fromBranch, fromVersion }: CreateBranchCommand): Promise<void> => {

@@ -13,8 +13,6 @@ interface Deps {
   readonly recoveryMarks: RecoveryMarks;
 }
 
-export type DeleteBranch = ReturnType<typeof deleteBranch>;
-
 export const deleteBranch =
   ({ access, locks, datasets, recoveryMarks }: Deps) =>
   async ({ table, name }: { table: TableRef; name: BranchName }): Promise<void> => {

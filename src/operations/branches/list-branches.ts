@@ -9,8 +9,6 @@ interface ListBranchesCommand {
   readonly visible: Visible<BranchName>;
 }
 
-export type ListBranches = ReturnType<typeof listBranches>;
-
 /** By name. A parent that is not visible is not named. */
 export const listBranches =
   ({ access }: { access: TableAccess }) =>

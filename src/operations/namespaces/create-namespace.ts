@@ -10,8 +10,6 @@ interface CreateNamespaceCommand {
   readonly properties: Properties;
 }
 
-export type CreateNamespace = ReturnType<typeof createNamespace>;
-
 export const createNamespace =
   ({ catalog }: { catalog: Catalog }) =>
   async ({ namespace, mode, properties }: CreateNamespaceCommand): Promise<Properties> => {

@@ -9,14 +9,10 @@ export async function findNamespace(catalog: Catalog, namespace: NamespacePath):
   throw new LancegateError('NamespaceNotFound', `namespace '${showNamespace(namespace)}' does not exist`);
 }
 
-export type DescribeNamespace = ReturnType<typeof describeNamespace>;
-
 export const describeNamespace =
   ({ catalog }: { catalog: Catalog }) =>
   async ({ namespace }: { namespace: NamespacePath }): Promise<Properties> =>
     (await findNamespace(catalog, namespace)).properties;
-
-export type NamespaceExists = ReturnType<typeof namespaceExists>;
 
 export const namespaceExists =
   ({ catalog }: { catalog: Catalog }) =>

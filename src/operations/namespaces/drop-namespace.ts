@@ -18,8 +18,6 @@ interface DropNamespaceCommand {
   readonly dropped: (table: TableRef) => void;
 }
 
-export type DropNamespace = ReturnType<typeof dropNamespace>;
-
 export const dropNamespace =
   ({ catalog }: { catalog: Catalog }, dropTable: DropTable) =>
   async ({ namespace, mode, behavior, mayDrop, dropped }: DropNamespaceCommand): Promise<void> => {

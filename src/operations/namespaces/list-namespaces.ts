@@ -8,8 +8,6 @@ interface ListNamespacesCommand {
   readonly visible: Visible<NamespacePath>;
 }
 
-export type ListNamespaces = ReturnType<typeof listNamespaces>;
-
 export const listNamespaces =
   ({ catalog }: { catalog: Catalog }) =>
   async ({ parent, page, visible }: ListNamespacesCommand): Promise<Listing<ObjectName>> => {

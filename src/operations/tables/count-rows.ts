@@ -11,8 +11,6 @@ interface CountRowsCommand {
   readonly predicate: CheckedSql | undefined;
 }
 
-export type CountRows = ReturnType<typeof countRows>;
-
 /** The manifest has the count of all rows; a predicate runs in a reader (P12). */
 export const countRows =
   ({ access, queries }: { access: TableAccess; queries: Queries }) =>

@@ -3,8 +3,6 @@ import { CreateTable } from '../../create/request.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Idempotency, Replayable } from '../idempotency/idempotency.ts';
 
-export type CreateTableOperation = ReturnType<typeof createTable>;
-
 export function createTable(deps: ConstructorParameters<typeof CreateTable>[0] & { idempotency: Idempotency }) {
   const creation = new CreateTable(deps);
   return (command: CreateTableCommand, scope: RequestScope): Promise<Replayable<CreateTableResult>> =>

@@ -19,8 +19,6 @@ interface DeclareTableCommand {
   readonly location: string | undefined;
 }
 
-export type DeclareTable = ReturnType<typeof declareTable>;
-
 /** Reserves a table's name and location; create or the first merge fills it. The service alone chooses the location. */
 export const declareTable =
   ({ catalog, engine, access, newId }: Deps) =>

@@ -2,8 +2,6 @@ import type { TableRef } from '../../kernel/ids.ts';
 import type { TableDescription } from '../../table/table-access.ts';
 import { type RemovalDeps, removeFromCatalog } from './drop-table.ts';
 
-export type DeregisterTable = ReturnType<typeof deregisterTable>;
-
 /** Forgets the table and leaves its files where they are. */
 export const deregisterTable =
   (deps: RemovalDeps) =>

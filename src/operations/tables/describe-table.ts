@@ -8,8 +8,6 @@ interface DescribeTableCommand {
   readonly version: number | undefined;
 }
 
-export type DescribeTable = ReturnType<typeof describeTable>;
-
 /** A declared-only table has no version and no schema: clients tell it apart by their absence. */
 export const describeTable =
   ({ access }: { access: TableAccess }) =>

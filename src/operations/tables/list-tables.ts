@@ -10,8 +10,6 @@ interface ListTablesCommand {
   readonly visible: Visible<TableRef>;
 }
 
-export type ListTables = ReturnType<typeof listTables>;
-
 /** The tables directly in one namespace, or all, by name. `NamespaceNotFound`. */
 export const listTables =
   ({ catalog }: { catalog: Catalog }) =>

@@ -20,8 +20,6 @@ interface ListedVersion {
   readonly manifestBytes: number | undefined;
 }
 
-export type ListVersions = ReturnType<typeof listVersions>;
-
 /** The versions of a branch that can still be read. Reads one manifest for each that it lists, so a page costs the same in a long history. */
 export const listVersions =
   ({ access, engine }: { access: TableAccess; engine: Engine }) =>

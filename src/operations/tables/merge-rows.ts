@@ -3,8 +3,6 @@ import type { MergeRowsCommand, MergeRowsResult } from '../../merge/merge-comman
 import { MergeRows } from '../../merge/request.ts';
 import type { Idempotency, Replayable } from '../idempotency/idempotency.ts';
 
-export type MergeRowsOperation = ReturnType<typeof mergeRows>;
-
 export function mergeRows(deps: ConstructorParameters<typeof MergeRows>[0] & { idempotency: Idempotency }) {
   const merging = new MergeRows(deps);
   return (command: MergeRowsCommand, scope: RequestScope): Promise<Replayable<MergeRowsResult>> =>

@@ -44,8 +44,6 @@ interface RegisterTableCommand {
   readonly mayAdopt: Visible<LocationOwner>;
 }
 
-export type RegisterTable = ReturnType<typeof registerTable>;
-
 export const registerTable =
   (deps: Deps) =>
   async ({ table, location, mode, properties, mayAdopt }: RegisterTableCommand): Promise<TableDescription> => {

@@ -7,8 +7,6 @@ interface TableExistsCommand {
   readonly version: number | undefined;
 }
 
-export type TableExists = ReturnType<typeof tableExists>;
-
 /** Resolves for a table that exists, declared-only ones included if `version` is undefined; else `TableNotFound`. */
 export const tableExists =
   ({ access }: { access: TableAccess }) =>

@@ -7,8 +7,6 @@ interface TableStatisticsCommand {
   readonly branch: BranchName | undefined;
 }
 
-export type GetTableStatistics = ReturnType<typeof tableStatistics>;
-
 /** Sizes of the newest version of a branch. */
 export const tableStatistics =
   ({ access }: { access: TableAccess }) =>
