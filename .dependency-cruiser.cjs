@@ -66,7 +66,7 @@ const orderOfSubRooms = {
   merge: ['key-index', 'strategy', 'queue'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],
-  http: ['errors', 'body', 'admission', 'routes'],
+  http: ['body', 'admission', 'routes'],
   cli: ['rows'],
 };
 

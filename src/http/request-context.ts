@@ -11,7 +11,7 @@ import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { QueryParameters } from '../wire/query-parameters.ts';
 import type { RetryPacing } from './admission/load-shedder.ts';
 import { RequestBody } from './body/request-body.ts';
-import { asLancegateError, type RenderedError, renderError } from './errors/error-renderer.ts';
+import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { type ClientAddress, type ClientAddresses, expectsContinue, headerText } from './request-head.ts';
 import {

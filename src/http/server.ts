@@ -9,7 +9,7 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget, splitTarget } from '../wire/identifiers.ts';
 import type { Connections } from './admission/connections.ts';
-import { renderError } from './errors/error-renderer.ts';
+import { renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { RequestPipeline } from './pipeline.ts';
 import { mostHeaders, requestIdFrom } from './request-head.ts';

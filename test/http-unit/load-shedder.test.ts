@@ -191,6 +191,15 @@ test('a write beyond the share of its principal is refused before the router and
   assert.deepEqual([refused?.subject, refused?.refusal], ['ann', 'SlowDown']);
 });
 
+test('the credential of a write is verified once, also where it is not valid', async () => {
+  await using service = await startTestService();
+  const path = '/v1/table/users/merge_insert?on=id';
+  assert.equal((await upload(service, path)).status, 200);
+  assert.equal(service.verified(), 1);
+  assert.equal((await upload(service, path, { headers: { authorization: 'Bearer nobody' } })).status, 401);
+  assert.equal(service.verified(), 2);
+});
+
 test('of many writes that come at once, as many are let in as find room', async () => {
   const release = Promise.withResolvers<void>();
   let underWay = 0;

@@ -37,6 +37,8 @@ export interface TestService extends AsyncDisposable {
   readonly url: string;
   readonly port: number;
   readonly asked: readonly Asked[];
+  /** How often a credential was verified. */
+  verified(): number;
   /** Every question the policy was asked. */
   readonly decisions: readonly Omit<AccessRequest, 'principal'>[];
   readonly log: readonly Record<string, unknown>[];
@@ -76,6 +78,7 @@ class CountingMetrics extends Metrics {
 export async function startTestService(options: TestOptions = {}): Promise<TestService> {
   const { operations, asked } = scriptedOperations(options.script);
   const decisions: Omit<AccessRequest, 'principal'>[] = [];
+  let verified = 0;
   const log: Record<string, unknown>[] = [];
   const clock = options.clock ?? systemClock;
   const ids = Array.from({ length: 100 }, (_, index) => `id-${index + 1}`);
@@ -88,7 +91,12 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const server = await startHttpServer({
     routes: apiRoutes(operations),
     readFilter: filterReader([]),
-    authenticator: { authenticate: async (headers) => authenticate(headers) },
+    authenticator: {
+      authenticate: async (headers) => {
+        verified += 1;
+        return authenticate(headers);
+      },
+    },
     policy: {
       allows: (request) => {
         const { principal: _, ...question } = request;
@@ -115,6 +123,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     url: server.url,
     port: Number(new URL(server.url).port),
     asked,
+    verified: () => verified,
     decisions,
     log,
     receivedBytes: () => metrics.received,

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { errorDocument } from '#src/http/errors/error-document.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import { errorDocument } from '../../scripts/error-document.ts';
 import { ask } from './client.ts';
 import { RawClient } from './raw-client.ts';
 import { startTestService, token } from './service.ts';

@@ -117,8 +117,8 @@ describe('the boundary check', () => {
   test('lets imports along the arrow pass, and has looked at them', (t) => {
     const { status, output } = check(t, {
       'src/kernel/one.ts': module,
-      'src/http/errors/two.ts': importing('../../kernel/one.ts'),
-      'src/http/body/three.ts': importing('../errors/two.ts')
+      'src/http/body/two.ts': importing('../../kernel/one.ts'),
+      'src/http/admission/three.ts': importing('../body/two.ts')
         .replaceAll('one', 'two')
         .replace('const two', 'const three'),
     });

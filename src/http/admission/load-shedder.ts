@@ -19,7 +19,7 @@ import { type Principal, principalKey } from '../../kernel/request-scope.ts';
 import type { AuditRecord } from '../../telemetry/audit.ts';
 import { routedTarget, splitTarget } from '../../wire/identifiers.ts';
 import { canBeForgotten } from '../body/request-body.ts';
-import { renderError } from '../errors/error-renderer.ts';
+import { renderError } from '../error-renderer.ts';
 import type { HttpDeps } from '../http-deps.ts';
 import { type ClientAddresses, credentialsIn, requestIdFrom } from '../request-head.ts';
 import { nothingAsked, pathPattern, principalFacts, type Route } from '../route.ts';

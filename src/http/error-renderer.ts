@@ -2,8 +2,8 @@
  * The only place where an error becomes an answer. The body is the union of what the two families of clients parse:
  * `type` to `instance`, and the namespace specification's `error` and `code` (docs/protocol.md, "Errors").
  */
-import { challengeFor } from '../../auth/challenge.ts';
-import { type ErrorEntry, invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { challengeFor } from '../auth/challenge.ts';
+import { type ErrorEntry, invalidInput, LancegateError } from '../kernel/errors.ts';
 
 type Status = ErrorEntry['status'];
 
@@ -23,7 +23,7 @@ export const statusTitles: Readonly<Record<Status, { readonly type: string; read
 /** For a 503 whose error names no time of its own. */
 const defaultRetryAfterSeconds = 1;
 
-export interface ErrorBody {
+interface ErrorBody {
   readonly type: string;
   readonly title: string;
   readonly status: Status;
@@ -40,7 +40,7 @@ export interface RenderedError {
   readonly body: ErrorBody;
 }
 
-export interface ErrorPlace {
+interface ErrorPlace {
   readonly requestId: string;
   /** The path that was asked for, without its query. */
   readonly instance: string;

@@ -1,6 +1,6 @@
-/** `docs/errors.md`, from the catalogue; a test requires that the file is this. */
-import { type ErrorEntry, errorCatalogue } from '../../kernel/errors.ts';
-import { statusTitles } from './error-renderer.ts';
+/** Prints `docs/errors.md`, made from the catalogue of errors; a test requires that the file is this. */
+import { statusTitles } from '#src/http/error-renderer.ts';
+import { type ErrorEntry, errorCatalogue } from '#src/kernel/errors.ts';
 
 const opening = `# Errors
 
@@ -72,3 +72,5 @@ export function errorDocument(): string {
   const errors = Object.entries(errorCatalogue).map(errorRow);
   return [opening, '', statusSection, ...statuses, '', catalogueSection, ...errors, '', closing, ''].join('\n');
 }
+
+if (import.meta.main) process.stdout.write(errorDocument());
