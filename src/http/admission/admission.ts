@@ -1,10 +1,10 @@
 /**
- * Admits a request with a body, once, when its headers are there and before its body is read (P7). A request that is refused
+ * Admits a request with a body, once, when its headers have arrived and before its body is read (P7). A request that is refused
  * here has cost its headers and nothing else.
  *
- * The principal and the table can each have a share of every quota, so that others find capacity (P10). Requests about
- * names have a quota of their own: writes that fill theirs do not keep them out. Each request occupies a connection, so a principal
- * has a share of the connections, too, from however many addresses it comes.
+ * The principal and the table can each have a share of every quota, so that others find capacity (P10). JSON bodies have a quota
+ * of their own, which writes do not fill. Each request occupies a connection, so a principal has a share of the connections, too,
+ * from however many addresses it comes.
  */
 import { bytesAround, firstBufferBytes } from '../../arrow/stream/source-reader.ts';
 import type { TableRef } from '../../kernel/ids.ts';
@@ -20,7 +20,7 @@ export interface AdmissionRequest {
   readonly body: BodyKind;
   /** Of the body as its reader will see it; undefined where the client did not say. */
   readonly declaredBytes: number | undefined;
-  /** What decoding the body takes in addition. */
+  /** What a decoder of the body takes in addition. */
   readonly decoderBytes: number;
 }
 
@@ -56,12 +56,12 @@ export class Admission {
 
   /** `SlowDown` without capacity now, `BodyTooLarge` where there never will be enough. */
   admit(request: AdmissionRequest): Permit {
-    const holders = this.#holders(request);
-    const senders = [this.#sender(request)];
-    this.#requests.requireRoom(1, senders);
+    const sender = this.#sender(request.principal);
+    const holders = request.table === undefined ? [sender] : [sender, this.#target(request.table)];
+    this.#requests.requireRoom(1, [sender]);
     const permit = request.body === 'json' ? this.#admitJson(request, holders) : this.#admitWrite(request, holders);
-    this.#requests.take(1, senders);
-    const giveBack = once(() => this.#requests.giveBack(1, senders));
+    this.#requests.take(1, [sender]);
+    const giveBack = once(() => this.#requests.giveBack(1, [sender]));
     return {
       ...permit,
       release: () => {
@@ -79,7 +79,7 @@ export class Admission {
 
   /** Counts a write of this principal that waits to be admitted, until the returned function is called. `SlowDown`. */
   reserveWrite(principal: Principal | undefined): () => void {
-    const owners = principal === undefined ? [] : [this.#sender({ principal })];
+    const owners = principal === undefined ? [] : [this.#sender(principal)];
     this.#memory.requireResidentRoom();
     this.#writes.take(1, owners);
     return once(() => this.#writes.giveBack(1, owners));
@@ -117,16 +117,12 @@ export class Admission {
     return { account, endReceiving, release };
   }
 
-  #holders(request: AdmissionRequest): readonly Holder[] {
-    const { table } = request;
-    const sender = this.#sender(request);
-    if (table === undefined) return [sender];
-    const target = JSON.stringify(['table', ...table.namespace, table.name]);
-    return [sender, { kind: 'table', name: target, share: this.#config.tableShare }];
+  #sender(principal: Principal): Holder {
+    return { kind: 'principal', name: `principal ${principalKey(principal)}`, share: this.#config.principalShare };
   }
 
-  #sender({ principal }: Pick<AdmissionRequest, 'principal'>): Holder {
-    return { kind: 'principal', name: `principal ${principalKey(principal)}`, share: this.#config.principalShare };
+  #target({ namespace, name }: TableRef): Holder {
+    return { kind: 'table', name: JSON.stringify(['table', ...namespace, name]), share: this.#config.tableShare };
   }
 }
 

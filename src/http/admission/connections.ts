@@ -6,7 +6,7 @@
  * not limited, but the requests under way that it reports for one address are. When all connections are taken, the one that
  * has waited longest is closed for a new one: first among those that never sent a request, then among those whose clients
  * neither send the rest of a refused body nor read their answer, then among idle ones. So clients that open connections and
- * leave them lock no one out, from however many addresses they come.
+ * leave them do not exclude other clients, from however many addresses they come.
  *
  * A connection either waits for a request or has one under way; requests pipelined behind it wait, unparsed, for its answer.
  * Node and the request itself end most of what takes too long, with an answer. A check every half second closes the rest:
@@ -16,30 +16,16 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { Logger } from '../../telemetry/logger.ts';
-import type { ConnectionEnd, Metrics } from '../../telemetry/metrics.ts';
-import type { HttpConfig } from '../http-deps.ts';
+import type { ConnectionEnd } from '../../telemetry/metrics.ts';
+import type { HttpDeps } from '../http-deps.ts';
 import type { ClientAddress, ClientAddresses } from '../request-head.ts';
 
-/** The part of a `node:net` socket that is used here. */
-export type ClientSocket = Pick<
-  Duplex,
-  'destroy' | 'destroyed' | 'end' | 'once' | 'on' | 'writable' | 'writableLength'
-> & {
-  readonly remoteAddress?: string | undefined;
-};
+/** A `Socket` of `node:net`, which some events of an HTTP server pass as a `Duplex`. */
+type ClientSocket = Duplex & { readonly remoteAddress?: string | undefined };
 
-export interface ConnectionParts {
-  readonly config: Pick<
-    HttpConfig,
-    'maxConnections' | 'addressShare' | 'requestHeaderTimeoutMs' | 'keepAliveTimeoutMs' | 'uploadIdleTimeoutMs'
-  >;
-  readonly clientAddresses: Pick<ClientAddresses, 'peer' | 'isTrusted'>;
-  readonly clock: Clock;
-  readonly logger: Pick<Logger, 'warn'>;
-  readonly metrics: Pick<Metrics, 'connectionEnded'>;
+interface ConnectionsParts extends Pick<HttpDeps, 'config' | 'clock' | 'logger' | 'metrics'> {
+  readonly clientAddresses: ClientAddresses;
 }
 
 interface Pipelined {
@@ -77,7 +63,7 @@ const maxUnreadBytes = 64 * 2 ** 20;
 const logEveryMs = 10_000;
 
 export class Connections {
-  readonly #parts: ConnectionParts;
+  readonly #parts: ConnectionsParts;
   readonly #maxPerAddress: number;
   readonly #open = new Map<ClientSocket, Connection>();
   /**
@@ -94,7 +80,7 @@ export class Connections {
   #isStopping = false;
   #cancelCheck: (() => void) | undefined;
 
-  constructor(parts: ConnectionParts) {
+  constructor(parts: ConnectionsParts) {
     const { maxConnections, addressShare } = parts.config;
     this.#parts = parts;
     const isShared = addressShare < 1;
@@ -114,9 +100,16 @@ export class Connections {
       this.#note(refusal, client);
       return;
     }
-    const waitingSinceMs = this.#parts.clock.nowMs();
-    const unknown = { current: undefined, unfinished: undefined, answeredAtMs: undefined, allowedMs: 0 };
-    const connection: Connection = { socket, client, behind: [], waitingSinceMs, ...unknown };
+    const connection: Connection = {
+      socket,
+      client,
+      current: undefined,
+      behind: [],
+      waitingSinceMs: this.#parts.clock.nowMs(),
+      unfinished: undefined,
+      answeredAtMs: undefined,
+      allowedMs: 0,
+    };
     this.#open.set(socket, connection);
     this.#silent.add(connection);
     add(this.#perAddress, client.sharer, 1);

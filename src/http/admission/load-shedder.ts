@@ -1,11 +1,11 @@
 /**
  * Stands in front of the router, so that a full service can say so cheaply (P7).
  *
- * While no write of any principal to any table could be admitted, it refuses writes before anything is spent on them: no
- * router, no token to verify. The refusal has the same words and body as everywhere, and says nothing but that the service is busy;
- * so a request with a wrong token hears 503 in place of 401 while the service is full. Where only a principal has its share (P10),
- * it tells that principal alone: it authenticates, which for a known token is a look into a cache. The share of a table is for
- * those to know who may write there: the admission refuses it, behind the policy.
+ * While no write of any principal to any table could be admitted, it refuses writes before the router and the verifiers spend
+ * time on them. The refusal has the usual words and body, and says only that the service is busy; so the answer to a wrong token
+ * is 503 instead of 401 while the service is full. Where only a principal has its share (P10), it refuses that principal alone:
+ * it authenticates, which for a known token is a look into a cache. The admission, behind the policy, refuses for the share of a
+ * table: only principals that may write there learn of it.
  *
  * It passes writes on a few at a time, the paths in rotation. A commit answers hundreds of clients at once, and their next
  * requests would hold the event loop for as long as all of them take; like this, reads, refusals and writes to other tables wait
@@ -59,7 +59,7 @@ export class LoadShedder {
 
   constructor(deps: LoadShedderDeps, routes: readonly Pick<Route, 'path' | 'isWrite'>[]) {
     this.#deps = deps;
-    this.#routeOf = routeFinder(routes.filter(({ isWrite }) => isWrite).map(({ path }) => path));
+    this.#routeOf = writeRouteFinder(routes);
   }
 
   /** Answers the request, or calls `pass`, at once or later, or never if the client leaves before. */
@@ -151,12 +151,12 @@ export class LoadShedder {
   }
 }
 
-/** Finds the route of a path, as the router would. */
-function routeFinder(routes: readonly string[]): (raw: IncomingMessage) => string | undefined {
-  const patterns = routes.map((route) => ({ route, pattern: pathPattern(route) }));
-  return ({ url = '/' }) => {
+/** Finds the route of a write, as the router would. */
+function writeRouteFinder(routes: readonly Pick<Route, 'path' | 'isWrite'>[]) {
+  const writes = routes.filter(({ isWrite }) => isWrite).map(({ path }) => ({ path, pattern: pathPattern(path) }));
+  return ({ url = '/' }: IncomingMessage): string | undefined => {
     const { path } = splitTarget(routedTarget(url));
-    return patterns.find(({ pattern }) => pattern.test(path))?.route;
+    return writes.find(({ pattern }) => pattern.test(path))?.path;
   };
 }
 
@@ -166,13 +166,13 @@ const isBrief = (raw: IncomingMessage): boolean =>
   canBeForgotten(raw, 0);
 
 /**
- * Calls what is added, at most so many in one iteration of the event loop, so that sockets are looked at in between: at once
- * while nothing waits, else in rotation over the lanes, each in its order. So a lane with few does not wait for a long one
- * (P10). The number of callers bounds its size; here, the connections of the server.
+ * Calls what is added, at most so many in one iteration of the event loop, so that Node serves its sockets in between: at once
+ * while nothing waits, else in rotation over the lanes, each in its order. So a short lane does not wait for a long one (P10).
+ * Its size has the bound of its callers; here, the connections of the server.
  */
 export class PacedQueue {
   readonly #perIteration: number;
-  /** The lane whose turn is next comes first. None is empty. */
+  /** The lane that is next comes first. None is empty. */
   readonly #lanes = new Map<string, (() => void)[]>();
   /** How many may still be called in this iteration; 0 while any wait. */
   #left: number;
@@ -205,7 +205,7 @@ export class PacedQueue {
     this.#isScheduled = false;
     this.#left = this.#perIteration;
     const next: (() => void)[] = [];
-    // A lane that is put back at the end while this iterates comes up again.
+    // A lane that is added again at the end while this iterates comes up again.
     for (const [lane, waiting] of this.#lanes) {
       next.push(...waiting.splice(0, 1));
       this.#lanes.delete(lane);
@@ -221,7 +221,7 @@ export class PacedQueue {
 /** A refusal takes up to 0.4 ms of the event loop. */
 const msBetweenReturns = 2;
 const soonestMs = 1000;
-/** A client that waits is idle, also if there is capacity by then. */
+/** A client that waits is idle, even if there is capacity by then. */
 const latestMs = 5000;
 const maxPrincipals = 10_000;
 
@@ -242,7 +242,7 @@ export class RetryPacing {
     this.#last = new ExpiringCache(maxPrincipals, clock);
   }
 
-  /** Whole seconds, rounded down: clients that are told the same second return at different moments of it. */
+  /** Whole seconds, rounded down: clients with the same number return at different moments of that second. */
   secondsFor(principal: Principal | undefined): number {
     const key = principal === undefined ? '' : principalKey(principal);
     const nowMs = this.#clock.nowMs();

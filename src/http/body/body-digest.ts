@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { bodyTooLarge } from './read-text.ts';
 
 /**
- * The SHA-256 of a body, taken from its chunks as they pass to whoever reads it. Those that nobody reads are read when
- * the digest is asked for, and forgotten: holds no more than one chunk.
+ * The SHA-256 of a body, taken from its chunks as they pass to its reader. `whole` reads those that the reader has left, and drops
+ * them: this holds no more than one chunk.
  */
 export class BodyDigest {
   readonly #chunks: AsyncIterator<Uint8Array>;
@@ -17,7 +17,7 @@ export class BodyDigest {
     this.#maxBytes = maxBytes;
   }
 
-  /** What passes here has been counted in. Leaving the loop closes nothing. */
+  /** The digest has what passes here. Leaving the loop closes nothing. */
   async *bytes(): AsyncGenerator<Uint8Array, void, void> {
     for (let chunk = await this.#next(); chunk !== undefined; chunk = await this.#next()) yield chunk;
   }

@@ -1,6 +1,6 @@
 /**
- * A request's body on its way in. It is not Fastify's: nothing is read, and no `100 Continue` sent, before a reader
- * asks for bytes; a slow client is given up; and the socket outlives a refusal, so that the answer can be read.
+ * A request's body on its way in. It is not Fastify's: the service reads nothing, and sends no `100 Continue`, before a reader
+ * asks for bytes; it gives up a slow client; and the socket outlives a refusal, so that the client can read the answer.
  *
  * Fails with `TimedOut` (503) for a client that stalls or trickles: nothing was written, and over a better network the
  * same request may succeed. 408 would say it better, but the namespace specification has no such answer.
@@ -13,22 +13,22 @@ import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 
 /**
- * Below this average a client is taken to be holding on to its slot on purpose. Only time that we spend waiting counts:
- * a client is not slow because we are.
+ * A client below this average keeps its permit on purpose. Only the time that the service waits counts: a client is not slow
+ * where the service is.
  */
 const slowestBytesPerMs = 1;
 
 /**
- * A rest of up to this much is taken and forgotten on a connection that lives on: it is mostly here already, and a new
- * connection costs both sides more. Node ends a request that never arrives (`requestTimeout`), its connection with it.
+ * The service reads a rest of up to this much and drops it, on a connection that lives on: most of it has arrived, and a new
+ * connection costs both sides more. Node ends a request that never arrives (`requestTimeout`), and its connection.
  */
 const maxForgottenBytes = 64 * 2 ** 10;
 
-/** What is still taken from a client before its connection is closed: enough for common bodies, bounded for hostile ones. */
+/** What the service still reads before it closes a connection: enough for common bodies, bounded for hostile ones. */
 const maxDiscardedBytes = 64 * 2 ** 20;
 const maxDiscardMs = 5_000;
 
-export interface BodyParts {
+interface BodyParts {
   readonly raw: IncomingMessage;
   /** Called once, before the first byte is asked for. */
   readonly onFirstRead: () => void;
@@ -76,7 +76,7 @@ export class RequestBody {
     return canBeForgotten(this.#parts.raw, this.#chunks.arrivedBytes);
   }
 
-  /** Nobody will read what has not been read. Nothing of it stays in memory. */
+  /** No reader wants the rest. Nothing of it stays in memory. */
   forget(): void {
     this.#chunks.forget();
   }
@@ -104,7 +104,7 @@ export class RequestBody {
 
   /**
    * Ends the reading. A consumer that refuses a body abandons `read` in the middle of its loop; without this, its timer would
-   * run for ever and keep the consumer's memory. Harmless when repeated.
+   * run for ever and keep the consumer's memory. May be called more than once.
    */
   close(): void {
     this.#stopWatching();
@@ -117,8 +117,8 @@ export class RequestBody {
   }
 
   /**
-   * Takes and forgets what still comes, so that the client gets to read the answer: a socket closed with bytes unread
-   * makes the kernel send a reset, which discards the answer on the client's side. Never rejects.
+   * Reads and drops what still comes, so that the client gets the answer: where a socket is closed with bytes unread, the
+   * kernel sends a reset, which discards the answer on the client's side. Never rejects.
    */
   async discard(): Promise<void> {
     const { promise: enough, resolve } = Promise.withResolvers<void>();
@@ -130,7 +130,7 @@ export class RequestBody {
   async #drain(): Promise<void> {
     this.#chunks.forgive();
     for (let discarded = 0; discarded < maxDiscardedBytes; ) {
-      const chunk = await this.#chunks.next().catch(() => undefined); // compensated: a client that is gone needs no draining
+      const chunk = await this.#chunks.next().catch(() => undefined); // compensated: a client that has left needs no draining
       if (chunk === undefined) return;
       discarded += chunk.length;
     }
@@ -177,8 +177,8 @@ export class RequestBody {
 }
 
 /**
- * Left to the collector, the chunks of a large body make V8 collect the whole heap again and again: 28 ms per body of
- * 12.8 MB. Node's parser gives each chunk memory of its own; one that shares it is left alone.
+ * The collector would free the chunks of a large body only by collecting the whole heap again and again: 28 ms per body of
+ * 12.8 MB. Node's parser gives each chunk memory of its own; one that shares its memory stays.
  */
 function free({ buffer, byteLength }: Uint8Array): void {
   if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
@@ -206,10 +206,10 @@ export function declaredBytes({ headers }: IncomingMessage): number | undefined 
   return Number(headers['content-length']);
 }
 
-/** What may lie here unread. More would be memory for nothing, less would stop and start the socket for every chunk. */
+/** The most that waits here for the reader. More would be memory for nothing, less would stop and start the socket often. */
 const maxQueuedBytes = 256 * 1024;
 
-/** The memory of a chunk besides its bytes: without it, a body in chunks of one byte could take hundreds of times its size. */
+/** The memory of a chunk besides its bytes: uncounted, a body in chunks of one byte could take hundreds of times its size. */
 const bytesAroundChunk = 512;
 
 /**
@@ -259,12 +259,12 @@ export class ChunkQueue {
     this.#wake();
   }
 
-  /** Goes on after an interruption, for who only wants to empty the socket. */
+  /** Goes on after an interruption, to empty the socket. */
   forgive(): void {
     this.#failure = undefined;
   }
 
-  /** Takes what still comes and keeps nothing; there must be no `next` afterwards. */
+  /** Drops what still comes; there must be no `next` afterwards. */
   forget(): void {
     this.#isForgetting = true;
     this.#chunks.length = 0;
@@ -305,11 +305,10 @@ export class ChunkQueue {
   }
 }
 
-/** `Content-Encoding` of a body: none, gzip or zstd. The limits of whoever reads count the bytes that come out. */
-
+/** Of a decoder. */
 const chunkSize = 64 * 1024;
 
-/** RFC 9659: a zstd content coding needs a window of at most 8 MiB, so that no body makes us reserve more. */
+/** RFC 9659: a zstd content coding needs a window of at most 8 MiB, so that no body makes the service reserve more. */
 const zstdWindowLog = 23;
 
 const decoders: Readonly<Record<string, () => Transform>> = {
@@ -325,10 +324,13 @@ export function decoderBytes(header: string | undefined): number {
   return (coding === 'zstd' ? 2 ** zstdWindowLog : 0) + 4 * chunkSize;
 }
 
-/** `atEnd` is told what gives the decoder's memory back; nobody reads it then. */
-export type Decode = (body: AsyncIterable<Uint8Array>, atEnd: (run: () => void) => void) => AsyncIterable<Uint8Array>;
+/** `atEnd` gets the function that gives the decoder's memory back, for when no reader is left. */
+type Decode = (body: AsyncIterable<Uint8Array>, atEnd: (run: () => void) => void) => AsyncIterable<Uint8Array>;
 
-/** `InvalidInput` for any other encoding, before a byte is read. */
+/**
+ * For the `Content-Encoding` of a body: none, gzip or zstd. The limits of a reader count the decoded bytes. `InvalidInput` for any
+ * other encoding, before a byte is read.
+ */
 export function contentDecoder(header: string | undefined): Decode {
   const coding = codingOf(header);
   if (coding === '') return (body) => body;
@@ -337,7 +339,7 @@ export function contentDecoder(header: string | undefined): Decode {
   return (body, atEnd) => decoded(pipe(body, create(), atEnd), coding);
 }
 
-/** Empty where the body comes as it is. */
+/** Empty where the body is not encoded. */
 function codingOf(header: string | undefined): string {
   const coding = header?.trim().toLowerCase() ?? '';
   return coding === 'identity' ? '' : coding;
