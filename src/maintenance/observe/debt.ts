@@ -30,8 +30,8 @@ export const noDebt: Debt = {
 
 /** A merge reads the keys of a fragment that its index does not cover. */
 const scanMsPerFragment = 0.15;
-/** A merge opens a fragment, or writes its deletion vector. */
-const msPerFragment = 0.2;
+/** A merge opens a fragment, or makes, writes and syncs its deletion vector. */
+const msPerFragment = 0.4;
 
 export const afterCommit = (
   debt: Debt,
