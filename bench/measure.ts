@@ -21,10 +21,16 @@ export interface Row {
 }
 
 const columns: readonly (keyof Row)[] = ['what', 'lancegate', 'bareEngine', 'ratio', 'goal'];
-const titles: Row = { what: '', lancegate: 'lancegate', bareEngine: 'bare engine', ratio: 'ratio', goal: 'goal' };
+const defaultTitles: Row = {
+  what: '',
+  lancegate: 'lancegate',
+  bareEngine: 'bare engine',
+  ratio: 'ratio',
+  goal: 'goal',
+};
 
 /** One table a person can read, in Markdown so that documents can show it as it is. */
-export function table(rows: readonly Row[]): string {
+export function table(rows: readonly Row[], titles: Row = defaultTitles): string {
   const width = (column: keyof Row) => Math.max(...[titles, ...rows].map((row) => row[column].length));
   const line = (row: Row) => `| ${columns.map((column) => row[column].padEnd(width(column))).join(' | ')} |`;
   const rule = `|${columns.map((column) => '-'.repeat(width(column) + 2)).join('|')}|`;

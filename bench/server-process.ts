@@ -20,8 +20,13 @@ export interface ServerProcess {
   residentBytes(): Promise<number>;
   /** Processor time used so far, of all its threads. */
   cpuSeconds(): Promise<number>;
+  /** Of these, what the thread used that has the event loop. */
+  mainThreadSeconds(): Promise<number>;
   /** POSTs a body of any length and answers the parsed response; anything but 200 is an error. */
   post(path: string, body: Body, headers: Readonly<Record<string, string>>): Promise<Record<string, unknown>>;
+  /** Uses nothing until `resume`. */
+  pause(): void;
+  resume(): void;
   stop(): Promise<void>;
 }
 
@@ -39,12 +44,11 @@ export async function startServerProcess(args: readonly string[]): Promise<Serve
       const status = await readFile(`/proc/${child.pid}/status`, 'utf8');
       return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) * 1024;
     },
-    cpuSeconds: async () => {
-      const stat = await readFile(`/proc/${child.pid}/stat`, 'utf8');
-      const afterName = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-      return (Number(afterName[userTicks]) + Number(afterName[systemTicks])) / ticksPerSecond;
-    },
+    cpuSeconds: () => secondsIn(`/proc/${child.pid}/stat`),
+    mainThreadSeconds: () => secondsIn(`/proc/${child.pid}/task/${child.pid}/stat`),
     post: (path, body, headers) => post(agent, url + path, body, headers),
+    pause: () => void child.kill('SIGSTOP'),
+    resume: () => void child.kill('SIGCONT'),
     stop: async () => {
       agent.destroy();
       const exited = new Promise((resolve) => child.once('exit', resolve));
@@ -52,6 +56,12 @@ export async function startServerProcess(args: readonly string[]): Promise<Serve
       await exited;
     },
   };
+}
+
+async function secondsIn(statFile: string): Promise<number> {
+  const stat = await readFile(statFile, 'utf8');
+  const afterName = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(afterName[userTicks]) + Number(afterName[systemTicks])) / ticksPerSecond;
 }
 
 async function firstLine(stdout: Readable): Promise<string> {

@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type Body, type ServerProcess, startServerProcess } from './server-process.ts';
 
-const main = fileURLToPath(new URL('../bin/lancegate.js', import.meta.url));
+const ownRoot = fileURLToPath(new URL('..', import.meta.url));
+const mainIn = (root: string): string => join(root, 'bin/lancegate.js');
 
 export interface ServiceProcess extends Omit<ServerProcess, 'post'> {
   readonly port: number;
@@ -16,16 +18,18 @@ export interface ServiceProcess extends Omit<ServerProcess, 'post'> {
 
 /**
  * The service as an operator runs it: a process of its own, on its embedded defaults, with a token of its own issuer.
- * `nodeFlags` are for profiling it, `settings` are flags of `serve`.
+ * `nodeFlags` are for profiling it, `settings` are flags of `serve`, and
+ * `root` is another checkout.
  */
 export async function startServiceProcess(
   dataFolder: string,
   nodeFlags: readonly string[] = [],
   settings: readonly string[] = [],
+  root: string = ownRoot,
 ): Promise<ServiceProcess> {
   const serve = ['serve', '--data', dataFolder, '--port', '0', '--log-level', 'error', ...settings];
-  const server = await startServerProcess([...nodeFlags, main, ...serve]);
-  const token = await mint(dataFolder);
+  const server = await startServerProcess([...nodeFlags, mainIn(root), ...serve]);
+  const token = await mint(root, dataFolder);
   const authorization = `Bearer ${token}`;
   return {
     ...server,
@@ -41,8 +45,8 @@ export async function startServiceProcess(
   };
 }
 
-async function mint(dataFolder: string): Promise<string> {
-  const args = [main, 'token', '--subject', 'bench', '--scope', 'lancegate:admin', '--data', dataFolder];
+async function mint(root: string, dataFolder: string): Promise<string> {
+  const args = [mainIn(root), 'token', '--subject', 'bench', '--scope', 'lancegate:admin', '--data', dataFolder];
   const { stdout } = await promisify(execFile)(process.execPath, args);
   return stdout.trim().split('\n').at(-1) ?? '';
 }

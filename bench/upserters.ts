@@ -28,7 +28,7 @@ export interface HttpUpserters extends Upserters {
 }
 
 export function httpUpserters(service: Target, table: string, size: ClientCount): HttpUpserters {
-  const headOf = (bodyBytes: number): string => upsertHead(service, table, bodyBytes);
+  const headOf = (bodyBytes: number): string => requestHead(service, `${table}/merge_insert?on=id`, bodyBytes);
   const clients = Array.from({ length: size.clients }, () => ({
     connection: new RawClient(service.port),
     body: new UpsertBody(size.rowsPerRequest, floatsPerRow, headOf),
@@ -73,9 +73,10 @@ export function bareUpserters(table: BareTable, size: ClientCount): Upserters {
 /** The engine does not say how long to wait. */
 const lostRaces: Served = { isAccepted: false, pauseMs: 100 };
 
-const upsertHead = (service: Target, table: string, bodyBytes: number): string =>
+/** `path`: below that of all tables. */
+export const requestHead = (service: Target, path: string, bodyBytes: number): string =>
   [
-    `POST /v1/table/${table}/merge_insert?on=id HTTP/1.1`,
+    `POST /v1/table/${path} HTTP/1.1`,
     'host: localhost',
     `authorization: Bearer ${service.token}`,
     'content-type: application/vnd.apache.arrow.stream',
