@@ -4,7 +4,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
-import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { Field, Int32, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { Dataset, Engine } from '#src/engine/port/engine.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
@@ -12,6 +12,9 @@ import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts'
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
+import { decode } from '#src/lance-format/message-codec.ts';
+import { transaction, update } from '#src/lance-format/messages.ts';
+import { transactionsBetween } from '#src/lance-format/transaction/row-change.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
@@ -87,6 +90,32 @@ describe('what the engine does in a shadow', () => {
     assert.equal(await dataset.version(), version + 1);
     assert.deepEqual(await contentOf(dataset), expected);
     assert.deepEqual(await contentOf(await reopened(engine)), expected);
+  });
+
+  test('lists the keys of the step that inserted them, where they are a declared primary key (P2)', async (t) => {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const engine = engineIn(folder);
+    t.after(() => engine.close());
+    const key = new Field('id', new Int32(), false, new Map([['lance-schema:unenforced-primary-key', 'true']]));
+    const schema = new Schema([key, new Field('text', new Utf8())]);
+    const declared = (...ids: number[]): IpcFile =>
+      ipcFile(
+        new Table(schema, {
+          id: vectorFromArray(ids, new Int32()),
+          text: vectorFromArray(ids.map(String), new Utf8()),
+        }),
+      );
+    const dataset = await engine.create(location, declared(1, 2), {});
+    await dataset.append(declared(2));
+    await dataset.refresh();
+    const shadow = await dataset.shadow();
+    await shadow.merge(upsert, declared(2, 3), undefined);
+    assert.equal(await shadow.deleteRows((await addressesOf(shadow, 'id = 2')).slice(1)), 1);
+    assert.deepEqual(await shadow.commit(), { version: 3 });
+    assert.deepEqual([...(await contentOf(dataset)).keys()], [1, 2, 3]);
+    const [recorded] = transactionsBetween(join(folder, location, '_versions'), 2, 3);
+    const { update: change = Buffer.of() } = decode(transaction, recorded!);
+    assert.ok(decode(update, change).insertedRows, 'other programs cannot see which keys were inserted');
   });
 
   test('is found through the index as without it', async (t) => {

@@ -162,8 +162,8 @@ function composedTransaction(
       throw new NotReplaceable('several steps change more than rows');
     return known.update === undefined ? {} : decode(update, known.update);
   });
-  if (updates.some(({ insertedRows }) => insertedRows !== undefined))
-    throw new NotReplaceable('several steps insert keys');
+  const [insertedRows, ...others] = updates.flatMap((each) => each.insertedRows ?? []);
+  if (others.length > 0) throw new NotReplaceable('several steps insert keys');
   const fieldsModified = [...new Set(updates.flatMap((each) => each.fieldsModified?.flat() ?? []))];
   const operation = encode(update, {
     removedFragmentIds: removed.length === 0 ? undefined : [removed],
@@ -171,6 +171,7 @@ function composedTransaction(
     newFragments: added.map((each) => edit(fragment, each, { id: undefined })),
     fieldsModified: fieldsModified.length === 0 ? undefined : [fieldsModified],
     mode: updates.some(({ mode }) => mode === 1) ? 1 : undefined,
+    insertedRows,
   });
   return encode(transaction, { ...identity, update: operation });
 }
