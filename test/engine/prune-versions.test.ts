@@ -1,7 +1,7 @@
 /** Old versions are removed without the engine: what stays is readable to the last row, also after a crash in the middle. */
 import assert from 'node:assert/strict';
-import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { cpSync, mkdirSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
@@ -107,6 +107,31 @@ describe('removing old versions without room to write (P8)', () => {
     cpSync(own, staged);
     await dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version() });
     assert.ok(filesIn(datasetPath).includes('data/00000000-0000-4000-8000-000000000000.lance'));
+  });
+
+  test('removes what no manifest names once it is older than any commit, and nothing else', async (t) => {
+    const { folder, datasetPath, dataset } = await oldTable(t);
+    await dataset.createBranch(branch, { branch: undefined, version: 6 });
+    const orphans = [
+      'data/00000000-0000-4000-8000-000000000000.lance',
+      '_deletions/0-3-77.arrow',
+      '_transactions/3-00000000-0000-4000-8000-000000000000.txn',
+      '_versions/.tmp_4.manifest_00000000-0000-4000-8000-000000000000',
+      '_indices/00000000-0000-4000-8000-000000000000',
+    ];
+    for (const orphan of orphans) {
+      mkdirSync(dirname(join(datasetPath, orphan)), { recursive: true });
+      writeFileSync(join(datasetPath, orphan), 'cut short');
+    }
+    const weekAgo = new Date(Date.now() - 8 * 24 * 3_600_000);
+    for (const path of filesIn(datasetPath)) utimesSync(join(datasetPath, path), weekAgo, weekAgo);
+    await dataset.prune({ supersededBeforeMs: Date.now() + 60_000, keptFromVersion: await dataset.version() });
+    assert.deepEqual(
+      orphans.filter((orphan) => filesIn(datasetPath).includes(orphan)),
+      [],
+    );
+    assert.deepEqual([...(await readAll(folder)).values()], [140, 180]);
+    assert.equal((await readAll(folder, branch)).get(6), 140);
   });
 
   test('removes nothing while a manifest cannot be read', async (t) => {

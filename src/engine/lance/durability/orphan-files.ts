@@ -45,12 +45,17 @@ function* candidatesOf({ datasetPath, branch, ...search }: LeftoverSearch): Gene
   const folder = branchFolder(datasetPath, branch);
   const acknowledged = readManifest(join(folder, '_versions'), search.acknowledgedVersion);
   const sinceMs = acknowledged === undefined ? Number.POSITIVE_INFINITY : statSync(acknowledged.path).mtimeMs;
+  for (const path of filesOfCommits(folder)) {
+    const { mtimeMs } = statSync(path);
+    if (mtimeMs >= sinceMs && mtimeMs < search.machineStartedAtMs) yield path;
+  }
+}
+
+/** What commits put in the folder of a branch, whether a version names it or not. */
+export function* filesOfCommits(folder: string): Generator<string> {
   for (const [name, pattern] of commitFiles) {
-    for (const entry of entriesOf(join(folder, name))) {
-      const path = join(folder, name, entry.name);
-      const { mtimeMs } = statSync(path);
-      if (pattern.test(entry.name) && mtimeMs >= sinceMs && mtimeMs < search.machineStartedAtMs) yield path;
-    }
+    for (const entry of entriesOf(join(folder, name)))
+      if (pattern.test(entry.name)) yield join(folder, name, entry.name);
   }
 }
 

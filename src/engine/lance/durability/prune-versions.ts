@@ -3,8 +3,8 @@
  * before it removes anything, and fails without space for that (docs/adr/0022).
  *
  * It removes the files that a removed version names and no other manifest does, of any branch or detached. A file that no
- * manifest names stays, because it may belong to a commit under way. Names are compared, not paths: every data file, deletion
- * vector and index has a unique name, and several paths may lead to one dataset.
+ * manifest names stays while it is young, because it may belong to a commit under way. Names are compared, not paths: every
+ * data file, deletion vector and index has a unique name, and several paths may lead to one dataset.
  *
  * The files of a version go before its manifest, oldest version first. So a crash leaves a version that the next call removes,
  * and no orphan files. That version cannot be read, but its retention had ended. If a manifest cannot be read, or has unknown
@@ -14,7 +14,7 @@
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { branchFolder, namesIn, versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import {
@@ -26,7 +26,7 @@ import {
 } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { PruneResult } from '../../port/engine.ts';
-import { foldersUnder } from './orphan-files.ts';
+import { filesOfCommits, foldersUnder } from './orphan-files.ts';
 
 export interface VersionPruning {
   readonly datasetPath: string;
@@ -63,7 +63,20 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
     }
     removedBytes += await remove(manifestPath);
   }
+  for (const path of oldOrphans(folder, named, supersededBeforeMs)) removedBytes += await remove(path);
   return { removedVersions: old.length, removedBytes, isHeldByTag };
+}
+
+/** As the engine does, with some days to spare: no commit takes so long. */
+const commitAtMostMs = 7 * 24 * 3_600_000;
+
+/** Files of commits that were cut short. */
+function oldOrphans(folder: string, kept: ReadonlySet<string>, supersededBeforeMs: number): readonly string[] {
+  const names = new Set([...kept].map((key) => basename(key)));
+  const orphans = [...filesOfCommits(folder)].filter((path) => !names.has(basename(path)));
+  return orphans.filter(
+    (path) => (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Infinity) < supersededBeforeMs - commitAtMostMs,
+  );
 }
 
 /** Those before the newest version that was committed by then. */
