@@ -7,6 +7,7 @@ import type { Dataset } from '../engine/port/engine.ts';
 import type { MergeSpec } from '../engine/port/merge-spec.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Keys } from '../keys/key-columns.ts';
@@ -139,6 +140,12 @@ export class Batch {
   /** Without rows only a merge that deletes by source has anything to do. */
   get changesNothing(): boolean {
     return this.numRows === 0 && this.first.spec.whenNotMatchedBySourceDelete === false;
+  }
+
+  /** A batch goes on as long as one of its merges has time. To be called while nothing is written; else throws `TimedOut`. */
+  requireTime(): void {
+    if (this.requests.some(({ scope }) => (scope.remainingMs() ?? 1) > 0)) return;
+    throw new LancegateError('TimedOut', 'the time allowed for the merge ran out; nothing was written');
   }
 
   get hasNullKey(): boolean {

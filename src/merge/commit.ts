@@ -96,7 +96,7 @@ export class Committer {
       this.#parts.metrics.commitOvertaken();
       // Without the key index the next attempt would take as long, and be overtaken too.
       await this.#byRowAddress.didWithout(batch, head, performance.now() - startMs);
-      requireTime(batch);
+      batch.requireTime();
       head = await this.head(batch.first);
     }
     throw overtaken();
@@ -236,12 +236,6 @@ const transactionOf = (
   outcome: outcomeOf(counts),
   committedAtMs,
 });
-
-/** A batch goes on as long as one of its merges has time. */
-function requireTime({ requests }: Batch): void {
-  if (requests.some(({ scope }) => (scope.remainingMs() ?? 1) > 0)) return;
-  throw new LancegateError('TimedOut', 'the time allowed for the merge ran out; nothing was written');
-}
 
 /** Nothing was written, and the same merge would fail again. Others of its batch may not fail. */
 const isFaultOfOne = (error: unknown): boolean =>

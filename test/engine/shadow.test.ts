@@ -12,9 +12,9 @@ import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts'
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
-import { decode } from '#src/lance-format/message-codec.ts';
 import { transaction, update } from '#src/lance-format/messages.ts';
-import { transactionsBetween } from '#src/lance-format/transaction/row-change.ts';
+import { decode } from '#src/lance-format/protobuf.ts';
+import { transactionsBetween } from '#src/lance-format/transaction/transaction.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';

@@ -213,6 +213,24 @@ describe('the engine gives a merge up because its time is over (P6)', () => {
   }
 });
 
+test('a merge whose time is over when the shadow is to be committed is not written, unless another of its commit has time (P6)', async (t) => {
+  const interruptions: Interruptions = {};
+  const stage = await open(t, [[1, 'old']], { interruptions });
+  let remainingMs = 1_000;
+  interruptions.shadowCommit = async () => {
+    remainingMs = 0;
+  };
+  const hurried = async (...pairs: Pair[]) => {
+    const request = await stage.request(tableOf(pairs));
+    return { ...request, scope: { ...request.scope, remainingMs: () => remainingMs } };
+  };
+  await assert.rejects(stage.writer.merge(await hurried([2, 'late'])), { kind: 'TimedOut' });
+  assert.deepEqual(await stage.rows(), ['1:old']);
+  remainingMs = 1_000;
+  await stage.together([await hurried([2, 'late']), await stage.request(tableOf([[3, 'b']]))]);
+  assert.deepEqual(await stage.rows(), ['1:old', '2:late', '3:b']);
+});
+
 test('keys written behind the back of the writer are not counted as new (P4)', async (t) => {
   const stage = await open(t, [[1, 'old']]);
   const send = async (...sources: Pair[][]) =>

@@ -11,6 +11,7 @@ import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import type { MergeCounts, Projection } from '#src/engine/port/merge-spec.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
+import type { Shadow } from '#src/engine/port/shadow.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TransactionId } from '#src/kernel/ids.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
@@ -47,6 +48,8 @@ export const upsert: Spec = {
 export interface Interruptions {
   /** Before the commit, whoever makes it. */
   merge?: (() => Promise<void>) | undefined;
+  /** Before the commit of what the engine merged in a shadow. */
+  shadowCommit?: (() => Promise<void>) | undefined;
   sync?: (() => Promise<void>) | undefined;
   /** Before all keys of a past version are read. */
   readKeys?: (() => Promise<void>) | undefined;
@@ -317,8 +320,9 @@ export class Stage {
         const shadow = await dataset.shadow();
         await interruptions.merge?.();
         return replacing(shadow, {
-          commit: async () => {
-            const made = await shadow.commit();
+          commit: async (...args: Parameters<Shadow['commit']>) => {
+            await interruptions.shadowCommit?.();
+            const made = await shadow.commit(...args);
             if (made === 'overtaken') this.overtakenShadows += 1;
             else this.mergedVersions.push(made.version);
             return made;

@@ -32,9 +32,10 @@ export interface Shadow {
   take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
   /**
    * At least one step must have changed something. `overtaken`: another program has committed since `baseVersion`; nothing is
-   * written, and the work is to be done again in a new shadow.
+   * written, and the work is to be done again in a new shadow. `requireTime` throws where the time for it is over; it is not
+   * asked where the steps are committed already.
    */
-  commit(): Promise<{ readonly version: number } | 'overtaken'>;
+  commit(requireTime?: () => void): Promise<{ readonly version: number } | 'overtaken'>;
   /** Harmless when repeated, and after `commit`. */
   discard(): void;
 }

@@ -32,7 +32,7 @@ export class InShadow {
     try {
       const merged = await this.#merge(batch, head.dataset, shadow);
       if (!hasChanged(merged.totals)) return unchanged(batch, head);
-      const made = await shadow.commit();
+      const made = await shadow.commit(() => batch.requireTime());
       if (made === 'overtaken') return 'overtaken';
       const { gainsByIndex, surplusRows } = merged;
       return {

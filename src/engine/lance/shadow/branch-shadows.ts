@@ -176,11 +176,12 @@ export class LocalShadow implements Shadow {
     yield* resultsOf((await this.#folder.table()).takeRowIds(rows.map(BigInt)), columns);
   }
 
-  async commit(): Promise<{ readonly version: number } | 'overtaken'> {
+  async commit(requireTime?: () => void): Promise<{ readonly version: number } | 'overtaken'> {
     const { original, shadowVersion, newTransaction, commit, onCommit } = this.#parts;
     try {
       const { result, steps } = this.#folder.changesSince(shadowVersion);
       if (this.#isSpoiled || steps.length === 0) throw new Error('a shadow that has nothing to commit');
+      requireTime?.();
       this.#isSpoiled = true;
       const lifted = liftedVersion({ original: original.bytes, result, steps, ...newTransaction() });
       const isMade = await engineCall('replace', () => commit(lifted, this.#folder.path));
