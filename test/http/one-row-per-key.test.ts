@@ -118,6 +118,25 @@ describe('one row per key, whatever clients do at once (P2)', () => {
     }
   }
 
+  test('a key that another program doubled has one row after an upsert, on a branch of a branch of an indexed table too', async () => {
+    const kind = kinds[0] as KeyKind;
+    await service.post('/v1/table/parent/create', tableToIPC(batch(kind, [1, 2, 3], 0), 'stream'));
+    const main = await (await connect(service.tablesFolder)).openTable('parent');
+    await main.createIndex('id', { config: Index.btree() });
+    await service.post('/v1/table/parent/branches/create', { name: 'child' });
+    await service.post('/v1/table/parent/branches/create', { name: 'grandchild', from_branch: 'child' });
+    const branch = await (await main.branches()).checkout('grandchild');
+    await branch.add(batch(kind, [2], 1));
+    const body = tableToIPC(batch(kind, [2, 4], 2), 'stream');
+    const answer = await service.post(`${upsertPath('parent', kind)}&branch=grandchild`, body);
+    assert.equal(answer.status, 200, JSON.stringify(answer.body));
+    const { num_inserted_rows, num_updated_rows, num_deleted_rows } = answer.body;
+    assert.deepEqual([num_inserted_rows, num_updated_rows, num_deleted_rows], [1, 1, 1]);
+    await branch.checkoutLatest();
+    const rows = await branch.query().select(['id']).toArray();
+    assert.deepEqual(rows.map(({ id }) => Number(id)).sort(), [1, 2, 3, 4]);
+  });
+
   test('the same clients on the bare engine leave duplicates: this is what the gate is for', async () => {
     const kind = kinds[0] as KeyKind;
     const folder = join(temporaryFolder(later), 'bare');

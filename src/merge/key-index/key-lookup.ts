@@ -30,11 +30,13 @@ interface SoughtKeys extends KeyReading {
   readonly where: CheckedSql | undefined;
 }
 
+/** On a branch without a filter: the engine would answer it through an index, and looks for main's where there is none. */
 export function soughtKeys(batch: Batch): SoughtKeys {
-  const literals = keyLiterals(batch);
-  const { on } = batch.first;
-  const where = literals.some(({ length }) => length > mostLiterals) ? undefined : keyFilter(on, literals);
-  return { on, keys: batch.keys, hasher: batch.hasher, where };
+  const { on, branch } = batch.first;
+  const { keys, hasher } = batch;
+  const literals = branch === undefined ? keyLiterals(batch) : [];
+  const isFiltered = branch === undefined && literals.every(({ length }) => length <= mostLiterals);
+  return { on, keys, hasher, where: isFiltered ? keyFilter(on, literals) : undefined };
 }
 
 /** The values in the batch of each key column, as SQL. */
