@@ -162,10 +162,9 @@ class Slots {
   moveAll(moves: Moves): void {
     const before = this.#size;
     for (let at = 0; at < this.#slots.length; at += this.#step) {
-      const fragment = this.#slots[at]!;
-      // Whether the row has moved is asked of the number alone: of an address, all this takes four times as long.
-      if (fragment === 0 || !moves.hasMoved(fragment - 1)) continue;
-      const now = moves.placeOf({ fragment: fragment - 1, offset: this.#slots[at + 1]! });
+      const address = this.#addressAt(at);
+      if (address === undefined || !moves.hasMoved(address.fragment)) continue;
+      const now = moves.placeOf(address);
       this.#put(at, now);
       if (now === undefined) this.#size -= 1;
     }

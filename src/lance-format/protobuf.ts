@@ -264,7 +264,8 @@ export class WireReader {
       const byte = this.#byteAt(this.#at);
       this.#at += 1;
       value += (byte % 128) * 2 ** (7 * index);
-      if (byte < 128) return value;
+      // An integer to V8 too: a `Map` finds a number that it keeps as a float four times as slowly.
+      if (byte < 128) return index < 4 ? value | 0 : value;
     }
     throw new MalformedFile('a number that does not end');
   }
