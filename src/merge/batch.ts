@@ -4,7 +4,7 @@ import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { Dataset } from '../engine/port/engine.ts';
-import type { MergeSpec } from '../engine/port/merge-spec.ts';
+import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -30,6 +30,15 @@ export interface MergeRequest {
   readonly transactionId: TransactionId;
   /** Of a request with an `Idempotency-Key`. */
   readonly keyed: KeyedRequest | undefined;
+}
+
+/** A merge that is to be committed, and how it is answered. */
+export interface BatchMember {
+  readonly request: MergeRequest;
+  /** Equal for merges that may share a commit; undefined for one that is committed alone. */
+  readonly batchKey: string | undefined;
+  readonly resolve: (counts: MergeCounts) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** What a transaction record says of a merge. */

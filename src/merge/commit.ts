@@ -18,10 +18,9 @@ import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { Batch, type Head, type MergeRequest, outcomeOf } from './batch.ts';
+import { Batch, type BatchMember, type Head, type MergeRequest, outcomeOf } from './batch.ts';
 import type { CommitObserver } from './commit-observer.ts';
 import { KeyIndexLoader, type KeyIndexLoaderParts } from './key-index/key-index-loader.ts';
-import type { PendingMerge } from './queue/pending-merges.ts';
 import { ByRowAddress } from './strategy/by-row-address.ts';
 import { InShadow } from './strategy/in-shadow.ts';
 import { type Committed, type Counted, unchanged } from './strategy/strategy.ts';
@@ -68,7 +67,7 @@ export class Committer {
   }
 
   /** Answers or refuses each of the `members`, of which there is at least one. */
-  async commit(members: readonly PendingMerge[], head: Head): Promise<void> {
+  async commit(members: readonly BatchMember[], head: Head): Promise<void> {
     const requests = members.map(({ request }) => request);
     const batch = new Batch(requests, members[0]?.batchKey !== undefined, this.#parts.keyHasher);
     try {
@@ -175,7 +174,7 @@ export class Committer {
   }
 
   /** The merge at fault, and no other. Where none is known to be, each is committed by itself. */
-  async #refuse(members: readonly PendingMerge[], error: unknown): Promise<void> {
+  async #refuse(members: readonly BatchMember[], error: unknown): Promise<void> {
     const isAlone = members.length === 1;
     if (error instanceof FaultyPart && !isAlone) {
       members[error.part]?.reject(error);
@@ -187,7 +186,7 @@ export class Committer {
     }
   }
 
-  async #commitAgain(members: readonly PendingMerge[]): Promise<void> {
+  async #commitAgain(members: readonly BatchMember[]): Promise<void> {
     try {
       await this.commit(members, await this.head(members[0]!.request));
     } catch (error) {
@@ -215,7 +214,7 @@ const fewRows = 500;
 /** Some 5 ms of work, after which requests of other tables have the event loop (P10). */
 const answersPerTurn = 32;
 
-async function acknowledge(members: readonly PendingMerge[], counts: readonly MergeCounts[]): Promise<void> {
+async function acknowledge(members: readonly BatchMember[], counts: readonly MergeCounts[]): Promise<void> {
   for (const [index, { resolve }] of members.entries()) {
     if (index % answersPerTurn === answersPerTurn - 1) await setImmediate();
     resolve(counts[index]!);

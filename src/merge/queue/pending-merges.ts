@@ -3,16 +3,11 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { TableId } from '../../kernel/ids.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { BatchLimits, batchKey, type MergeRequest } from '../batch.ts';
+import { BatchLimits, type BatchMember, batchKey, type MergeRequest } from '../batch.ts';
 
-/** A merge that waits, or whose commit is under way. */
-export interface PendingMerge {
-  readonly request: MergeRequest;
-  /** Equal for merges that may share a commit; undefined for one that is committed alone. */
-  readonly batchKey: string | undefined;
+/** A merge that waits. */
+export interface PendingMerge extends BatchMember {
   readonly principal: string;
-  readonly resolve: (counts: MergeCounts) => void;
-  readonly reject: (error: unknown) => void;
   /** Ends its wait in the metrics; to be called when it has left the queue. */
   readonly leave: () => void;
 }
