@@ -135,18 +135,19 @@ export const sqlFieldPath = (path: FieldPath): string => path.segments.map(quote
 type RawValue = boolean | number | bigint | string | Uint8Array;
 
 function rawValue({ field: { type }, values }: KeyColumn, row: number): RawValue {
-  const bytes = valueAt(values, row);
-  if (isText(type)) return asBuffer(bytes).toString('utf8');
-  if (values.form === 'variable' || type.kind === 'fixed_size_binary') return bytes;
+  if (isText(type)) return asBuffer(valueAt(values, row)).toString('utf8');
+  if (values.form === 'variable' || type.kind === 'fixed_size_binary') return valueAt(values, row);
+  const { bytes, widthBytes } = values;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (type.kind === 'bool') return view.getUint8(0) === 1;
-  if (type.kind === 'float') return float(view, type.bitWidth);
-  return integerAt(view, 0, values.widthBytes, type.kind !== 'int' || type.signed);
+  const at = row * widthBytes;
+  if (type.kind === 'bool') return view.getUint8(at) === 1;
+  if (type.kind === 'float') return floatAt(view, at, type.bitWidth);
+  return integerAt(view, at, widthBytes, type.kind !== 'int' || type.signed);
 }
 
-function float(view: DataView, bitWidth: 16 | 32 | 64): number {
-  if (bitWidth === 64) return view.getFloat64(0, true);
-  return bitWidth === 32 ? view.getFloat32(0, true) : view.getFloat16(0, true);
+function floatAt(view: DataView, at: number, bitWidth: 16 | 32 | 64): number {
+  if (bitWidth === 64) return view.getFloat64(at, true);
+  return bitWidth === 32 ? view.getFloat32(at, true) : view.getFloat16(at, true);
 }
 
 const timeUnitNames = { s: 'Second', ms: 'Millisecond', us: 'Microsecond', ns: 'Nanosecond' } as const;
