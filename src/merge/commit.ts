@@ -20,12 +20,12 @@ import type { TableAccess } from '../table/table-access.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { Batch, type BatchMember, type Head, type MergeRequest, outcomeOf } from './batch.ts';
 import type { CommitObserver } from './commit-observer.ts';
-import { KeyIndexLoader, type KeyIndexLoaderParts } from './key-index/key-index-loader.ts';
+import { KeyIndexLoader, type KeyIndexLoaderDeps } from './key-index/key-index-loader.ts';
 import { ByRowAddress } from './strategy/by-row-address.ts';
 import { InShadow } from './strategy/in-shadow.ts';
 import { type Committed, type Counted, unchanged } from './strategy/strategy.ts';
 
-export interface CommitterParts extends KeyIndexLoaderParts {
+export interface CommitterDeps extends KeyIndexLoaderDeps {
   readonly catalog: Catalog;
   readonly access: TableAccess;
   readonly datasets: OpenDatasets;
@@ -39,17 +39,17 @@ export interface CommitterParts extends KeyIndexLoaderParts {
 const mostAttempts = 100;
 
 export class Committer {
-  readonly #parts: CommitterParts;
+  readonly #deps: CommitterDeps;
   readonly #keyIndex: KeyIndexLoader;
   readonly #byRowAddress: ByRowAddress;
   readonly #inShadow: InShadow;
   #hasWarned = false;
 
-  constructor(parts: CommitterParts) {
-    this.#parts = parts;
-    this.#keyIndex = new KeyIndexLoader(parts);
+  constructor(deps: CommitterDeps) {
+    this.#deps = deps;
+    this.#keyIndex = new KeyIndexLoader(deps);
     this.#byRowAddress = new ByRowAddress(this.#keyIndex);
-    this.#inShadow = new InShadow(this.#keyIndex, parts.engine);
+    this.#inShadow = new InShadow(this.#keyIndex, deps.engine);
   }
 
   /** Frees what only makes the next commit cheaper. */
@@ -59,7 +59,7 @@ export class Committer {
 
   /** The newest version of the branch, which has what other programs committed. */
   async head({ table, branch }: MergeRequest): Promise<Head> {
-    const { access, datasets, recoveryMarks } = this.#parts;
+    const { access, datasets, recoveryMarks } = this.#deps;
     const { id, location } = await access.requireUnchanged(table);
     const dataset = await datasets.latest(location, branch);
     await recoveryMarks.beforeCommit(id, branch, dataset);
@@ -69,7 +69,7 @@ export class Committer {
   /** Answers or refuses each of the `members`, of which there is at least one. */
   async commit(members: readonly BatchMember[], head: Head): Promise<void> {
     const requests = members.map(({ request }) => request);
-    const batch = new Batch(requests, members[0]?.batchKey !== undefined, this.#parts.keyHasher);
+    const batch = new Batch(requests, members[0]?.batchKey !== undefined, this.#deps.keyHasher);
     try {
       const merged = await this.#mergeIntoHead(batch, head);
       const { each: counts, by } = await this.#countWhileSyncing(batch, merged);
@@ -90,9 +90,9 @@ export class Committer {
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
       await this.#recordIntents(batch, head);
       const startMs = performance.now();
-      const outcome = await this.#parts.metrics.mergeStage('engine', () => this.#firstThatApplies(batch, head));
+      const outcome = await this.#deps.metrics.mergeStage('engine', () => this.#firstThatApplies(batch, head));
       if (typeof outcome === 'object') return { ...outcome, head, attempt, engineMs: performance.now() - startMs };
-      this.#parts.metrics.commitOvertaken();
+      this.#deps.metrics.commitOvertaken();
       // Without the key index the next attempt would take as long, and be overtaken too.
       await this.#byRowAddress.didWithout(batch, head, performance.now() - startMs);
       batch.requireTime();
@@ -112,7 +112,7 @@ export class Committer {
     const intents = batch.requests.flatMap(({ keyed, table: { id: tableId, ref }, branch }) =>
       keyed === undefined ? [] : [{ ...keyed, tableId, ref, branch, baseVersion }],
     );
-    if (intents.length > 0) await this.#parts.catalog.announceCommits(intents);
+    if (intents.length > 0) await this.#deps.catalog.announceCommits(intents);
   }
 
   /**
@@ -120,7 +120,7 @@ export class Committer {
    * nothing is left of a commit when the lock is released.
    */
   async #countWhileSyncing(batch: Batch, merged: Merged): Promise<CountsOfBatch> {
-    const { metrics, recoveryMarks } = this.#parts;
+    const { metrics, recoveryMarks } = this.#deps;
     const { table, branch } = batch.first;
     const { head, version, attempt: numAttempts } = merged;
     const syncing = metrics.mergeStage('sync', () => recoveryMarks.afterCommit(table.id, branch, head.dataset));
@@ -138,7 +138,7 @@ export class Committer {
    * recorded (P3, P6).
    */
   async #record({ requests }: Batch, counts: readonly MergeCounts[]): Promise<void> {
-    const { catalog, clock, logger, metrics } = this.#parts;
+    const { catalog, clock, logger, metrics } = this.#deps;
     const committedAtMs = clock.nowMs();
     const records = requests.map((request, index) => transactionOf(request, counts[index]!, committedAtMs));
     const answers = requests.flatMap(({ keyed, transactionId }, index) =>
@@ -155,7 +155,7 @@ export class Committer {
   #measure({ requests, first: { table, branch } }: Batch, merged: Merged, countedBy: CountsOfBatch['by']): void {
     const { version, head, surplusRows } = merged;
     if (version === head.version) return;
-    const { metrics, logger } = this.#parts;
+    const { metrics, logger } = this.#deps;
     metrics.commitFinished(requests.length);
     if (countedBy !== undefined) metrics.countsTaken(countedBy);
     if (surplusRows === 0 || this.#hasWarned) return;
@@ -170,7 +170,7 @@ export class Committer {
     if (version === head.version) return;
     const { table, branch, on } = batch.first;
     const commit = { table: table.ref, tableId: table.id, branch, location: head.location, on, version };
-    this.#parts.observer.committed({ ...commit, gainsByIndex, mostFragments });
+    this.#deps.observer.committed({ ...commit, gainsByIndex, mostFragments });
   }
 
   /** The merge at fault, and no other. Where none is known to be, each is committed by itself. */

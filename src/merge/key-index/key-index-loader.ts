@@ -9,7 +9,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import type { Batch, Head, MergeRequest } from '../batch.ts';
 import { KeyIndex, type Unknowable } from './key-index.ts';
 
-export interface KeyIndexLoaderParts {
+export interface KeyIndexLoaderDeps {
   readonly engine: Engine;
   readonly logger: Logger;
   readonly keyBudget: KeyBudget;
@@ -32,7 +32,7 @@ const patience = 16;
  * without it have cost as much as reading will. Whatever makes the index doubtful makes it given up.
  */
 export class KeyIndexLoader {
-  readonly #parts: KeyIndexLoaderParts;
+  readonly #deps: KeyIndexLoaderDeps;
   #known: KeyIndex | undefined;
   #isReading = false;
   /** What merges without an index have cost since the last attempt to read one. */
@@ -41,8 +41,8 @@ export class KeyIndexLoader {
   /** A branch with a single merge, or whose writer is dropped before the second, has no use for an index. */
   #hasDoneWithout = false;
 
-  constructor(parts: KeyIndexLoaderParts) {
-    this.#parts = parts;
+  constructor(deps: KeyIndexLoaderDeps) {
+    this.#deps = deps;
   }
 
   /** Frees the index; safe at any time. */
@@ -69,7 +69,7 @@ export class KeyIndexLoader {
   }
 
   giveUp(problem: Unknowable): void {
-    this.#parts.logger.debug({ problem }, 'the key index is given up');
+    this.#deps.logger.debug({ problem }, 'the key index is given up');
     if (problem !== 'changed') this.#timesDearer *= patience;
     this.forget();
   }
@@ -82,7 +82,7 @@ export class KeyIndexLoader {
     try {
       await this.#weigh(head, batch, engineMs);
     } catch (error) {
-      this.#parts.logger.debug({ error }, 'whether to read the key index could not be decided');
+      this.#deps.logger.debug({ error }, 'whether to read the key index could not be decided');
     }
   }
 
@@ -115,9 +115,9 @@ export class KeyIndexLoader {
 
   #open(dataset: Dataset, on: readonly FieldPath[], rows: number): KeyIndex | undefined {
     const tracked = dataset.liveRows();
-    const hold = this.#parts.keyBudget.open(() => this.forget());
+    const hold = this.#deps.keyBudget.open(() => this.forget());
     if (tracked !== undefined && hold.resize(rows * leastBytesPerKey)) {
-      this.#known = new KeyIndex(dataset, on, tracked, { hold, hasher: this.#parts.keyHasher });
+      this.#known = new KeyIndex(dataset, on, tracked, { hold, hasher: this.#deps.keyHasher });
       return this.#known;
     }
     hold.release();
@@ -137,7 +137,7 @@ export class KeyIndexLoader {
       return 'changed';
     } catch (error) {
       // Such as when the files of a version have been removed meanwhile.
-      this.#parts.logger.debug({ error }, 'the key index could not follow other commits');
+      this.#deps.logger.debug({ error }, 'the key index could not follow other commits');
       return 'changed';
     }
   }
@@ -146,7 +146,7 @@ export class KeyIndexLoader {
   async #readConcurrently(known: KeyIndex, branch: OpenRequest): Promise<void> {
     this.#isReading = true;
     const problem = await this.#readRounds(known, branch).catch((error: unknown): Unknowable => {
-      this.#parts.logger.debug({ location: branch.location, error }, 'the key index could not be read');
+      this.#deps.logger.debug({ location: branch.location, error }, 'the key index could not be read');
       return 'changed';
     });
     this.#isReading = false;
@@ -157,7 +157,7 @@ export class KeyIndexLoader {
   /** Each round reads what commits brought during the one before; the last few rows are left to read under the lock. */
   async #readRounds(known: KeyIndex, branch: OpenRequest): Promise<Unknowable | undefined> {
     for (let round = 0; round < mostRounds; round++) {
-      const newest = await this.#parts.engine.open(branch);
+      const newest = await this.#deps.engine.open(branch);
       try {
         const problem = known.follow(await newest.version());
         if (problem !== undefined || known.unreadRows <= mostRowsUnderLock) return problem;

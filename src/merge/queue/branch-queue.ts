@@ -2,26 +2,26 @@ import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import { neverAborts, queueIsFull } from '../../kernel/read-write-lock.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { MergeRequest } from '../batch.ts';
-import { Committer, type CommitterParts } from '../commit.ts';
+import { Committer, type CommitterDeps } from '../commit.ts';
 import { GroupCommitDelay, type PendingMerge, PendingMerges } from './pending-merges.ts';
 
-interface WriterParts extends CommitterParts {
+interface WriterDeps extends CommitterDeps {
   readonly locks: TableLocks;
   readonly maxWaiting: number;
 }
 
-interface TableWriterParts extends WriterParts {
+interface TableWriterDeps extends WriterDeps {
   /** Idle writers are kept for their key indexes. An index lasts as long as its dataset is open, so more than those are no use. */
   readonly maxIdle: number;
 }
 
 /** The one way rows get into an existing table: each table branch has one writer, made when it is first written to. */
 export class TableWriter {
-  readonly #parts: TableWriterParts;
+  readonly #deps: TableWriterDeps;
   readonly #writers = new Map<string, BranchQueue>();
 
-  constructor(parts: TableWriterParts) {
-    this.#parts = parts;
+  constructor(deps: TableWriterDeps) {
+    this.#deps = deps;
   }
 
   /**
@@ -29,7 +29,7 @@ export class TableWriter {
    * throw, `SlowDown`, and the reason of the scope's signal: then nothing was written. `Internal` leaves that open.
    */
   async merge(request: MergeRequest): Promise<MergeCounts> {
-    const leave = await this.#parts.locks.lockShared(request.table.ref, request.scope.signal);
+    const leave = await this.#deps.locks.lockShared(request.table.ref, request.scope.signal);
     try {
       return await this.#writerOf(request).merge(request);
     } finally {
@@ -44,7 +44,7 @@ export class TableWriter {
 
   #writerOf(request: MergeRequest): BranchQueue {
     const key = JSON.stringify([...request.table.ref.namespace, request.table.ref.name, request.branch ?? null]);
-    const writer = this.#writers.get(key) ?? new BranchQueue(this.#parts);
+    const writer = this.#writers.get(key) ?? new BranchQueue(this.#deps);
     this.#writers.delete(key);
     this.#writers.set(key, writer);
     this.#forgetIdle();
@@ -52,7 +52,7 @@ export class TableWriter {
   }
 
   #forgetIdle(): void {
-    const { maxIdle } = this.#parts;
+    const { maxIdle } = this.#deps;
     if (this.#writers.size <= maxIdle) return;
     let idle = [...this.#writers.values()].filter((writer) => writer.isIdle).length;
     for (const [key, writer] of this.#writers) {
@@ -71,18 +71,18 @@ export class TableWriter {
  * the clients it answered (`GroupCommitDelay`). Before its commit starts a request may leave: its signal takes it out of the queue.
  */
 class BranchQueue {
-  readonly #parts: WriterParts;
+  readonly #deps: WriterDeps;
   readonly #pending: PendingMerges;
   readonly #committer: Committer;
   readonly #delay: GroupCommitDelay;
   #pumping: Promise<void> | undefined;
   #isPreparing = false;
 
-  constructor(parts: WriterParts) {
-    this.#parts = parts;
-    this.#pending = new PendingMerges(parts.metrics);
-    this.#committer = new Committer(parts);
-    this.#delay = new GroupCommitDelay(parts.clock);
+  constructor(deps: WriterDeps) {
+    this.#deps = deps;
+    this.#pending = new PendingMerges(deps.metrics);
+    this.#committer = new Committer(deps);
+    this.#delay = new GroupCommitDelay(deps.clock);
   }
 
   get isIdle(): boolean {
@@ -107,7 +107,7 @@ class BranchQueue {
   merge(request: MergeRequest): Promise<MergeCounts> {
     const { signal } = request.scope;
     if (signal.aborted) return Promise.reject(signal.reason as Error);
-    if (this.#waiting >= this.#parts.maxWaiting) return Promise.reject(queueIsFull());
+    if (this.#waiting >= this.#deps.maxWaiting) return Promise.reject(queueIsFull());
     const answer = this.#pending.add(request);
     this.#delay.arrived();
     this.#pumping ??= this.#pump();
@@ -133,7 +133,7 @@ class BranchQueue {
   async #commitNext(next: PendingMerge): Promise<number> {
     const { table, branch } = next.request;
     this.#isPreparing = true;
-    const unlock = await this.#parts.locks.lockBranch(table.ref, branch, neverAborts);
+    const unlock = await this.#deps.locks.lockBranch(table.ref, branch, neverAborts);
     try {
       const head = await this.#committer.head(next.request);
       this.#isPreparing = false;

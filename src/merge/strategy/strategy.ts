@@ -1,3 +1,4 @@
+/** What the strategies have in common: their result, and that an upsert of whole rows leaves one row of each key. */
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
