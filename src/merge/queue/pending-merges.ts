@@ -1,7 +1,7 @@
 import type { MergeCounts } from '../../engine/port/merge-spec.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { TableId } from '../../kernel/ids.ts';
-import { principalKey } from '../../kernel/request-scope.ts';
+import { onAbort, principalKey } from '../../kernel/request-scope.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { BatchLimits, type BatchMember, batchKey, type MergeRequest } from '../batch.ts';
 
@@ -23,7 +23,7 @@ export class PendingMerges {
   readonly #metrics: Metrics;
   readonly #queue: PendingMerge[] = [];
   /** With merges that wait; the next to lead a batch comes first. */
-  #principals: readonly string[] = [];
+  readonly #principals = new Set<string>();
 
   constructor(metrics: Metrics) {
     this.#metrics = metrics;
@@ -39,21 +39,23 @@ export class PendingMerges {
     return this.#queue.find((pending) => pending.principal === principal);
   }
 
-  /** Settles when the request's commit has, or with the reason of its scope's signal if that aborts while it waits. */
+  /**
+   * Settles when the request's commit has, or with the reason of its scope's signal if that aborts while it waits. The signal has
+   * not aborted yet.
+   */
   add(request: MergeRequest): Promise<MergeCounts> {
     const { signal } = request.scope;
     const { promise, resolve, reject } = Promise.withResolvers<MergeCounts>();
     const endWait = this.#startWait();
-    const onAbort = (): void => this.refuse(pending, signal.reason);
+    const stopListening = onAbort(signal, () => this.refuse(pending, signal.reason));
     const leave = (): void => {
       endWait();
-      signal.removeEventListener('abort', onAbort);
+      stopListening();
     };
     const principal = principalKey(request.scope.principal);
     const pending: PendingMerge = { request, batchKey: batchKey(request), principal, resolve, reject, leave };
-    signal.addEventListener('abort', onAbort, { once: true });
     this.#queue.push(pending);
-    if (!this.#principals.includes(principal)) this.#principals = [...this.#principals, principal];
+    this.#principals.add(principal);
     return promise;
   }
 
@@ -77,7 +79,8 @@ export class PendingMerges {
     const taken = next.batchKey === undefined ? new Set([next]) : this.#sharers(next);
     const batch = this.#queue.filter((pending) => taken.has(pending));
     this.#queue.splice(0, this.#queue.length, ...this.#queue.filter((pending) => !taken.has(pending)));
-    this.#principals = [...this.#principals.slice(1), next.principal];
+    this.#principals.delete(next.principal);
+    this.#principals.add(next.principal);
     this.#dropGonePrincipals();
     for (const pending of batch) pending.leave();
     return batch;
@@ -89,7 +92,7 @@ export class PendingMerges {
     const byPrincipal = Map.groupBy(sharers, ({ principal }) => principal);
     const limits = new BatchLimits();
     const taken = new Set<PendingMerge>();
-    let lanes = this.#principals.map((principal) => byPrincipal.get(principal) ?? []);
+    let lanes = Array.from(this.#principals, (principal) => byPrincipal.get(principal) ?? []);
     for (let index = 0; lanes.length > 0; index++) {
       lanes = lanes.filter((lane) => {
         const pending = lane[index];
@@ -103,7 +106,7 @@ export class PendingMerges {
 
   #dropGonePrincipals(): void {
     const waiting = new Set(this.#queue.map(({ principal }) => principal));
-    this.#principals = this.#principals.filter((principal) => waiting.has(principal));
+    for (const principal of this.#principals) if (!waiting.has(principal)) this.#principals.delete(principal);
   }
 
   /** Counts a merge as waiting until the returned function is called. */
