@@ -229,10 +229,6 @@ export class WireReader {
     return Buffer.from(this.bytes()).toString();
   }
 
-  message(): WireReader {
-    return new WireReader(this.bytes());
-  }
-
   /** The whole field with its number, as `WireWriter.raw` writes it again. */
   raw(): Uint8Array {
     this.skip();

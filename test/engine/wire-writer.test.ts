@@ -75,10 +75,10 @@ describe('a protobuf message that is written', () => {
     assert.deepEqual([reader.next(), reader.flag()], [1, true]);
     assert.deepEqual([reader.next(), Buffer.from(reader.bytes())], [1_000_000, Buffer.of(0, 255)]);
     assert.equal(reader.next(), 3);
-    const innerReader = reader.message();
+    const innerReader = new WireReader(reader.bytes());
     assert.deepEqual([innerReader.next(), innerReader.text()], [1, 'größer']);
     assert.equal(innerReader.next(), 2);
-    const innermost = innerReader.message();
+    const innermost = new WireReader(innerReader.bytes());
     assert.deepEqual([innermost.next(), innermost.flag(), innermost.next()], [1, false, undefined]);
     assert.deepEqual([reader.next(), reader.packed()], [4, numbers]);
     assert.equal(reader.next(), undefined);
@@ -112,7 +112,7 @@ describe('a protobuf message that is written', () => {
     const reader = new WireReader(message.finish());
     for (let id = 0; id < 5_000; id += 1) {
       assert.equal(reader.next(), 2);
-      const inner = reader.message();
+      const inner = new WireReader(reader.bytes());
       assert.deepEqual([inner.next(), inner.number(), inner.next(), inner.text()], [1, id, 3, `file ${id}`]);
     }
     assert.equal(reader.next(), undefined);
