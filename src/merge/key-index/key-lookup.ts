@@ -1,6 +1,7 @@
 /** Which rows of a dataset have which keys. Long work on keys lets other requests have the event loop in between (P10). */
 import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
+import type { IpcChunk } from '../../arrow/schema/schema.ts';
 import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
 import type { Dataset } from '../../engine/port/engine.ts';
 import { addressOf, type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
@@ -18,7 +19,7 @@ const mostLiterals = 100_000;
 /** A dataset, or a shadow of one. */
 type Readable = Pick<Dataset, 'select' | 'take'>;
 
-/** The columns of merge keys, and what makes their digests. */
+/** Key columns, and what makes the digests of their keys. */
 interface KeyReading {
   readonly on: readonly FieldPath[];
   readonly hasher: KeyHasher;
@@ -114,7 +115,7 @@ export async function eachRow(
 const addressColumn = 'address';
 
 /** Addresses are unsigned integers of 64 bits: the fragment is the upper half. */
-function readAddresses(chunk: Parameters<typeof readKeys>[0]): (row: number) => RowAddress {
+function readAddresses(chunk: IpcChunk): (row: number) => RowAddress {
   const [column] = readKeys(chunk, [{ segments: [addressColumn] }]).columns;
   const { bytes } = column!.values;
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length / Uint32Array.BYTES_PER_ELEMENT);
