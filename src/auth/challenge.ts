@@ -4,7 +4,7 @@ import { LancegateError } from '../kernel/errors.ts';
 /** `no_credentials` is ours: RFC 6750 3.1 wants no error code at all where no credential was sent. */
 type Refusal = 'no_credentials' | 'invalid_request' | 'invalid_token';
 
-/** `message` reaches the caller and the challenge: it must not repeat anything out of the token. */
+/** `message` reaches the caller and the challenge: it must repeat nothing of the token. */
 export class UnauthenticatedError extends LancegateError {
   readonly refusal: Refusal;
 
@@ -14,7 +14,7 @@ export class UnauthenticatedError extends LancegateError {
   }
 }
 
-/** `scope` would have sufficed; undefined if an operator's policies decide. */
+/** The scope `scope` would have sufficed; undefined if an operator's policies decide. */
 export class PermissionDeniedError extends LancegateError {
   readonly scope: string | undefined;
 

@@ -28,6 +28,7 @@ export class RequestPipeline {
   readonly #admission: Admission;
   readonly #shedder: LoadShedder;
   readonly #contextDeps: RequestContextDeps;
+  readonly #maxBytes: Readonly<Record<BodyKind, number | undefined>>;
   #isStopping = false;
 
   constructor(deps: HttpDeps) {
@@ -39,6 +40,7 @@ export class RequestPipeline {
     this.#shedder = new LoadShedder({ ...deps, admission: this.#admission, clientAddresses, retryPacing }, routes);
     this.connections = new Connections({ ...deps, clientAddresses });
     this.#contextDeps = { ...deps, clientAddresses, retryPacing, isStopping: () => this.#isStopping };
+    this.#maxBytes = { json: config.maxJsonBytes, 'arrow-whole': config.maxMergeBytes, 'arrow-chunks': undefined };
     metrics.watchConnections(() => this.connections.count);
   }
 
@@ -92,19 +94,8 @@ export class RequestPipeline {
 
   /** A body of unknown length is counted as it comes. */
   #requireLength({ headers }: IncomingMessage, kind: BodyKind): void {
-    const maxBytes = this.#maxBytesOf(kind);
+    const maxBytes = this.#maxBytes[kind];
     if (maxBytes !== undefined && Number(headers['content-length'] ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
-  }
-
-  #maxBytesOf(kind: BodyKind): number | undefined {
-    switch (kind) {
-      case 'json':
-        return this.#deps.config.maxJsonBytes;
-      case 'arrow-whole':
-        return this.#deps.config.maxMergeBytes;
-      case 'arrow-chunks':
-        return undefined;
-    }
   }
 
   #admit(context: RequestContext, principal: Principal, prepared: PreparedRequest, reservation?: Reservation): Permit {
@@ -143,7 +134,7 @@ export class RequestPipeline {
       text: () => readText(decoded(false), this.#deps.config.maxJsonBytes),
       source: () => open(decoded(coding === undefined)),
       digestedSource: () => {
-        const digest = new BodyDigest(decoded(coding === undefined), this.#maxBytesOf(kind));
+        const digest = new BodyDigest(decoded(coding === undefined), this.#maxBytes[kind]);
         return { source: open(digest.bytes()), digest: () => digest.whole() };
       },
     };

@@ -13,7 +13,7 @@ import type { RetryPacing } from './admission/load-shedder.ts';
 import { RequestBody } from './body/request-body.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
-import { type ClientAddress, type ClientAddresses, expectsContinue, headerText } from './request-head.ts';
+import { type ClientAddress, type ClientAddresses, headerText } from './request-head.ts';
 import {
   Access,
   type Answer,
@@ -87,10 +87,8 @@ export class RequestContext implements AnswerHead {
     this.clientAddress = deps.clientAddresses.clientOf(raw);
     this.body = new RequestBody({
       raw,
-      onFirstRead: () => {
-        if (expectsContinue(raw)) reply.raw.writeContinue();
-      },
-      onBytes: (count) => deps.metrics.bytesReceived(count),
+      response: reply.raw,
+      metrics: deps.metrics,
       clock: deps.clock,
       idleTimeoutMs: deps.config.uploadIdleTimeoutMs,
     });
@@ -100,7 +98,7 @@ export class RequestContext implements AnswerHead {
 
   /**
    * Calls `run` once nothing can be sent or received any more, in whatever way it ended; the returned function takes
-   * that back. No abort signal: aborting one costs 13 us, and every request ends.
+   * that back. Not an abort signal: every request ends, and aborting one is costly.
    */
   atEnd(run: () => void): () => void {
     if (this.#isEnded) run();

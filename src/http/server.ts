@@ -105,7 +105,7 @@ function nodeServer({ config }: HttpDeps, pipeline: RequestPipeline, route: Requ
   server.on('clientError', (error: ParserError, socket) => refuseBrokenHttp(connections, error, socket));
   server.on('connect', (_, socket) => {
     socket.on('error', () => undefined); // the HTTP server no longer handles errors of this socket
-    refuseLast(connections, socket, invalidInput('CONNECT: this service is no proxy'));
+    connections.dismiss(socket, lastAnswer(invalidInput('CONNECT: this service is no proxy')));
   });
   return server;
 }
@@ -173,12 +173,7 @@ function refuseBrokenHttp(connections: Connections, error: ParserError, socket: 
     return;
   }
   const notHttp = ['the request is not valid HTTP/1.1', error.reason].filter((text) => text).join(': ');
-  refuseLast(connections, socket, invalidInput(brokenHttpTexts[error.code ?? ''] ?? notHttp, error));
-}
-
-function refuseLast(connections: Connections, socket: Duplex, refusal: LancegateError): void {
-  if (connections.canAnswer(socket)) connections.dismiss(socket, lastAnswer(refusal));
-  else socket.destroy();
+  connections.dismiss(socket, lastAnswer(invalidInput(brokenHttpTexts[error.code ?? ''] ?? notHttp, error)));
 }
 
 /** The bytes of an answer that ends its connection. */

@@ -4,7 +4,7 @@ import type { Properties } from '../kernel/ids.ts';
 import { parseJson } from './json-body.ts';
 import type { QueryParameters } from './query-parameters.ts';
 
-export type CreateParameters = Pick<CreateTableCommand, 'mode' | 'properties' | 'storageOptions'>;
+type CreateParameters = Pick<CreateTableCommand, 'mode' | 'properties' | 'storageOptions'>;
 
 export const readCreateParameters = (query: QueryParameters): CreateParameters => ({
   mode: query.one('mode', (text) => parseChoice(text ?? '', 'mode', createModes)) ?? 'create',
@@ -12,12 +12,15 @@ export const readCreateParameters = (query: QueryParameters): CreateParameters =
   storageOptions: checkStorageOptions(readProperties(query, 'storage_options') ?? {}),
 });
 
-/**
- * Words like the `mode` of a create. Clients write them in PascalCase, snake_case or any other case, and the LanceDB
- * SDKs put a pair of quotes around them.
- */
+export const createModes = ['create', 'exist_ok', 'overwrite'] as const;
+export const registerModes = ['create', 'overwrite'] as const;
+export const dropModes = ['fail', 'skip'] as const;
+export const dropBehaviors = ['restrict', 'cascade'] as const;
 
-/** One of `choices`, which are written in snake_case; the first where the text is absent. */
+/**
+ * One of `choices`, such as the modes of a create, which are in snake_case; the first where the text is absent. Clients write them
+ * in PascalCase, snake_case or any other case, and the LanceDB SDKs put a pair of quotes around them.
+ */
 export function parseChoice<const Choice extends string>(
   text: string | undefined,
   field: string,
@@ -37,11 +40,6 @@ const normalised = (text: string): string =>
     .replaceAll(/[_-]/g, '')
     .toLowerCase();
 
-export const createModes = ['create', 'exist_ok', 'overwrite'] as const;
-export const registerModes = ['create', 'overwrite'] as const;
-export const dropModes = ['fail', 'skip'] as const;
-export const dropBehaviors = ['restrict', 'cascade'] as const;
-
 /** A parameter that is a JSON object whose values are texts; undefined where it is absent. */
 export const readProperties = (query: QueryParameters, name: string): Properties | undefined =>
   query.one(name, (text) => parseProperties(text ?? '', name));
@@ -57,12 +55,10 @@ function parseProperties(text: string, name: string): Properties {
 }
 
 /**
- * Which storage options a client may set. They travel to the object store together with the operator's own, so only
- * what tunes a write is let through, never what names an endpoint, a proxy, an account, a key or a certificate, or
- * turns a check off (P9). The names are those of Lance (`new_table_…`) and of its object store client.
+ * The storage options that a client may set, with their values; undefined is any. They reach the object store together with the
+ * operator's own, so a client may tune a write, but never name an endpoint, a proxy, an account, a key or a certificate, nor turn
+ * a check off (P9). The names are those of Lance (`new_table_…`) and of its object store client.
  */
-
-/** By key: the values it can have; undefined: any. */
 const allowed: ReadonlyMap<string, readonly string[] | undefined> = new Map([
   // how the table is laid out; older formats store NULLs as zeros, and newer ones than the stable still change
   ['new_table_data_storage_version', ['stable', '2.0', '2.1', '2.2']],

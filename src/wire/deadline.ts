@@ -3,7 +3,7 @@ import type { QueryParameters } from './query-parameters.ts';
 
 export const timeoutHeader = 'x-request-timeout-ms';
 
-export interface TimeoutLimits {
+interface TimeoutLimits {
   readonly defaultTimeoutMs: number;
   readonly maxTimeoutMs: number;
 }

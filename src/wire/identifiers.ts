@@ -1,4 +1,4 @@
-/** Identifiers of namespaces and tables: the decoded `id` of a path, split by the request's delimiter. */
+/** What a request names in its target: namespaces, tables, transactions and branches; and the form of the target itself. */
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, NamespacePath, ObjectName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { QueryParameters } from './query-parameters.ts';
@@ -48,7 +48,7 @@ function readName(id: string, name: string, index: number): ObjectName {
   return name as ObjectName;
 }
 
-/** Whether one exists, the catalog knows; here only what can be no id at all is refused. */
+/** Refuses only what can be no id at all. */
 export function parseTransactionId(id: string): TransactionId {
   if (/\p{Cc}/u.test(id) || Buffer.byteLength(id) > maxNameBytes) throw malformed(id, 'it is not a transaction id');
   return id as TransactionId;
@@ -99,8 +99,7 @@ function unquoted(text: string): string | undefined {
   return inside?.replaceAll(/\\(["\\])/g, '$1');
 }
 
-/** The target of a request line, put into the one form that routes are written for. */
-export interface RequestTarget {
+interface RequestTarget {
   /** Still percent-encoded. */
   readonly path: string;
   /** Without its `?`. */
@@ -118,14 +117,14 @@ export function splitTarget(url: string): RequestTarget {
 export const hasTrailingSlash = (url: string): boolean => splitTarget(url).path.endsWith('/');
 
 /**
- * The target that is routed:
+ * The target of a request, in the one form that routes have:
  *
  * - Runs of slashes are one: clients join a base that ends in a slash with `/v1`.
  * - A `+` in the path is a space if the request has a `delimiter`, and a plus otherwise: the Lance REST client always
  *   sends one and encodes paths as forms, the LanceDB client sends neither. An escaped `%2B` is always a plus.
- * - With the delimiter `.`, the root namespace is the segment `.`, which URL libraries remove before they send; it is
- *   put back for the two listings that are asked of the root. Where a namespace is called `table`, the listing of its
- *   children reads the same as the listing of the root's tables: the latter is meant.
+ * - With the delimiter `.`, the root namespace is the segment `.`, which URL libraries remove before they send; the two
+ *   listings of the root get it back. Where a namespace is called `table`, the listing of its children reads the same as the
+ *   listing of the root's tables: it means the latter.
  */
 export function routedTarget(url: string): string {
   const { path, queryString } = splitTarget(url);

@@ -12,7 +12,7 @@ export const StringMap = Type.Unsafe<Readonly<Record<string, string>>>({
   additionalProperties: { type: 'string' },
 });
 
-/** Versions count commits; what does not fit a JavaScript number cannot be one. */
+/** Versions count commits, so each fits a JavaScript number. */
 export const Version = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
 /** What every body may hold: the identifier again, as its parts, and a branch. */
@@ -63,7 +63,7 @@ function describe({ instancePath, message, params }: ReturnType<typeof Errors>[n
 }
 
 /**
- * The table comes from the path only; a body that says otherwise was meant for another request. Java's client always sends
+ * The table comes from the path only; a body with another identifier belongs to another request. Java's client always sends
  * the field, as an empty array if it is not set; that is no identifier.
  */
 function requireSameId(given: readonly string[] | undefined, id: readonly string[]): void {

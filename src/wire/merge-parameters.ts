@@ -1,4 +1,4 @@
-/** What a merge insert says in its query string; docs/protocol.md has the rules. */
+/** The parameters of a merge, in its query string; docs/protocol.md has the rules. */
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
@@ -7,7 +7,7 @@ import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
 import { type QueryParameters, readFlag } from './query-parameters.ts';
 
-export type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
+type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
 
 /** `InvalidInput` names the parameter. */
 export function readMergeParameters(query: QueryParameters, readFilter: ReadFilter): MergeParameters {
@@ -37,7 +37,7 @@ const actions = {
 } as const;
 
 /**
- * Nothing said is an upsert. Once anything is said, what is left out is off, and a filter turns its action on, also
+ * Without any action it is an upsert. Where one action is there, a missing one is off, and a filter turns its action on, also
  * together with a flag that is false: so do the reference server and the LanceDB SDKs.
  */
 function readMergeFlags(query: QueryParameters, readFilter: ReadFilter): MergeFlags {
@@ -60,7 +60,7 @@ function readMergeFlags(query: QueryParameters, readFilter: ReadFilter): MergeFl
   return flags;
 }
 
-/** LanceDB's log-structured write path, which this service has not; saying so is better than ignoring it. */
+/** Asks for LanceDB's log-structured write path, which this service does not have. */
 function refuseLsm(query: QueryParameters): void {
   if (readFlag(query, 'use_lsm') === true) throw invalidInput('use_lsm: this service has no LSM write path');
 }
@@ -68,7 +68,7 @@ function refuseLsm(query: QueryParameters): void {
 /** Reads an SQL condition of a client's; `InvalidInput` names the parameter, what is wrong, and where. */
 export type ReadFilter = (text: string, parameter: string) => CheckedSql;
 
-/** Filters may call `moreFunctions` too, of which the operator says that they are harmless. */
+/** Filters may also call `moreFunctions`, which the operator declares harmless. */
 export function filterReader(moreFunctions: readonly string[]): ReadFilter {
   const allowed = new Set([...allowedFunctions, ...moreFunctions]);
   return (text, parameter) => checkFilter(text, parameter, allowed);

@@ -1,6 +1,6 @@
 /**
  * The query string as clients send it. Spaces come as `+` or `%20` and a plus as `%2B` (form rules), a parameter may
- * stand bare, and one may be repeated. Nothing is decoded before it is asked for, so unknown parameters cannot hurt.
+ * stand bare, and one may be repeated. A value is decoded only when a reader asks for it, so unknown parameters do no harm.
  */
 import { invalidInput } from '../kernel/errors.ts';
 import type { Page } from '../operations/visible-page.ts';

@@ -47,6 +47,6 @@ export interface AccessRequest {
 /** Decides; never throws for a denied request. A policy that cannot be evaluated denies, and is logged. */
 export interface Policy {
   allows(request: AccessRequest): boolean;
-  /** The scope that allows the action everywhere. Undefined where an operator's policies decide: no scope need. */
+  /** The scope that allows the action everywhere. Undefined where an operator's policies decide, which need not ask for scopes. */
   scopeFor(action: Action): string | undefined;
 }

@@ -1,8 +1,8 @@
 /**
  * The policy, decided by Cedar: default-deny, `forbid` wins over `permit`.
  *
- * One decision takes 100 to 200 us in Cedar, more with hundreds of policies. So a decision for the same principal object
- * is remembered until the policies are replaced. Fails closed: what cannot be evaluated is denied, and logged.
+ * A decision is expensive in Cedar, more so with hundreds of policies. So this remembers it for the same principal object until
+ * the policies are replaced. Fails closed: where Cedar cannot evaluate a policy, it denies, and logs it.
  */
 import { randomUUID } from 'node:crypto';
 import type { EntityJson, TypeAndId } from '@cedar-policy/cedar-wasm/nodejs';
@@ -15,7 +15,7 @@ import { AccessSetupError } from '../challenge.ts';
 import { type AccessRequest, type Action, actionScopes, type Policy, type Resource } from './actions.ts';
 import { type CheckedSource, checkPolicies, type PolicySource } from './policy-source.ts';
 
-/** What Cedar has to say to the operator goes there. */
+/** Gets Cedar's remarks for the operator. */
 type PolicyLogger = Pick<Logger, 'warn' | 'error'>;
 
 const maxDecisions = 50_000;
@@ -23,8 +23,7 @@ const maxDecisions = 50_000;
 export class CedarPolicy implements Policy {
   readonly #id: string;
   readonly #logger: PolicyLogger;
-  /** Undefined while an operator's policies are in force. */
-  #scopes: typeof actionScopes | undefined;
+  #areDefaults = false;
   #decisions = new LRUCache<string, boolean>({ max: maxDecisions });
   readonly #serials = new WeakMap<Principal, number>();
   #nextSerial = 0;
@@ -43,14 +42,14 @@ export class CedarPolicy implements Policy {
       return policy;
     }
     policy.#putInForce({ name: 'default policies', text: defaultPolicies, remarks: [] });
-    policy.#scopes = actionScopes;
+    policy.#areDefaults = true;
     return policy;
   }
 
   /** For all decisions from now on. */
   replace(source: CheckedSource): void {
     this.#putInForce(source);
-    this.#scopes = undefined;
+    this.#areDefaults = false;
   }
 
   /** Synchronous, so no decision falls in between. Cedar replaces the policies that it held under this id. */
@@ -61,7 +60,7 @@ export class CedarPolicy implements Policy {
   }
 
   scopeFor(action: Action): string | undefined {
-    return this.#scopes && `lancegate:${this.#scopes[action]}`;
+    return this.#areDefaults ? `lancegate:${actionScopes[action]}` : undefined;
   }
 
   allows(request: AccessRequest): boolean {
@@ -110,7 +109,7 @@ export class CedarPolicy implements Policy {
   }
 }
 
-/** Everything was checked before, so this can only be a defect of ours; it must stop the start all the same. */
+/** `checkPolicies` has passed the source, so a failure is a defect of this service; it must prevent the start all the same. */
 function requireParsed(answer: cedar.CheckParseAnswer): void {
   if (answer.type === 'failure') {
     throw new AccessSetupError(
@@ -119,15 +118,13 @@ function requireParsed(answer: cedar.CheckParseAnswer): void {
   }
 }
 
-/** The world as policies see it: Cedar's schema, the default policies, and how our objects become its entities. */
-
 const actionDeclarations = Object.entries(actionScopes).map(
   ([action, group]) =>
     `action ${JSON.stringify(action)} in [Action::${JSON.stringify(group)}] appliesTo ` +
     '{ principal: [Principal], resource: [Namespace, Table], context: { branch: String } };',
 );
 
-/** `docs/access.md` explains it to those who write policies. */
+/** The objects that policies name; `docs/access.md` explains it to the authors of policies. */
 export const cedarSchema = `
 entity Group;
 entity Principal in [Group] { subject: String, scopes: Set<String>, issuer: String };

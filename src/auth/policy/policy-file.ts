@@ -41,7 +41,7 @@ export class PolicyFile {
   /** Digest of the content last judged, whether it was accepted or refused. */
   #judged: string;
   #lastSeen: string;
-  /** Reads run one after the other, so that an older one never overrules a newer. */
+  /** Reads run one after the other, so that an older one never overrules a newer one. */
   #lastLook: Promise<void> = Promise.resolve();
   /** A reading that was asked for and has not begun. */
   #nextReload: Promise<void> | undefined;
@@ -70,7 +70,7 @@ export class PolicyFile {
 
   /** Reads the file and applies it at once; the log has the result. Never rejects. Calls share a reading that has not begun. */
   reload(): Promise<void> {
-    this.#nextReload ??= this.#inTurn(async () => {
+    this.#nextReload ??= this.#afterLastLook(async () => {
       this.#nextReload = undefined;
       if (this.#isClosed) return;
       const found = await this.#read();
@@ -89,11 +89,11 @@ export class PolicyFile {
   #lookLater(): void {
     if (this.#isClosed) return;
     this.#cancelNext = this.#parts.clock.schedule(2_000, () => {
-      void this.#inTurn(() => this.#look()).then(() => this.#lookLater());
+      void this.#afterLastLook(() => this.#look()).then(() => this.#lookLater());
     });
   }
 
-  #inTurn(look: () => Promise<void>): Promise<void> {
+  #afterLastLook(look: () => Promise<void>): Promise<void> {
     this.#lastLook = this.#lastLook.then(look);
     return this.#lastLook;
   }
@@ -144,7 +144,7 @@ export class PolicyFile {
   }
 }
 
-/** Never waits for the writer of a pipe, and takes no file that is larger than any policies. */
+/** Never waits for the writer of a pipe, and refuses a file that is larger than any policies. */
 async function readPolicies(path: string): Promise<string> {
   await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const found = await file.stat();

@@ -3,15 +3,15 @@ import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { AccessSetupError } from '../challenge.ts';
 
 export interface PolicySource {
-  /** How messages call it: the file's name. */
+  /** The file's name, for messages. */
   readonly name: string;
   readonly text: string;
 }
 
-/** The policies are sound, and these remarks are worth the operator's attention: `name:line:column: remark`. */
+/** Cedar's warnings about sound policies, for the operator: `name:line:column: remark`. */
 export type Remarks = readonly string[];
 
-/** What `checkPolicies` has passed. Checking takes thirteen times as long as putting in force: it is done once. */
+/** What `checkPolicies` has passed. A check takes many times as long as putting the policies in force: it is done once. */
 export interface CheckedSource extends PolicySource {
   readonly remarks: Remarks;
 }
@@ -29,7 +29,7 @@ export function checkPolicies(source: PolicySource, schema: string): CheckedSour
   return { ...source, remarks: errorsOf(answer.validationWarnings).map((warning) => describe(source, warning)) };
 }
 
-/** A file without policies would lock everybody out, and is more likely a mishap. */
+/** A file without policies would lock every client out, and is more likely a mistake. */
 function requireSomePolicy(source: PolicySource): void {
   const parts = cedar.policySetTextToParts(source.text);
   if (parts.type === 'failure') throw broken(source, parts.errors);
@@ -48,11 +48,11 @@ function describe(source: PolicySource, error: cedar.DetailedError): string {
   return `${source.name}:${positionOf(source.text, place?.start ?? 0)}: ${what.join('; ')}`;
 }
 
-/** Cedar numbers policies by itself, which says less than the position. */
+/** Cedar's own numbers of policies say less than the position. */
 const withoutPreface = (message: string): string =>
   message.replace(/^(failed to parse policies from string: |for policy `policy\d+`, )/, '');
 
-/** Cedar counts UTF-8 bytes; people and editors count lines and characters, from 1. */
+/** Cedar counts UTF-8 bytes; editors count lines and characters, from 1. */
 function positionOf(text: string, byteOffset: number): string {
   const before = Buffer.from(text).subarray(0, byteOffset).toString();
   const lines = before.split('\n');

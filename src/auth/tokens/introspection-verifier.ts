@@ -1,10 +1,10 @@
 /**
- * Opaque tokens: the authorization server is asked what they are (RFC 7662).
+ * Opaque tokens: the authorization server says what they are (RFC 7662).
  *
- * An answer is believed for a short while, so a revoked token lives on for `cacheForMs` at most. Look-ups of one token
- * share one request, and look-ups at once are bounded: made-up tokens cannot turn this service into a flood on the
- * authorization server. API keys are never sent there. Fails closed: `IssuerUnavailable` without an answer,
- * `SlowDown` beyond the bound.
+ * An answer is valid here for a short while, so a revoked token lives on for `cacheForMs` at most. Look-ups of one token
+ * share one request, and concurrent look-ups have a bound: made-up tokens cannot turn this service into a flood on the
+ * authorization server. It never gets an API key. Fails closed: `IssuerUnavailable` without an answer, `SlowDown` beyond the
+ * bound.
  */
 import * as oauth from 'oauth4webapi';
 import type { Clock } from '../../kernel/clock.ts';
@@ -24,14 +24,14 @@ import {
 import { principalFrom } from './jwt.ts';
 import type { Credential, Verifier } from './verifier.ts';
 
-/** With an `endpoint` the `issuer` is never asked; it only says where principals come from. */
+/** With an `endpoint` the service sends the `issuer` no request; it only names the issuer of principals. */
 export interface IntrospectionSettings extends IssuerLocation {
   readonly groupClaims: readonly string[];
-  /** undefined: the one the issuer's metadata names. */
+  /** undefined: the one that the issuer's metadata names. */
   readonly endpoint: string | undefined;
   readonly clientId: string;
   readonly clientSecret: string;
-  /** One must be in the answer's `aud`. Empty lets every token in: only where the server issues for this service alone. */
+  /** One must be in the answer's `aud`. Empty accepts every token: only where the server issues for this service alone. */
   readonly audiences: readonly string[];
   /** false forgives an answer without `aud`, which RFC 7662 allows. */
   readonly audienceRequired: boolean;
@@ -93,14 +93,14 @@ export class IntrospectionVerifier implements Verifier {
   async #ask(digest: string, token: string): Promise<Answer> {
     const response = await this.#request(token);
     const answer = this.#judge(response);
-    this.#answers.set(digest, answer, this.#believedUntilMs(answer, response));
+    this.#answers.set(digest, answer, this.#validUntilMs(answer, response));
     return answer;
   }
 
-  /** The server's clock decides whether a token is active; ours only ends what we remember of it. */
-  #believedUntilMs(answer: Answer, { exp }: oauth.IntrospectionResponse): number {
+  /** The server's clock decides whether a token is active; the clock of this service only ends the cached answer. */
+  #validUntilMs(answer: Answer, { exp }: oauth.IntrospectionResponse): number {
     const nowMs = this.#clock.nowMs();
-    // Spares the server a client that insists; short, because a token may be asked about just before it is valid.
+    // Spares the server a client that insists; short, because a client may send a token just before it is valid.
     if ('refusal' in answer) return nowMs + 2_000;
     const untilMs = nowMs + this.#settings.cacheForMs;
     return typeof exp === 'number' ? Math.min(untilMs, exp * 1_000) : untilMs;

@@ -1,8 +1,8 @@
 /**
  * The key file of the own issuer: the key that signs, and the public parts of those before it that are still accepted.
  *
- * With it one can mint a token for any principal, so it has mode 0600, and a file that others may read is refused. Each write
- * replaces the file atomically, also across a crash. Two rotations at once would lose the key of one, so a rotation holds a
+ * Its reader can mint a token for any principal, so it has mode 0600, and a file that others may read is refused. Each write
+ * replaces the file atomically, also across a crash. Two concurrent rotations would lose the key of one, so a rotation holds a
  * lock file; the first key needs none (see `createPrivateFile`).
  */
 import { randomBytes } from 'node:crypto';
@@ -55,7 +55,7 @@ export async function readIssuerKeys(path: string): Promise<IssuerKeys> {
   return keysOf(path, parse(path, text));
 }
 
-export interface Rotation {
+interface Rotation {
   readonly clock: Clock;
   /** How long tokens of the key that signed until now are accepted. 0 ends those of all earlier keys at once. */
   readonly acceptOldForMs: number;
@@ -91,7 +91,7 @@ async function whileLocked<Result>(lockFile: string, run: () => Promise<Result>)
   }
 }
 
-/** Two processes may do this at once: both then use what the file holds. */
+/** Two processes may do this concurrently: both then use what the file holds. */
 async function readOrCreate(path: string): Promise<KeyFile> {
   const there = await readPrivateFile(path);
   if (there !== undefined) return parse(path, there);

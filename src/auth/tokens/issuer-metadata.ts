@@ -8,14 +8,14 @@ import { boundedFetch, type DocumentLifetime, RemoteDocument } from '../remote-d
 export interface IssuerLocation {
   /** Exactly as tokens carry it in `iss`, a trailing slash included. */
   readonly issuer: string;
-  /** Plain http to another host than this one: a machine in between can then forge every token. */
+  /** Permits plain http to another host: a machine in between can then forge every token. */
   readonly allowHttp: boolean;
   readonly timeoutMs: number;
 }
 
 export type IssuerMetadata = oauth.AuthorizationServer;
 
-/** Endpoints move rarely. A day of outage must not lock out holders of tokens that are still valid. */
+/** Endpoints move rarely. A day of outage must not lock out clients whose tokens are still valid. */
 const lifetime: DocumentLifetime = { freshForMs: 3_600_000, staleForMs: 86_400_000, cooldownMs: 30_000 };
 
 /** `AccessSetupError` for an issuer whose answers could be forged on the way. */
@@ -41,7 +41,7 @@ export function requireSecure(text: string, allowHttp: boolean, what: string): U
 const isLoopback = (hostname: string): boolean =>
   hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname);
 
-/** Options of a request to a URL that `requireSecure` let pass; the library would refuse http by itself. */
+/** Options of a request to a URL that `requireSecure` has passed; the library would refuse http by itself. */
 export const requestOptions = (timeoutMs: number) => ({
   [oauth.allowInsecureRequests]: true,
   [oauth.customFetch]: boundedFetch,

@@ -1,12 +1,11 @@
 /**
- * Access tokens that are JWTs of one configured issuer, checked here and not asked back for (RFC 9068, RFC 7519).
+ * Access tokens that are JWTs of one configured issuer (RFC 9068, RFC 7519), checked here without a request to the issuer.
  *
- * Answers for tokens whose `iss` is that issuer; all others are left to the other verifiers. An ID token of the same
- * issuer is kept out by the audience: it is made out to the client, so the audience set here must name this service
- * alone and never be a client's id.
+ * Answers for tokens whose `iss` is that issuer; the other verifiers answer for all others. The audience excludes an ID token of
+ * the same issuer, whose audience is the client: so the audience set here must name this service alone and never be a client's id.
  *
- * Fails closed. Keys are fetched at first use and held, so an issuer's outage is not felt by holders of tokens signed
- * with a key seen before; a token with a new key is then answered `IssuerUnavailable`, since it may well be good.
+ * Fails closed. The service fetches keys at first use and holds them, so tokens with a known key work while the issuer is down;
+ * the answer to a token with a new key is then `IssuerUnavailable`, since the token may be valid.
  */
 import { createRemoteJWKSet, customFetch, errors, type RemoteJWKSet } from 'jose';
 import type { Clock } from '../../kernel/clock.ts';
@@ -33,11 +32,11 @@ import type { Credential, Verifier } from './verifier.ts';
  */
 export interface JwtIssuerSettings extends IssuerLocation, ExpectedToken {
   readonly groupClaims: readonly string[];
-  /** A key the issuer added is noticed at the latest this long after the last look. */
+  /** The service notices a key that the issuer adds at the latest this long after the last load. */
   readonly keyCooldownMs: number;
 }
 
-/** With a symmetric algorithm the verifying key can sign; a public key must never be taken for such a secret. */
+/** With a symmetric algorithm the verifying key can sign; the service must never take a public key for such a secret. */
 const asymmetricAlgorithms: readonly string[] = [
   ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
   ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
@@ -62,7 +61,7 @@ export class JwtVerifier implements Verifier {
   readonly #keys: RemoteDocument<RemoteJWKSet>;
   readonly #principals: ExpiringCache<Principal>;
 
-  /** `AccessSetupError` for settings that would let others in. Nothing is fetched before the first token. */
+  /** `AccessSetupError` for settings that would accept tokens of others. Sends no request before the first token. */
   constructor(settings: JwtIssuerSettings, clock: Clock, logger: Pick<Logger, 'warn'>) {
     requireSound(settings);
     this.#settings = settings;
@@ -87,12 +86,12 @@ export class JwtVerifier implements Verifier {
 
     const { claims, endsAtMs } = await this.#checked(token);
     const principal = principalFrom(claims, this.#settings.issuer, this.#settings.groupClaims);
-    // For a minute at most: as long lives a key that the issuer withdrew.
+    // For a minute at most: for as long this accepts a key that the issuer has withdrawn.
     this.#principals.set(digest, principal, Math.min(this.#clock.nowMs() + 60_000, endsAtMs));
     return principal;
   }
 
-  /** An unknown key may be new: the issuer is asked once more, as often as the cooldown allows. */
+  /** An unknown key may be new: the service fetches the keys once more, as often as the cooldown allows. */
   async #checked(token: string): Promise<CheckedToken> {
     const keys = await this.#keys.current();
     try {
@@ -112,8 +111,8 @@ export class JwtVerifier implements Verifier {
   }
 
   /**
-   * jose fetches and reads the set; when to fetch is decided by `RemoteDocument`, because jose by itself forgets known
-   * keys when it cannot renew them, and has no pause after a failure.
+   * jose fetches and reads the set; `RemoteDocument` decides when, because jose by itself forgets known keys when it cannot
+   * renew them, and has no pause after a failure.
    */
   async #fetchKeys(): Promise<RemoteJWKSet> {
     const { jwks_uri: uri = '' } = await this.#metadata.current();

@@ -10,13 +10,13 @@ export interface ExpectedToken {
   readonly algorithms: readonly string[];
   /** The accepted `typ` headers, without `application/`, in any case; a token without one counts as `JWT`. */
   readonly tokenTypes: readonly string[];
-  /** Difference of clocks forgiven at `exp` and `nbf`. */
+  /** The tolerated difference of clocks at `exp` and `nbf`. */
   readonly clockSkewMs: number;
 }
 
 export interface CheckedToken {
   readonly claims: JWTPayload;
-  /** When it stops being valid, the forgiven difference of clocks included. */
+  /** When it stops being valid, the tolerated difference of clocks included. */
   readonly endsAtMs: number;
 }
 
@@ -97,7 +97,7 @@ export function principalFrom(claims: Claims, issuer: string, groupClaims: reado
   };
 }
 
-/** A client that acts for itself may have no `sub` (RFC 7662 leaves it out); `azp` is OpenID Connect's client. */
+/** A client that acts for itself may have no `sub` (RFC 7662 leaves it out); `azp` is the client in OpenID Connect. */
 function subjectOf(claims: Claims): string {
   const subject = [claims.sub, claims.client_id, claims.azp].find(isText);
   if (subject === undefined) throw invalidToken('The token names no subject.');
@@ -117,7 +117,7 @@ function claimAt(claims: Claims, name: string): unknown {
 }
 
 const isClaims = (value: unknown): value is Claims => typeof value === 'object' && value !== null;
-/** Half a surrogate pair would turn into U+FFFD on its way into the policy, and make two names one. */
+/** Half a surrogate pair would become U+FFFD on its way into the policy, and two names would be one. */
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== '' && value.isWellFormed();
 
 /** The strings of an array, or a single string as an array of one; anything else in it is not a group. */

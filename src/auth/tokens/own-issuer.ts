@@ -2,7 +2,7 @@
  * The service's own issuer, for use without an authorization server: `lancegate token` mints, the service verifies.
  *
  * Both read one key file in the data folder; the first of them creates it (`issuer-key.ts`). Its tokens cannot be revoked one
- * by one: they should be short-lived; use API keys for long-lived access. A rotation ends all tokens of an old key.
+ * by one, so they should be short-lived; API keys are for long-lived access. A rotation ends all tokens of an old key.
  *
  * A running service accepts a rotated key within a second, and at once for a token that names an unknown key. A damaged or
  * missing file changes nothing and is logged.
@@ -120,7 +120,7 @@ export class OwnIssuer implements Verifier {
     throw failure === undefined ? replacedKey() : refusalOf(failure);
   }
 
-  /** Minting and verifying share the machine's clock, so no difference is forgiven. */
+  /** Minting and verifying share the machine's clock, so this tolerates no difference. */
   #checkedBy({ publicKey }: AcceptedKey, token: string): Promise<CheckedToken> {
     const expected: ExpectedToken = {
       issuer: this.#held.keys.issuer,
@@ -179,6 +179,6 @@ function keyIdOf(token: string): string | undefined {
   try {
     return decodeProtectedHeader(token).kid;
   } catch {
-    return undefined; // translated: the check of the token says what is wrong with it
+    return undefined; // translated: the check of the token says why
   }
 }

@@ -141,16 +141,16 @@ export class Connections {
   }
 
   /**
-   * Whether the client of malformed bytes can get an error: not while another request is under way, since it would take the
-   * error for the answer to that one.
+   * Sends a last answer and closes the connection soon after, whether or not the client reads it. Closes it at once while another
+   * request is under way, since the client would take this answer for the answer to that one.
    */
-  canAnswer(socket: ClientSocket): boolean {
-    const current = this.#open.get(socket)?.current;
-    return socket.writable && (current === undefined || (!current.raw.complete && !current.response.headersSent));
-  }
-
-  /** Sends a last answer and closes the connection soon after, whether or not the client reads it. */
   dismiss(socket: ClientSocket, lastAnswer: string): void {
+    const current = this.#open.get(socket)?.current;
+    const isOfAnother = current !== undefined && (current.raw.complete || current.response.headersSent);
+    if (isOfAnother || !socket.writable) {
+      socket.destroy();
+      return;
+    }
     socket.end(lastAnswer);
     socket.once(
       'close',

@@ -5,12 +5,14 @@
  * Fails with `TimedOut` (503) for a client that stalls or trickles: nothing was written, and over a better network the
  * same request may succeed. 408 would say it better, but the namespace specification has no such answer.
  */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable, type Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGunzip, createZstdDecompress } from 'node:zlib';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { expectsContinue } from '../request-head.ts';
 
 /**
  * A client below this average keeps its permit on purpose. Only the time that the service waits counts: a client is not slow
@@ -30,9 +32,8 @@ const maxDiscardMs = 5_000;
 
 interface BodyParts {
   readonly raw: IncomingMessage;
-  /** Called once, before the first byte is asked for. */
-  readonly onFirstRead: () => void;
-  readonly onBytes: (count: number) => void;
+  readonly response: ServerResponse;
+  readonly metrics: Pick<Metrics, 'bytesReceived'>;
   readonly clock: Clock;
   /** Longest wait for the next chunk; also how long a client may start slowly. */
   readonly idleTimeoutMs: number;
@@ -86,14 +87,15 @@ export class RequestBody {
    * `isUsedAtOnce` says that a chunk is done with when the next one is asked for: then its memory is freed.
    */
   async *read(signal: AbortSignal, isUsedAtOnce: boolean): AsyncGenerator<Uint8Array, void, void> {
-    this.#parts.onFirstRead();
+    const { raw, response, metrics } = this.#parts;
+    if (expectsContinue(raw)) response.writeContinue();
     this.#stopWatching = this.#watch(signal);
     try {
       for (;;) {
         const chunk = await this.#next();
         if (chunk === undefined) return;
         this.#received += chunk.length;
-        this.#parts.onBytes(chunk.length);
+        metrics.bytesReceived(chunk.length);
         yield chunk;
         if (isUsedAtOnce) free(chunk);
       }
@@ -177,8 +179,8 @@ export class RequestBody {
 }
 
 /**
- * The collector would free the chunks of a large body only by collecting the whole heap again and again: 28 ms per body of
- * 12.8 MB. Node's parser gives each chunk memory of its own; one that shares its memory stays.
+ * The collector would free the chunks of a large body only by collecting the whole heap again and again. Node's parser gives
+ * each chunk memory of its own; one that shares its memory stays.
  */
 function free({ buffer, byteLength }: Uint8Array): void {
   if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);

@@ -44,28 +44,49 @@ const describe = ({ table, location, properties, storageOptions, created }: Tabl
   ...(created === undefined ? {} : { version: created.version, schema: lanceSchemaJson(created.schema) }),
 });
 
-/**
- * A schema as LanceDB clients read it in the answer to a describe: the Lance dialect (`arrow/json.rs` of Lance). Another
- * dialect exists in the namespace specification's reference server, which LanceDB rejects.
- */
-
-export interface LanceTypeJson {
+interface LanceTypeJson {
   readonly type: string;
   readonly fields?: readonly LanceFieldJson[];
   readonly length?: number;
 }
-export interface LanceFieldJson {
+interface LanceFieldJson {
   readonly name: string;
   readonly type: LanceTypeJson;
   readonly nullable: boolean;
   readonly metadata?: Readonly<Record<string, string>>;
 }
-export interface LanceSchemaJson {
-  readonly fields: readonly LanceFieldJson[];
-  readonly metadata?: Readonly<Record<string, string>>;
-}
 
-const intName = (bitWidth: number, signed: boolean): string => `${signed ? 'int' : 'uint'}${bitWidth}`;
+/**
+ * A schema as LanceDB clients read it in the answer to a describe: the Lance dialect (`arrow/json.rs` of Lance). Another
+ * dialect exists in the namespace specification's reference server, which LanceDB rejects. For schemas that `checkStorable`
+ * passes: the names of other types are not Lance's.
+ */
+export const lanceSchemaJson = (schema: Schema) => ({
+  fields: schema.fields.map(fieldJson),
+  ...metadataJson(schema.metadata),
+});
+
+const fieldJson = (field: Field): LanceFieldJson => ({
+  name: field.name,
+  type: typeJson(field),
+  nullable: field.nullable,
+  ...metadataJson(field.metadata),
+});
+
+const metadataJson = (metadata: ReadonlyMap<string, string>): { metadata?: Readonly<Record<string, string>> } =>
+  metadata.size === 0 ? {} : { metadata: Object.fromEntries(metadata) };
+
+function typeJson(field: Field): LanceTypeJson {
+  const { type, children, dictionary } = field;
+  if (dictionary !== undefined) {
+    return { type: `dict:${lanceName(type)}:${intName(dictionary.index.bitWidth, dictionary.index.signed)}:false` };
+  }
+  const named = { type: lanceName(type) };
+  if (type.kind === 'fixed_size_binary') return { ...named, length: type.byteWidth };
+  if (type.kind === 'fixed_size_list') return { ...named, fields: children.map(fieldJson), length: type.listSize };
+  const isNested = type.kind === 'struct' || type.kind === 'list' || type.kind === 'large_list' || type.kind === 'map';
+  return isNested ? { ...named, fields: children.map(fieldJson) } : named;
+}
 
 function lanceName(type: DataType): string {
   switch (type.kind) {
@@ -92,30 +113,4 @@ function lanceName(type: DataType): string {
   }
 }
 
-function typeJson(field: Field): LanceTypeJson {
-  const { type, children, dictionary } = field;
-  if (dictionary !== undefined) {
-    return { type: `dict:${lanceName(type)}:${intName(dictionary.index.bitWidth, dictionary.index.signed)}:false` };
-  }
-  const named = { type: lanceName(type) };
-  if (type.kind === 'fixed_size_binary') return { ...named, length: type.byteWidth };
-  if (type.kind === 'fixed_size_list') return { ...named, fields: children.map(fieldJson), length: type.listSize };
-  const isNested = type.kind === 'struct' || type.kind === 'list' || type.kind === 'large_list' || type.kind === 'map';
-  return isNested ? { ...named, fields: children.map(fieldJson) } : named;
-}
-
-const metadataJson = (metadata: ReadonlyMap<string, string>): { metadata?: Readonly<Record<string, string>> } =>
-  metadata.size === 0 ? {} : { metadata: Object.fromEntries(metadata) };
-
-const fieldJson = (field: Field): LanceFieldJson => ({
-  name: field.name,
-  type: typeJson(field),
-  nullable: field.nullable,
-  ...metadataJson(field.metadata),
-});
-
-/** For schemas that `checkStorable` passes: the names of other types are not Lance's. */
-export const lanceSchemaJson = (schema: Schema): LanceSchemaJson => ({
-  fields: schema.fields.map(fieldJson),
-  ...metadataJson(schema.metadata),
-});
+const intName = (bitWidth: number, signed: boolean): string => `${signed ? 'int' : 'uint'}${bitWidth}`;

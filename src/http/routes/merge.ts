@@ -34,18 +34,12 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
 });
 
 /** Names no filter's text, in which a client may have written values of rows. */
-function mergeMode({
-  whenMatchedUpdateAll,
-  whenNotMatchedInsertAll,
-  whenNotMatchedBySourceDelete,
-}: MergeFlags): string {
-  const parts = [
-    partOf('update', whenMatchedUpdateAll),
-    partOf('insert', whenNotMatchedInsertAll),
-    partOf('delete_by_source', whenNotMatchedBySourceDelete),
-  ];
-  return parts.filter((part) => part !== undefined).join('+');
+function mergeMode(flags: MergeFlags): string {
+  const parts = {
+    update: flags.whenMatchedUpdateAll,
+    insert: flags.whenNotMatchedInsertAll,
+    delete_by_source: flags.whenNotMatchedBySourceDelete,
+  };
+  const named = Object.entries(parts).filter(([, flag]) => flag !== false);
+  return named.map(([name, flag]) => (flag === true ? name : `${name}_filtered`)).join('+');
 }
-
-const partOf = (name: string, flag: boolean | { readonly filter: string }): string | undefined =>
-  flag === false ? undefined : flag === true ? name : `${name}_filtered`;
