@@ -68,7 +68,7 @@ export class RequestPipeline {
 
   /** Also for health checks and paths without a route, which need a sound head, and no credential. */
   async prepare(context: RequestContext, route: Route | undefined): Promise<void> {
-    const { raw } = context.request;
+    const { raw } = context;
     requireFewHeaders(raw);
     requireHost(raw);
     if (context.clientAddress.proxy !== undefined) context.atEnd(this.connections.reserve(context.clientAddress));
@@ -112,7 +112,7 @@ export class RequestPipeline {
   }
 
   #permit(context: RequestContext, principal: Principal, { table, body }: PreparedRequest): Permit {
-    const { raw } = context.request;
+    const { raw } = context;
     const bytes = { declaredBytes: declaredBytes(raw), decoderBytes: decoderBytes(raw.headers['content-encoding']) };
     try {
       return this.#admission.admit({ principal, table, body, ...bytes });
@@ -123,13 +123,12 @@ export class RequestPipeline {
   }
 
   #upload(context: RequestContext, signal: AbortSignal, kind: BodyKind, permit: Permit | undefined): Upload {
-    const { request, body } = context;
-    const coding = request.headers['content-encoding'];
+    const { raw, body } = context;
+    const coding = raw.headers['content-encoding'];
     const decoded = (isUsedAtOnce: boolean): AsyncIterable<Uint8Array> =>
       contentDecoder(coding)(body.read(signal, isUsedAtOnce), (run) => void context.atEnd(run));
     const account = permit?.account ?? this.#deps.memory.open();
-    const open = (bytes: AsyncIterable<Uint8Array>) =>
-      this.#deps.openSource(bytes, declaredBytes(request.raw), account);
+    const open = (bytes: AsyncIterable<Uint8Array>) => this.#deps.openSource(bytes, declaredBytes(raw), account);
     return {
       text: () => readText(decoded(false), this.#deps.config.maxJsonBytes),
       source: () => open(decoded(coding === undefined)),

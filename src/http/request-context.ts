@@ -1,5 +1,5 @@
 /** One request and its answer, from the first header to the end of the connection's part in it. */
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '../kernel/clock.ts';
@@ -47,13 +47,14 @@ export interface RequestContextDeps
 }
 
 export class RequestContext implements AnswerHead {
-  readonly request: FastifyRequest;
+  readonly raw: IncomingMessage;
   readonly body: RequestBody;
   /** The client's, also behind a trusted proxy. */
   readonly clientAddress: ClientAddress;
   /** Answers the request; set as soon as it is admitted. */
   handler: (() => Promise<Answer>) | undefined;
   readonly #deps: RequestContextDeps;
+  readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
   /** The pattern of the path. */
   readonly #route: string;
@@ -76,7 +77,8 @@ export class RequestContext implements AnswerHead {
     const { raw, originalUrl, routeOptions } = request;
     const { path, queryString } = splitTarget(originalUrl);
     this.#deps = deps;
-    this.request = request;
+    this.raw = raw;
+    this.#request = request;
     this.#reply = reply;
     this.#route = routeOptions.url ?? 'none';
     this.#isProbe = routeOptions.config?.isProbe === true;
@@ -107,12 +109,12 @@ export class RequestContext implements AnswerHead {
   }
 
   /**
-   * Its principal is known: its deadline begins, and its route can prepare it. The scope is closed when the answer is decided,
-   * or the client has left; the work has seen the abort by then. `InvalidInput` for a malformed timeout.
+   * The principal is known: from now on the deadline runs, and the route can prepare the request. The scope closes when the answer
+   * is decided or the client has left; the work has seen the abort by then. `InvalidInput` for a malformed timeout.
    */
   identify(principal: Principal): RouteInput {
     this.#access = new Access(this.#deps.policy, principal);
-    const { method, params, headers, id: requestId } = this.request;
+    const { method, params, headers, id: requestId } = this.#request;
     const scope = new ClientScope({
       requestId,
       principal,
@@ -171,7 +173,7 @@ export class RequestContext implements AnswerHead {
   }
 
   #render(refusal: LancegateError): RenderedError {
-    const { id: requestId, headers } = this.request;
+    const { id: requestId, headers } = this.#request;
     const isLanceDb = this.#hasTrailingSlash || /^LanceDB-/i.test(headers['user-agent'] ?? '');
     const isLanceDbCreate = isLanceDb && this.#route.endsWith(createTablePath);
     const rendered = renderError(refusal, { requestId, instance: this.#path, isLanceDbCreate });
@@ -205,7 +207,7 @@ export class RequestContext implements AnswerHead {
     this.#isEnded = true;
     for (const run of this.#atEnd) run();
     this.#durationMs = this.#deps.clock.nowMs() - this.#startMs;
-    const { method } = this.request;
+    const { method } = this.#request;
     const { statusCode: status } = this.#reply;
     this.#deps.metrics.requestFinished({ method, route: this.#route, status }, this.#durationMs);
     if (this.#isAnswered) this.#record(false);
@@ -216,8 +218,8 @@ export class RequestContext implements AnswerHead {
     const { audit, logger } = this.#deps;
     const { address, proxy } = this.clientAddress;
     const record: AuditRecord = {
-      requestId: this.request.id,
-      method: this.request.method,
+      requestId: this.#request.id,
+      method: this.#request.method,
       route: this.#route,
       status: this.#reply.statusCode,
       durationMs: this.#durationMs,
@@ -243,7 +245,7 @@ export class RequestContext implements AnswerHead {
   #logRefusal(refusal: LancegateError): void {
     const { kind, message, internal, cause } = refusal;
     const fields = {
-      requestId: this.request.id,
+      requestId: this.#request.id,
       kind,
       internal,
       error: kind === 'Internal' ? (cause ?? refusal) : cause,
