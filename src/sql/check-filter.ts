@@ -1,52 +1,59 @@
 /**
- * The one file that reads clients' SQL: conditions over rows. It knows the grammar of expressions well enough to say which
- * token is an operator, and of what: so it bounds how deep the engine will recurse (`limits.ts`), lets no function or type
- * pass that is not on the list, and finds most mistakes, with their position. It is not the engine's parser: what it
- * accepts may still be refused there. No recursion, and each token is looked at once.
+ * Reads clients' SQL: conditions over rows. It knows the grammar of expressions well enough to say which token is an operator,
+ * and of what: so it bounds how deep the engine will recurse (`limits.ts`), lets no function or type pass that is not on the
+ * list, and finds most mistakes, with their position. It is not the engine's parser: what it accepts may still be refused
+ * there. No recursion, and each token is looked at once.
  */
 import type { CheckedSql } from '../kernel/checked-sql.ts';
-import { Cost } from './cost.ts';
-import { closes, type Frame, type FrameKind, frameOf, nameOf } from './frame.ts';
-import { argumentRules, keywordCalls } from './functions.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import { Cost, Frame, type FrameKind } from './cost.ts';
+import { type ArgumentRule, argumentRules, keywordCalls } from './functions.ts';
 import { sqlLimits } from './limits.ts';
-import { readType } from './read-type.ts';
-import { refusalOf, SqlMistake, shown } from './sql-mistake.ts';
-import { TokenCursor, unexpected } from './token-cursor.ts';
-import { readTokens, type Token } from './tokens.ts';
-import { literalTypes } from './types.ts';
+import { SqlMistake, shown, type Token, TokenReader, unexpected } from './tokens.ts';
+import { literalTypes, takeType } from './types.ts';
 
 /** `allowed` has the names of functions in lower case. `InvalidInput` names the parameter, what is wrong, and where. */
 export function checkFilter(text: string, parameter: string, allowed: ReadonlySet<string>): CheckedSql {
   try {
-    const sql = readTokens(text);
-    new FilterReader(sql.tokens, allowed).read();
+    const sql = new TokenReader(text);
+    new FilterReader(sql, allowed).read();
     // In parentheses the engine cannot pass over what follows an expression that ended early.
-    return `(${sql.text})` as CheckedSql;
+    return `(${sql.withoutComments()})` as CheckedSql;
   } catch (error) {
-    if (error instanceof SqlMistake) throw refusalOf(error, parameter, text);
-    throw error;
+    if (!(error instanceof SqlMistake)) throw error;
+    throw invalidInput(`${parameter}: ${error.message} (${positionOf(error.at, text)})`, error);
   }
+}
+
+/** Lines and columns count from one; of a single line the column is enough. */
+function positionOf(at: number, text: string): string {
+  const before = text.slice(0, at);
+  const lineStart = before.lastIndexOf('\n') + 1;
+  const column = `column ${[...before.slice(lineStart)].length + 1}`;
+  return text.includes('\n') ? `line ${before.split('\n').length}, ${column}` : column;
 }
 
 const binaryOperators: ReadonlySet<string> = new Set('+ - * / % || = == <> != < <= > >= << >> & | ^'.split(' '));
 const tighterThanLike: ReadonlySet<string> = new Set('+ - * / % || << >> & | ^ :: [ .'.split(' '));
 const truths: ReadonlySet<string> = new Set(['NULL', 'TRUE', 'FALSE', 'UNKNOWN']);
-const matches: ReadonlySet<string> = new Set(['LIKE', 'ILIKE', 'IN', 'BETWEEN']);
+const negatable: ReadonlySet<string> = new Set(['LIKE', 'ILIKE', 'IN', 'BETWEEN']);
 const caseWords: ReadonlySet<string> = new Set(['WHEN', 'THEN', 'ELSE']);
 /** They end an operand, or begin what is no operand: none of them can be a column without quotes. */
 const noOperands: ReadonlySet<string> = new Set('AND OR IS IN LIKE ILIKE BETWEEN ESCAPE WHEN THEN ELSE'.split(' '));
+/** They call no function. */
+const castCalls: ReadonlySet<string> = new Set(['CAST', 'TRY_CAST']);
 const subqueryWords: ReadonlySet<string> = new Set(['SELECT', 'WITH', 'EXISTS']);
 const intervalUnits = /^(?:YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROSECOND|NANOSECOND)S?$/;
 
 class FilterReader {
-  readonly #sql: TokenCursor;
+  readonly #sql: TokenReader;
   readonly #allowed: ReadonlySet<string>;
   readonly #cost: Cost;
 
-  constructor(tokens: readonly Token[], allowed: ReadonlySet<string>) {
-    this.#sql = new TokenCursor(tokens);
+  constructor(sql: TokenReader, allowed: ReadonlySet<string>) {
+    this.#sql = sql;
     this.#allowed = allowed;
-    this.#cost = new Cost(frameOf('whole', this.#sql.peek(), 0, true));
+    this.#cost = new Cost(new Frame('whole', sql.peek(), 0, sql.peek(), true));
   }
 
   read(): void {
@@ -54,7 +61,7 @@ class FilterReader {
     let wantsOperand = true;
     while (this.#sql.peek().kind !== 'end') wantsOperand = wantsOperand ? this.#operand() : this.#operator();
     const open = this.#cost.frame;
-    if (open.kind !== 'whole') throw new SqlMistake(`${nameOf(open)} is not closed`, open.opened.at);
+    if (open.kind !== 'whole') throw new SqlMistake(`${open.shown} is not closed`, open.opened.at);
     if (wantsOperand) throw new SqlMistake('the expression ends where a value should come', this.#sql.peek().at);
     this.#endElement(open);
   }
@@ -95,14 +102,13 @@ class FilterReader {
 
   /** The sign of a number is a part of it, as the first of several. */
   #sign(token: Token): boolean {
-    const before = this.#sql.at(this.#sql.index - 2);
-    const isFirst = before === undefined || !(before.kind === 'symbol' && '+-'.includes(before.value));
+    const before = this.#sql.takenBefore;
+    const isFirst = !(before?.kind === 'symbol' && '+-'.includes(before.value));
     if (this.#sql.peek().kind !== 'number' || !isFirst) this.#count(token);
     return true;
   }
 
   #operandWord(token: Token): boolean {
-    const follows = this.#sql.peek();
     if (token.value === 'NOT') {
       if (this.#sql.isSign('(')) this.#cost.frame.multipliers += 2;
       return this.#count(token);
@@ -110,12 +116,12 @@ class FilterReader {
     if (token.value === 'CASE') return this.#open('case', token);
     if (this.#cost.frame.kind === 'case' && caseWords.has(token.value)) return this.#caseWord(token);
     if (subqueryWords.has(token.value)) throw new SqlMistake(`${token.value}: a filter has no subqueries`, token.at);
-    if (follows.kind === 'text' && literalTypes.has(token.value)) return this.#typedText(token);
+    if (this.#sql.peek().kind === 'text' && literalTypes.has(token.value)) return this.#typedText(token);
     if (token.value === 'INTERVAL') throw new SqlMistake("INTERVAL takes a text, such as INTERVAL '1 day'", token.at);
     if (this.#isTrimSide(token)) return true;
     if (noOperands.has(token.value))
       throw new SqlMistake(`${shown(token.written)} stands where a value should come`, token.at);
-    if (token.value === 'ARRAY' && follows.value === '[' && follows.kind === 'symbol') {
+    if (token.value === 'ARRAY' && this.#sql.isSign('[')) {
       throw new SqlMistake('write an array as [1, 2]', token.at);
     }
     return this.#path(token);
@@ -135,30 +141,30 @@ class FilterReader {
   /** A column, a field inside one, or the name of a function. */
   #path(first: Token): boolean {
     let segments = 1;
-    while (this.#sql.isSign('.')) {
-      this.#sql.take();
-      const segment = this.#sql.take();
-      if (segment.kind !== 'word' && segment.kind !== 'name') {
-        throw new SqlMistake('the name of a field should come after the dot', segment.at);
-      }
+    while (this.#sql.takeSign('.')) {
+      this.#fieldName();
       segments += 1;
       if (segments > sqlLimits.pathSegments) {
         throw new SqlMistake(`a path has at most ${sqlLimits.pathSegments} segments`, first.at);
       }
     }
-    if (!this.#sql.isSign('(')) return false;
+    if (!this.#sql.takeSign('(')) return false;
     if (segments > 1) throw new SqlMistake('the name of a function has no dots', first.at);
     return this.#call(first);
   }
 
+  /** The bracket is taken. */
   #call(token: Token): boolean {
     const name = token.value.toLowerCase();
-    const keyword = keywordCalls.has(token.value) ? token.value : undefined;
-    if (keyword !== 'CAST' && keyword !== 'TRY_CAST' && !this.#allowed.has(name)) {
+    if (!castCalls.has(token.value) && !this.#allowed.has(name)) {
       throw new SqlMistake(`the function ${shown(name)} is not one that filters may call`, token.at);
     }
-    const bracket = this.#sql.take();
-    return this.#push(frameOf('call', token, this.#sql.index, false, { keyword, name }), bracket);
+    return this.#open('call', token);
+  }
+
+  #fieldName(): void {
+    const { kind, at } = this.#sql.take();
+    if (kind !== 'word' && kind !== 'name') throw new SqlMistake('the name of a field should come after the dot', at);
   }
 
   #operator(): boolean {
@@ -179,7 +185,9 @@ class FilterReader {
         this.#count(token);
         return this.#open('subscript', token);
       case '.':
-        return this.#field(token);
+        this.#count(token);
+        this.#fieldName();
+        return false;
       case ':':
         if (this.#cost.frame.kind === 'subscript') return this.#nextElement();
         throw unexpected(token);
@@ -188,15 +196,9 @@ class FilterReader {
     }
   }
 
-  #field(token: Token): boolean {
-    this.#count(token);
-    const name = this.#sql.take();
-    if (name.kind === 'word' || name.kind === 'name') return false;
-    throw new SqlMistake('the name of a field should come after the dot', name.at);
-  }
-
   #operatorWord(token: Token): boolean {
-    const frame = this.#cost.frame;
+    const { frame } = this.#cost;
+    const next = this.#sql.peek();
     if (frame.keyword !== undefined && keywordCalls.get(frame.keyword)?.includes(token.value) === true) {
       return this.#separator(frame, token);
     }
@@ -207,8 +209,7 @@ class FilterReader {
       case 'IS':
         return this.#is(frame, token);
       case 'NOT':
-        if (this.#sql.peek().kind !== 'word' || !matches.has(this.#sql.peek().value))
-          throw unexpected(this.#sql.peek());
+        if (next.kind !== 'word' || !negatable.has(next.value)) throw unexpected(next);
         return this.#operatorWord(this.#sql.take());
       case 'LIKE':
       case 'ILIKE':
@@ -242,9 +243,9 @@ class FilterReader {
     const pattern = this.#sql.take();
     if (pattern.kind === 'text') this.#wildcards(pattern);
     const isColumn = pattern.kind === 'name' || (pattern.kind === 'word' && !noOperands.has(pattern.value));
-    const isAlone =
-      (pattern.kind === 'text' || (isColumn && !this.#path(pattern))) && !this.#sql.isOneOf(tighterThanLike);
-    if (isAlone) return false;
+    const isValue = pattern.kind === 'text' || (isColumn && !this.#path(pattern));
+    const next = this.#sql.peek();
+    if (isValue && !(next.kind === 'symbol' && tighterThanLike.has(next.value))) return false;
     throw new SqlMistake('LIKE takes a text, written out, or a column', pattern.at);
   }
 
@@ -268,13 +269,12 @@ class FilterReader {
 
   #is(frame: Frame, token: Token): boolean {
     this.#count(token);
-    if (this.#sql.isWord('NOT')) this.#sql.take();
+    this.#sql.takeWord('NOT');
     const what = this.#sql.take();
     if (what.kind === 'word' && truths.has(what.value)) return false;
-    if (what.kind !== 'word' || what.value !== 'DISTINCT' || !this.#sql.isWord('FROM')) {
+    if (what.kind !== 'word' || what.value !== 'DISTINCT' || !this.#sql.takeWord('FROM')) {
       throw new SqlMistake('IS takes NULL, TRUE, FALSE or DISTINCT FROM, each also after NOT', token.at);
     }
-    this.#sql.take();
     // Its right side reaches over the ANDs and ORs that follow.
     frame.common += 1;
     return true;
@@ -287,10 +287,7 @@ class FilterReader {
   }
 
   #atTimeZone(token: Token): boolean {
-    if (!this.#sql.isWord('TIME')) throw unexpected(token);
-    this.#sql.take();
-    if (!this.#sql.isWord('ZONE')) throw unexpected(token);
-    this.#sql.take();
+    if (!this.#sql.takeWord('TIME') || !this.#sql.takeWord('ZONE')) throw unexpected(token);
     return this.#count(token);
   }
 
@@ -312,7 +309,7 @@ class FilterReader {
   #comma(token: Token): boolean {
     const { kind, keyword } = this.#cost.frame;
     if (kind === 'whole') throw new SqlMistake('a comma stands outside of brackets', token.at);
-    if (kind === 'case' || keyword === 'CAST' || keyword === 'TRY_CAST') throw unexpected(token);
+    if (kind === 'case' || (keyword !== undefined && castCalls.has(keyword))) throw unexpected(token);
     return this.#nextElement();
   }
 
@@ -320,48 +317,37 @@ class FilterReader {
     const frame = this.#cost.frame;
     this.#endElement(frame);
     frame.argument += 1;
-    frame.argumentToken = this.#sql.index;
-    this.#requireFew(frame);
-    return true;
-  }
-
-  #requireFew(frame: Frame): void {
-    if (frame.kind === 'list') return;
+    frame.argumentToken = this.#sql.peek();
+    frame.argumentStart = this.#sql.count;
     const most = frame.kind === 'call' ? sqlLimits.arguments : sqlLimits.elements;
-    if (frame.argument < most) return;
-    throw new SqlMistake(`${nameOf(frame)} holds more than ${most} values; IN takes a longer list`, frame.opened.at);
+    if (frame.kind === 'list' || frame.argument < most) return true;
+    throw new SqlMistake(`${frame.shown} holds more than ${most} values; IN takes a longer list`, frame.opened.at);
   }
 
   #type(): boolean {
-    readType(this.#sql, this.#cost.frame);
+    this.#cost.frame.multipliers += takeType(this.#sql);
     return false;
   }
 
-  #open(kind: FrameKind, token: Token): boolean {
+  #open(kind: FrameKind, opened: Token): boolean {
     const isBalanced = kind === 'parentheses' && this.#cost.frame.isBalanced;
-    return this.#push(frameOf(kind, token, this.#sql.index, isBalanced), token);
-  }
-
-  #push(frame: Frame, token: Token): boolean {
-    this.#cost.open(frame, token);
+    this.#cost.open(new Frame(kind, opened, this.#sql.count, this.#sql.peek(), isBalanced));
     return true;
   }
 
   /** A bracket closes where an operand could still come: right after it was opened. */
   #closeEmpty(token: Token): boolean {
     const frame = this.#cost.frame;
-    const isEmpty = this.#sql.index - 1 === frame.firstToken && (frame.kind === 'call' || frame.kind === 'array');
-    if (!isEmpty && closes(frame, token)) throw new SqlMistake('a value should come here', token.at);
+    const isEmpty = this.#sql.count - 1 === frame.start && (frame.kind === 'call' || frame.kind === 'array');
+    if (!isEmpty && frame.isClosedBy(token)) throw new SqlMistake('a value should come here', token.at);
     return this.#close(token);
   }
 
   #close(token: Token): boolean {
     const frame = this.#cost.frame;
-    if (!closes(frame, token)) {
-      throw new SqlMistake(`${token.value} closes what was not opened`, token.at);
-    }
+    if (!frame.isClosedBy(token)) throw new SqlMistake(`${token.value} closes what was not opened`, token.at);
     this.#endElement(frame);
-    this.#cost.close(token, this.#sql.index);
+    this.#cost.close(token, this.#sql.count);
     return false;
   }
 
@@ -371,20 +357,16 @@ class FilterReader {
   }
 
   #endElement(frame: Frame): void {
-    this.#checkArgument(frame);
+    const rule = frame.name === undefined ? undefined : argumentRules.get(frame.name)?.get(frame.argument);
+    if (rule !== undefined) this.#checkArgument(frame, rule);
     this.#cost.endElement();
   }
 
-  #checkArgument(frame: Frame): void {
-    const rule = frame.name === undefined ? undefined : argumentRules.get(frame.name)?.get(frame.argument);
-    if (rule === undefined) return;
-    const literal = this.#sql.at(frame.argumentToken);
-    const isAlone = this.#sql.index - frame.argumentToken === 2;
-    if (literal === undefined || literal.kind !== 'text' || !isAlone) {
-      throw new SqlMistake(
-        `argument ${frame.argument + 1} of ${frame.name} must be a text, written out`,
-        literal?.at ?? frame.opened.at,
-      );
+  #checkArgument({ name, argument, argumentToken: literal, argumentStart }: Frame, rule: ArgumentRule): void {
+    // One token, and the one that ended it.
+    const isAlone = this.#sql.count - argumentStart === 2;
+    if (literal.kind !== 'text' || !isAlone) {
+      throw new SqlMistake(`argument ${argument + 1} of ${name} must be a text, written out`, literal.at);
     }
     const answer = rule(literal.value);
     if (typeof answer === 'string') throw new SqlMistake(`'${shown(literal.value)}' ${answer}`, literal.at);

@@ -2,18 +2,91 @@
  * What an expression costs the engine, summed up while `checkFilter` reads it: how deep it recurses, what is multiplied inside
  * of what, and the work of planning. Each method throws a `SqlMistake` at the token that exceeds `sqlLimits`.
  */
-import { type Frame, multipliersOf } from './frame.ts';
+import { keywordCalls, multiplyingFunctions } from './functions.ts';
 import { sqlLimits } from './limits.ts';
-import { SqlMistake } from './sql-mistake.ts';
-import type { Token } from './tokens.ts';
+import { SqlMistake, shown, type Token } from './tokens.ts';
+
+export type FrameKind = 'whole' | 'parentheses' | 'list' | 'call' | 'array' | 'subscript' | 'case';
+
+/** What is open: a bracket, call or CASE around an expression, or around several that commas (in CASE: its words) separate. */
+export class Frame {
+  readonly kind: FrameKind;
+  readonly opened: Token;
+  /** How many tokens were taken before its first one. */
+  readonly start: number;
+  /** The engine balances its ANDs and ORs: nothing but parentheses is around it. */
+  readonly isBalanced: boolean;
+  /** Of a call: the function, in lower case. */
+  readonly name: string | undefined;
+  /** In upper case, of a call with a syntax of its own. */
+  readonly keyword: string | undefined;
+  /** Index of the argument, the token it begins with, and how many tokens were taken before that. */
+  argument = 0;
+  argumentToken: Token;
+  argumentStart: number;
+  /** ANDs that belong to a BETWEEN and are still to come. */
+  betweens = 0;
+  /** Of the term that ANDs and ORs end: its operators, and the deepest of the frames inside. */
+  operators = 0;
+  inner = 0;
+  /** Its `sqlLimits.multipliers`, and the most of the frames inside. */
+  multipliers = 0;
+  innerMultipliers = 0;
+  /** Of the element that a comma ends: its deepest term, what adds to every term, its ANDs and ORs. */
+  deepestTerm = 0;
+  common = 0;
+  conditions = 0;
+  /** Of all elements; those of CASE follow one another as the operators of a chain do. */
+  deepest = 0;
+  mostMultipliers = 0;
+  branches = 0;
+
+  /** `first` is the token after `opened`. Of a call `opened` is the name. */
+  constructor(kind: FrameKind, opened: Token, start: number, first: Token, isBalanced: boolean) {
+    this.kind = kind;
+    this.opened = opened;
+    this.start = start;
+    this.argumentStart = start;
+    this.argumentToken = first;
+    this.isBalanced = isBalanced;
+    this.name = kind === 'call' ? opened.value.toLowerCase() : undefined;
+    this.keyword = kind === 'call' && keywordCalls.has(opened.value) ? opened.value : undefined;
+  }
+
+  /** As a message names it. */
+  get shown(): string {
+    return this.kind === 'call' ? `the call of ${shown(this.opened.value)}` : this.opened.value;
+  }
+
+  get ownMultipliers(): number {
+    if (this.kind === 'case' || this.keyword !== undefined) return 2;
+    if (this.name === undefined) return 0;
+    return multiplyingFunctions.has(this.name) ? 2 : 1;
+  }
+
+  isClosedBy({ value }: Token): boolean {
+    switch (this.kind) {
+      case 'whole':
+        return false;
+      case 'case':
+        return value === 'END';
+      case 'array':
+      case 'subscript':
+        return value === ']';
+      default:
+        return value === ')';
+    }
+  }
+}
 
 export class Cost {
+  /** The innermost one last. */
   readonly #frames: Frame[];
   #conditions = 0;
   #work = 0;
-  /** Calls with a syntax of their own that are open, and the token after the first of them. */
+  /** Calls with a syntax of their own that are open, and where the first of them starts. */
   #keywordCalls = 0;
-  #keywordCallToken = 0;
+  #keywordCallStart = 0;
 
   constructor(whole: Frame) {
     this.#frames = [whole];
@@ -21,29 +94,27 @@ export class Cost {
 
   /** The innermost frame that is open. */
   get frame(): Frame {
-    const frame = this.#frames.at(-1);
-    if (frame === undefined) throw new Error('there is always a frame');
-    return frame;
+    return this.#frames.at(-1)!;
   }
 
-  open(frame: Frame, token: Token): void {
+  open(frame: Frame): void {
     this.#frames.push(frame);
-    if (this.#frames.length - 1 > sqlLimits.depth) throw tooDeep(token);
+    if (this.#frames.length - 1 > sqlLimits.depth) throw tooDeep(frame.opened);
     if (frame.keyword === undefined) return;
-    if (this.#keywordCalls === 0) this.#keywordCallToken = frame.firstToken;
+    if (this.#keywordCalls === 0) this.#keywordCallStart = frame.start;
     this.#keywordCalls += 1;
   }
 
-  /** Closes the innermost frame, whose last element has ended; `index` is that of the next token. */
-  close(token: Token, index: number): void {
+  /** Closes the innermost frame, whose last element has ended with `token`; `taken` is the number of tokens up to it. */
+  close(token: Token, taken: number): void {
     const frame = this.frame;
-    if (frame.keyword !== undefined) this.#leaveKeywordCall(frame, index);
+    if (frame.keyword !== undefined) this.#leaveKeywordCall(frame, taken);
     this.#frames.pop();
     const depth = frame.deepest + frame.branches + 1;
     if (depth > sqlLimits.depth) throw tooDeep(frame.opened);
     const outer = this.frame;
     outer.inner = Math.max(outer.inner, depth);
-    const multipliers = frame.mostMultipliers + multipliersOf(frame);
+    const multipliers = frame.mostMultipliers + frame.ownMultipliers;
     if (multipliers > sqlLimits.multipliers) throw tooManyMultipliers(frame.opened);
     outer.innerMultipliers = Math.max(outer.innerMultipliers, multipliers);
     this.addWork(token, depth);
@@ -87,9 +158,9 @@ export class Cost {
     throw new SqlMistake('the expression has too many operators inside of one another', token.at);
   }
 
-  #leaveKeywordCall({ opened }: Frame, index: number): void {
+  #leaveKeywordCall({ opened }: Frame, taken: number): void {
     this.#keywordCalls -= 1;
-    if (this.#keywordCalls > 0 || index - this.#keywordCallToken <= sqlLimits.tokensInKeywordCall) return;
+    if (this.#keywordCalls > 0 || taken - this.#keywordCallStart <= sqlLimits.tokensInKeywordCall) return;
     throw new SqlMistake(`${opened.value} holds more than ${sqlLimits.tokensInKeywordCall} words and signs`, opened.at);
   }
 
@@ -97,10 +168,10 @@ export class Cost {
     const depth = frame.operators + frame.inner;
     frame.mostMultipliers = Math.max(frame.mostMultipliers, frame.multipliers + frame.innerMultipliers);
     if (frame.mostMultipliers > sqlLimits.multipliers) throw tooManyMultipliers(frame.opened);
-    frame.multipliers = 0;
-    frame.innerMultipliers = 0;
     this.addWork(frame.opened, frame.operators * depth);
     frame.deepestTerm = Math.max(frame.deepestTerm, depth);
+    frame.multipliers = 0;
+    frame.innerMultipliers = 0;
     frame.operators = 0;
     frame.inner = 0;
   }

@@ -1,10 +1,22 @@
 /**
- * The words of the engine's SQL dialect (sqlparser's generic one with backticks). Where versions of it differ (escapes in
- * texts, nested comments, `$$` quoting, `#` in names) the text is refused, so that the engine never reads it otherwise than
- * it was checked. Reads each character once.
+ * The words of the engine's SQL dialect (sqlparser's generic one with backticks), in order. Where versions of the dialect
+ * differ (escapes in texts, nested comments, `$$` quoting, `#` in names) the text is refused, so that the engine never reads it
+ * otherwise than it was checked. Each character is read once.
  */
 import { sqlLimits } from './limits.ts';
-import { SqlMistake, shown } from './sql-mistake.ts';
+
+/** What is wrong with a text, and where: `at` is an offset into it. */
+export class SqlMistake extends Error {
+  readonly at: number;
+
+  constructor(message: string, at: number) {
+    super(message);
+    this.at = at;
+  }
+}
+
+/** A part of the client's own text, as a message quotes it. */
+export const shown = (text: string): string => (text.length > 40 ? `${text.slice(0, 40)}…` : text);
 
 export interface Token {
   /** `name` is a quoted one; `word` may be a keyword. */
@@ -15,12 +27,14 @@ export interface Token {
   readonly at: number;
 }
 
-export interface ReadSql {
-  /** The last one is of kind `end`. */
-  readonly tokens: readonly Token[];
-  /** The text with blanks for comments, so that every token stands where it stood. */
-  readonly text: string;
-}
+/** For a token that stands where an operator should come. */
+export const unexpected = (token: Token): SqlMistake =>
+  new SqlMistake(
+    token.kind === 'end'
+      ? 'the expression ends too early'
+      : `${shown(token.written)} stands where an operator should come, such as = or AND`,
+    token.at,
+  );
 
 const lineComment = /--[^\n]*/y;
 const word = /[\p{Alphabetic}_][\p{Alphabetic}0-9_]*/uy;
@@ -31,32 +45,91 @@ const symbol = /::|<=>|<<|>>|\|\||<=|>=|<>|!=|==|[-+*/%=<>&|^()[\],.:]/y;
 const ascii = /^[A-Za-z0-9_]+$/;
 const runsOn = /[\p{Alphabetic}0-9_.]/uy;
 
-export function readTokens(text: string): ReadSql {
-  if (text.length > sqlLimits.characters) {
-    throw new SqlMistake(`the expression is longer than ${sqlLimits.characters} characters`, 0);
-  }
-  return new Lexer(text).read();
-}
-
-class Lexer {
+/** Reads a text token by token, each once, and knows the one that comes next. Throws `SqlMistake`. */
+export class TokenReader {
   readonly #text: string;
-  readonly #tokens: Token[] = [];
   readonly #comments: { readonly from: number; readonly to: number }[] = [];
   #at = 0;
+  #next: Token;
+  #taken: Token | undefined;
+  #takenBefore: Token | undefined;
+  #count = 0;
 
   constructor(text: string) {
+    if (text.length > sqlLimits.characters) {
+      throw new SqlMistake(`the expression is longer than ${sqlLimits.characters} characters`, 0);
+    }
     this.#text = text;
+    this.#next = this.#read();
   }
 
-  read(): ReadSql {
-    for (this.#skip(); this.#at < this.#text.length; this.#skip()) {
-      this.#tokens.push(this.#next());
-      if (this.#tokens.length > sqlLimits.tokens) {
-        throw new SqlMistake(`the expression has more than ${sqlLimits.tokens} words and signs`, this.#at);
-      }
+  /** How many tokens were taken. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The token before the one that was taken last. */
+  get takenBefore(): Token | undefined {
+    return this.#takenBefore;
+  }
+
+  /** The token that comes next; of kind `end` behind the last one. */
+  peek(): Token {
+    return this.#next;
+  }
+
+  take(): Token {
+    const token = this.#next;
+    if (token.kind === 'end') throw unexpected(token);
+    this.#count += 1;
+    if (this.#count > sqlLimits.tokens) {
+      throw new SqlMistake(`the expression has more than ${sqlLimits.tokens} words and signs`, token.at);
     }
-    this.#tokens.push({ kind: 'end', value: '', written: '', at: this.#at });
-    return { tokens: this.#tokens, text: this.#withoutComments() };
+    this.#takenBefore = this.#taken;
+    this.#taken = token;
+    this.#next = this.#read();
+    return token;
+  }
+
+  isSign(sign: string): boolean {
+    return this.#is('symbol', sign);
+  }
+
+  /** Takes the sign if it comes next. */
+  takeSign(sign: string): boolean {
+    return this.#takeIf('symbol', sign);
+  }
+
+  /** Takes the word, in upper case, if it comes next. */
+  takeWord(word: string): boolean {
+    return this.#takeIf('word', word);
+  }
+
+  /** The text with blanks for the comments that were passed, so that every token stands where it stood. */
+  withoutComments(): string {
+    let text = '';
+    let from = 0;
+    for (const comment of this.#comments) {
+      text +=
+        this.#text.slice(from, comment.from) + this.#text.slice(comment.from, comment.to).replaceAll(/[^\n]/g, ' ');
+      from = comment.to;
+    }
+    return text + this.#text.slice(from);
+  }
+
+  #is(kind: Token['kind'], value: string): boolean {
+    return this.#next.kind === kind && this.#next.value === value;
+  }
+
+  #takeIf(kind: Token['kind'], value: string): boolean {
+    const isNext = this.#is(kind, value);
+    if (isNext) this.take();
+    return isNext;
+  }
+
+  #read(): Token {
+    this.#skip();
+    return this.#at < this.#text.length ? this.#token() : { kind: 'end', value: '', written: '', at: this.#at };
   }
 
   #skip(): void {
@@ -85,16 +158,17 @@ class Lexer {
     this.#comments.push({ from, to: this.#at });
   }
 
-  #next(): Token {
+  #token(): Token {
     const at = this.#at;
     const first = this.#text.charAt(at);
-    if (first === ',') return this.#sign(',', at);
+    // Long lists have as many commas as values.
+    if (first === ',') return this.#comma(at);
     if (first === "'") return this.#quotedToken('text', first, at);
     if (isDigit(first.charCodeAt(0)) || first === '.') {
       const digits = this.#digits() ?? this.#match(number);
       if (digits !== undefined) return this.#number(digits, at);
     }
-    if (first === '`' || first === '"') return this.#name(first, at);
+    if (first === '`' || first === '"') return this.#quotedToken('name', first, at);
     if ((first === 'x' || first === 'X') && this.#text.charAt(at + 1) === "'") return this.#bytes(at);
     const letters = this.#match(word);
     if (letters !== undefined) return this.#word(letters, at);
@@ -103,9 +177,9 @@ class Lexer {
     throw new SqlMistake(`${quoteSign(this.#text, at)} has no meaning here`, at);
   }
 
-  #sign(sign: string, at: number): Token {
+  #comma(at: number): Token {
     this.#at += 1;
-    return { kind: 'symbol', value: sign, written: sign, at };
+    return { kind: 'symbol', value: ',', written: ',', at };
   }
 
   /** A whole number without anything that belongs to it; long lists have many. Else undefined, and nothing is read. */
@@ -119,14 +193,9 @@ class Lexer {
     return digits;
   }
 
-  #name(quote: string, at: number): Token {
-    const token = this.#quotedToken('name', quote, at);
-    if (token.value === '') throw new SqlMistake('a quoted name is empty', at);
-    return token;
-  }
-
   #quotedToken(kind: 'text' | 'name', quote: string, at: number): Token {
     const value = this.#quoted(quote, kind);
+    if (kind === 'name' && value === '') throw new SqlMistake('a quoted name is empty', at);
     return { kind, value, written: this.#text.slice(at, this.#at), at };
   }
 
@@ -137,8 +206,7 @@ class Lexer {
     while (end !== -1 && this.#text.charAt(end + 1) === quote) end = this.#text.indexOf(quote, end + 2);
     if (end === -1) throw new SqlMistake(`the quoted ${what} does not end`, from);
     this.#at = end + 1;
-    const inner = this.#text.slice(from + 1, end);
-    return inner.includes(quote) ? inner.replaceAll(quote + quote, quote) : inner;
+    return this.#text.slice(from + 1, end).replaceAll(quote + quote, quote);
   }
 
   #bytes(at: number): Token {
@@ -173,17 +241,6 @@ class Lexer {
     const found = expression.exec(this.#text)?.[0];
     if (found !== undefined) this.#at = expression.lastIndex;
     return found;
-  }
-
-  #withoutComments(): string {
-    let text = '';
-    let from = 0;
-    for (const comment of this.#comments) {
-      text +=
-        this.#text.slice(from, comment.from) + this.#text.slice(comment.from, comment.to).replaceAll(/[^\n]/g, ' ');
-      from = comment.to;
-    }
-    return text + this.#text.slice(from);
   }
 }
 

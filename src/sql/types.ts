@@ -1,4 +1,5 @@
 /** The types that clients may cast to, with parameters that the engine can stand: some make it panic. */
+import { SqlMistake, type Token, type TokenReader, unexpected } from './tokens.ts';
 
 /** Names of SQL, in upper case. */
 export const sqlTypes: ReadonlySet<string> = new Set(
@@ -7,22 +8,38 @@ export const sqlTypes: ReadonlySet<string> = new Set(
 );
 
 /** A text of twice the length can be made of them, and bytes again of that. */
-export const byteTypes: ReadonlySet<string> = new Set(['BINARY', 'BYTEA']);
+const byteTypes: ReadonlySet<string> = new Set(['BINARY', 'BYTEA']);
 
 /** Those before a literal: `DATE '2026-01-01'`. */
-export const literalTypes: ReadonlySet<string> = new Set([
-  'DATE',
-  'DATETIME',
-  'INTERVAL',
-  'JSONB',
-  'TIME',
-  'TIMESTAMP',
-]);
+export const literalTypes: ReadonlySet<string> = new Set('DATE DATETIME INTERVAL JSONB TIME TIMESTAMP'.split(' '));
+
+/** Takes the type of a cast, with its parameters. Answers what a cast to it counts of `sqlLimits.multipliers`. */
+export function takeType(sql: TokenReader): number {
+  const token = sql.take();
+  if (token.kind !== 'word' || !sqlTypes.has(token.value)) {
+    throw new SqlMistake(`a type should come here, one of ${[...sqlTypes].join(', ').toLowerCase()}`, token.at);
+  }
+  if (sql.takeSign('(')) takeParameters(sql, token);
+  if (!sql.takeWord('UNSIGNED')) sql.takeWord('PRECISION');
+  return byteTypes.has(token.value) ? 2 : 0;
+}
+
+function takeParameters(sql: TokenReader, type: Token): void {
+  const parameters: number[] = [];
+  do {
+    const parameter = sql.take();
+    if (parameter.kind !== 'number') throw new SqlMistake('a number should come here', parameter.at);
+    parameters.push(Number(parameter.value));
+  } while (sql.takeSign(','));
+  if (!sql.takeSign(')')) throw unexpected(sql.peek());
+  const wrong = parametersRule(type.value, parameters);
+  if (wrong !== undefined) throw new SqlMistake(`${type.value.toLowerCase()} ${wrong}`, type.at);
+}
 
 const largestLength = 9_999;
 
 /** What is wrong with the parameters of a type of SQL. */
-export function typeParametersRule(type: string, parameters: readonly number[]): string | undefined {
+function parametersRule(type: string, parameters: readonly number[]): string | undefined {
   if (type === 'DECIMAL' || type === 'NUMERIC') {
     const [precision = 0, scale = 0] = parameters;
     return parameters.length <= 2 ? decimalRule(precision, scale, 38) : 'takes a precision and a scale';
