@@ -3,7 +3,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
-import { type IpcLimits, newSchemaCache, StreamSource } from './arrow/stream/source-reader.ts';
+import { ArrowSource, type IpcLimits, newSchemaCache } from './arrow/stream/source-reader.ts';
 import { Authenticator } from './auth/authenticator.ts';
 import { CedarPolicy } from './auth/policy/cedar-policy.ts';
 import { PolicyFile } from './auth/policy/policy-file.ts';
@@ -81,7 +81,7 @@ export async function startService(config: Config, { logger, clock, environment 
     policy,
     readFilter: filterReader(config.sqlFunctions ?? []),
     memory,
-    openSource: (body, expectedBytes, account) => new StreamSource(body, { limits, account, expectedBytes, schemas }),
+    openSource: (body, expectedBytes, account) => new ArrowSource(body, { limits, account, expectedBytes, schemas }),
     config,
     logger,
     audit,

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { columnLayout } from '../arrow/column/column-data.ts';
+import { bytesOfBits, columnLayout } from '../arrow/column/column-data.ts';
 import { type KeyColumn, type KeyValues, measureKeys } from './key-values.ts';
 
 /**
@@ -61,9 +61,8 @@ export class KeyHasher {
 
 /** Infinity for values of no fixed width. */
 function widthBytes({ field }: KeyColumn): number {
-  const layout = columnLayout({ ...field, dictionary: undefined });
-  if (layout.form === 'bits') return 1;
-  return layout.form === 'fixed' ? layout.widthBytes : Number.POSITIVE_INFINITY;
+  const { offsetBytes, valueBits = 0 } = columnLayout({ ...field, dictionary: undefined });
+  return offsetBytes > 0 ? Number.POSITIVE_INFINITY : bytesOfBits(valueBits);
 }
 
 /** One key as the bytes to make a digest of. What lies behind them is zero, or what an earlier key left there. */

@@ -101,17 +101,13 @@ function markNulls(nulls: Uint8Array, bits: Uint8Array): void {
 /** The values of `field`; of a dictionary-encoded column its indices. */
 function valuesOf(data: ColumnData, field: Field): KeyValues {
   const { bytes, offsets, length } = data;
-  const layout = columnLayout(field);
-  switch (layout.form) {
-    case 'bits':
-      return { form: 'fixed', widthBytes: 1, bytes: bitValues(data) };
-    case 'fixed':
-      return { form: 'fixed', widthBytes: layout.widthBytes, bytes: bytes.subarray(0, length * layout.widthBytes) };
-    case 'variable':
-      return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
-    default:
-      throw new Error(`${layout.form} values are no keys`);
-  }
+  const { offsetBytes, valueBits } = columnLayout(field);
+  if (valueBits === undefined) throw new Error(`${field.type.kind} values are no keys`);
+  if (offsetBytes > 0)
+    return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
+  if (valueBits === 1) return { form: 'fixed', widthBytes: 1, bytes: bitValues(data) };
+  const widthBytes = valueBits / 8;
+  return { form: 'fixed', widthBytes, bytes: bytes.subarray(0, length * widthBytes) };
 }
 
 function bitValues({ bytes, length }: ColumnData): Uint8Array {

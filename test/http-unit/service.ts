@@ -1,4 +1,4 @@
-import { StreamSource } from '#src/arrow/stream/source-reader.ts';
+import { ArrowSource } from '#src/arrow/stream/source-reader.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
 import type { AccessRequest } from '#src/auth/policy/actions.ts';
 import type { HttpConfig, HttpDeps } from '#src/http/http-deps.ts';
@@ -106,7 +106,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       scopeFor: () => undefined,
     },
     openSource:
-      options.openSource ?? ((body, _expectedBytes, account) => new StreamSource(body, { limits: ipcLimits, account })),
+      options.openSource ?? ((body, _expectedBytes, account) => new ArrowSource(body, { limits: ipcLimits, account })),
     memory: new BodyMemory({
       maxBytes: options.bodyMemoryBytes ?? 2 ** 30,
       maxIdleBytes: 0,

@@ -2,7 +2,7 @@
 import { zstdDecompressSync } from 'node:zlib';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Block } from '../format/ipc-file.ts';
-import { type FlatTable, type FlatVector, prefixBytes, readMessage } from '../format/message.ts';
+import { exactLength, type FlatTable, type FlatVector, prefixBytes, readMessage } from '../format/message.ts';
 import { decodeLz4Frame } from './lz4-frame.ts';
 
 export interface BatchNode {
@@ -10,63 +10,78 @@ export interface BatchNode {
   readonly nulls: number;
 }
 
+/** A node or the range of a buffer: two int64. */
+const bytesOfPair = 16;
 const noBytes = new Uint8Array(0);
 const lz4 = 0;
-/** What zlib takes as the size of a buffer. */
-const zlibChunkBytes = { least: 64, most: 2 ** 31 };
-
-const clamp = (value: number, { least, most }: { readonly least: number; readonly most: number }): number =>
-  Math.min(Math.max(value, least), most);
-
-function decodeZstd(input: Uint8Array, size: number): Uint8Array {
-  const bytes = inflateZstd(input, size);
-  if (bytes.length !== size)
-    throw invalidInput(`malformed ZSTD data: ${bytes.length} bytes where ${size} are declared`);
-  return bytes;
-}
 
 /** Into one buffer: zlib would collect small ones and join them, which takes the memory twice. */
-function inflateZstd(input: Uint8Array, size: number): Uint8Array {
+function decodeZstd(input: Uint8Array, size: number): Uint8Array {
+  let bytes: Uint8Array;
   try {
-    return zstdDecompressSync(input, { maxOutputLength: size, chunkSize: clamp(size, zlibChunkBytes) });
+    // The least and the most that zlib takes as the size of a buffer.
+    const chunkSize = Math.min(Math.max(size, 64), 2 ** 31);
+    bytes = zstdDecompressSync(input, { maxOutputLength: size, chunkSize });
   } catch (error) {
     throw invalidInput('malformed ZSTD data, or more of it than declared', error);
   }
+  if (bytes.length === size) return bytes;
+  throw invalidInput(`malformed ZSTD data: ${bytes.length} bytes where ${size} are declared`);
 }
 
 /** Typed arrays over `bytes` need its start to be a multiple of eight. */
 const aligned = (bytes: Uint8Array): Uint8Array => (bytes.byteOffset % 8 === 0 ? bytes : Uint8Array.from(bytes));
 
-/** For batches that `checkBatch` has passed: positions are in bounds and declared sizes within the budget. */
+/** The nodes and buffers of one batch, by the order of the format. Throws `InvalidInput` for lengths that are out of range. */
 export class BatchBuffers {
+  readonly rows: number;
+  readonly body: Buffer;
   readonly #batch: FlatTable;
   readonly #nodes: FlatVector;
   readonly #buffers: FlatVector;
-  readonly #body: Buffer;
   readonly #codec: number | undefined;
 
   constructor(batch: FlatTable, body: Buffer) {
+    this.rows = batch.length(0, 'the number of rows');
+    this.body = body;
     this.#batch = batch;
-    this.#nodes = batch.vector(1, 16);
-    this.#buffers = batch.vector(2, 16);
-    this.#body = body;
-    this.#codec = batch.table(3)?.uint8(0, lz4);
+    this.#nodes = batch.vector(1, bytesOfPair);
+    this.#buffers = batch.vector(2, bytesOfPair);
+    this.#codec = batch.table(3)?.uint8(0);
   }
 
-  get rows(): number {
-    return this.#batch.length(0, 'the number of rows');
+  get nodeCount(): number {
+    return this.#nodes.length;
+  }
+
+  get bufferCount(): number {
+    return this.#buffers.length;
   }
 
   node(index: number): BatchNode {
-    const at = this.#nodes.at + 16 * index;
-    return { length: this.#int64(at), nulls: this.#int64(at + 8) };
+    const at = this.#nodes.at + bytesOfPair * index;
+    return {
+      length: this.#int64(at, 'the length of a column'),
+      nulls: this.#int64(at + 8, 'the null count of a column'),
+    };
   }
 
-  /** The buffer's bytes, decompressed, starting at a multiple of eight. */
+  /** Where the buffer lies in the body, in bytes. */
+  range(index: number): { readonly offset: number; readonly length: number } {
+    const at = this.#buffers.at + bytesOfPair * index;
+    return {
+      offset: this.#int64(at, 'the offset of a buffer'),
+      length: this.#int64(at + 8, 'the length of a buffer'),
+    };
+  }
+
+  /**
+   * The buffer's bytes, decompressed, starting at a multiple of eight. For batches that `checkBatch` has passed: the buffer lies
+   * in the body, and its declared size is within the budget.
+   */
   buffer(index: number): Uint8Array {
-    const at = this.#buffers.at + 16 * index;
-    const offset = this.#int64(at);
-    const bytes = this.#body.subarray(offset, offset + this.#int64(at + 8));
+    const { offset, length } = this.range(index);
+    const bytes = this.body.subarray(offset, offset + length);
     if (this.#codec === undefined || bytes.length === 0) return aligned(bytes);
     const size = Number(bytes.readBigInt64LE(0));
     const content = bytes.subarray(8);
@@ -75,8 +90,8 @@ export class BatchBuffers {
     return aligned(this.#codec === lz4 ? decodeLz4Frame(content, size) : decodeZstd(content, size));
   }
 
-  #int64(at: number): number {
-    return Number(this.#batch.bytes.readBigInt64LE(at));
+  #int64(at: number, what: string): number {
+    return exactLength(this.#batch.bytes.readBigInt64LE(at), what);
   }
 }
 

@@ -2,103 +2,111 @@
  * One record batch out of rows of several, in two passes: the plan says what every buffer will hold and how long it is,
  * then each is filled in its final place. Whole runs of rows are copied; only offsets and bits are touched one by one.
  */
-
 import { Builder } from 'flatbuffers';
 import type { MessageToWrite } from '../format/ipc-file.ts';
 import { finishMessage } from '../format/message.ts';
 import type { Field } from '../schema/schema.ts';
-import type { BatchNode } from './batch-buffers.ts';
-import { type ColumnData, columnLayout, copyBits, countZeros, setBits } from './column-data.ts';
+import { bitAt, bytesOfBits, type ColumnData, columnLayout, countZeros } from './column-data.ts';
 
-/** What one batch gives to a column of the result. */
-export interface ColumnSlice {
-  readonly data: ColumnData;
-  readonly runs: RowRuns;
+/** Some rows of a batch, or some values of a column: runs of adjacent ones, in order. Run `i` ends before `ends[i]`. */
+export interface RowRuns {
+  readonly starts: Uint32Array;
+  readonly ends: Uint32Array;
+  /** How many rows there are in all runs. */
+  readonly rows: number;
 }
 
-type Slices = readonly ColumnSlice[];
+/** What each batch gives to a column of the result. */
+type Slices = readonly { readonly data: ColumnData; readonly runs: RowRuns }[];
+
 /** Writes a buffer; its target is exactly as long, begins at a multiple of eight, and holds zeros. */
 type Fill = (target: Buffer) => void;
+/** Writes one run of values into a buffer from `at` on, in bytes or bits. Answers where the next run begins. */
+type WriteRun = (target: Buffer, at: number, data: ColumnData, start: number, end: number) => number;
 
-const padded = (bytes: number): number => Math.ceil(bytes / 8) * 8;
-const bitmapBytes = (values: number): number => Math.ceil(values / 8);
-const sumOf = (slices: Slices, count: (slice: ColumnSlice) => number): number =>
-  slices.reduce((sum, slice) => sum + count(slice), 0);
+const sumOf = <Part>(parts: readonly Part[], count: (part: Part) => number): number =>
+  parts.reduce((sum, part) => sum + count(part), 0);
 
 export class BatchPlan {
-  readonly nodes: BatchNode[] = [];
-  readonly buffers: BufferRange[] = [];
-  readonly #fills: Fill[] = [];
+  /** The length and the number of NULLs of each column. */
+  readonly #nodes: (readonly [length: number, nulls: number])[] = [];
+  /** Each with where it begins in the body. */
+  readonly #buffers: { readonly offset: number; readonly length: number; readonly fill: Fill }[] = [];
   /** The length of the body. Every buffer in it is padded to eight bytes. */
-  bodyLength = 0;
+  #bodyLength = 0;
+
+  /** Of all buffers, without padding. */
+  get bytes(): number {
+    return sumOf(this.#buffers, ({ length }) => length);
+  }
 
   /** Columns are to be added in the order of the schema. */
   addColumn(field: Field, slices: Slices): void {
     const length = sumOf(slices, ({ runs }) => runs.rows);
-    if (field.type.kind === 'null') {
-      this.nodes.push({ length, nulls: length });
-      return;
-    }
-    const nulls = sumOf(slices, countNulls);
-    this.nodes.push({ length, nulls });
-    this.#buffer(nulls === 0 ? 0 : bitmapBytes(length), fillValidity(slices));
-    this.#addValues(field, slices, length);
-  }
-
-  /** The batch as a message. */
-  message(rows: number): MessageToWrite {
-    return {
-      head: recordBatchMessage(rows, this),
-      bodyLength: this.bodyLength,
-      fill: (body) => {
-        for (const [i, { offset, length }] of this.buffers.entries()) {
-          if (length > 0) this.#fills[i]!(body.subarray(offset, offset + length));
-        }
-      },
-    };
-  }
-
-  #addValues(field: Field, slices: Slices, length: number): void {
-    const layout = columnLayout(field);
-    switch (layout.form) {
-      case 'empty':
-        break;
-      case 'bits':
-        this.#buffer(bitmapBytes(length), fillBits(slices));
-        break;
-      case 'fixed':
-        this.#buffer(length * layout.widthBytes, fillFixed(slices, layout.widthBytes));
-        break;
-      case 'variable':
-        this.#buffer((length + 1) * layout.offsetBytes, fillOffsets(slices, layout.offsetBytes));
-        this.#buffer(sumOf(slices, countBytes), fillVariable(slices));
-        break;
-      case 'list':
-        this.#buffer((length + 1) * layout.offsetBytes, fillOffsets(slices, layout.offsetBytes));
-        this.#addChildren(field, slices, ({ data, runs }) => elementsOf(runs, data.offsets));
-        break;
-      case 'fixed_size_list':
-        this.#addChildren(field, slices, ({ runs }) => elementsOfFixed(runs, layout.listSize));
-        break;
-      case 'struct':
-        this.#addChildren(field, slices, ({ runs }) => runs);
-        break;
-    }
-  }
-
-  #addChildren(field: Field, slices: Slices, runsOf: (slice: ColumnSlice) => RowRuns): void {
-    const runs = slices.map(runsOf);
+    const { hasBitmap, offsetBytes, valueBits, childValues } = columnLayout(field);
+    const nulls = hasBitmap ? countNulls(slices) : length;
+    this.#nodes.push([length, nulls]);
+    if (!hasBitmap) return;
+    this.#buffer(nulls === 0 ? 0 : bytesOfBits(length), inOrder(slices, writeValidity));
+    if (offsetBytes > 0) this.#buffer((length + 1) * offsetBytes, fillOffsets(slices, offsetBytes));
+    if (valueBits === 0) this.#buffer(countBytes(slices), inOrder(slices, writeVariable));
+    else if (valueBits === 1) this.#buffer(bytesOfBits(length), inOrder(slices, writeBits));
+    else if (valueBits !== undefined)
+      this.#buffer((length * valueBits) / 8, inOrder(slices, writeFixed(valueBits / 8)));
+    if (field.children.length === 0) return;
+    const runs = slices.map((slice) => elementsOf(slice, childValues));
     for (const [i, child] of field.children.entries()) {
       const ofChild = slices.map(({ data }, slice) => ({ data: data.children[i]!, runs: runs[slice]! }));
       this.addColumn(child, ofChild);
     }
   }
 
-  #buffer(length: number, fill: Fill): void {
-    this.buffers.push({ offset: this.bodyLength, length });
-    this.#fills.push(fill);
-    this.bodyLength += padded(length);
+  /** The batch as a message. */
+  message(rows: number): MessageToWrite {
+    return {
+      head: this.#head(rows),
+      bodyLength: this.#bodyLength,
+      fill: (body) => {
+        for (const { offset, length, fill } of this.#buffers) {
+          if (length > 0) fill(body.subarray(offset, offset + length));
+        }
+      },
+    };
   }
+
+  #buffer(length: number, fill: Fill): void {
+    this.#buffers.push({ offset: this.#bodyLength, length, fill });
+    this.#bodyLength += Math.ceil(length / 8) * 8;
+  }
+
+  /** The metadata of the batch, with its prefix. */
+  #head(rows: number): Buffer {
+    const builder = new Builder(bytesOfPair * (this.#nodes.length + this.#buffers.length) + overheadBytes);
+    const buffers = addPairs(
+      builder,
+      this.#buffers.map(({ offset, length }) => [offset, length]),
+    );
+    const nodes = addPairs(builder, this.#nodes);
+    builder.startObject(3);
+    builder.addFieldInt64(0, BigInt(rows), 0n);
+    builder.addFieldOffset(1, nodes, 0);
+    builder.addFieldOffset(2, buffers, 0);
+    return finishMessage(builder, 'record batch', builder.endObject(), this.#bodyLength);
+  }
+}
+
+const bytesOfPair = 16;
+/** At least the tables: the builder then never grows. */
+const overheadBytes = 128;
+
+function addPairs(builder: Builder, pairs: readonly (readonly [number, number])[]): number {
+  builder.startVector(bytesOfPair, pairs.length, 8);
+  for (const [first, second] of pairs.toReversed()) {
+    builder.prep(8, bytesOfPair);
+    builder.writeInt64(BigInt(second));
+    builder.writeInt64(BigInt(first));
+  }
+  return builder.endVector();
 }
 
 function eachRun(slices: Slices, visit: (data: ColumnData, start: number, end: number) => void): void {
@@ -107,64 +115,53 @@ function eachRun(slices: Slices, visit: (data: ColumnData, start: number, end: n
   }
 }
 
-function countNulls(slice: ColumnSlice): number {
+function countNulls(slices: Slices): number {
   let nulls = 0;
-  eachRun([slice], ({ validity }, start, end) => {
+  eachRun(slices, ({ validity }, start, end) => {
     if (validity !== undefined) nulls += countZeros(validity, start, end);
   });
   return nulls;
 }
 
-function countBytes(slice: ColumnSlice): number {
+function countBytes(slices: Slices): number {
   let bytes = 0;
-  eachRun([slice], ({ offsets }, start, end) => {
+  eachRun(slices, ({ offsets }, start, end) => {
     bytes += offsets[end]! - offsets[start]!;
   });
   return bytes;
 }
 
-const fillValidity =
-  (slices: Slices): Fill =>
+const inOrder =
+  (slices: Slices, write: WriteRun): Fill =>
   (target) => {
     let at = 0;
-    eachRun(slices, ({ validity }, start, end) => {
-      if (validity === undefined) setBits(target, at, end - start);
-      else copyBits(target, at, validity, start, end);
-      at += end - start;
-    });
+    for (const { data, runs } of slices) {
+      for (let i = 0; i < runs.starts.length; i++) at = write(target, at, data, runs.starts[i]!, runs.ends[i]!);
+    }
   };
 
-const fillBits =
-  (slices: Slices): Fill =>
-  (target) => {
-    let at = 0;
-    eachRun(slices, ({ bytes }, start, end) => {
-      copyBits(target, at, bytes, start, end);
-      at += end - start;
-    });
-  };
+const writeValidity: WriteRun = (target, at, { validity }, start, end) => {
+  if (validity === undefined) setBits(target, at, end - start);
+  else copyBits(target, at, validity, start, end);
+  return at + end - start;
+};
 
-const fillFixed =
-  (slices: Slices, widthBytes: number): Fill =>
-  (target) => {
-    let at = 0;
-    eachRun(slices, ({ bytes }, start, end) => {
-      at = copyBytes(target, at, bytes, start * widthBytes, end * widthBytes);
-    });
-  };
+const writeBits: WriteRun = (target, at, { bytes }, start, end) => {
+  copyBits(target, at, bytes, start, end);
+  return at + end - start;
+};
 
-const fillVariable =
-  (slices: Slices): Fill =>
-  (target) => {
-    let at = 0;
-    eachRun(slices, ({ bytes, offsets }, start, end) => {
-      at = copyBytes(target, at, bytes, offsets[start]!, offsets[end]!);
-    });
-  };
+const writeFixed =
+  (widthBytes: number): WriteRun =>
+  (target, at, { bytes }, start, end) =>
+    copyBytes(target, at, bytes, start * widthBytes, end * widthBytes);
+
+const writeVariable: WriteRun = (target, at, { bytes, offsets }, start, end) =>
+  copyBytes(target, at, bytes, offsets[start]!, offsets[end]!);
 
 /** Offsets of eight bytes are written as two words of four, of which the upper stays zero. */
 const fillOffsets =
-  (slices: Slices, offsetBytes: 4 | 8): Fill =>
+  (slices: Slices, offsetBytes: number): Fill =>
   (target) => {
     const words = new Uint32Array(target.buffer, target.byteOffset, target.length / 4);
     const step = offsetBytes / 4;
@@ -188,12 +185,31 @@ function copyBytes(target: Uint8Array, at: number, source: Uint8Array, start: nu
   return at + end - start;
 }
 
-/** Some rows of a batch, or some values of a column: runs of neighbours, in order. Run `i` ends before `ends[i]`. */
-export interface RowRuns {
-  readonly starts: Uint32Array;
-  readonly ends: Uint32Array;
-  /** How many rows there are in all runs. */
-  readonly rows: number;
+/** `target` must hold zeros from `at` on. */
+export function setBits(target: Uint8Array, at: number, count: number): void {
+  const end = at + count;
+  let bit = at;
+  for (; bit < end && (bit & 7) !== 0; bit++) target[bit >> 3]! |= 1 << (bit & 7);
+  for (; bit + 8 <= end; bit += 8) target[bit >> 3] = 0xff;
+  for (; bit < end; bit++) target[bit >> 3]! |= 1 << (bit & 7);
+}
+
+/** Copies the bits from `start` to before `end`. `target` must hold zeros from `at` on. */
+export function copyBits(target: Uint8Array, at: number, source: Uint8Array, start: number, end: number): void {
+  let to = at;
+  let from = start;
+  const copyOne = (): void => {
+    if (bitAt(source, from)) target[to >> 3]! |= 1 << (to & 7);
+    to++;
+    from++;
+  };
+  while (from < end && (to & 7) !== 0) copyOne();
+  const shift = from & 7;
+  for (; from + 8 <= end; from += 8, to += 8) {
+    const byte = from >> 3;
+    target[to >> 3] = shift === 0 ? source[byte]! : (source[byte]! >> shift) | (source[byte + 1]! << (8 - shift));
+  }
+  while (from < end) copyOne();
 }
 
 function runsBetween(starts: Uint32Array, ends: Uint32Array): RowRuns {
@@ -218,60 +234,9 @@ export function keptRows(keep: Uint8Array): RowRuns {
   return runsBetween(Uint32Array.from(starts), Uint32Array.from(ends));
 }
 
-/** The elements of those lists whose elements `offsets` delimits. */
-export const elementsOf = ({ starts, ends }: RowRuns, offsets: Uint32Array): RowRuns =>
-  runsBetween(
-    starts.map((row) => offsets[row]!),
-    ends.map((row) => offsets[row]!),
-  );
-
-/** The elements of lists that all have `listSize`. */
-export const elementsOfFixed = ({ starts, ends }: RowRuns, listSize: number): RowRuns =>
-  runsBetween(
-    starts.map((row) => row * listSize),
-    ends.map((row) => row * listSize),
-  );
-
-export interface BufferRange {
-  /** From the start of the body, in bytes. */
-  readonly offset: number;
-  readonly length: number;
-}
-
-export interface BatchShape {
-  readonly nodes: readonly BatchNode[];
-  readonly buffers: readonly BufferRange[];
-  readonly bodyLength: number;
-}
-
-/** The metadata of an uncompressed record batch, with its prefix. */
-export function recordBatchMessage(rows: number, { nodes, buffers, bodyLength }: BatchShape): Buffer {
-  const builder = new Builder(bytesOfPair * (nodes.length + buffers.length) + overheadBytes);
-  const bufferPairs = addPairs(
-    builder,
-    buffers.map(({ offset, length }) => [offset, length]),
-  );
-  const nodePairs = addPairs(
-    builder,
-    nodes.map(({ length, nulls }) => [length, nulls]),
-  );
-  builder.startObject(3);
-  builder.addFieldInt64(0, BigInt(rows), 0n);
-  builder.addFieldOffset(1, nodePairs, 0);
-  builder.addFieldOffset(2, bufferPairs, 0);
-  return finishMessage(builder, 'batch', builder.endObject(), bodyLength);
-}
-
-const bytesOfPair = 16;
-/** At least the tables: the builder then never grows. */
-const overheadBytes = 128;
-
-function addPairs(builder: Builder, pairs: readonly (readonly [number, number])[]): number {
-  builder.startVector(bytesOfPair, pairs.length, 8);
-  for (const [first, second] of pairs.toReversed()) {
-    builder.prep(8, bytesOfPair);
-    builder.writeInt64(BigInt(second));
-    builder.writeInt64(BigInt(first));
-  }
-  return builder.endVector();
+/** The values of the children of those rows: so many each, or as the offsets say. */
+function elementsOf({ data, runs }: Slices[number], childValues: number | undefined): RowRuns {
+  if (childValues === 1) return runs;
+  const first = (row: number): number => (childValues === undefined ? data.offsets[row]! : row * childValues);
+  return runsBetween(runs.starts.map(first), runs.ends.map(first));
 }

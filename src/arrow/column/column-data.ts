@@ -1,11 +1,88 @@
+/**
+ * The columns of a batch, decompressed, as the buffers they are. Batches that were only checked for structure become safe
+ * to copy from: offsets, UTF-8 and NULLs where the schema has none are checked here, over all values, also those that no
+ * row refers to, as the engine's library does.
+ */
 import { isUtf8 } from 'node:buffer';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
 import type { DataType, Field, IpcChunk } from '../schema/schema.ts';
 import { type BatchBuffers, type BatchNode, openBatch } from './batch-buffers.ts';
 
-/** Runs of bits in Arrow's bitmaps: bit `i` is bit `i % 8`, counted from the lowest, of byte `i / 8`. */
+/** Which buffers a column has, in their order: the bitmap of its NULLs, its offsets, its values. Then come its children. */
+export interface ColumnLayout {
+  /** Only a column of type null has none, nor any other buffer. */
+  readonly hasBitmap: boolean;
+  /** The width of one offset. Values of one width have no offsets: 0. */
+  readonly offsetBytes: 0 | 4 | 8;
+  /** The width of one value, or 0 if the offsets say where each ends; undefined if the column has no buffer of values. */
+  readonly valueBits: number | undefined;
+  /** How many values of each child belong to one value of the column; undefined if the offsets say. */
+  readonly childValues: number | undefined;
+}
 
+const layout = (offsetBytes: 0 | 4 | 8, valueBits: number | undefined, childValues = 0): ColumnLayout => ({
+  hasBitmap: true,
+  offsetBytes,
+  valueBits,
+  childValues,
+});
+const fixed = (widthBytes: number): ColumnLayout => layout(0, 8 * widthBytes);
+const list = (offsetBytes: 4 | 8): ColumnLayout => ({ ...layout(offsetBytes, undefined), childValues: undefined });
+
+const intervalBytes = { year_month: 4, day_time: 8, month_day_nano: 16 } as const;
+
+function valueLayout(type: DataType): ColumnLayout {
+  switch (type.kind) {
+    case 'null':
+      return { ...layout(0, undefined), hasBitmap: false };
+    case 'bool':
+      return layout(0, 1);
+    case 'int':
+    case 'float':
+    case 'decimal':
+      return fixed(type.bitWidth / 8);
+    case 'date':
+      return fixed(type.unit === 'day' ? 4 : 8);
+    case 'time':
+      return fixed(type.unit === 's' || type.unit === 'ms' ? 4 : 8);
+    case 'timestamp':
+    case 'duration':
+      return fixed(8);
+    case 'interval':
+      return fixed(intervalBytes[type.unit]);
+    case 'fixed_size_binary':
+      return fixed(type.byteWidth);
+    case 'utf8':
+    case 'binary':
+      return layout(4, 0);
+    case 'large_utf8':
+    case 'large_binary':
+      return layout(8, 0);
+    case 'list':
+    case 'map':
+      return list(4);
+    case 'large_list':
+      return list(8);
+    case 'fixed_size_list':
+      return layout(0, undefined, type.listSize);
+    case 'struct':
+      return layout(0, undefined, 1);
+  }
+}
+
+/** A dictionary-encoded column lies in its batches as its indices. */
+export const columnLayout = ({ dictionary, type }: Field): ColumnLayout =>
+  dictionary === undefined ? valueLayout(type) : fixed(dictionary.index.bitWidth / 8);
+
+/** The fields of a column's children. Those of a dictionary-encoded column are its dictionary's. */
+export const childrenOf = ({ dictionary, children }: Field): readonly Field[] =>
+  dictionary === undefined ? children : [];
+
+/** The bytes of so many bits. */
+export const bytesOfBits = (bits: number): number => Math.ceil(bits / 8);
+
+/** Bit `i` of an Arrow bitmap is bit `i % 8`, counted from the lowest, of byte `i / 8`. */
 export const bitAt = (bitmap: Uint8Array, index: number): boolean => ((bitmap[index >> 3]! >> (index & 7)) & 1) === 1;
 
 /** How many of the bits from `start` to before `end` are zero. */
@@ -14,98 +91,6 @@ export function countZeros(bitmap: Uint8Array, start: number, end: number): numb
   for (let i = start; i < end; i++) ones += (bitmap[i >> 3]! >> (i & 7)) & 1;
   return end - start - ones;
 }
-
-/** `target` must hold zeros from `at` on. */
-export function setBits(target: Uint8Array, at: number, count: number): void {
-  const end = at + count;
-  let bit = at;
-  for (; bit < end && (bit & 7) !== 0; bit++) target[bit >> 3]! |= 1 << (bit & 7);
-  for (; bit + 8 <= end; bit += 8) target[bit >> 3] = 0xff;
-  for (; bit < end; bit++) target[bit >> 3]! |= 1 << (bit & 7);
-}
-
-/** Copies the bits from `start` to before `end`. `target` must hold zeros from `at` on. */
-export function copyBits(target: Uint8Array, at: number, source: Uint8Array, start: number, end: number): void {
-  let to = at;
-  let from = start;
-  const copyOne = (): void => {
-    if (bitAt(source, from)) target[to >> 3]! |= 1 << (to & 7);
-    to++;
-    from++;
-  };
-  while (from < end && (to & 7) !== 0) copyOne();
-  const shift = from & 7;
-  for (; from + 8 <= end; from += 8, to += 8) {
-    const byte = from >> 3;
-    target[to >> 3] = shift === 0 ? source[byte]! : (source[byte]! >> shift) | (source[byte + 1]! << (8 - shift));
-  }
-  while (from < end) copyOne();
-}
-
-/** Which buffers the columns of a record batch have, by their types. */
-
-export type ColumnLayout =
-  | { readonly form: 'empty' }
-  | { readonly form: 'bits' }
-  | { readonly form: 'fixed'; readonly widthBytes: number }
-  | { readonly form: 'variable' | 'list'; readonly offsetBytes: 4 | 8 }
-  | { readonly form: 'fixed_size_list'; readonly listSize: number }
-  | { readonly form: 'struct' };
-
-const intervalBytes = { year_month: 4, day_time: 8, month_day_nano: 16 } as const;
-
-function valueLayout(type: DataType): ColumnLayout {
-  switch (type.kind) {
-    case 'null':
-      return { form: 'empty' };
-    case 'bool':
-      return { form: 'bits' };
-    case 'int':
-    case 'float':
-    case 'decimal':
-      return { form: 'fixed', widthBytes: type.bitWidth / 8 };
-    case 'date':
-      return { form: 'fixed', widthBytes: type.unit === 'day' ? 4 : 8 };
-    case 'time':
-      return { form: 'fixed', widthBytes: type.unit === 's' || type.unit === 'ms' ? 4 : 8 };
-    case 'timestamp':
-    case 'duration':
-      return { form: 'fixed', widthBytes: 8 };
-    case 'interval':
-      return { form: 'fixed', widthBytes: intervalBytes[type.unit] };
-    case 'fixed_size_binary':
-      return { form: 'fixed', widthBytes: type.byteWidth };
-    case 'utf8':
-    case 'binary':
-      return { form: 'variable', offsetBytes: 4 };
-    case 'large_utf8':
-    case 'large_binary':
-      return { form: 'variable', offsetBytes: 8 };
-    case 'list':
-    case 'map':
-      return { form: 'list', offsetBytes: 4 };
-    case 'large_list':
-      return { form: 'list', offsetBytes: 8 };
-    case 'fixed_size_list':
-      return { form: 'fixed_size_list', listSize: type.listSize };
-    case 'struct':
-      return { form: 'struct' };
-  }
-}
-
-/** A dictionary-encoded column lies in its batches as its indices. */
-export const columnLayout = (field: Field): ColumnLayout =>
-  field.dictionary === undefined
-    ? valueLayout(field.type)
-    : { form: 'fixed', widthBytes: field.dictionary.index.bitWidth / 8 };
-
-/** How many buffers a column has, those of its children not counted. */
-export const ownBuffers = { empty: 0, bits: 2, fixed: 2, variable: 3, list: 2, fixed_size_list: 1, struct: 1 } as const;
-
-/**
- * Values of no fixed width, as batches hold them that were only checked for structure: that their offsets run forwards,
- * end within what they point into, and part a text between characters is checked here.
- */
 
 /** Offsets are held in 32 bits. A larger one lies outside of anything that fits into a chunk. */
 const largestOffset = 0xffff_ffff;
@@ -122,7 +107,7 @@ function narrowOffsets(bytes: Uint8Array, count: number): Uint32Array {
  * The offsets of `length` values: value `i` goes from offset `i` to offset `i + 1`. Perhaps a view of `bytes`, not to be
  * written. `limit` is how much there is to point into. Throws `InvalidInput`.
  */
-export function readOffsets(bytes: Uint8Array, offsetBytes: 4 | 8, length: number, limit: number): Uint32Array {
+function readOffsets(bytes: Uint8Array, offsetBytes: 4 | 8, length: number, limit: number): Uint32Array {
   // The buffer of no values may be empty.
   if (length === 0) return new Uint32Array(1);
   const offsets =
@@ -135,19 +120,13 @@ export function readOffsets(bytes: Uint8Array, offsetBytes: 4 | 8, length: numbe
 export const isText = (type: DataType): boolean => type.kind === 'utf8' || type.kind === 'large_utf8';
 
 /** Each value must be UTF-8 by itself: the whole is, and none begins within a character. Throws `InvalidInput`. */
-export function requireUtf8(bytes: Uint8Array, offsets: Uint32Array): void {
+function requireUtf8(bytes: Uint8Array, offsets: Uint32Array): void {
   const end = offsets.at(-1)!;
   if (!isUtf8(bytes.subarray(offsets[0], end))) throw invalidInput('a text is not UTF-8');
   for (const start of offsets) {
     if (start < end && (bytes[start]! & 0xc0) === 0x80) throw invalidInput('a text is not UTF-8');
   }
 }
-
-/**
- * The columns of a batch, decompressed, as the buffers they are. Batches that were only checked for structure become safe
- * to copy from: offsets, UTF-8 and NULLs where the schema has none are checked here, over all values, also those that no
- * row refers to, as the engine's library does. Dictionary-encoded columns are not read.
- */
 
 export interface ColumnData {
   readonly length: number;
@@ -159,13 +138,6 @@ export interface ColumnData {
   readonly offsets: Uint32Array;
   readonly children: readonly ColumnData[];
 }
-
-export interface BatchData {
-  readonly rows: number;
-  readonly columns: readonly ColumnData[];
-}
-
-type Values = Pick<ColumnData, 'bytes' | 'offsets' | 'children'>;
 
 const noBytes = new Uint8Array(0);
 const noOffsets = new Uint32Array(0);
@@ -183,12 +155,18 @@ class BatchCursor {
   column(field: Field): ColumnData {
     const node = this.#batch.node(this.#nextNode++);
     const { length } = node;
-    if (field.type.kind === 'null') {
-      return { length, validity: onlyNulls(length), bytes: noBytes, offsets: noOffsets, children: [] };
-    }
+    const { hasBitmap, offsetBytes, valueBits } = columnLayout(field);
+    if (!hasBitmap) return { length, validity: onlyNulls(length), bytes: noBytes, offsets: noOffsets, children: [] };
     const validity = checkedNulls(this.#buffer(), node);
-    const column = { length, validity, ...this.#values(field, length) };
-    for (const [i, child] of field.children.entries()) requireValues(child, column.children[i]!, field, column);
+    const packed = offsetBytes === 0 ? noBytes : this.#buffer();
+    const bytes = valueBits === undefined ? noBytes : this.#buffer();
+    const fields = childrenOf(field);
+    const children = fields.map((child) => this.column(child));
+    const limit = children[0]?.length ?? bytes.length;
+    const offsets = offsetBytes === 0 ? noOffsets : readOffsets(packed, offsetBytes, length, limit);
+    if (isText(field.type) && offsetBytes > 0) requireUtf8(bytes, offsets);
+    const column = { length, validity, bytes, offsets, children };
+    for (const [i, child] of fields.entries()) requireValues(child, children[i]!, field, column);
     return column;
   }
 
@@ -198,43 +176,10 @@ class BatchCursor {
   }
 
   skip(field: Field): void {
+    const { hasBitmap, offsetBytes, valueBits } = columnLayout(field);
     this.#nextNode += 1;
-    this.#nextBuffer += ownBuffers[columnLayout(field).form];
-    // The children of a dictionary-encoded column are its dictionary's.
-    if (field.dictionary === undefined) for (const child of field.children) this.skip(child);
-  }
-
-  #values(field: Field, length: number): Values {
-    const layout = columnLayout(field);
-    switch (layout.form) {
-      case 'empty':
-        return { bytes: noBytes, offsets: noOffsets, children: [] };
-      case 'bits':
-      case 'fixed':
-        return { bytes: this.#buffer(), offsets: noOffsets, children: [] };
-      case 'variable':
-        return this.#variable(field, layout.offsetBytes, length);
-      case 'list':
-        return this.#list(field, layout.offsetBytes, length);
-      case 'fixed_size_list':
-      case 'struct':
-        return { bytes: noBytes, offsets: noOffsets, children: field.children.map((child) => this.column(child)) };
-    }
-  }
-
-  #variable(field: Field, offsetBytes: 4 | 8, length: number): Values {
-    const packed = this.#buffer();
-    const bytes = this.#buffer();
-    const offsets = readOffsets(packed, offsetBytes, length, bytes.length);
-    if (isText(field.type)) requireUtf8(bytes, offsets);
-    return { bytes, offsets, children: [] };
-  }
-
-  #list(field: Field, offsetBytes: 4 | 8, length: number): Values {
-    const packed = this.#buffer();
-    const children = field.children.map((child) => this.column(child));
-    const offsets = readOffsets(packed, offsetBytes, length, children[0]?.length ?? 0);
-    return { bytes: noBytes, offsets, children };
+    this.#nextBuffer += Number(hasBitmap) + Number(offsetBytes > 0) + Number(valueBits !== undefined);
+    for (const child of childrenOf(field)) this.skip(child);
   }
 
   #buffer(): Uint8Array {
@@ -252,18 +197,17 @@ function checkedNulls(bitmap: Uint8Array, { length, nulls }: BatchNode): Uint8Ar
 
 /** A column of type null has no bitmap, and nothing but NULL. */
 const onlyNulls = (length: number): Uint8Array | undefined =>
-  length === 0 ? undefined : new Uint8Array(Math.ceil(length / 8));
+  length === 0 ? undefined : new Uint8Array(bytesOfBits(length));
 
 const isNull = ({ validity }: ColumnData, index: number): boolean => validity !== undefined && !bitAt(validity, index);
 
 /** A field declared without NULL may hold one only in a struct or fixed-size list that is NULL itself. */
 function requireValues(field: Field, data: ColumnData, parent: Field, around: ColumnData): void {
   if (field.nullable || data.validity === undefined) return;
-  const layout = columnLayout(parent);
-  if (layout.form === 'list') throw unexpectedNull();
-  const perParent = layout.form === 'fixed_size_list' ? layout.listSize : 1;
+  const { childValues } = columnLayout(parent);
+  if (childValues === undefined) throw unexpectedNull();
   for (let i = 0; i < data.length; i++) {
-    if (isNull(data, i) && !isNull(around, Math.floor(i / perParent))) throw unexpectedNull();
+    if (isNull(data, i) && !isNull(around, Math.floor(i / childValues))) throw unexpectedNull();
   }
 }
 
@@ -285,7 +229,7 @@ function readColumn(cursor: BatchCursor, field: Field): ColumnData {
  * All columns of a chunk without dictionaries, batch by batch. Uncompressed buffers are views of the chunk. Throws
  * `InvalidInput` naming the column for invalid buffers; a caller may want that check alone.
  */
-export const readColumns = (chunk: IpcChunk): BatchData[] =>
+export const readColumns = (chunk: IpcChunk): { readonly rows: number; readonly columns: readonly ColumnData[] }[] =>
   chunk.batches.map((block) => {
     const batch = openBatch(chunk.file, block);
     const cursor = new BatchCursor(batch);

@@ -64,9 +64,9 @@ export function canConcat(chunks: readonly IpcChunk[]): boolean {
   const [first, ...others] = chunks;
   if (first === undefined || !first.schema.fields.every(isPlain)) return false;
   if (chunks.reduce((sum, chunk) => sum + mostValues(chunk), 0) > maxValues) return false;
-  const message = schemaMessage(first);
+  const message = schemaMessage(first.file);
   return others.every(
-    (other) => message.equals(schemaMessage(other)) || sameColumns(first.schema.fields, other.schema.fields),
+    (other) => message.equals(schemaMessage(other.file)) || sameColumns(first.schema.fields, other.schema.fields),
   );
 }
 
@@ -113,10 +113,10 @@ export function concatRows(parts: readonly RowsOf[]): IpcChunk {
   }
   const rows = shares.reduce((sum, { runs }) => sum + runs.rows, 0);
   return {
-    ...writeFile(schemaMessage(first), [], [plan.message(rows)]),
+    ...writeFile(schemaMessage(first.file), [], [plan.message(rows)]),
     schema: first.schema,
     rows,
-    decodedBytes: plan.buffers.reduce((sum, { length }) => sum + length, 0),
+    decodedBytes: plan.bytes,
     release: () => undefined,
   };
 }

@@ -9,10 +9,11 @@
 import { Builder } from 'flatbuffers';
 import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
 import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
-import { holdsNull, isNull, refuseUntyped, schemaMessage, targetOf, typedSchema } from '../schema/read-schema.ts';
+import { schemaMessage } from '../schema/read-schema.ts';
 import type { Field, IpcChunk, Schema } from '../schema/schema.ts';
+import { holdsNull, isNull, refuseColumn, targetOf, typedSchema } from '../schema/schema-rules.ts';
 import { allRows, BatchPlan } from './batch-plan.ts';
-import { type ColumnData, columnLayout, readColumns } from './column-data.ts';
+import { bytesOfBits, type ColumnData, childrenOf, columnLayout, readColumns } from './column-data.ts';
 
 const isEncoded = ({ dictionary, children }: Field): boolean => dictionary !== undefined || children.some(isEncoded);
 
@@ -30,7 +31,7 @@ export function typeNulls(chunk: IpcChunk, table: Schema, tableFile: IpcFile): I
   if (typed.length === 0) return chunk;
   const encoded = typed.find(isEncoded);
   if (encoded !== undefined)
-    throw refuseUntyped([encoded.name], 'is of type null, and dictionary-encoded in the table: send it typed');
+    throw refuseColumn([encoded.name], 'is of type null, and dictionary-encoded in the table: send it typed');
   const schema = typedSchema(chunk.schema, table);
   const inner = { bytes: 0 };
   const batches = readColumns(chunk).map(({ rows, columns }) => {
@@ -60,53 +61,30 @@ function typedData(data: ColumnData, field: Field, target: Field, inner: { bytes
 }
 
 function requireModest(target: Field, length: number, inner: { bytes: number }): void {
-  inner.bytes += length * (bytesOfNull(target) + 1);
+  inner.bytes += length * nullBytes([target]);
   if (inner.bytes <= mostInnerBytes) return;
-  throw refuseUntyped(
+  throw refuseColumn(
     [target.name],
     `is of type null ${length} times inside another column: send it with the table's type`,
   );
 }
 
-function bytesOfNull(field: Field): number {
-  const layout = columnLayout(field);
-  if (layout.form === 'fixed') return layout.widthBytes;
-  if (layout.form === 'variable' || layout.form === 'list') return layout.offsetBytes;
-  const children = field.children.reduce((bytes, child) => bytes + bytesOfNull(child) + 1, 0);
-  return layout.form === 'fixed_size_list' ? layout.listSize * children : children;
-}
-
-const noBytes = new Uint8Array(0);
-const noOffsets = new Uint32Array(0);
-
 /** A field without NULL has none inside a struct that is NULL: what it holds there counts for nothing. */
 function nulls(field: Field, length: number, hasNulls = true): ColumnData {
-  const layout = columnLayout(field);
-  const validity = hasNulls && length > 0 ? new Uint8Array(Math.ceil(length / 8)) : undefined;
-  const column = { length, validity, bytes: noBytes, offsets: noOffsets, children: [] };
-  const childrenOf = (count: number) => field.children.map((child) => nulls(child, count, child.nullable));
-  switch (layout.form) {
-    case 'empty':
-      return column;
-    case 'bits':
-      return { ...column, bytes: new Uint8Array(Math.ceil(length / 8)) };
-    case 'fixed':
-      return { ...column, bytes: new Uint8Array(length * layout.widthBytes) };
-    case 'variable':
-      return { ...column, offsets: new Uint32Array(length + 1) };
-    case 'list':
-      return { ...column, offsets: new Uint32Array(length + 1), children: childrenOf(0) };
-    case 'fixed_size_list':
-      return { ...column, children: childrenOf(length * layout.listSize) };
-    case 'struct':
-      return { ...column, children: childrenOf(length) };
-  }
+  const { offsetBytes, valueBits = 0, childValues = 0 } = columnLayout(field);
+  return {
+    length,
+    validity: hasNulls && length > 0 ? new Uint8Array(bytesOfBits(length)) : undefined,
+    bytes: new Uint8Array(bytesOfBits(length * valueBits)),
+    offsets: new Uint32Array(offsetBytes === 0 ? 0 : length + 1),
+    children: field.children.map((child) => nulls(child, length * childValues, child.nullable)),
+  };
 }
 
 /** The message of the typed schema: its fields are those of copies of both schema messages. */
 function typedSchemaMessage(chunk: IpcChunk, table: Schema, tableFile: IpcFile): Buffer {
-  const source = schemaMessage(chunk).subarray(prefixBytes);
-  const target = schemaMessage({ file: tableFile }).subarray(prefixBytes);
+  const source = schemaMessage(chunk.file).subarray(prefixBytes);
+  const target = schemaMessage(tableFile).subarray(prefixBytes);
   const builder = new Builder(source.length + target.length + overheadBytes);
   const fromSource = fieldOffsets(builder, source);
   const fromTarget = fieldOffsets(builder, target);
@@ -140,32 +118,15 @@ function fieldOffsets(builder: Builder, metadata: Buffer): ReadonlyMap<string, n
  * more than all that it sends: if the table has a vector of a million floats, a key of four bytes makes four megabytes of NULL.
  */
 
-const bit = 1 / 8;
-
 /** For one row, in all columns of the table that the source does not send; rounded up. */
 export function nullBytesPerRow(source: Schema, table: Schema): number {
   const sent = new Set(source.fields.filter(({ type }) => type.kind !== 'null').map(({ name }) => name));
   return Math.ceil(nullBytes(table.fields.filter(({ name }) => !sent.has(name))));
 }
 
+/** Of one NULL in each field: a bit, and what its offsets, its value and its children take. */
 const nullBytes = (fields: readonly Field[]): number =>
-  fields.reduce((bytes, field) => bytes + bit + nullValueBytes(field), 0);
-
-function nullValueBytes(field: Field): number {
-  const layout = columnLayout(field);
-  switch (layout.form) {
-    case 'empty':
-      return 0;
-    case 'bits':
-      return bit;
-    case 'fixed':
-      return layout.widthBytes;
-    case 'variable':
-    case 'list':
-      return layout.offsetBytes;
-    case 'fixed_size_list':
-      return layout.listSize * nullBytes(field.children);
-    case 'struct':
-      return nullBytes(field.children);
-  }
-}
+  fields.reduce((bytes, field) => {
+    const { offsetBytes, valueBits = 0, childValues = 0 } = columnLayout(field);
+    return bytes + 1 / 8 + offsetBytes + valueBits / 8 + childValues * nullBytes(childrenOf(field));
+  }, 0);

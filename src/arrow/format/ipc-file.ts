@@ -1,20 +1,14 @@
+/**
+ * Arrow IPC *files*: the magic, messages as in a stream, and a footer that lists where they are. They are made byte for byte of
+ * the messages of streams: no batch is decoded, so compressed and dictionary batches pass through untouched.
+ */
 import { Builder } from 'flatbuffers';
 import { invalidInput } from '../../kernel/errors.ts';
-import {
-  addCopy,
-  bytesOfBlock,
-  endMarker,
-  exactLength,
-  FlatTable,
-  fileMagic,
-  magic,
-  metadataV5,
-  prefixBytes,
-} from './message.ts';
+import { addCopy, exactLength, FlatTable, magic, metadataV5, prefixBytes } from './message.ts';
 
 declare const ipcFile: unique symbol;
 /**
- * One complete Arrow IPC *file* in one buffer, structurally checked: the only form in which bytes may reach the engine
+ * One complete Arrow IPC file in one buffer, structurally checked: the only form in which bytes may reach the engine
  * (docs/engine-facts.md, "Crashes and lies"). Only `arrow/` makes them.
  */
 export type IpcFile = Buffer & { readonly [ipcFile]: true };
@@ -26,13 +20,16 @@ export interface Block {
   readonly bodyLength: number;
 }
 
-/** The footer of an IPC file: its schema, and where its messages are. For files that the engine wrote. */
-
-export interface FileFooter {
-  readonly schema: FlatTable;
+/** The messages that a file lists. */
+export interface Blocks {
   readonly dictionaries: readonly Block[];
   readonly batches: readonly Block[];
 }
+
+const magicAtEnd = Buffer.from('ARROW1');
+const endMarker = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
+/** The table `Block` of a footer. */
+const bytesOfBlock = 24;
 
 export const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
@@ -49,10 +46,10 @@ function readBlocks(footer: FlatTable, field: number): Block[] {
 }
 
 /** Throws `InvalidInput` for bytes that are no IPC file. The blocks are as the footer says, unchecked. */
-export function readFooter(file: Uint8Array): FileFooter {
+export function readFooter(file: Uint8Array): Blocks & { readonly schema: FlatTable } {
   const bytes = asBuffer(file);
-  const end = bytes.length - fileMagic.length - 4;
-  if (end < 8 || !bytes.subarray(end + 4).equals(fileMagic)) throw invalidInput('not an Arrow IPC file');
+  const end = bytes.length - magicAtEnd.length - 4;
+  if (end < 8 || !bytes.subarray(end + 4).equals(magicAtEnd)) throw invalidInput('not an Arrow IPC file');
   const footerLength = bytes.readInt32LE(end);
   if (footerLength < 8 || footerLength > end) throw invalidInput('the footer lies outside the Arrow IPC file');
   const footer = FlatTable.root(bytes.subarray(end - footerLength, end));
@@ -62,27 +59,16 @@ export function readFooter(file: Uint8Array): FileFooter {
 }
 
 /**
- * An Arrow IPC *file* around the messages of a *stream*, byte for byte: a file is the magic, the messages, and a footer
- * that lists where they are. No batch is decoded, so compressed and dictionary batches pass through untouched.
- *
- * The footer must hold the schema once more. It points into a copy of the stream's own schema message: so every type and all
- * metadata survive, also what this service does not know.
+ * What follows the messages: end marker, footer, its length, and the magic. `schemaMetadata` is the schema message without its
+ * prefix. The footer must hold the schema once more; it points into a copy of that message, so every type and all metadata
+ * survive, also what this service does not know.
  */
-
-interface FileContents {
-  /** The metadata of the schema message, without its prefix. */
-  readonly schemaMessage: Buffer;
-  readonly dictionaries: readonly Block[];
-  readonly batches: readonly Block[];
-}
-
-/** What follows the messages: end marker, footer, its length, and the magic. */
-export function fileTail({ schemaMessage, dictionaries, batches }: FileContents): Buffer {
-  const schema = FlatTable.root(schemaMessage).table(2);
+export function fileTail(schemaMetadata: Buffer, { dictionaries, batches }: Blocks): Buffer {
+  const schema = FlatTable.root(schemaMetadata).table(2);
   if (schema === undefined) throw new Error('the schema message was not checked');
   const blocks = bytesOfBlock * (dictionaries.length + batches.length);
-  const builder = new Builder(schemaMessage.length + blocks + footerOverheadBytes);
-  const copy = addCopy(builder, schemaMessage);
+  const builder = new Builder(schemaMetadata.length + blocks + footerOverheadBytes);
+  const copy = addCopy(builder, schemaMetadata);
   const batchBlocks = addBlocks(builder, batches);
   const dictionaryBlocks = addBlocks(builder, dictionaries);
   builder.startObject(4);
@@ -94,7 +80,7 @@ export function fileTail({ schemaMessage, dictionaries, batches }: FileContents)
   const footer = builder.asUint8Array();
   const length = Buffer.alloc(4);
   length.writeInt32LE(footer.length);
-  return Buffer.concat([endMarker, footer, length, fileMagic]);
+  return Buffer.concat([endMarker, footer, length, magicAtEnd]);
 }
 
 /** At least the footer's own tables: the builder then never grows. */
@@ -134,7 +120,7 @@ export function writeFile(
   schemaMessage: Buffer,
   dictionaries: readonly MessageToWrite[],
   batches: readonly MessageToWrite[],
-): { readonly file: IpcFile; readonly dictionaries: readonly Block[]; readonly batches: readonly Block[] } {
+): Blocks & { readonly file: IpcFile } {
   let end = magic.length + schemaMessage.length;
   const messages = [...dictionaries, ...batches];
   const blocks = messages.map(({ head, bodyLength }): Block => {
@@ -142,8 +128,8 @@ export function writeFile(
     end += head.length + bodyLength;
     return block;
   });
-  const places = { dictionaries: blocks.slice(0, dictionaries.length), batches: blocks.slice(dictionaries.length) };
-  const tail = fileTail({ schemaMessage: schemaMessage.subarray(prefixBytes), ...places });
+  const listed = { dictionaries: blocks.slice(0, dictionaries.length), batches: blocks.slice(dictionaries.length) };
+  const tail = fileTail(schemaMessage.subarray(prefixBytes), listed);
   const file = Buffer.alloc(end + tail.length);
   file.set(magic);
   file.set(schemaMessage, magic.length);
@@ -153,13 +139,11 @@ export function writeFile(
     fill(file.subarray(offset + metaLength, offset + metaLength + bodyLength));
   }
   file.set(tail, end);
-  return { file: file as IpcFile, ...places };
+  return { file: file as IpcFile, ...listed };
 }
 
-/** What a body that is not an Arrow IPC stream looks like, so that the refusal can say so. */
-
 const signatures: readonly (readonly [Buffer, string])[] = [
-  [Buffer.from('ARROW1'), 'it is an Arrow IPC file; send the stream format (RecordBatchStreamWriter)'],
+  [magicAtEnd, 'it is an Arrow IPC file; send the stream format (RecordBatchStreamWriter)'],
   [Buffer.from('PAR1'), 'it looks like a Parquet file'],
   [Buffer.from([0x1f, 0x8b]), 'it looks like gzip; a compressed body needs a Content-Encoding header'],
   [Buffer.from([0x28, 0xb5, 0x2f, 0xfd]), 'it looks like zstd; a compressed body needs a Content-Encoding header'],
@@ -175,7 +159,10 @@ function looksLegacy(head: Buffer): boolean {
   return length > 0 && length < 1 << 24 && rootOffset >= 4 && rootOffset < length && rootOffset % 2 === 0;
 }
 
-/** `head` is the first eight bytes, or fewer where there are no more. */
+/**
+ * What a body that is not an Arrow IPC stream looks like, for its refusal. `head` is the first eight bytes, or fewer if there
+ * are no more.
+ */
 export function describeForeignFormat(head: Buffer): string {
   const known = signatures.find(([signature]) => head.subarray(0, signature.length).equals(signature));
   if (known !== undefined) return known[1];

@@ -1,7 +1,7 @@
 /**
- * Reading a flatbuffer that a stranger wrote. Every offset is checked before it is followed, so a lie ends in
- * `InvalidInput` and never in a read outside the bytes. The rules are those of the verifier in the engine's Arrow
- * library or stricter: what passes here must not surprise it.
+ * The messages of the Arrow IPC stream format. Their metadata are flatbuffers that a client wrote. Every offset is checked
+ * before it is followed, so a wrong one ends in `InvalidInput` and never in a read outside the bytes. The rules are those of
+ * the verifier in the engine's Arrow library or stricter: what passes here must not surprise it.
  */
 import { isUtf8 } from 'node:buffer';
 import type { Builder } from 'flatbuffers';
@@ -12,7 +12,6 @@ export interface FlatVector {
   readonly length: number;
 }
 
-const noElements: FlatVector = { at: 0, length: 0 };
 const malformed = (what: string) => invalidInput(`malformed metadata: ${what}`);
 
 function requireInside(bytes: Buffer, at: number, length: number, what: string): void {
@@ -30,7 +29,8 @@ function follow(bytes: Buffer, at: number, what: string): number {
 /** A table inside `bytes`. Field numbers are those of Arrow's Schema.fbs, Message.fbs and File.fbs. */
 export class FlatTable {
   readonly bytes: Buffer;
-  readonly #at: number;
+  /** Where the table itself lies: what a copy of `bytes` elsewhere needs to point at it. */
+  readonly at: number;
   readonly #size: number;
   readonly #vtable: number;
   readonly #vtableSize: number;
@@ -46,7 +46,7 @@ export class FlatTable {
     requireInside(bytes, vtable, vtableSize, 'a table');
     requireInside(bytes, at, size, 'a table');
     this.bytes = bytes;
-    this.#at = at;
+    this.at = at;
     this.#size = size;
     this.#vtable = vtable;
     this.#vtableSize = vtableSize;
@@ -56,28 +56,23 @@ export class FlatTable {
     return new FlatTable(bytes, follow(bytes, 0, 'the root table'));
   }
 
-  /** Where the table itself lies: what a copy of `bytes` elsewhere needs to point at it. */
-  get at(): number {
-    return this.#at;
+  uint8(field: number): number {
+    const at = this.#positionOf(field, 1);
+    return at === undefined ? 0 : this.bytes.readUInt8(at);
   }
 
-  uint8(field: number, absent: number): number {
-    const at = this.#place(field, 1);
-    return at === undefined ? absent : this.bytes.readUInt8(at);
-  }
-
-  int16(field: number, absent: number): number {
-    const at = this.#place(field, 2);
+  int16(field: number, absent = 0): number {
+    const at = this.#positionOf(field, 2);
     return at === undefined ? absent : this.bytes.readInt16LE(at);
   }
 
-  int32(field: number, absent: number): number {
-    const at = this.#place(field, 4);
+  int32(field: number, absent = 0): number {
+    const at = this.#positionOf(field, 4);
     return at === undefined ? absent : this.bytes.readInt32LE(at);
   }
 
   int64(field: number): bigint {
-    const at = this.#place(field, 8);
+    const at = this.#positionOf(field, 8);
     return at === undefined ? 0n : this.bytes.readBigInt64LE(at);
   }
 
@@ -87,13 +82,13 @@ export class FlatTable {
   }
 
   table(field: number): FlatTable | undefined {
-    const at = this.#place(field, 4);
+    const at = this.#positionOf(field, 4);
     return at === undefined ? undefined : new FlatTable(this.bytes, follow(this.bytes, at, 'a table'));
   }
 
   vector(field: number, elementBytes: number): FlatVector {
-    const at = this.#place(field, 4);
-    if (at === undefined) return noElements;
+    const at = this.#positionOf(field, 4);
+    if (at === undefined) return { at: 0, length: 0 };
     const start = follow(this.bytes, at, 'a vector');
     const length = this.bytes.readUInt32LE(start);
     requireInside(this.bytes, start + 4, length * elementBytes, 'a vector');
@@ -118,24 +113,57 @@ export class FlatTable {
     return text.toString('utf8');
   }
 
-  #place(field: number, bytes: number): number | undefined {
+  #positionOf(field: number, bytes: number): number | undefined {
     const slot = 4 + 2 * field;
     if (slot + 2 > this.#vtableSize) return undefined;
     const offset = this.bytes.readUInt16LE(this.#vtable + slot);
     if (offset === 0) return undefined;
-    if (offset < 4 || offset + bytes > this.#size || (this.#at + offset) % bytes !== 0) {
+    if (offset < 4 || offset + bytes > this.#size || (this.at + offset) % bytes !== 0) {
       throw malformed('a field lies outside its table');
     }
-    return this.#at + offset;
+    return this.at + offset;
   }
 }
 
 export function exactLength(value: bigint, what: string): number {
-  if (value < 0n || value > BigInt(Number.MAX_SAFE_INTEGER)) throw malformed(`${what} is out of range`);
-  return Number(value);
+  const length = Number(value);
+  if (length < 0 || length > Number.MAX_SAFE_INTEGER) throw malformed(`${what} is out of range`);
+  return length;
 }
 
-/** What the messages and footers that this service writes have in common. The numbers of fields are those of Arrow's `.fbs` files. */
+/** In front of a file's messages. */
+export const magic = Buffer.from('ARROW1\0\0');
+/** In front of every message since Arrow 0.15: this word, then the length of the metadata. */
+export const continuation = -1;
+export const prefixBytes = 8;
+export const metadataV5 = 4;
+
+export type MessageKind = 'schema' | 'dictionary batch' | 'record batch';
+
+/** By their numbers. */
+const messageKinds: readonly (MessageKind | undefined)[] = [undefined, 'schema', 'dictionary batch', 'record batch'];
+
+export interface Message {
+  readonly kind: MessageKind;
+  readonly header: FlatTable;
+  readonly bodyLength: number;
+}
+
+/** `metadata` is the flatbuffer behind the eight bytes of the prefix. Throws `InvalidInput`. */
+export function readMessage(metadata: Buffer): Message {
+  const message = FlatTable.root(metadata);
+  const version = message.int16(0);
+  if (version !== metadataV5) throw invalidInput(`metadata version V${version + 1} is not supported; V5 is wanted`);
+  const number = message.uint8(1);
+  if (number === 4 || number === 5) throw invalidInput('tensors are not supported');
+  const kind = messageKinds[number];
+  if (kind === undefined) throw invalidInput(`messages of type ${number} are unknown`);
+  const header = message.table(2);
+  if (header === undefined) throw invalidInput('the message has no header');
+  const bodyLength = message.length(3, 'the length of the body');
+  if (bodyLength % 8 !== 0) throw invalidInput('the body is not padded to eight bytes');
+  return { kind, header, bodyLength };
+}
 
 /**
  * Adds the bytes of a flatbuffer as they are, so that a table in them can be pointed at: flatbuffers are position-independent.
@@ -147,17 +175,12 @@ export function addCopy(builder: Builder, bytes: Buffer): number {
 }
 
 /** A message with its prefix, a multiple of eight bytes, around the table of its header. */
-export function finishMessage(
-  builder: Builder,
-  kind: keyof typeof messageNumber,
-  header: number,
-  bodyLength: number,
-): Buffer {
+export function finishMessage(builder: Builder, kind: MessageKind, header: number, bodyLength: number): Buffer {
   builder.startObject(4);
   builder.addFieldInt64(3, BigInt(bodyLength), 0n);
   builder.addFieldOffset(2, header, 0);
   builder.addFieldInt16(0, metadataV5, 0);
-  builder.addFieldInt8(1, messageNumber[kind], 0);
+  builder.addFieldInt8(1, messageKinds.indexOf(kind), 0);
   builder.finish(builder.endObject());
   const metadata = builder.asUint8Array();
   const message = Buffer.alloc(prefixBytes + Math.ceil(metadata.length / 8) * 8);
@@ -166,63 +189,3 @@ export function finishMessage(
   message.set(metadata, prefixBytes);
   return message;
 }
-
-/** One message of the IPC stream format, as its metadata says: which kind, where its header is, how long its body is. */
-
-export const fileMagic = Buffer.from('ARROW1');
-/** As it stands in front of a file's messages. */
-export const magic = Buffer.from('ARROW1\0\0');
-/** In front of every message since Arrow 0.15: this word, then the length of the metadata. */
-export const continuation = -1;
-export const prefixBytes = 8;
-export const endMarker = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
-
-export type MessageKind = 'schema' | 'dictionary' | 'batch';
-
-export interface Message {
-  readonly kind: MessageKind;
-  readonly header: FlatTable;
-  readonly bodyLength: number;
-}
-
-export const metadataV5 = 4;
-/** Of `Block`, which says where a message lies in a file. */
-export const bytesOfBlock = 24;
-
-/** The types of messages that this service writes. */
-export const messageNumber = { schema: 1, batch: 3 } as const;
-
-function messageKind(number: number): MessageKind {
-  switch (number) {
-    case 1:
-      return 'schema';
-    case 2:
-      return 'dictionary';
-    case 3:
-      return 'batch';
-    case 4:
-    case 5:
-      throw invalidInput('tensors are not supported');
-    default:
-      throw invalidInput(`messages of type ${number} are unknown`);
-  }
-}
-
-/** `metadata` is the flatbuffer behind the eight bytes of the prefix. Throws `InvalidInput`. */
-export function readMessage(metadata: Buffer): Message {
-  const message = FlatTable.root(metadata);
-  const version = message.int16(0, 0);
-  if (version !== metadataV5) throw invalidInput(`metadata version V${version + 1} is not supported; V5 is wanted`);
-  const kind = messageKind(message.uint8(1, 0));
-  const header = message.table(2);
-  if (header === undefined) throw invalidInput('the message has no header');
-  const bodyLength = message.length(3, 'the length of the body');
-  if (bodyLength % 8 !== 0) throw invalidInput('the body is not padded to eight bytes');
-  return { kind, header, bodyLength };
-}
-
-export const messageKindName: Readonly<Record<MessageKind, string>> = {
-  schema: 'schema',
-  dictionary: 'dictionary batch',
-  batch: 'record batch',
-};

@@ -1,9 +1,8 @@
 /**
  * Arrow schemas from their flatbuffers. It knows every type that `schema.ts` can say; the others (unions, views,
  * run-end encoding) are refused by name. Whether the engine can *store* a type is asked in `schema-rules.ts`.
- * Fails with `InvalidInput` on malformed bytes and with `TableSchemaValidationError` on a schema nobody should have.
+ * Throws `InvalidInput` on malformed bytes and `TableSchemaValidationError` on what no schema should hold.
  */
-
 import { hash } from 'node:crypto';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type IpcFile, readFooter } from '../format/ipc-file.ts';
@@ -18,7 +17,7 @@ import type { DataType, Dictionary, Field, IpcChunk, Schema, TimeUnit } from './
 const maxDepth = 32;
 const maxFields = 10_000;
 const maxTextBytes = 16 << 20;
-/** A guess at what one metadata entry costs beside its texts. */
+/** A guess at what one metadata entry costs in addition to its texts. */
 const entryOverheadBytes = 64;
 const maxFixedWidthBytes = 1 << 24;
 const maxListSize = 1 << 20;
@@ -31,7 +30,8 @@ interface Reading {
 const refuse = (path: readonly string[], why: string) =>
   new LancegateError('TableSchemaValidationError', `column ${formatFieldPath({ segments: path })}: ${why}`);
 
-const timeUnits = ['s', 'ms', 'us', 'ns'] as const satisfies readonly TimeUnit[];
+const timeUnits = ['s', 'ms', 'us', 'ns'] as const;
+const dateUnits = ['day', 'ms'] as const;
 const intervalUnits = ['year_month', 'day_time', 'month_day_nano'] as const;
 const floatWidths = [16, 32, 64] as const;
 const intWidths = [8, 16, 32, 64] as const;
@@ -48,19 +48,19 @@ function choose<Choice>(choices: readonly Choice[], index: number, what: string)
   return choice;
 }
 
-function intWidth(table: FlatTable): 8 | 16 | 32 | 64 {
-  const bits = table.int32(0, 0);
-  const width = intWidths.find((candidate) => candidate === bits);
-  if (width === undefined) throw invalidInput(`malformed metadata: an integer of ${bits} bits`);
-  return width;
+function intType(table: FlatTable): Dictionary['index'] {
+  const bits = table.int32(0);
+  const bitWidth = intWidths.find((width) => width === bits);
+  if (bitWidth === undefined) throw invalidInput(`malformed metadata: an integer of ${bits} bits`);
+  return { bitWidth, signed: table.uint8(1) !== 0 };
 }
 
-const timeUnit = (table: FlatTable, absent: number): TimeUnit => choose(timeUnits, table.int16(0, absent), 'time unit');
+const timeUnit = (table: FlatTable, absent = 0): TimeUnit => choose(timeUnits, table.int16(0, absent), 'time unit');
 
 function decimalType(table: FlatTable, path: readonly string[]): DataType {
   const bits = table.int32(2, 128);
-  const precision = table.int32(0, 0);
-  const scale = table.int32(1, 0);
+  const precision = table.int32(0);
+  const scale = table.int32(1);
   for (const [bitWidth, digits] of decimalDigits) {
     if (bitWidth !== bits) continue;
     if (precision < 1 || precision > digits || scale > precision || scale < -precision) break;
@@ -77,102 +77,76 @@ function timeType(table: FlatTable, path: readonly string[]): DataType {
 }
 
 function sized(table: FlatTable, path: readonly string[], limit: number): number {
-  const size = table.int32(0, 0);
+  const size = table.int32(0);
   if (size < 1 || size > limit) throw refuse(path, `a fixed size of ${size} is not between 1 and ${limit}`);
   return size;
 }
 
-const unreadable = new Map([
-  [14, 'union'],
-  [22, 'run_end_encoded'],
-  [23, 'binary_view'],
-  [24, 'utf8_view'],
-  [25, 'list_view'],
-  [26, 'large_list_view'],
-]);
+type ReadType = (table: FlatTable, path: readonly string[]) => DataType;
 
-/** Type numbers are those of the `Type` union in Schema.fbs. */
-function dataType(number: number, table: FlatTable, path: readonly string[]): DataType {
-  switch (number) {
-    case 1:
-      return { kind: 'null' };
-    case 2:
-      return { kind: 'int', bitWidth: intWidth(table), signed: table.uint8(1, 0) !== 0 };
-    case 3:
-      return { kind: 'float', bitWidth: choose(floatWidths, table.int16(0, 0), 'float precision') };
-    case 4:
-      return { kind: 'binary' };
-    case 5:
-      return { kind: 'utf8' };
-    case 6:
-      return { kind: 'bool' };
-    case 7:
-      return decimalType(table, path);
-    case 8:
-      return { kind: 'date', unit: choose(['day', 'ms'] as const, table.int16(0, 1), 'date unit') };
-    case 9:
-      return timeType(table, path);
-    case 10:
-      return { kind: 'timestamp', unit: timeUnit(table, 0), timezone: table.text(1) };
-    case 11:
-      return { kind: 'interval', unit: choose(intervalUnits, table.int16(0, 0), 'interval unit') };
-    case 12:
-      return { kind: 'list' };
-    case 13:
-      return { kind: 'struct' };
-    case 15:
-      return { kind: 'fixed_size_binary', byteWidth: sized(table, path, maxFixedWidthBytes) };
-    case 16:
-      return { kind: 'fixed_size_list', listSize: sized(table, path, maxListSize) };
-    case 17:
-      return { kind: 'map' };
-    case 18:
-      return { kind: 'duration', unit: timeUnit(table, 1) };
-    case 19:
-      return { kind: 'large_binary' };
-    case 20:
-      return { kind: 'large_utf8' };
-    case 21:
-      return { kind: 'large_list' };
-    default:
-      throw refuse(path, `the Arrow type ${unreadable.get(number) ?? `number ${number}`} is not supported`);
-  }
-}
+const unsupported =
+  (name: string): ReadType =>
+  (_table, path) => {
+    throw refuse(path, `the Arrow type ${name} is not supported`);
+  };
+
+/** By their numbers in the `Type` union of Schema.fbs. */
+const typeReaders: Readonly<Record<number, ReadType>> = {
+  1: () => ({ kind: 'null' }),
+  2: (table) => ({ kind: 'int', ...intType(table) }),
+  3: (table) => ({ kind: 'float', bitWidth: choose(floatWidths, table.int16(0), 'float precision') }),
+  4: () => ({ kind: 'binary' }),
+  5: () => ({ kind: 'utf8' }),
+  6: () => ({ kind: 'bool' }),
+  7: decimalType,
+  8: (table) => ({ kind: 'date', unit: choose(dateUnits, table.int16(0, 1), 'date unit') }),
+  9: timeType,
+  10: (table) => ({ kind: 'timestamp', unit: timeUnit(table), timezone: table.text(1) }),
+  11: (table) => ({ kind: 'interval', unit: choose(intervalUnits, table.int16(0), 'interval unit') }),
+  12: () => ({ kind: 'list' }),
+  13: () => ({ kind: 'struct' }),
+  14: unsupported('union'),
+  15: (table, path) => ({ kind: 'fixed_size_binary', byteWidth: sized(table, path, maxFixedWidthBytes) }),
+  16: (table, path) => ({ kind: 'fixed_size_list', listSize: sized(table, path, maxListSize) }),
+  17: () => ({ kind: 'map' }),
+  18: (table) => ({ kind: 'duration', unit: timeUnit(table, 1) }),
+  19: () => ({ kind: 'large_binary' }),
+  20: () => ({ kind: 'large_utf8' }),
+  21: () => ({ kind: 'large_list' }),
+  22: unsupported('run_end_encoded'),
+  23: unsupported('binary_view'),
+  24: unsupported('utf8_view'),
+  25: unsupported('list_view'),
+  26: unsupported('large_list_view'),
+};
 
 function readMetadata(table: FlatTable, field: number, reading: Reading): ReadonlyMap<string, string> {
   const metadata = new Map<string, string>();
   for (const entry of table.tables(field)) {
     const key = entry.text(0) ?? '';
     const value = entry.text(1) ?? '';
-    countText(reading, key.length + value.length + entryOverheadBytes);
+    count(reading, 0, key.length + value.length + entryOverheadBytes);
     metadata.set(key, value);
   }
   return metadata;
 }
 
-function countText(reading: Reading, bytes: number): void {
-  reading.textBytes += bytes;
-  if (reading.textBytes <= maxTextBytes) return;
-  throw new LancegateError(
-    'TableSchemaValidationError',
-    `the schema's names and metadata exceed ${maxTextBytes} bytes`,
-  );
+function count(reading: Reading, fields: number, textBytes: number): void {
+  reading.fields += fields;
+  reading.textBytes += textBytes;
+  if (reading.fields > maxFields) throw tooLarge(`the schema has more than ${maxFields} fields`);
+  if (reading.textBytes > maxTextBytes) throw tooLarge(`the schema's names and metadata exceed ${maxTextBytes} bytes`);
 }
 
-function countField(reading: Reading): void {
-  reading.fields += 1;
-  if (reading.fields <= maxFields) return;
-  throw new LancegateError('TableSchemaValidationError', `the schema has more than ${maxFields} fields`);
-}
+const tooLarge = (why: string) => new LancegateError('TableSchemaValidationError', why);
 
 function readDictionary(table: FlatTable | undefined): Dictionary | undefined {
   if (table === undefined) return undefined;
-  if (table.int16(3, 0) !== 0) throw invalidInput('malformed metadata: the dictionary kind is unknown');
+  if (table.int16(3) !== 0) throw invalidInput('malformed metadata: the dictionary kind is unknown');
   const indexType = table.table(1);
   // The format lets it be absent for int32; the engine panics on that, and no known writer leaves it out.
   if (indexType === undefined) throw invalidInput('malformed metadata: a dictionary without the type of its indices');
-  const index = { bitWidth: intWidth(indexType), signed: indexType.uint8(1, 0) !== 0 };
-  return { id: table.int64(0), index, ordered: table.uint8(2, 0) !== 0 };
+  return { id: table.int64(0), index: intType(indexType), ordered: table.uint8(2) !== 0 };
 }
 
 const withOneChild: ReadonlySet<string> = new Set(['list', 'large_list', 'fixed_size_list', 'map']);
@@ -190,22 +164,22 @@ function requireChildren(type: DataType, children: readonly Field[], path: reado
 function readField(table: FlatTable, parent: readonly string[], reading: Reading): Field {
   const name = table.text(0) ?? '';
   const path = [...parent, name];
-  countField(reading);
-  countText(reading, name.length);
+  count(reading, 1, name.length);
   if (path.length > maxDepth) throw refuse(path, `nested more than ${maxDepth} deep`);
   const typeTable = table.table(3);
   if (typeTable === undefined) throw invalidInput('malformed metadata: a field without a type');
-  const type = dataType(table.uint8(2, 0), typeTable, path);
+  const number = table.uint8(2);
+  const type = (typeReaders[number] ?? unsupported(`number ${number}`))(typeTable, path);
   const children = [...table.tables(5)].map((child) => readField(child, path, reading));
   requireChildren(type, children, path);
-  const nullable = table.uint8(1, 0) !== 0;
+  const nullable = table.uint8(1) !== 0;
   const dictionary = readDictionary(table.table(4));
   return { name, nullable, type, dictionary, children, metadata: readMetadata(table, 6, reading) };
 }
 
 /** The `Schema` table of a message or of a file's footer. */
 export function readSchemaTable(table: FlatTable): Schema {
-  if (table.int16(0, 0) !== 0) throw invalidInput('the data is big-endian; little-endian is wanted');
+  if (table.int16(0) !== 0) throw invalidInput('the data is big-endian; little-endian is wanted');
   const reading: Reading = { fields: 0, textBytes: 0 };
   const fields = [...table.tables(1)].map((field) => readField(field, [], reading));
   return { fields, metadata: readMetadata(table, 2, reading) };
@@ -217,18 +191,11 @@ export function readSchemaTable(table: FlatTable): Schema {
  */
 export const readSchemaOfIpcFile = (file: Uint8Array): Schema => readSchemaTable(readFooter(file).schema);
 
-/** The schema message of a file, as bytes. */
-
-/** Where the first message of the file begins. The engine pads the magic to 64 bytes. */
-export function schemaMessageStart(file: IpcFile): number {
-  let at = magic.length;
-  while (file.readInt32LE(at) !== continuation) at += 8;
-  return at;
-}
-
-/** The whole message with its prefix: a view of the file. */
-export function schemaMessage({ file }: Pick<IpcChunk, 'file'>): Buffer {
-  const start = schemaMessageStart(file);
+/** The whole schema message of a file with its prefix, as a view. */
+export function schemaMessage(file: IpcFile): Buffer {
+  let start = magic.length;
+  // The engine pads the magic to 64 bytes.
+  while (file.readInt32LE(start) !== continuation) start += 8;
   return file.subarray(start, start + prefixBytes + file.readInt32LE(start + 4));
 }
 
@@ -236,36 +203,4 @@ export function schemaMessage({ file }: Pick<IpcChunk, 'file'>): Buffer {
  * Equal for two chunks only where their schemas are, metadata included; to be part of a key. Writers that say the same
  * schema in other bytes get another fingerprint. A digest, because metadata may take megabytes and queues hold many.
  */
-export const schemaFingerprint = (chunk: IpcChunk): string => hash('sha256', schemaMessage(chunk), 'base64');
-
-/** Columns of Arrow's type Null take the table's type: here their schemas, and their values in `typed-nulls.ts`. */
-
-export const isNull = ({ type }: Field): boolean => type.kind === 'null';
-export const holdsNull = (field: Field): boolean => isNull(field) || field.children.some(holdsNull);
-
-export const refuseUntyped = (path: readonly string[], why: string): LancegateError =>
-  new LancegateError('TableSchemaValidationError', `column ${formatFieldPath({ segments: path })} ${why}`);
-
-/** The field with `target`'s types in place of Null. `TableSchemaValidationError` if `target` allows no NULL there. */
-export function withTypedNulls(field: Field, target: Field, parent: readonly string[] = []): Field {
-  if (!holdsNull(field)) return field;
-  const path = [...parent, field.name];
-  if (isNull(field)) {
-    if (isNull(target) || target.nullable) return { ...target, name: field.name };
-    throw refuseUntyped(path, 'is of type null in the source, and the table does not allow NULL in it');
-  }
-  if (field.children.length !== target.children.length) return field;
-  return { ...field, children: field.children.map((child, i) => withTypedNulls(child, target.children[i]!, path)) };
-}
-
-/** The schema that `typeNulls` gives a source that fits the table. A column that holds Null is wholly the table's. */
-export function typedSchema(source: Schema, table: Schema): Schema {
-  const fields = source.fields.map((field) => targetOf(field, table) ?? field);
-  return { ...source, fields };
-}
-
-export function targetOf(field: Field, table: Schema): Field | undefined {
-  if (!holdsNull(field)) return undefined;
-  const target = table.fields.find(({ name }) => name === field.name);
-  return target !== undefined && holdsNull(target) ? undefined : target;
-}
+export const schemaFingerprint = ({ file }: IpcChunk): string => hash('sha256', schemaMessage(file), 'base64');

@@ -2,13 +2,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath } from './field-path.ts';
-import { withTypedNulls } from './read-schema.ts';
 import { type DataType, type Field, type Schema, typeName } from './schema.ts';
 
-export { typeName };
-
 /** Columns that this service may add to what it hands the engine. */
-export const reservedPrefix = '__lancegate_';
+const reservedPrefix = '__lancegate_';
 
 /**
  * The engine's own: it refuses a top-level column of the first names, and no table with one of the last two can be merged
@@ -26,6 +23,8 @@ const engineColumns: ReadonlySet<string> = new Set([
 
 const refuse = (why: string) => new LancegateError('TableSchemaValidationError', why);
 const show = (path: readonly string[]): string => formatFieldPath({ segments: path });
+export const refuseColumn = (path: readonly string[], why: string): LancegateError =>
+  refuse(`column ${show(path)} ${why}`);
 
 /**
  * The engine accepts a column with an empty name at create, and then fails every read of the table. The element of a
@@ -40,7 +39,7 @@ function checkSiblings(fields: readonly Field[], parent: readonly string[], mayB
     }
     // Arrow's C interface ends a name there: pylance aborts the whole process that opens such a table.
     if (name.includes('\0')) throw refuse(`column ${JSON.stringify(name)}: a name cannot hold a NUL character`);
-    if (seen.has(name)) throw refuse(`column ${show(path)} appears twice`);
+    if (seen.has(name)) throw refuseColumn(path, 'appears twice');
     seen.add(name);
     checkSiblings(children, path, type.kind !== 'struct');
   }
@@ -162,7 +161,7 @@ function requireValues({ fields }: Schema): void {
 export function sameType(a: Field, b: Field): boolean {
   return (
     isDeepStrictEqual(a.type, b.type) &&
-    sameIndex(a, b) &&
+    isDeepStrictEqual(a.dictionary?.index, b.dictionary?.index) &&
     a.children.length === b.children.length &&
     a.children.every((child, i) => sameChild(child, b.children[i]!, a.type))
   );
@@ -171,9 +170,32 @@ export function sameType(a: Field, b: Field): boolean {
 const sameChild = (a: Field, b: Field, parent: DataType): boolean =>
   (a.name === b.name || parent.kind === 'fixed_size_list') && sameType(a, b);
 
-function sameIndex(a: Field, b: Field): boolean {
-  const [left, right] = [a.dictionary?.index, b.dictionary?.index];
-  return left?.bitWidth === right?.bitWidth && left?.signed === right?.signed;
+/** Columns of type Null take the table's type: their schemas here, and their values in `typed-nulls.ts`. */
+export const isNull = ({ type }: Field): boolean => type.kind === 'null';
+export const holdsNull = (field: Field): boolean => isNull(field) || field.children.some(holdsNull);
+
+/** The field with `target`'s types in place of Null. `TableSchemaValidationError` if `target` allows no NULL there. */
+export function withTypedNulls(field: Field, target: Field, parent: readonly string[] = []): Field {
+  if (!holdsNull(field)) return field;
+  const path = [...parent, field.name];
+  if (isNull(field)) {
+    if (isNull(target) || target.nullable) return { ...target, name: field.name };
+    throw refuseColumn(path, 'is of type null in the source, and the table does not allow NULL in it');
+  }
+  if (field.children.length !== target.children.length) return field;
+  return { ...field, children: field.children.map((child, i) => withTypedNulls(child, target.children[i]!, path)) };
+}
+
+/** The schema that `typeNulls` gives a source that fits the table. A column that holds Null is wholly the table's. */
+export function typedSchema(source: Schema, table: Schema): Schema {
+  const fields = source.fields.map((field) => targetOf(field, table) ?? field);
+  return { ...source, fields };
+}
+
+export function targetOf(field: Field, table: Schema): Field | undefined {
+  if (!holdsNull(field)) return undefined;
+  const target = table.fields.find(({ name }) => name === field.name);
+  return target !== undefined && holdsNull(target) ? undefined : target;
 }
 
 /**
@@ -182,20 +204,17 @@ function sameIndex(a: Field, b: Field): boolean {
  */
 export function checkSourceFits(source: Schema, table: Schema): void {
   const blob = table.fields.find(isBlob);
-  if (blob !== undefined) throw refuse(`column ${show([blob.name])} holds blobs, and such a table can only be read`);
+  if (blob !== undefined) throw refuseColumn([blob.name], 'holds blobs, and such a table can only be read');
   const byName = new Map(table.fields.map((field) => [field.name, field]));
   for (const field of source.fields) {
     const target = byName.get(field.name);
-    if (target === undefined) throw refuse(`column ${show([field.name])} does not exist in the table`);
+    if (target === undefined) throw refuseColumn([field.name], 'does not exist in the table');
     if (!sameType(withTypedNulls(field, target), target)) {
-      throw refuse(
-        `column ${show([field.name])} is ${typeName(target)} in the table and ${typeName(field)} in the source`,
-      );
+      throw refuseColumn([field.name], `is ${typeName(target)} in the table and ${typeName(field)} in the source`);
     }
   }
   const sent = new Set(source.fields.map(({ name }) => name));
   const missing = table.fields.find(({ name, nullable }) => !nullable && !sent.has(name));
-  if (missing !== undefined) {
-    throw refuse(`column ${show([missing.name])} is missing in the source, and the table does not allow NULL in it`);
-  }
+  if (missing === undefined) return;
+  throw refuseColumn([missing.name], 'is missing in the source, and the table does not allow NULL in it');
 }

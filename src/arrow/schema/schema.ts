@@ -1,4 +1,4 @@
-import type { Block, IpcFile } from '../format/ipc-file.ts';
+import type { Blocks, IpcFile } from '../format/ipc-file.ts';
 
 /**
  * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches.
@@ -98,11 +98,9 @@ export function typeName(field: Field): string {
 }
 
 /** A part of a source, or all of it: a file the engine takes, and what is known of it without decoding. */
-export interface IpcChunk {
+export interface IpcChunk extends Blocks {
   readonly file: IpcFile;
   readonly schema: Schema;
-  readonly dictionaries: readonly Block[];
-  readonly batches: readonly Block[];
   readonly rows: number;
   /** Bytes of all buffers after decompression, and of the NULLs in columns that the source leaves out. */
   readonly decodedBytes: number;

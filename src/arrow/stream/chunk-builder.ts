@@ -1,32 +1,122 @@
-/** Which dictionaries a schema speaks of, and which of them have arrived. */
+/**
+ * Chunks out of the messages of a stream. The schema and the dictionaries that have arrived are repeated in front of every
+ * chunk, so each is complete by itself and may be handed to the engine while the next one is on its way.
+ */
 import { invalidInput } from '../../kernel/errors.ts';
+import type { BodyAccount } from '../../memory/body-memory.ts';
 import { type Block, fileTail, type IpcFile } from '../format/ipc-file.ts';
 import { type FlatTable, magic, prefixBytes } from '../format/message.ts';
 import type { Field, IpcChunk, Schema } from '../schema/schema.ts';
 import { sameType } from '../schema/schema-rules.ts';
-import type { Arena } from './byte-intake.ts';
 
-export interface DictionaryBatch {
+/**
+ * Bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
+ * moved once more on average; a body of known length, and a chunk that follows another, start at the right size.
+ */
+export class Arena {
+  readonly #account: BodyAccount;
+  readonly #likelyBytes: number;
+  #bytes: Buffer;
+  #used = 0;
+  #chargedBytes = 0;
+  #isReleased = false;
+
+  /** `likelyBytes` is where growing stops to double. */
+  constructor(account: BodyAccount, capacity: number, likelyBytes: number) {
+    this.#account = account;
+    this.#likelyBytes = likelyBytes;
+    this.#bytes = account.take(capacity);
+  }
+
+  get used(): number {
+    return this.#used;
+  }
+
+  append(chunk: Uint8Array): void {
+    const needed = this.#used + chunk.length;
+    if (needed > this.#bytes.length) this.#grow(needed);
+    this.#bytes.set(chunk, this.#used);
+    this.#used = needed;
+  }
+
+  /** Forgets the last bytes, back to `end`. */
+  cut(end: number): void {
+    this.#used = end;
+  }
+
+  view(start: number, end: number): Buffer {
+    return this.#bytes.subarray(start, end);
+  }
+
+  /** Counts what decompressing the bytes will take, for as long as they are here. */
+  charge(bytes: number): void {
+    this.#account.charge(bytes);
+    this.#chargedBytes += bytes;
+  }
+
+  /** Gives the memory back; views of it must not be used any more. Harmless when repeated. */
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#account.giveBack(this.#bytes);
+    this.#account.discharge(this.#chargedBytes);
+  }
+
+  #grow(needed: number): void {
+    const larger = this.#account.take(Math.max(needed, this.#nextCapacity()));
+    this.#bytes.copy(larger, 0, 0, this.#used);
+    this.#account.giveBack(this.#bytes);
+    this.#bytes = larger;
+  }
+
+  /** The last step goes to the likely size at once: one that stops short of it would have to be copied again. */
+  #nextCapacity(): number {
+    const doubled = 2 * this.#bytes.length;
+    return 2 * doubled > this.#likelyBytes ? Math.max(this.#likelyBytes, this.#bytes.length) : doubled;
+  }
+}
+
+/** What decompression takes in addition to the bytes that are there already; nothing for plain buffers. */
+const extraBytes = (decodedBytes: number, sentBytes: number): number => Math.max(0, decodedBytes - sentBytes);
+
+interface DictionaryBatch {
   readonly id: bigint;
   /** The dictionary's values as a column of their own. */
   readonly values: Field;
+  /** The `RecordBatch` table of the values. */
   readonly header: FlatTable;
 }
 
-export class DictionaryBook {
+/** What every chunk of a stream begins with: its schema, and its dictionaries as they arrive. */
+export class Preamble {
+  readonly schema: Schema;
+  /** The schema message without its prefix. */
+  readonly schemaMetadata: Buffer;
+  readonly blocks: Block[] = [];
+  bytes = 0;
+  decodedBytes = 0;
+  readonly #messages: Buffer[];
+  /** By id, the values of each dictionary that the schema names. */
   readonly #values = new Map<bigint, Field>();
   readonly #arrived = new Set<bigint>();
+  /** Of `decodedBytes`, what they are more than the bytes of the dictionaries as sent. */
+  #extraBytes = 0;
 
-  constructor(schema: Schema) {
-    for (const field of schema.fields) this.#enter(field);
+  /** `schemaMessage` is the whole message with its prefix; it is kept, so it must not be a view of an arena. */
+  constructor(schema: Schema, schemaMessage: Buffer) {
+    this.schema = schema;
+    this.schemaMetadata = schemaMessage.subarray(prefixBytes);
+    this.bytes = magic.length + schemaMessage.length;
+    this.#messages = [magic, schemaMessage];
+    for (const field of schema.fields) this.#declare(field);
   }
 
-  readonly has = (id: bigint): boolean => this.#arrived.has(id);
+  readonly hasDictionary = (id: bigint): boolean => this.#arrived.has(id);
 
   /** A delta extends its dictionary. A file cannot say that a dictionary is replaced: the last one would win for all. */
-  open(header: FlatTable): DictionaryBatch {
+  openDictionary(header: FlatTable): DictionaryBatch {
     const id = header.int64(0);
-    const isDelta = header.uint8(2, 0) !== 0;
+    const isDelta = header.uint8(2) !== 0;
     const values = this.#values.get(id);
     if (values === undefined) throw invalidInput(`no column uses dictionary ${id}`);
     if (this.#arrived.has(id) && !isDelta) throw invalidInput(`dictionary ${id} is replaced within the stream`);
@@ -36,12 +126,24 @@ export class DictionaryBook {
     return { id, values, header: batch };
   }
 
-  close(id: bigint): void {
+  /** `message` is kept. */
+  addDictionary(id: bigint, message: Buffer, metaLength: number, decodedBytes: number): void {
+    const bodyLength = message.length - metaLength;
     this.#arrived.add(id);
+    this.#messages.push(message);
+    this.blocks.push({ offset: this.bytes, metaLength, bodyLength });
+    this.bytes += message.length;
+    this.decodedBytes += decodedBytes;
+    this.#extraBytes += extraBytes(decodedBytes, bodyLength);
   }
 
-  #enter(field: Field): void {
-    for (const child of field.children) this.#enter(child);
+  writeTo(arena: Arena): void {
+    for (const message of this.#messages) arena.append(message);
+    arena.charge(this.#extraBytes);
+  }
+
+  #declare(field: Field): void {
+    for (const child of field.children) this.#declare(child);
     if (field.dictionary === undefined) return;
     const { id } = field.dictionary;
     const values: Field = { ...field, dictionary: undefined };
@@ -51,64 +153,14 @@ export class DictionaryBook {
   }
 }
 
-/**
- * Assembles IPC files out of stream messages. The schema and the dictionaries seen so far are repeated in front of every
- * chunk, so each is complete by itself and may be handed to the engine while the next one is on its way.
- */
-
-/** What every chunk begins with. Grows while dictionaries arrive. */
-export class Preamble {
-  readonly schema: Schema;
-  readonly #schemaMessage: Buffer;
-  readonly #dictionaries: Buffer[] = [];
-  readonly #blocks: Block[] = [];
-  #end: number;
-  decodedBytes = 0;
-  /** Of `decodedBytes`, what they are more than the bytes of the dictionaries as sent. */
-  unfoldedBytes = 0;
-
-  /** `schemaMessage` is the whole message with its prefix; it is kept, so it must not be a view of an arena. */
-  constructor(schema: Schema, schemaMessage: Buffer) {
-    this.schema = schema;
-    this.#schemaMessage = schemaMessage;
-    this.#end = magic.length + schemaMessage.length;
-  }
-
-  get schemaMetadata(): Buffer {
-    return this.#schemaMessage.subarray(prefixBytes);
-  }
-
-  get bytes(): number {
-    return this.#end;
-  }
-
-  get blocks(): readonly Block[] {
-    return this.#blocks;
-  }
-
-  /** `message` is kept. */
-  addDictionary(message: Buffer, metaLength: number, decodedBytes: number): void {
-    this.#dictionaries.push(message);
-    this.#blocks.push({ offset: this.#end, metaLength, bodyLength: message.length - metaLength });
-    this.#end += message.length;
-    this.decodedBytes += decodedBytes;
-    this.unfoldedBytes += unfolded(decodedBytes, message.length - metaLength);
-  }
-
-  writeTo(arena: Arena): void {
-    for (const part of [magic, this.#schemaMessage, ...this.#dictionaries]) arena.append(part);
-    arena.charge(this.unfoldedBytes);
-  }
-}
-
 export class ChunkBuilder {
+  readonly preamble: Preamble;
   readonly arena: Arena;
-  readonly #preamble: Preamble;
+  decodedBytes: number;
   readonly #dictionaries: Block[];
   readonly #batches: Block[] = [];
   readonly #nullBytesPerRow: number;
   #rows = 0;
-  #decodedBytes: number;
   #batchBytes = 0;
 
   /**
@@ -117,61 +169,50 @@ export class ChunkBuilder {
    */
   constructor(preamble: Preamble, arena: Arena, nullBytesPerRow = 0) {
     if (arena.used === 0) preamble.writeTo(arena);
+    this.preamble = preamble;
     this.arena = arena;
-    this.#nullBytesPerRow = nullBytesPerRow;
-    this.#preamble = preamble;
+    this.decodedBytes = preamble.decodedBytes;
     this.#dictionaries = [...preamble.blocks];
-    this.#decodedBytes = preamble.decodedBytes;
+    this.#nullBytesPerRow = nullBytesPerRow;
   }
 
   get batches(): number {
     return this.#batches.length;
   }
 
-  get decodedBytes(): number {
-    return this.#decodedBytes;
-  }
-
   /** What the chunk holds beyond the repeated dictionaries: bytes as sent or decoded, whichever is more. */
   get weight(): number {
-    return Math.max(this.#batchBytes, this.#decodedBytes - this.#preamble.decodedBytes);
+    return Math.max(this.#batchBytes, this.decodedBytes - this.preamble.decodedBytes);
   }
 
   /** Throws `SlowDown` or `BodyTooLarge` where there is no room to decompress it; so does `addBatch`. */
   addDictionary(block: Block, decodedBytes: number): void {
-    this.arena.charge(unfolded(decodedBytes, block.bodyLength));
+    this.arena.charge(extraBytes(decodedBytes, block.bodyLength));
     this.#dictionaries.push(block);
-    this.#decodedBytes += decodedBytes;
+    this.decodedBytes += decodedBytes;
   }
 
   addBatch(block: Block, rows: number, decodedBytes: number): void {
     const nullBytes = rows * this.#nullBytesPerRow;
-    this.arena.charge(unfolded(decodedBytes, block.bodyLength) + nullBytes);
+    this.arena.charge(extraBytes(decodedBytes, block.bodyLength) + nullBytes);
     // The engine takes time for batches without rows too, so at most one of them reaches it.
     if (rows > 0 || this.#batches.length === 0) this.#batches.push(block);
     this.#rows += rows;
-    this.#decodedBytes += decodedBytes + nullBytes;
+    this.decodedBytes += decodedBytes + nullBytes;
     this.#batchBytes += block.metaLength + block.bodyLength;
   }
 
   finish(): IpcChunk {
-    const contents = {
-      schemaMessage: this.#preamble.schemaMetadata,
-      dictionaries: this.#dictionaries,
-      batches: this.#batches,
-    };
-    this.arena.append(fileTail(contents));
+    const { schema, schemaMetadata } = this.preamble;
+    const blocks = { dictionaries: this.#dictionaries, batches: this.#batches };
+    this.arena.append(fileTail(schemaMetadata, blocks));
     return {
+      ...blocks,
       file: this.arena.view(0, this.arena.used) as IpcFile,
-      schema: this.#preamble.schema,
-      dictionaries: this.#dictionaries,
-      batches: this.#batches,
+      schema,
       rows: this.#rows,
-      decodedBytes: this.#decodedBytes,
+      decodedBytes: this.decodedBytes,
       release: () => this.arena.release(),
     };
   }
 }
-
-/** What decompression takes beyond the bytes that are there already; nothing for plain buffers. */
-const unfolded = (decodedBytes: number, sentBytes: number): number => Math.max(0, decodedBytes - sentBytes);

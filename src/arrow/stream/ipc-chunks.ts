@@ -37,5 +37,5 @@ export function joinFiles(files: readonly IpcFile[]): IpcFile {
     if (footer.dictionaries.length === 0) return footer.batches.map((block) => copyOf(file, block));
     throw invalidInput('too many rows at once for a table with dictionary columns: send the source in smaller parts');
   });
-  return writeFile(schemaMessage({ file: first }), [], batches).file;
+  return writeFile(schemaMessage(first), [], batches).file;
 }

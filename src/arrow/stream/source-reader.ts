@@ -1,41 +1,3 @@
-import { LRUCache } from 'lru-cache';
-import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
-import { type Block, describeForeignFormat } from '../format/ipc-file.ts';
-import {
-  continuation,
-  type FlatTable,
-  type Message,
-  magic,
-  messageKindName,
-  prefixBytes,
-  readMessage,
-} from '../format/message.ts';
-import { readSchemaTable } from '../schema/read-schema.ts';
-import type { IpcChunk, Schema } from '../schema/schema.ts';
-import { checkNames } from '../schema/schema-rules.ts';
-import { Arena, ByteIntake } from './byte-intake.ts';
-import { checkBatch } from './check-batch.ts';
-import { ChunkBuilder, DictionaryBook, Preamble } from './chunk-builder.ts';
-
-/**
- * A client's Arrow IPC stream on its way in. Nothing is read from the network before a method is called. Every method
- * throws `LancegateError`: `InvalidInput` naming the message at fault, `BodyTooLarge`, or the abort reason of the request.
- */
-export interface ArrowSource {
-  /** The schema, as soon as its message has arrived. May be called again. */
-  schema(): Promise<Schema>;
-  /** Everything, in chunks of about the configured size, each complete by itself; at least one, perhaps of no rows. */
-  chunks(): AsyncIterable<IpcChunk>;
-  /**
-   * Everything as one chunk, or `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes in
-   * columns that the source leaves out; it counts like decompressed bytes of the body.
-   */
-  whole(nullBytesPerRow?: number): Promise<IpcChunk>;
-  /** Releases every chunk that was not released, and ends the source. To be called when the request is over. */
-  close(): void;
-}
-
 /**
  * The reader of a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
  * it lies as soon as it is complete, and hands out IPC files around them. It decodes nothing and repairs nothing.
@@ -43,6 +5,16 @@ export interface ArrowSource {
  * What it holds: at most one chunk (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
  * so a header that promises gigabytes costs nothing. Every refusal names the message at fault; the schema is number 1.
  */
+import { LRUCache } from 'lru-cache';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
+import { type Block, describeForeignFormat } from '../format/ipc-file.ts';
+import { continuation, type FlatTable, type Message, magic, prefixBytes, readMessage } from '../format/message.ts';
+import { readSchemaTable } from '../schema/read-schema.ts';
+import type { IpcChunk, Schema } from '../schema/schema.ts';
+import { checkNames } from '../schema/schema-rules.ts';
+import { checkBatch } from './check-batch.ts';
+import { Arena, ChunkBuilder, Preamble } from './chunk-builder.ts';
 
 export interface IpcLimits {
   /** A chunk ends with the batch that brings it to this size, encoded or decoded. */
@@ -65,17 +37,17 @@ interface ArrivedMessage extends Message {
   readonly body: Buffer;
 }
 
+/** The stream up to its schema. */
 interface Opening {
   readonly preamble: Preamble;
-  readonly dictionaries: DictionaryBook;
   readonly arena: Arena;
 }
 
 /** Magic, end marker and footer. */
 export const bytesAround = 4 << 10;
 /**
- * What a row of a merge takes beside its bytes when its keys are read: its place in the table of hashes 12 to 20, where
- * its value starts and ends 8, whether it is NULL 1. A key column of bits would otherwise cost a hundred times its size.
+ * What a row of a merge takes in addition to its bytes when its keys are read: its entry in the table of hashes 12 to 20,
+ * where its value starts and ends 8, whether it is NULL 1. A key column of bits would otherwise cost a hundred times its size.
  */
 const keyBytesPerRow = 32;
 /** Batches with rows. To read as many takes a tenth of a second. */
@@ -110,13 +82,23 @@ export const firstBufferBytes = (expectedBytes = 0): number =>
 const tooLarge = (what: string, maxBytes: number) =>
   new LancegateError('BodyTooLarge', `${what} is larger than the ${maxBytes} bytes that this service accepts`);
 
+const tooManyNulls = (bytes: number, maxBytes: number) =>
+  new LancegateError(
+    'BodyTooLarge',
+    `with NULL in the columns that the source leaves out, its rows take ${bytes} bytes, more than the ${maxBytes} that this service accepts: send fewer rows at a time`,
+  );
+
 function checkedSchema(header: FlatTable): Schema {
   const schema = readSchemaTable(header);
   checkNames(schema);
   return schema;
 }
 
-export class StreamSource implements ArrowSource {
+/**
+ * A client's Arrow IPC stream on its way in. Nothing is read from the network before a method is called. Every method
+ * throws `LancegateError`: `InvalidInput` naming the message at fault, `BodyTooLarge`, or the abort reason of the request.
+ */
+export class ArrowSource {
   readonly #limits: IpcLimits;
   readonly #intake: ByteIntake;
   readonly #account: BodyAccount;
@@ -139,21 +121,20 @@ export class StreamSource implements ArrowSource {
     this.#intake = new ByteIntake(body);
   }
 
-  /** Bytes received so far. */
-  get receivedBytes(): number {
-    return this.#intake.received;
-  }
-
+  /** The schema, as soon as its message has arrived. May be called again. */
   async schema(): Promise<Schema> {
     return (await this.#open()).preamble.schema;
   }
 
-  /** `chunks` or `whole` may be called once, and not both: the bytes pass only once. */
+  /**
+   * Everything, in chunks of about the configured size, each complete by itself; at least one, perhaps of no rows. `chunks` or
+   * `whole` may be called once, and not both: the bytes pass only once.
+   */
   async *chunks(): AsyncGenerator<IpcChunk, void, void> {
-    const { arena, preamble, dictionaries } = await this.#take();
+    const { arena, preamble } = await this.#take();
     let chunk = new ChunkBuilder(preamble, arena);
     for (let first = true; ; first = false) {
-      const ended = await this.#fill(chunk, preamble, dictionaries, this.#limits.chunkBytes);
+      const ended = await this.#fill(chunk, this.#limits.chunkBytes);
       const capacity = chunk.arena.used;
       if (first || chunk.batches > 0) yield chunk.finish();
       if (ended) return;
@@ -161,13 +142,18 @@ export class StreamSource implements ArrowSource {
     }
   }
 
+  /**
+   * Everything as one chunk, or `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes in
+   * columns that the source leaves out; it counts like decompressed bytes of the body.
+   */
   async whole(nullBytesPerRow = 0): Promise<IpcChunk> {
-    const { arena, preamble, dictionaries } = await this.#take();
+    const { arena, preamble } = await this.#take();
     const chunk = new ChunkBuilder(preamble, arena, nullBytesPerRow);
-    await this.#fill(chunk, preamble, dictionaries, undefined);
+    await this.#fill(chunk, undefined);
     return chunk.finish();
   }
 
+  /** Releases every chunk that was not released, and ends the source. To be called when the request is over. */
   close(): void {
     this.#isClosed = true;
     for (const arena of this.#arenas) arena.release();
@@ -203,7 +189,7 @@ export class StreamSource implements ArrowSource {
       if (message.bodyLength !== 0) throw invalidInput('a schema has no body');
       const bytes = Buffer.from(arena.view(magic.length, arena.used));
       const schema = this.#schemaOf(bytes, message.header);
-      return { arena, preamble: new Preamble(schema, bytes), dictionaries: new DictionaryBook(schema) };
+      return { arena, preamble: new Preamble(schema, bytes) };
     });
   }
 
@@ -215,7 +201,7 @@ export class StreamSource implements ArrowSource {
     return schema;
   }
 
-  /** The first bytes must be those of a message; anything else is told by what it looks like. */
+  /** The first bytes must be those of a message; of anything else the refusal says what it looks like. */
   async #requireStream(arena: Arena): Promise<void> {
     const complete = await this.#intake.fill(arena, magic.length + prefixBytes);
     const head = arena.view(magic.length, arena.used);
@@ -225,16 +211,15 @@ export class StreamSource implements ArrowSource {
     }
   }
 
-  /** Adds messages to `chunk` until it weighs `enough`; true where the stream has ended. */
-  async #fill(chunk: ChunkBuilder, preamble: Preamble, book: DictionaryBook, enough: number | undefined) {
+  /** Adds messages to `chunk` until it weighs `enough`, or all; true if the stream has ended. */
+  async #fill(chunk: ChunkBuilder, enough: number | undefined): Promise<boolean> {
     const maxTotalBytes = enough === undefined ? this.#limits.maxWholeBytes : Number.POSITIVE_INFINITY;
     while (enough === undefined || chunk.weight < enough) {
       const message = await this.#message(chunk.arena, maxTotalBytes);
       if (message === undefined) return true;
-      const fixedBytes = enough === undefined ? chunk.decodedBytes : preamble.decodedBytes;
-      const maxDecodedBytes = this.#limits.maxDecodedBytes - fixedBytes;
+      const { decodedBytes } = enough === undefined ? chunk : chunk.preamble;
       this.#named(message, () => {
-        const rows = this.#add(message, chunk, preamble, book, maxDecodedBytes);
+        const rows = this.#add(message, chunk, this.#limits.maxDecodedBytes - decodedBytes);
         if (enough === undefined) this.#requireModest(chunk, rows);
       });
     }
@@ -242,31 +227,23 @@ export class StreamSource implements ArrowSource {
   }
 
   /** Returns its rows, or values of a dictionary. */
-  #add(
-    message: ArrivedMessage,
-    chunk: ChunkBuilder,
-    preamble: Preamble,
-    book: DictionaryBook,
-    maxDecodedBytes: number,
-  ): number {
-    const hasDictionary = book.has;
-    const { body, block } = message;
-    if (message.kind === 'schema') throw invalidInput('a second schema');
-    if (message.kind === 'batch') {
-      const { fields } = preamble.schema;
-      const batch = checkBatch({ header: message.header, body, fields, maxDecodedBytes, hasDictionary });
+  #add({ kind, header, body, block }: ArrivedMessage, chunk: ChunkBuilder, maxDecodedBytes: number): number {
+    const { preamble } = chunk;
+    const limits = { body, maxDecodedBytes, hasDictionary: preamble.hasDictionary };
+    if (kind === 'schema') throw invalidInput('a second schema');
+    if (kind === 'record batch') {
+      const batch = checkBatch({ header, fields: preamble.schema.fields, ...limits });
       chunk.addBatch(block, batch.rows, batch.decodedBytes);
       return batch.rows;
     }
-    const { id, values, header } = book.open(message.header);
-    const { rows, decodedBytes } = checkBatch({ header, body, fields: [values], maxDecodedBytes, hasDictionary });
+    const dictionary = preamble.openDictionary(header);
+    const { rows, decodedBytes } = checkBatch({ header: dictionary.header, fields: [dictionary.values], ...limits });
     const bytes = chunk.arena.view(block.offset, chunk.arena.used);
     if (preamble.bytes + bytes.length > this.#limits.maxMessageBytes) {
       throw tooLarge('the sum of the dictionaries', this.#limits.maxMessageBytes);
     }
-    preamble.addDictionary(Buffer.from(bytes), block.metaLength, decodedBytes);
+    preamble.addDictionary(dictionary.id, Buffer.from(bytes), block.metaLength, decodedBytes);
     chunk.addDictionary(block, decodedBytes);
-    book.close(id);
     return rows;
   }
 
@@ -321,16 +298,11 @@ export class StreamSource implements ArrowSource {
   /** Limits of merges only; `rows` have just been added. */
   #requireModest(chunk: ChunkBuilder, rows: number): void {
     chunk.arena.charge(rows * keyBytesPerRow);
-    if (chunk.decodedBytes > this.#limits.maxDecodedBytes) throw this.#tooManyNulls(chunk);
+    if (chunk.decodedBytes > this.#limits.maxDecodedBytes) {
+      throw tooManyNulls(chunk.decodedBytes, this.#limits.maxDecodedBytes);
+    }
     if (chunk.batches <= mostBatchesOfMerge) return;
     throw invalidInput(`a merge can have ${mostBatchesOfMerge} record batches with rows: put more rows into each`);
-  }
-
-  #tooManyNulls({ decodedBytes }: ChunkBuilder): LancegateError {
-    return new LancegateError(
-      'BodyTooLarge',
-      `with NULL in the columns that the source leaves out, its rows take ${decodedBytes} bytes, more than the ${this.#limits.maxDecodedBytes} that this service accepts: send fewer rows at a time`,
-    );
   }
 
   #cutOff(part: string): LancegateError {
@@ -343,8 +315,59 @@ export class StreamSource implements ArrowSource {
       return check();
     } catch (error) {
       if (!(error instanceof LancegateError) || error.kind === 'TableSchemaValidationError') throw error;
-      const kind = message === undefined ? '' : ` (${messageKindName[message.kind]})`;
+      const kind = message === undefined ? '' : ` (${message.kind})`;
       throw new LancegateError(error.kind, `message ${this.#messageNumber}${kind}: ${error.message}`);
+    }
+  }
+}
+
+/**
+ * Pulls from the body only when bytes are asked for, which is the back-pressure. It never closes the body: closing a
+ * request's stream destroys its socket, and the refusal could not be answered any more. The server decides what becomes of
+ * unread bytes.
+ */
+class ByteIntake {
+  readonly #chunks: AsyncIterator<Uint8Array>;
+  #pending: Uint8Array = new Uint8Array(0);
+  #received = 0;
+
+  constructor(body: AsyncIterable<Uint8Array>) {
+    this.#chunks = body[Symbol.asyncIterator]();
+  }
+
+  /** Fills `arena` up to `end`; false where the body ended before. */
+  async fill(arena: Arena, end: number): Promise<boolean> {
+    while (arena.used < end) {
+      if (this.#pending.length === 0 && !(await this.#pull())) return false;
+      const wanted = Math.min(this.#pending.length, end - arena.used);
+      arena.append(this.#pending.subarray(0, wanted));
+      this.#pending = this.#pending.subarray(wanted);
+    }
+    return true;
+  }
+
+  async hasMore(): Promise<boolean> {
+    return this.#pending.length > 0 || (await this.#pull());
+  }
+
+  /** Replaces the pending bytes, all of which were consumed, by the next chunk that holds any. */
+  async #pull(): Promise<boolean> {
+    for (;;) {
+      const next = await this.#next();
+      if (next.done === true) return false;
+      if (next.value.length === 0) continue;
+      this.#received += next.value.length;
+      this.#pending = next.value;
+      return true;
+    }
+  }
+
+  async #next(): Promise<IteratorResult<Uint8Array>> {
+    try {
+      return await this.#chunks.next();
+    } catch (error) {
+      if (error instanceof LancegateError) throw error;
+      throw invalidInput(`the upload was cut off after ${this.#received} bytes`, error);
     }
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Field, IpcChunk } from '#src/arrow/schema/schema.ts';
-import { newSchemaCache, StreamSource } from '#src/arrow/stream/source-reader.ts';
+import { ArrowSource, newSchemaCache } from '#src/arrow/stream/source-reader.ts';
 import { BodyMemory } from '#src/memory/body-memory.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { inChunks, roomyLimits } from '#test/fixtures/streams.ts';
@@ -10,7 +10,7 @@ const memory = new BodyMemory({ maxBytes: 2 ** 30, maxIdleBytes: 0 });
 
 function read(schemas: ReturnType<typeof newSchemaCache>, column: Field, rows: readonly string[]): Promise<IpcChunk> {
   const stream = encodeStream(schemaOf([column]), [{ k: rows }]);
-  return new StreamSource(inChunks(stream), { limits: roomyLimits, account: memory.open(), schemas }).whole();
+  return new ArrowSource(inChunks(stream), { limits: roomyLimits, account: memory.open(), schemas }).whole();
 }
 
 describe('known schemas', () => {

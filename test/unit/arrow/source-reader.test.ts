@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { IpcChunk } from '#src/arrow/schema/schema.ts';
-import { type IpcLimits, StreamSource } from '#src/arrow/stream/source-reader.ts';
+import { ArrowSource, type IpcLimits } from '#src/arrow/stream/source-reader.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import { BodyMemory } from '#src/memory/body-memory.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
@@ -32,10 +32,10 @@ const refusal = (kind: ErrorName, message: RegExp) => (error: unknown) => {
   return true;
 };
 
-const sourceOf = (bytes: Uint8Array, limits: Partial<IpcLimits> = {}, chunkBytes?: number): StreamSource =>
+const sourceOf = (bytes: Uint8Array, limits: Partial<IpcLimits> = {}, chunkBytes?: number): ArrowSource =>
   sourceFrom(inChunks(bytes, chunkBytes), { ...roomyLimits, ...limits });
 
-async function chunksOf(source: StreamSource): Promise<IpcChunk[]> {
+async function chunksOf(source: ArrowSource): Promise<IpcChunk[]> {
   const chunks: IpcChunk[] = [];
   for await (const chunk of source.chunks()) chunks.push(chunk);
   return chunks;
@@ -149,7 +149,7 @@ describe('a source', () => {
     const memory = new BodyMemory({ maxBytes: 512 << 10, maxIdleBytes: 1 << 20 });
     const others = memory.open();
     others.charge(384 << 10);
-    const source = new StreamSource(inChunks(longStream), { limits: roomyLimits, account: memory.open() });
+    const source = new ArrowSource(inChunks(longStream), { limits: roomyLimits, account: memory.open() });
     await assert.rejects(source.whole(), { kind: 'SlowDown' });
     source.close();
     assert.equal(memory.heldBytes, 384 << 10);
@@ -162,7 +162,7 @@ describe('a source', () => {
       assert.ok(bytes.length < 4096);
       const memory = new BodyMemory({ maxBytes: 3 << 20, maxIdleBytes: 0 });
       const sources = [1, 2].map(
-        () => new StreamSource(inChunks(bytes), { limits: roomyLimits, account: memory.open() }),
+        () => new ArrowSource(inChunks(bytes), { limits: roomyLimits, account: memory.open() }),
       );
       const [first, second] = sources.map((source) => (read === 'whole' ? source.whole() : firstOf(source.chunks())));
       const chunk = await first!;
@@ -179,7 +179,7 @@ describe('a source', () => {
     const rows = 1 << 17;
     const bytes = encodeStream(bits, [{ k: Array.from({ length: rows }, () => true) }]);
     const memory = new BodyMemory({ maxBytes: 16 << 20, maxIdleBytes: 0 });
-    const source = new StreamSource(inChunks(bytes), { limits: roomyLimits, account: memory.open() });
+    const source = new ArrowSource(inChunks(bytes), { limits: roomyLimits, account: memory.open() });
     await source.whole();
     assert.ok(memory.heldBytes >= 32 * rows, `${memory.heldBytes}`);
     source.close();
@@ -188,7 +188,7 @@ describe('a source', () => {
 
   it('is too large where even all of the memory would not hold it', async () => {
     const memory = new BodyMemory({ maxBytes: 128 << 10, maxIdleBytes: 0 });
-    const source = new StreamSource(inChunks(longStream), { limits: roomyLimits, account: memory.open() });
+    const source = new ArrowSource(inChunks(longStream), { limits: roomyLimits, account: memory.open() });
     await assert.rejects(source.whole(), { kind: 'BodyTooLarge' });
     source.close();
     assert.equal(memory.heldBytes, 0);
