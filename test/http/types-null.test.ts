@@ -210,6 +210,17 @@ describe('a column of type Null', () => {
     refused(await merge('encoded', instead), 400, 20, /^column d is of type null, and dictionary-encoded in the table/);
   });
 
+  test('is refused by its name if it is dictionary-encoded', async () => {
+    await create(
+      'empties',
+      encodeStream(schemaOf([key, field('d', text), field('a', text)]), [{ id: [1n], d: ['x'], a: ['p'] }]),
+    );
+    const dictionary = { id: 7n, index: { bitWidth: 32, signed: true }, ordered: false } as const;
+    const source = schemaOf([key, field('d', nothing, { dictionary }), field('a', text)]);
+    const answer = await merge('empties', encodeStream(source, [{ id: [1n, 2n], d: [null, null], a: ['q', 'r'] }]));
+    refused(answer, 400, 20, /^column d is utf8 in the table and dictionary<int32, null> in the source/);
+  });
+
   test('takes no more memory in a list than a client could have sent, whatever it stands for', async () => {
     const vector = field(
       'item',

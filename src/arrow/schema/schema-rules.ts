@@ -171,7 +171,7 @@ const sameChild = (a: Field, b: Field, parent: DataType): boolean =>
   (a.name === b.name || parent.kind === 'fixed_size_list') && sameType(a, b);
 
 /** Columns of type Null take the table's type: their schemas here, and their values in `typed-nulls.ts`. */
-export const isNull = ({ type }: Field): boolean => type.kind === 'null';
+export const isNull = ({ type, dictionary }: Field): boolean => type.kind === 'null' && dictionary === undefined;
 export const holdsNull = (field: Field): boolean => isNull(field) || field.children.some(holdsNull);
 
 /** The field with `target`'s types in place of Null. `TableSchemaValidationError` if `target` allows no NULL there. */
