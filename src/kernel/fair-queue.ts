@@ -2,11 +2,11 @@ import { LancegateError } from './errors.ts';
 import { onAbort } from './request-scope.ts';
 
 export interface FairQueueLimits {
-  /** How many may hold a slot at the same time. */
+  /** How many requests may have a slot at the same time. */
   readonly slots: number;
-  /** How many may wait for one. */
+  /** How many requests may wait for one. */
   readonly maxWaiting: number;
-  /** Part of the slots, and of the waiting, that one principal can have; above 0 and at most 1. */
+  /** The part of the slots, and of the queue, that one principal can have; above 0 and at most 1. */
   readonly principalShare: number;
 }
 
@@ -16,6 +16,7 @@ export interface Seeker {
   readonly work: string;
 }
 
+/** A request that waits. */
 interface Waiter extends Seeker {
   readonly grant: () => void;
 }

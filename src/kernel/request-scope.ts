@@ -1,4 +1,4 @@
-/** Who asks, as a verified credential says. */
+/** The client, as a verified credential says. */
 export interface Principal {
   readonly subject: string;
   readonly scopes: readonly string[];
@@ -14,9 +14,9 @@ export const principalKey = ({ issuer, subject }: Pick<Principal, 'issuer' | 'su
   JSON.stringify([issuer, subject]);
 
 /**
- * What travels with a command from `http/` down: who asks, until when, and whether they still listen.
- * `signal` aborts with a `LancegateError` as its reason when the client left or the deadline passed. Once the
- * commit has begun it changes nothing: the outcome stands.
+ * What travels with a command from `http/` down: the principal, the deadline, and a signal.
+ * `signal` aborts with a `LancegateError` as its reason when the client leaves or the deadline passes. Past the start of a
+ * commit it changes nothing: the outcome stands.
  */
 export interface RequestScope {
   readonly requestId: string;

@@ -1,19 +1,26 @@
+/**
+ * The memory that bodies are received into: one quota for all of them, and buffers that are used again.
+ *
+ * It counts what a body holds from its admission to its answer: its buffers, its reservation, and what the engine and the
+ * reading of keys will take to decompress it. It does not count what the engine needs in addition to merge and write;
+ * docs/adr/0008 has the factor.
+ */
 import { LancegateError } from '../kernel/errors.ts';
 import type { ResidentLimit } from './resident-limit.ts';
 
 /** An owner that may have a share of a quota and no more, such as a principal or a table. */
 export interface Holder {
   readonly name: string;
-  /** What it is called in a refusal. */
+  /** How a refusal names it. */
   readonly kind: 'principal' | 'table';
   /** Its part of the whole, above 0 and at most 1. */
   readonly share: number;
 }
 
 /**
- * An amount that many draw from, each up to a fixed part of it (P7, P10). Fixed parts leave some idle where one holder is
- * alone; in return no holder finds everything taken by one other, and what a holder can have does not depend on who else
- * comes. Several holders that work together can still take all of it.
+ * An amount that many draw from, each up to a fixed part of it (P7, P10). If one holder is alone, the other parts are idle; in
+ * return one other cannot take everything, and what a holder can have does not depend on the others. Several holders that
+ * work together can still take all of it.
  */
 export class Quota {
   readonly max: number;
@@ -68,7 +75,7 @@ export class Quota {
     return Math.max(1, Math.floor(this.max * share));
   }
 
-  /** One error for each text, of which there are three: its stack says nothing, and takes 10 us each time. */
+  /** One error for each text, of which there are three: to make its stack takes long, and the stack says nothing. */
   #full(whose: string): LancegateError {
     const known = this.#refusals.get(whose);
     if (known !== undefined) return known;
@@ -77,14 +84,6 @@ export class Quota {
     return refusal;
   }
 }
-
-/**
- * The memory that bodies are received into: one budget for all of them, and buffers that are used again.
- *
- * It counts what a body holds from its admission to its answer: its buffers, what was promised to it before it came, and
- * what the engine and the reading of keys will take to decompress it. It does not count what the engine needs in addition
- * to merge and write; docs/adr/0008 has the factor.
- */
 
 const smallestClassBytes = 64 << 10;
 /** Buffers come in eight sizes for each doubling, so at most an eighth of one is unused. */
@@ -99,97 +98,100 @@ export interface BodyMemoryLimits {
   readonly resident?: Pick<ResidentLimit, 'requireRoom'>;
 }
 
-/**
- * Fresh memory for every body costs more than receiving it: the kernel clears its pages, and V8 collects the whole heap
- * every few tens of megabytes of buffers (measured: 24 ms of collection per merge of 12.8 MB, none with buffers used
- * again). A buffer that was given back must not be looked at again: it may be another body's by then.
- */
 export class BodyMemory {
-  readonly #budget: Quota;
-  readonly #maxIdleBytes: number;
+  readonly #quota: Quota;
   readonly #resident: BodyMemoryLimits['resident'];
-  readonly #idle = new Map<number, Buffer[]>();
-  #idleBytes = 0;
+  readonly #idle: IdleBuffers;
 
   constructor({ maxBytes, maxIdleBytes, resident }: BodyMemoryLimits) {
-    this.#budget = new Quota(maxBytes, 'bytes in bodies');
-    this.#maxIdleBytes = maxIdleBytes;
+    this.#quota = new Quota(maxBytes, 'bytes in bodies');
     this.#resident = resident;
+    this.#idle = new IdleBuffers(maxIdleBytes);
   }
 
   get heldBytes(): number {
-    return this.#budget.held;
+    return this.#quota.held;
   }
 
-  /** `SlowDown` for a body that is not begun yet where the process as a whole has no room; never for the only one. */
+  /** `SlowDown` for a body that has not begun if the process as a whole has no room; never for the only one. */
   requireResidentRoom(): void {
-    this.#resident?.requireRoom(this.#budget.held === 0);
+    this.#resident?.requireRoom(this.#quota.held === 0);
   }
 
-  /** An account for one body, on behalf of who sends it and where it goes. */
+  /** An account for one body, on behalf of its sender and its table. */
   open(holders: readonly Holder[] = []): BodyAccount {
-    const idle = { take: (bytes: number) => this.#take(bytes), giveBack: (buffer: Buffer) => this.#giveBack(buffer) };
-    return new BodyAccount(this.#budget, holders, idle);
+    return new BodyAccount(this.#quota, holders, this.#idle);
+  }
+}
+
+/**
+ * Buffers that are kept for the next body, by their length. Fresh memory for every body costs more than receiving it: the
+ * kernel clears its pages, and V8 collects the whole heap every few tens of megabytes of buffers.
+ */
+class IdleBuffers {
+  readonly #maxBytes: number;
+  readonly #buffers = new Map<number, Buffer[]>();
+  #bytes = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
   }
 
-  #take(bytes: number): Buffer {
-    const known = this.#idle.get(bytes)?.pop();
+  take(bytes: number): Buffer {
+    const known = this.#buffers.get(bytes)?.pop();
     if (known === undefined) return Buffer.allocUnsafeSlow(bytes);
-    this.#idleBytes -= bytes;
+    this.#bytes -= bytes;
     return known;
   }
 
-  #giveBack(buffer: Buffer): void {
-    if (this.#idleBytes + buffer.length > this.#maxIdleBytes) {
-      free(buffer);
+  /** The buffer must not be used any more: it may be another body's. */
+  giveBack(buffer: Buffer): void {
+    if (this.#bytes + buffer.length > this.#maxBytes) {
+      // Frees it at once; the collector would take its time.
+      (buffer.buffer as ArrayBuffer).transfer(0);
       return;
     }
-    this.#idleBytes += buffer.length;
-    const others = this.#idle.get(buffer.length);
-    if (others === undefined) this.#idle.set(buffer.length, [buffer]);
+    this.#bytes += buffer.length;
+    const others = this.#buffers.get(buffer.length);
+    if (others === undefined) this.#buffers.set(buffer.length, [buffer]);
     else others.push(buffer);
   }
 }
 
-interface IdleBuffers {
-  take(bytes: number): Buffer;
-  giveBack(buffer: Buffer): void;
-}
-
 /**
- * What one body holds of the memory: as much as it uses, and never less than what was promised to it. Whatever asks for
- * more throws `SlowDown` where there is no room now, and `BodyTooLarge` where there would be none if it were alone.
+ * What one body holds of the memory: as much as it uses, and never less than its reservation. A method that asks for more
+ * throws `SlowDown` if there is no room now, and `BodyTooLarge` if there would be none for the body alone.
  */
 export class BodyAccount {
-  readonly #budget: Quota;
+  readonly #quota: Quota;
   readonly #holders: readonly Holder[];
   readonly #idle: IdleBuffers;
   #usedBytes = 0;
-  #promisedBytes = 0;
+  #reservedBytes = 0;
   #heldBytes = 0;
 
-  constructor(budget: Quota, holders: readonly Holder[], idle: IdleBuffers) {
-    this.#budget = budget;
+  constructor(quota: Quota, holders: readonly Holder[], idle: IdleBuffers) {
+    this.#quota = quota;
     this.#holders = holders;
     this.#idle = idle;
   }
 
-  /** Keeps room for the first `bytes` that the body will use, until `release`. */
+  /** Reserves the first `bytes` that the body will use, until `release`. */
   promise(bytes: number): void {
     this.#hold(Math.max(this.#usedBytes, bytes));
-    this.#promisedBytes = bytes;
+    this.#reservedBytes = bytes;
   }
 
-  /** The promise ends; what is in use stays counted until it is given back. */
+  /** The reservation ends; what is in use stays counted until it is given back. */
   release(): void {
-    this.#promisedBytes = 0;
+    this.#reservedBytes = 0;
     this.#settle();
   }
 
   /** Refuses a body of `bytes` that would find no room now. Takes nothing. */
   requireRoom(bytes: number): void {
     this.#requirePossible(bytes);
-    this.#budget.requireRoom(bytes, this.#holders);
+    this.#quota.requireRoom(bytes, this.#holders);
   }
 
   take(leastBytes: number): Buffer {
@@ -206,7 +208,7 @@ export class BodyAccount {
 
   /** Counts memory that others will take on the body's account. */
   charge(bytes: number): void {
-    this.#hold(Math.max(this.#promisedBytes, this.#usedBytes + bytes));
+    this.#hold(Math.max(this.#reservedBytes, this.#usedBytes + bytes));
     this.#usedBytes += bytes;
   }
 
@@ -218,18 +220,18 @@ export class BodyAccount {
   #hold(bytes: number): void {
     if (bytes <= this.#heldBytes) return;
     this.#requirePossible(bytes);
-    this.#budget.take(bytes - this.#heldBytes, this.#holders);
+    this.#quota.take(bytes - this.#heldBytes, this.#holders);
     this.#heldBytes = bytes;
   }
 
   #settle(): void {
-    const bytes = Math.max(this.#promisedBytes, this.#usedBytes);
-    this.#budget.giveBack(this.#heldBytes - bytes, this.#holders);
+    const bytes = Math.max(this.#reservedBytes, this.#usedBytes);
+    this.#quota.giveBack(this.#heldBytes - bytes, this.#holders);
     this.#heldBytes = bytes;
   }
 
   #requirePossible(bytes: number): void {
-    const most = this.#budget.largestFor(this.#holders);
+    const most = this.#quota.largestFor(this.#holders);
     if (bytes > most) throw neverFits(bytes, most);
   }
 }
@@ -239,11 +241,6 @@ export function bufferBytesFor(leastBytes: number): number {
   if (leastBytes <= smallestClassBytes) return smallestClassBytes;
   const step = 2 ** Math.floor(Math.log2(leastBytes)) / classesPerDoubling;
   return Math.ceil(leastBytes / step) * step;
-}
-
-/** At once, where the collector would see to it at its leisure. */
-function free(buffer: Buffer): void {
-  (buffer.buffer as ArrayBuffer).transfer(0);
 }
 
 const neverFits = (bytes: number, most: number): LancegateError =>

@@ -1,9 +1,9 @@
 import type { Clock } from '../kernel/clock.ts';
 
-/** Keys used within this time stay, whatever other tables need: two busy tables would read theirs anew at every commit. */
+/** Keys used within this time stay, whatever other tables need; else two busy tables would read theirs anew at every commit. */
 const inUseMs = 10_000;
 
-/** The room that the keys of one writer have in memory. */
+/** The part of the quota that the key index of one branch has. */
 export interface KeyHold {
   /** The keys take so many bytes now. False where there is no room: then nothing is held any more. */
   resize(bytes: number): boolean;
@@ -13,8 +13,8 @@ export interface KeyHold {
 }
 
 /**
- * What the keys known of all tables may take together (P7): a table has as many keys as its writers like. Where there is
- * no room, those of tables that were not merged into lately are forgotten, if that is enough.
+ * What the key indexes of all tables may take together (P7): a table has as many keys as its writers like. If there is no
+ * room, the indexes of tables that were not merged into lately are forgotten, if that is enough.
  */
 export class KeyBudget {
   readonly #maxBytes: number;
@@ -32,7 +32,7 @@ export class KeyBudget {
     return this.#heldBytes;
   }
 
-  /** `forget` is called when others need the room. */
+  /** `forget` is called when other key indexes need the room. */
   open(forget: () => void): KeyHold {
     const hold: Hold = { bytes: 0, usedAtMs: this.#clock.nowMs(), forget };
     this.#holds.add(hold);

@@ -24,11 +24,11 @@ export interface ResidentLimitParts {
   readonly onChange: (isFull: boolean, residentBytes: number) => void;
 }
 
-/** Writes are refused from this part of the limit on: the rest is for those already let in. */
+/** Writes are refused from this part of the limit on: the rest is for those that are admitted already. */
 const fullFrom = 14 / 16;
 /** They are admitted again below this part, so that not every sample changes the decision. */
 const roomBelow = 13 / 16;
-/** A sample costs 6 microseconds. */
+/** A request in between takes the last sample. */
 const sampleEveryMs = 10;
 const collectEveryMs = 2_000;
 /** If a collection gave back less than this part of the limit, the next one is not tried so soon. */
@@ -76,7 +76,7 @@ export class ResidentLimit {
     this.#parts.onChange(isFull, bytes);
   }
 
-  /** Collected first: much of what is resident may be garbage that V8 had no reason to collect. */
+  /** Collects garbage before memory counts as full: V8 may have had no reason to. */
   #sample(nowMs: number): number {
     const { memory, limitBytes } = this.#parts;
     const bytes = memory.residentBytes();

@@ -1,7 +1,7 @@
 /**
- * Rows of several sources as one source, so that many small merges can share one commit. The sources are those of
- * strangers to each other: what is wrong with one must not fail the others, so values are checked on the way and a fault
- * says whose it is.
+ * Rows of several sources as one source, so that many small merges can share one commit. The sources come from
+ * different clients: a fault of one must not fail the others, so values are checked on the way, and an error has the part at
+ * fault.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
@@ -18,7 +18,7 @@ export interface RowsOf {
   readonly keep: Uint8Array | undefined;
 }
 
-/** The values of one part lie; the other parts are as good as before. The message names the column, not the part. */
+/** The buffers of one part are invalid; the others are as good as before. The message names the column, not the part. */
 export class FaultyPart extends LancegateError {
   readonly part: number;
 
@@ -70,40 +70,35 @@ export function canConcat(chunks: readonly IpcChunk[]): boolean {
   );
 }
 
-/** One batch of one part, and which of its rows to take. */
+/** One batch of a part, and which of its rows to take. */
 interface Share {
   readonly columns: readonly ColumnData[];
   readonly runs: RowRuns;
 }
 
-function sharesOf({ chunk, keep }: RowsOf): Share[] {
+function sharesOf({ chunk, keep }: RowsOf, part: number): Share[] {
   if (keep !== undefined && keep.length !== chunk.rows) throw new Error('the mask has not one byte for each row');
   let row = 0;
-  return readColumns(chunk).map(({ rows, columns }) => {
-    const runs = keep === undefined ? allRows(rows) : keptRows(keep.subarray(row, row + rows));
-    row += rows;
-    return { columns, runs };
-  });
-}
-
-function sharesOfPart(part: RowsOf, index: number): Share[] {
   try {
-    return sharesOf(part);
+    return readColumns(chunk).map(({ rows, columns }) => {
+      const runs = keep === undefined ? allRows(rows) : keptRows(keep.subarray(row, row + rows));
+      row += rows;
+      return { columns, runs };
+    });
   } catch (error) {
-    if (error instanceof LancegateError) throw new FaultyPart(index, error);
-    throw error;
+    throw error instanceof LancegateError ? new FaultyPart(part, error) : error;
   }
 }
 
 /**
  * The kept rows of the first part, then of the second, and so on, in one uncompressed batch under the schema of the first
  * part. For parts whose chunks `canConcat` allows, and of which none was released; the result does not need them any more,
- * and its own `release` does nothing. Throws `FaultyPart` for the first part whose values lie, in rows left out too.
+ * and its own `release` does nothing. Throws `FaultyPart` for the first part with invalid buffers, in rows left out too.
  */
 export function concatRows(parts: readonly RowsOf[]): IpcChunk {
   const first = parts[0]?.chunk;
   if (first === undefined) throw new Error('no parts to concatenate');
-  const shares = parts.flatMap(sharesOfPart).filter(({ runs }) => runs.rows > 0);
+  const shares = parts.flatMap(sharesOf).filter(({ runs }) => runs.rows > 0);
   const plan = new BatchPlan();
   for (const [i, field] of first.schema.fields.entries()) {
     plan.addColumn(

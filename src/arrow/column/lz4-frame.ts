@@ -1,5 +1,5 @@
 /**
- * A decoder of LZ4 frames that writes exactly the declared number of bytes or fails: what a stranger declares is a hard
+ * A decoder of LZ4 frames that writes exactly the declared number of bytes or fails: what a client declares is a hard
  * limit, so no frame can grow beyond it. Knows linked and independent blocks, stored blocks, skippable frames, several
  * frames in a row and every checksum flag. Checksums are skipped, not verified: the engine verifies them when it reads
  * the same bytes. Frames with a dictionary are refused. Throws `InvalidInput`.

@@ -11,7 +11,7 @@ import { formatFieldPath } from './field-path.ts';
 import type { DataType, Dictionary, Field, IpcChunk, Schema, TimeUnit } from './schema.ts';
 
 /**
- * Flatbuffers may point at one table from many places, so a few kilobytes can describe a schema without end: what is
+ * Many fields of a flatbuffer may point at one table, so a few kilobytes can describe a schema without end: what is
  * built here is counted, not what was sent. The engine's own verifier allows a depth of 64 tables.
  */
 const maxDepth = 32;

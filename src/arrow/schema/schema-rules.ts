@@ -82,7 +82,7 @@ function unstorableType(field: Field): string | undefined {
 
 const extensionName = 'ARROW:extension:name';
 
-/** Blobs lie in files of their own that no manifest names, so they would be neither synced nor looked for after a crash. */
+/** Blobs have files of their own that no manifest names, so they would neither be synced nor be looked for after a crash. */
 const isBlob = ({ metadata }: Field): boolean =>
   metadata.get(extensionName) === 'lance.blob.v2' || metadata.has('lance-encoding:blob');
 

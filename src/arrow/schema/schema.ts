@@ -46,7 +46,6 @@ export interface Schema {
   readonly metadata: ReadonlyMap<string, string>;
 }
 
-/** How types are named to people, in errors. Not a wire format. */
 const timestampName = (unit: string, timezone: string | undefined): string =>
   timezone === undefined ? `timestamp(${unit})` : `timestamp(${unit}, ${timezone})`;
 
