@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { bytesOfBits, columnLayout } from '../arrow/column/column-data.ts';
+import { bytesOfBits, columnLayout } from '../arrow/schema/schema.ts';
 import { type KeyColumn, type KeyValues, measureKeys } from './key-values.ts';
 
 /**

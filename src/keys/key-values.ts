@@ -3,15 +3,9 @@
  * have equal bytes, since all NaNs are made the same.
  */
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
-import {
-  bitAt,
-  type ColumnData,
-  columnLayout,
-  type NestedColumn,
-  readNestedColumn,
-} from '../arrow/column/column-data.ts';
+import { bitAt, type ColumnData, type NestedColumn, readNestedColumn } from '../arrow/column/column-data.ts';
 import { type FieldPath, formatFieldPath, resolveFieldChain } from '../arrow/schema/field-path.ts';
-import { type DataType, type Field, type IpcChunk, typeName } from '../arrow/schema/schema.ts';
+import { columnLayout, type DataType, type Field, type IpcChunk, typeName } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 
 export interface KeyColumn {

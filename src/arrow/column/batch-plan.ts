@@ -5,8 +5,8 @@
 import { Builder } from 'flatbuffers';
 import type { MessageToWrite } from '../format/ipc-file.ts';
 import { finishMessage } from '../format/message.ts';
-import type { Field } from '../schema/schema.ts';
-import { bitAt, bytesOfBits, type ColumnData, columnLayout, countZeros } from './column-data.ts';
+import { bytesOfBits, columnLayout, type Field } from '../schema/schema.ts';
+import { bitAt, type ColumnData, countZeros } from './column-data.ts';
 
 /** Some rows of a batch, or some values of a column: runs of adjacent ones, in order. Run `i` ends before `ends[i]`. */
 export interface RowRuns {

@@ -6,81 +6,8 @@
 import { isUtf8 } from 'node:buffer';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
-import type { DataType, Field, IpcChunk } from '../schema/schema.ts';
+import { bytesOfBits, childrenOf, columnLayout, type DataType, type Field, type IpcChunk } from '../schema/schema.ts';
 import { type BatchBuffers, type BatchNode, openBatch } from './batch-buffers.ts';
-
-/** Which buffers a column has, in their order: the bitmap of its NULLs, its offsets, its values. Then come its children. */
-export interface ColumnLayout {
-  /** Only a column of type null has none, nor any other buffer. */
-  readonly hasBitmap: boolean;
-  /** The width of one offset. Values of one width have no offsets: 0. */
-  readonly offsetBytes: 0 | 4 | 8;
-  /** The width of one value, or 0 if the offsets say where each ends; undefined if the column has no buffer of values. */
-  readonly valueBits: number | undefined;
-  /** How many values of each child belong to one value of the column; undefined if the offsets say. */
-  readonly childValues: number | undefined;
-}
-
-const layout = (offsetBytes: 0 | 4 | 8, valueBits: number | undefined, childValues = 0): ColumnLayout => ({
-  hasBitmap: true,
-  offsetBytes,
-  valueBits,
-  childValues,
-});
-const fixed = (widthBytes: number): ColumnLayout => layout(0, 8 * widthBytes);
-const list = (offsetBytes: 4 | 8): ColumnLayout => ({ ...layout(offsetBytes, undefined), childValues: undefined });
-
-const intervalBytes = { year_month: 4, day_time: 8, month_day_nano: 16 } as const;
-
-function valueLayout(type: DataType): ColumnLayout {
-  switch (type.kind) {
-    case 'null':
-      return { ...layout(0, undefined), hasBitmap: false };
-    case 'bool':
-      return layout(0, 1);
-    case 'int':
-    case 'float':
-    case 'decimal':
-      return fixed(type.bitWidth / 8);
-    case 'date':
-      return fixed(type.unit === 'day' ? 4 : 8);
-    case 'time':
-      return fixed(type.unit === 's' || type.unit === 'ms' ? 4 : 8);
-    case 'timestamp':
-    case 'duration':
-      return fixed(8);
-    case 'interval':
-      return fixed(intervalBytes[type.unit]);
-    case 'fixed_size_binary':
-      return fixed(type.byteWidth);
-    case 'utf8':
-    case 'binary':
-      return layout(4, 0);
-    case 'large_utf8':
-    case 'large_binary':
-      return layout(8, 0);
-    case 'list':
-    case 'map':
-      return list(4);
-    case 'large_list':
-      return list(8);
-    case 'fixed_size_list':
-      return layout(0, undefined, type.listSize);
-    case 'struct':
-      return layout(0, undefined, 1);
-  }
-}
-
-/** A dictionary-encoded column lies in its batches as its indices. */
-export const columnLayout = ({ dictionary, type }: Field): ColumnLayout =>
-  dictionary === undefined ? valueLayout(type) : fixed(dictionary.index.bitWidth / 8);
-
-/** The fields of a column's children. Those of a dictionary-encoded column are its dictionary's. */
-export const childrenOf = ({ dictionary, children }: Field): readonly Field[] =>
-  dictionary === undefined ? children : [];
-
-/** The bytes of so many bits. */
-export const bytesOfBits = (bits: number): number => Math.ceil(bits / 8);
 
 /** Bit `i` of an Arrow bitmap is bit `i % 8`, counted from the lowest, of byte `i / 8`. */
 export const bitAt = (bitmap: Uint8Array, index: number): boolean => ((bitmap[index >> 3]! >> (index & 7)) & 1) === 1;

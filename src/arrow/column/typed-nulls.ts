@@ -10,10 +10,10 @@ import { Builder } from 'flatbuffers';
 import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
 import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
-import type { Field, IpcChunk, Schema } from '../schema/schema.ts';
+import { bytesOfBits, childrenOf, columnLayout, type Field, type IpcChunk, type Schema } from '../schema/schema.ts';
 import { holdsNull, isNull, refuseColumn, targetOf, typedSchema } from '../schema/schema-rules.ts';
 import { allRows, BatchPlan } from './batch-plan.ts';
-import { bytesOfBits, type ColumnData, childrenOf, columnLayout, readColumns } from './column-data.ts';
+import { type ColumnData, readColumns } from './column-data.ts';
 
 const isEncoded = ({ dictionary, children }: Field): boolean => dictionary !== undefined || children.some(isEncoded);
 

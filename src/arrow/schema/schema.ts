@@ -1,9 +1,9 @@
+/**
+ * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches. `read-schema.ts`
+ * reads it, `schema-rules.ts` compares it, and `http/routes/describe-table.ts` shows it to LanceDB clients.
+ */
 import type { Blocks, IpcFile } from '../format/ipc-file.ts';
 
-/**
- * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches.
- * Read by `read-schema.ts`; compared here; shown to LanceDB clients by `http/routes/describe-table.ts`.
- */
 export type TimeUnit = 's' | 'ms' | 'us' | 'ns';
 
 export type DataType =
@@ -95,6 +95,79 @@ export function typeName(field: Field): string {
   const { signed, bitWidth } = field.dictionary.index;
   return `dictionary<${signed ? 'int' : 'uint'}${bitWidth}, ${name}>`;
 }
+
+/** Which buffers a column has, in their order: the bitmap of its NULLs, its offsets, its values. Then come its children. */
+export interface ColumnLayout {
+  /** Only a column of type null has none, nor any other buffer. */
+  readonly hasBitmap: boolean;
+  /** The width of one offset. Values of one width have no offsets: 0. */
+  readonly offsetBytes: 0 | 4 | 8;
+  /** The width of one value, or 0 if the offsets say where each ends; undefined if the column has no buffer of values. */
+  readonly valueBits: number | undefined;
+  /** How many values of each child belong to one value of the column; undefined if the offsets say. */
+  readonly childValues: number | undefined;
+}
+
+const layout = (offsetBytes: 0 | 4 | 8, valueBits: number | undefined, childValues = 0): ColumnLayout => ({
+  hasBitmap: true,
+  offsetBytes,
+  valueBits,
+  childValues,
+});
+const fixed = (widthBytes: number): ColumnLayout => layout(0, 8 * widthBytes);
+const list = (offsetBytes: 4 | 8): ColumnLayout => ({ ...layout(offsetBytes, undefined), childValues: undefined });
+
+const intervalBytes = { year_month: 4, day_time: 8, month_day_nano: 16 } as const;
+
+function valueLayout(type: DataType): ColumnLayout {
+  switch (type.kind) {
+    case 'null':
+      return { ...layout(0, undefined), hasBitmap: false };
+    case 'bool':
+      return layout(0, 1);
+    case 'int':
+    case 'float':
+    case 'decimal':
+      return fixed(type.bitWidth / 8);
+    case 'date':
+      return fixed(type.unit === 'day' ? 4 : 8);
+    case 'time':
+      return fixed(type.unit === 's' || type.unit === 'ms' ? 4 : 8);
+    case 'timestamp':
+    case 'duration':
+      return fixed(8);
+    case 'interval':
+      return fixed(intervalBytes[type.unit]);
+    case 'fixed_size_binary':
+      return fixed(type.byteWidth);
+    case 'utf8':
+    case 'binary':
+      return layout(4, 0);
+    case 'large_utf8':
+    case 'large_binary':
+      return layout(8, 0);
+    case 'list':
+    case 'map':
+      return list(4);
+    case 'large_list':
+      return list(8);
+    case 'fixed_size_list':
+      return layout(0, undefined, type.listSize);
+    case 'struct':
+      return layout(0, undefined, 1);
+  }
+}
+
+/** A dictionary-encoded column lies in its batches as its indices. */
+export const columnLayout = ({ dictionary, type }: Field): ColumnLayout =>
+  dictionary === undefined ? valueLayout(type) : fixed(dictionary.index.bitWidth / 8);
+
+/** The fields of a column's children. Those of a dictionary-encoded column are its dictionary's. */
+export const childrenOf = ({ dictionary, children }: Field): readonly Field[] =>
+  dictionary === undefined ? children : [];
+
+/** The bytes of so many bits. */
+export const bytesOfBits = (bits: number): number => Math.ceil(bits / 8);
 
 /** A part of a source, or all of it: a file the engine takes, and what is known of it without decoding. */
 export interface IpcChunk extends Blocks {

@@ -8,12 +8,12 @@
 import { LRUCache } from 'lru-cache';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
+import { checkBatch } from '../column/batch-buffers.ts';
 import { type Block, describeForeignFormat } from '../format/ipc-file.ts';
 import { continuation, type FlatTable, type Message, magic, prefixBytes, readMessage } from '../format/message.ts';
 import { readSchemaTable } from '../schema/read-schema.ts';
 import type { IpcChunk, Schema } from '../schema/schema.ts';
 import { checkNames } from '../schema/schema-rules.ts';
-import { checkBatch } from './check-batch.ts';
 import { Arena, ChunkBuilder, Preamble } from './chunk-builder.ts';
 
 export interface IpcLimits {
