@@ -57,7 +57,7 @@ export class ReaderProcess {
       detached: true,
     });
     this.#channel = channelOf(this.#child);
-    this.#ready.promise.catch(() => undefined); // those who wait on `ready` handle it
+    this.#ready.promise.catch(() => undefined); // each wait on `ready` handles it
     this.#keepLastWords(this.#child.stderr);
     this.ended = this.#watchEnd(logger);
     // A write to a process that has ended fails; `ended` has the reason.

@@ -2,7 +2,7 @@
  * The functions that clients may call: their time and the size of their result are bounded by what they are given. Left out
  * are those that make much of little (`repeat`, `lpad`, `range`, `array_resize`, and `replace`, which squares a text and,
  * nested, squares it again), those that compare everything with everything (`levenshtein`), those that say something else
- * each time (`random`, `uuid`), and those that tell of the service (`version`). An operator can add to them
+ * each time (`random`, `uuid`), and those that describe the service (`version`). An operator can add to them
  * (`--sql-functions`).
  */
 import { arrowTypeRule } from './types.ts';

@@ -186,7 +186,7 @@ function copyBytes(target: Uint8Array, at: number, source: Uint8Array, start: nu
 }
 
 /** `target` must hold zeros from `at` on. */
-export function setBits(target: Uint8Array, at: number, count: number): void {
+function setBits(target: Uint8Array, at: number, count: number): void {
   const end = at + count;
   let bit = at;
   for (; bit < end && (bit & 7) !== 0; bit++) target[bit >> 3]! |= 1 << (bit & 7);
@@ -195,7 +195,7 @@ export function setBits(target: Uint8Array, at: number, count: number): void {
 }
 
 /** Copies the bits from `start` to before `end`. `target` must hold zeros from `at` on. */
-export function copyBits(target: Uint8Array, at: number, source: Uint8Array, start: number, end: number): void {
+function copyBits(target: Uint8Array, at: number, source: Uint8Array, start: number, end: number): void {
   let to = at;
   let from = start;
   const copyOne = (): void => {

@@ -175,7 +175,7 @@ export const isNull = ({ type, dictionary }: Field): boolean => type.kind === 'n
 export const holdsNull = (field: Field): boolean => isNull(field) || field.children.some(holdsNull);
 
 /** The field with `target`'s types in place of Null. `TableSchemaValidationError` if `target` allows no NULL there. */
-export function withTypedNulls(field: Field, target: Field, parent: readonly string[] = []): Field {
+function withTypedNulls(field: Field, target: Field, parent: readonly string[] = []): Field {
   if (!holdsNull(field)) return field;
   const path = [...parent, field.name];
   if (isNull(field)) {
