@@ -1,5 +1,10 @@
-/** Queries with SQL that a client wrote, run outside the writers' process (P12). */
-
+/**
+ * Queries with SQL that a client wrote, run outside the writers' process (P12), and the messages between the service and a
+ * reader process, one order at a time.
+ *
+ * A message over the channel is a header of JSON and, for rows, bytes: eight bytes of lengths (header, bytes; little endian),
+ * the header and the bytes. The channel's back-pressure applies to the messages.
+ */
 import type { Duplex } from 'node:stream';
 import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
@@ -26,8 +31,6 @@ export interface Queries {
    */
   count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number>;
 }
-
-/** The messages between the service and a reader process, one order at a time. */
 
 /** The first message: how the reader reaches the tables. */
 export interface ReaderSetup {
@@ -113,12 +116,6 @@ export function errorOf({ kind, message, internal, retryAfterSeconds, cause }: P
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
   });
 }
-
-/**
- * Messages over a byte stream: a header of JSON and, for rows, bytes. Each is eight bytes of lengths (header, bytes; little
- * endian), the header and the bytes. The stream's back-pressure applies to the messages, so a result of any length can be
- * sent as one message for each batch.
- */
 
 export interface MessageFrame {
   readonly header: unknown;

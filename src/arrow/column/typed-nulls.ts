@@ -114,11 +114,10 @@ function fieldOffsets(builder: Builder, metadata: Buffer): ReadonlyMap<string, n
 }
 
 /**
- * The memory of NULLs. A fixed-size value takes its full size when it is NULL, so the columns that a source leaves out can take
- * more than all that it sends: if the table has a vector of a million floats, a key of four bytes makes four megabytes of NULL.
+ * The memory that one row takes in the columns of the table that the source does not send, rounded up. It can be more than all
+ * that the source sends: a fixed-size value takes its full size when it is NULL, so if the table has a vector of a million
+ * floats, a key of four bytes makes four megabytes of NULL.
  */
-
-/** For one row, in all columns of the table that the source does not send; rounded up. */
 export function nullBytesPerRow(source: Schema, table: Schema): number {
   const sent = new Set(source.fields.filter(({ type }) => type.kind !== 'null').map(({ name }) => name));
   return Math.ceil(nullBytes(table.fields.filter(({ name }) => !sent.has(name))));
