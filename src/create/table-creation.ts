@@ -1,6 +1,6 @@
 import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { Catalog, Creation, KeyedAnswer, Publication, TableRecord } from '../catalog/port.ts';
-import { type Dataset, type Engine, isRefusal, type StagedTable } from '../engine/port/engine.ts';
+import { type Engine, isRefusal, type StagedTable } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Properties, TableRef, TransactionId } from '../kernel/ids.ts';
@@ -66,7 +66,7 @@ export class TableCreation implements AsyncDisposable {
     const table = await engine.newTable(reservation.location, storageOptions);
     try {
       const rows = await writeChunks(table, chunks, signal, metrics);
-      const version = await durableVersion(await table.commit());
+      const version = await table.commit();
       return { record: this.#record, transactionId: newId() as TransactionId, version, rows };
     } catch (error) {
       this.#isTaken = isRefusal(error, 'place taken');
@@ -97,15 +97,6 @@ export class TableCreation implements AsyncDisposable {
     const inherited = existing?.state === 'declared' ? existing.properties : {};
     const { location } = reservation;
     return { ref, location, state: 'created', properties: properties ?? inherited, storageOptions };
-  }
-}
-
-async function durableVersion(dataset: Dataset): Promise<number> {
-  try {
-    await dataset.sync();
-    return await dataset.version();
-  } finally {
-    dataset.close();
   }
 }
 

@@ -6,6 +6,7 @@ import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts'
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -65,7 +66,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       const { engine } = open(t);
       const at = place();
       assert.equal(await engine.isVacant(at), true);
-      const created = await engine.create(at, ipcFile(table(1, 2)), {});
+      const created = await createDataset(engine, at, ipcFile(table(1, 2)), {});
       assert.equal(await created.version(), 1);
       assert.equal(await engine.isVacant(at), false);
       assert.deepEqual(await idsOf(await engine.open({ location: at })), [1, 2]);
@@ -77,15 +78,17 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     test('a place that is taken is not written to, and says so', async (t) => {
       const { engine } = open(t);
       const at = place();
-      await engine.create(at, ipcFile(table(1)), {});
-      await assert.rejects(engine.create(at, ipcFile(table(2)), {}), (error) => isRefusal(error, 'place taken'));
+      await createDataset(engine, at, ipcFile(table(1)), {});
+      await assert.rejects(createDataset(engine, at, ipcFile(table(2)), {}), (error) =>
+        isRefusal(error, 'place taken'),
+      );
       assert.deepEqual(await idsOf(await engine.open({ location: at })), [1]);
     });
 
     test('appended rows join, and an earlier version still shows what it had', async (t) => {
       const { engine } = open(t);
       const at = place();
-      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.append(ipcFile(table(2)));
       assert.deepEqual(await idsOf(dataset), [1, 2]);
       assert.deepEqual(await idsOf(await engine.open({ location: at, version: 1 })), [1]);
@@ -93,7 +96,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
 
     test('a merge reports what it did and makes one version (P4)', async (t) => {
       const { engine } = open(t);
-      const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
+      const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
       const counts = await dataset.merge(upsert, ipcFile(table(2, 3, 4)), 60_000);
       assert.deepEqual(counts, {
         version: 2,
@@ -108,7 +111,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
 
     test('a merge may have been committed from its version on only where one has been begun (P6)', async (t) => {
       const { engine } = open(t);
-      const dataset = await engine.create(place(), ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, place(), ipcFile(table(1)), {});
       assert.equal(await dataset.mayHaveCommitted(1), false);
       await dataset.merge(upsert, ipcFile(table(2)), undefined);
       assert.deepEqual([await dataset.mayHaveCommitted(1), await dataset.mayHaveCommitted(2)], [true, false]);
@@ -117,7 +120,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     test('the same goes for a branch, by its own commits and not those of main (P6)', async (t) => {
       const { engine } = open(t);
       const at = place();
-      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.merge(upsert, ipcFile(table(2)), undefined);
       await dataset.createBranch(dev, { branch: undefined, version: undefined });
       const branch = await engine.open({ location: at, branch: dev });
@@ -133,7 +136,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     test('commits of others are seen after a refresh, and only then', async (t) => {
       const { engine, outsider } = open(t);
       const at = place();
-      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.refresh();
       const other = await outsider(at);
       await other.add(table(2));
@@ -149,7 +152,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     test('commits of others are seen even if the manifest that came next was pruned again', async (t) => {
       const { engine, outsider } = open(t);
       const at = place();
-      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.refresh();
       const other = await outsider(at);
       await other.add(table(2));
@@ -163,7 +166,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       const { engine, outsider, storage } = open(t);
       const known = <Fact>(fact: Fact): Fact | 'unknown' => (storage === 'file system' ? fact : 'unknown');
       const at = place();
-      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.append(ipcFile(table(2)));
       const written = await dataset.version();
       assert.equal(await dataset.rowChange(0, written), known('some'));
@@ -183,7 +186,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
 
     test('rows are replaced by their addresses, fragments moved and changed rows listed on a file system only', async (t) => {
       const { engine, storage } = open(t);
-      const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
+      const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
       await dataset.append(ipcFile(table(3)));
       const { version } = await dataset.merge(upsert, ipcFile(table(2)), undefined);
       const knows = storage === 'file system';
@@ -196,7 +199,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
 
     test('an index is read into memory, which changes nothing else, and needs none to be there', async (t) => {
       const { engine } = open(t);
-      const dataset = await engine.create(place(), ipcFile(table(1, 2, 3)), {});
+      const dataset = await createDataset(engine, place(), ipcFile(table(1, 2, 3)), {});
       assert.equal(await dataset.warmIndex('id'), true);
       await createIndex(dataset, 'id');
       const version = await dataset.version();
@@ -210,7 +213,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     test('rows are deleted by their addresses, those that moved meanwhile are not', async (t) => {
       const { engine } = open(t);
       const at = place();
-      const dataset = await engine.create(at, ipcFile(table(1, 2, 3)), {});
+      const dataset = await createDataset(engine, at, ipcFile(table(1, 2, 3)), {});
       const [first, second] = await addressesOf(dataset, 'id < 3');
       assert.ok(first !== undefined && second !== undefined);
       const other = await engine.open({ location: at });
@@ -222,7 +225,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
 
     test('rows can be read by their addresses, those that are not there are passed over', async (t) => {
       const { engine } = open(t);
-      const dataset = await engine.create(place(), ipcFile(table(1, 2, 3)), {});
+      const dataset = await createDataset(engine, place(), ipcFile(table(1, 2, 3)), {});
       const [first, second] = await addressesOf(dataset, 'id < 3');
       assert.ok(first !== undefined && second !== undefined);
       await dataset.merge(upsert, ipcFile(table(2)), undefined);
@@ -238,7 +241,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
 
     test('an update can be held to rows at certain addresses', async (t) => {
       const { engine } = open(t);
-      const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
+      const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
       const [second] = await addressesOf(dataset, 'id = 2');
       const filter = ownSql(`target._rowaddr IN (${second})`);
       const spec = { ...upsert, whenMatchedUpdateAll: { filter }, whenNotMatchedInsertAll: false, useIndex: false };
@@ -250,7 +253,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       const { engine } = open(t);
       const meta = new Struct([new Field('k', new Int32(), true)]);
       const nested = new Table({ meta: vectorFromArray([{ k: 1 }, { k: 2 }, null], meta) });
-      const dataset = await engine.create(place(), ipcFile(nested), {});
+      const dataset = await createDataset(engine, place(), ipcFile(nested), {});
       const keys = async (where: string) => {
         const files = await Array.fromAsync(dataset.select([{ name: 'key', expression: 'meta.k' }], ownSql(where)));
         assert.ok(files.length > 0);
@@ -263,7 +266,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     test('a branch has a version chain of its own, and lists where it came from', async (t) => {
       const { engine } = open(t);
       const at = place();
-      const dataset = await engine.create(at, ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.createBranch(dev, { branch: main, version: undefined });
       const branch = await engine.open({ location: at, branch: dev });
       await branch.merge(upsert, ipcFile(table(2)), undefined);
@@ -282,7 +285,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
 
     test('a column of NULL comes and goes without touching the rows', async (t) => {
       const { engine } = open(t);
-      const dataset = await engine.create(place(), ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, place(), ipcFile(table(1)), {});
       await dataset.addNullColumn('nothing');
       assert.deepEqual(
         (await dataset.schema()).fields.map((field) => field.name),
@@ -307,7 +310,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     test('a page of versions holds those that come after the last page, in either order, and of its branch only', async (t) => {
       const { engine, storage } = open(t);
       const location = place();
-      const dataset = await engine.create(location, ipcFile(table(1)), {});
+      const dataset = await createDataset(engine, location, ipcFile(table(1)), {});
       await dataset.append(ipcFile(table(2)));
       await dataset.createBranch(dev, { branch: main, version: 1 });
       await dataset.append(ipcFile(table(3)));
@@ -334,7 +337,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
 
     test('statistics count the rows, fragments and indexes of the version', async (t) => {
       const { engine } = open(t);
-      const dataset = await engine.create(place(), ipcFile(table(1, 2)), {});
+      const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
       await dataset.append(ipcFile(table(3)));
       await createIndex(dataset, 'id');
       const { bytes, ...counted } = await dataset.statistics();
@@ -346,7 +349,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     test('a location is resolved to itself where no link leads elsewhere', async (t) => {
       const { engine } = open(t);
       const location = engine.locationOf('folder/x.lance');
-      (await engine.create(location, ipcFile(table(1)), {})).close();
+      (await createDataset(engine, location, ipcFile(table(1)), {})).close();
       assert.deepEqual(await engine.resolve(location), { location, spelling: 'exact' });
     });
 

@@ -10,6 +10,7 @@ import type { Dataset } from '#src/engine/port/engine.ts';
 import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -59,7 +60,7 @@ const range = (from: number, to: number, step = 1): number[] =>
 describe('the rows that a commit took away and brought', () => {
   test('are told for every commit, by deletions listed and in bitmaps, until whole fragments go (P4)', async (t) => {
     const stage = new Stage(t);
-    const dataset = await stage.engine.create(location, ipcFile(table(range(0, 70_000))), {});
+    const dataset = await createDataset(stage.engine, location, ipcFile(table(range(0, 70_000))), {});
     const merge = async (ids: readonly number[]) => {
       const { numInsertedRows, numUpdatedRows } = await dataset.merge(upsert, ipcFile(table(ids)), undefined);
       const told = await stage.assertTold(dataset);
@@ -85,7 +86,7 @@ describe('the rows that a commit took away and brought', () => {
 
   test('are told for a branch, whose older files are those of main', async (t) => {
     const stage = new Stage(t);
-    const main = await stage.engine.create(location, ipcFile(table(range(0, 100))), {});
+    const main = await createDataset(stage.engine, location, ipcFile(table(range(0, 100))), {});
     await main.merge(upsert, ipcFile(table([1, 2])), undefined);
     await main.createBranch(dev, { branch: undefined, version: undefined });
     const branch = await stage.engine.open({ location, branch: dev });
@@ -104,7 +105,7 @@ describe('the rows that a commit took away and brought', () => {
 
   test('are not told where a file of deletions is gone, nor where the version before is', async (t) => {
     const stage = new Stage(t);
-    const dataset = await stage.engine.create(location, ipcFile(table([1, 2, 3])), {});
+    const dataset = await createDataset(stage.engine, location, ipcFile(table([1, 2, 3])), {});
     assert.equal(await dataset.changedRows(1, 'added'), undefined);
     await dataset.merge(upsert, ipcFile(table([1])), undefined);
     rmSync(join(stage.folder, 'tables', location, '_deletions'), { recursive: true });

@@ -10,6 +10,7 @@ import type { Dataset } from '#src/engine/port/engine.ts';
 import { addressesIn } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { startTestService } from '#test/fixtures/service.ts';
@@ -36,7 +37,7 @@ const keyed = (from: number, count: number, text: string): IpcFile =>
 async function grownTable(t: TestContext) {
   const folder = temporaryFolder((clean) => t.after(clean));
   const engine = engineIn(folder);
-  const dataset = await engine.create(location, keyed(0, 1_000, 'first'), {});
+  const dataset = await createDataset(engine, location, keyed(0, 1_000, 'first'), {});
   t.after(() => dataset.close());
   await createIndex(dataset, 'id');
   for (const i of numbersFrom(0, 4)) await dataset.append(keyed(1_000 + 10 * i, 10, 'later'));
@@ -261,7 +262,7 @@ test('rows of every type move bit for bit (P1)', async (t) => {
 describe('rows are left where they are', () => {
   const idsIn = async (t: TestContext, table: Table, storageOptions: Record<string, string> = {}) => {
     const folder = temporaryFolder((clean) => t.after(clean));
-    const dataset = await engineIn(folder).create(location, ipcFile(table), storageOptions);
+    const dataset = await createDataset(engineIn(folder), location, ipcFile(table), storageOptions);
     t.after(() => dataset.close());
     const [{ id } = {}] = (await dataset.layout()).fragments;
     return id;

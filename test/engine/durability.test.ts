@@ -24,6 +24,7 @@ import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { listVersions, readManifest, storedFiles } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -106,20 +107,29 @@ const newIn = (folder: string, version: number): string[] => {
 };
 
 describe('a sync', () => {
-  test('of a new dataset takes all its files, their folders, and those above up to the one that holds the root (P3)', async (t) => {
+  test('comes with making a table, and takes all its files, their folders, and those above up to the one that holds the root (P3)', async (t) => {
     const { engine, sync, root, path } = place(t);
-    const dataset = await engine.create(at, table(1, 2), {});
-    await dataset.append(table(3));
-    await dataset.sync();
+    const staged = await engine.newTable(at, {});
+    for (const id of [1, 2]) await staged.append(table(id));
+    assert.deepEqual(sync.take(), { files: [], folders: [] });
+    assert.equal(await staged.commit(), 1);
     const { files, folders } = sync.take();
-    assert.deepEqual(files, [...new Set([...filesOf(path, 1), ...filesOf(path, 2)])].sort());
+    assert.deepEqual([...new Set(files)], filesOf(path, 1));
     const inDataset = ['_transactions', '_versions', 'data'].map((name) => join(path, name));
-    assert.deepEqual(folders, [dirname(root), root, join(root, 'folder'), path, ...inDataset].sort());
+    assert.deepEqual([...new Set(folders)], [dirname(root), root, join(root, 'folder'), path, ...inDataset].sort());
+  });
+
+  test('that fails fails the making of a table (P3)', async (t) => {
+    for (const failing of ['data', '_transactions', '_versions']) {
+      const { engine, sync } = place(t);
+      sync.failing = failing;
+      await assert.rejects(createDataset(engine, at, table(1), {}), { kind: 'Internal' });
+    }
   });
 
   test('takes what the commits since the last one brought, and nothing twice (P3)', async (t) => {
     const { engine, sync, path } = place(t);
-    const dataset = await engine.create(at, table(1, 2), {});
+    const dataset = await createDataset(engine, at, table(1, 2), {});
     await dataset.sync();
     sync.take();
     await dataset.merge(upsert, table(2, 3), undefined);
@@ -142,7 +152,7 @@ describe('a sync', () => {
 
   test('of rows that were replaced by their places takes each file once, lists of deleted rows before the commit (P3)', async (t) => {
     const { engine, sync, path } = place(t);
-    const dataset = await engine.create(at, table(1, 2, 3), {});
+    const dataset = await createDataset(engine, at, table(1, 2, 3), {});
     await dataset.sync();
     const tracked = trackedRows(dataset, 1);
     for (const version of [2, 3]) {
@@ -161,7 +171,7 @@ describe('a sync', () => {
 
   test('that fails is begun anew, with what was begun before the commit (P3)', async (t) => {
     const { engine, sync, path } = place(t);
-    const dataset = await engine.create(at, table(1, 2, 3), {});
+    const dataset = await createDataset(engine, at, table(1, 2, 3), {});
     await dataset.sync();
     for (const failing of ['_deletions', '_versions']) {
       const version = (await dataset.version()) + 1;
@@ -177,7 +187,7 @@ describe('a sync', () => {
 
   test('does not fail for what was begun for a commit that never came (P3, P6)', async (t) => {
     const { engine, sync, root, path } = place(t);
-    const dataset = await engine.create(at, table(1, 2, 3), {});
+    const dataset = await createDataset(engine, at, table(1, 2, 3), {});
     await dataset.sync();
     const other = await (await connect(join(root, 'folder'))).openTable('t');
     await other.add([{ id: 5 }]);
@@ -195,7 +205,7 @@ describe('a sync', () => {
 
   test('takes the files of an index with the commit that made it: without them the table cannot be read by its key (P3)', async (t) => {
     const { engine, sync, path } = place(t);
-    const dataset = await engine.create(at, table(1, 2), {});
+    const dataset = await createDataset(engine, at, table(1, 2), {});
     await dataset.sync();
     sync.take();
     await createIndex(dataset, 'id');
@@ -212,7 +222,7 @@ describe('a sync', () => {
 
   test('takes what somebody else wrote before: a version is as durable as its oldest file (P3)', async (t) => {
     const { engine, sync, root, path } = place(t);
-    await (await engine.create(at, table(1), {})).sync();
+    await (await createDataset(engine, at, table(1), {})).sync();
     const other = await (await connect(join(root, 'folder'))).openTable('t');
     await other.add([{ id: 5 }]);
     sync.take();
@@ -224,7 +234,7 @@ describe('a sync', () => {
 
   test('comes with making a branch, and takes the record of it (P3)', async (t) => {
     const { engine, sync, path } = place(t);
-    const dataset = await engine.create(at, table(1), {});
+    const dataset = await createDataset(engine, at, table(1), {});
     await dataset.sync();
     sync.take();
     await dataset.createBranch('a/b' as BranchName, { branch: undefined, version: undefined });
@@ -263,9 +273,10 @@ describe('recovery', () => {
   /** Versions 1 to 3; who asks was told of the first two. */
   async function threeVersions(t: { after(clean: () => void): void }): Promise<Place> {
     const made = place(t);
-    const dataset = await made.engine.create(at, table(1), {});
+    const dataset = await createDataset(made.engine, at, table(1), {});
     await dataset.merge(upsert, table(1, 2), undefined);
     await dataset.merge(upsert, table(2, 3), undefined);
+    made.sync.take();
     return made;
   }
 
@@ -360,7 +371,7 @@ describe('recovery', () => {
 
   test('looks at pages of zeros only where the machine went down: rows may hold them', async (t) => {
     const { engine, path } = place(t);
-    const dataset = await engine.create(at, table(1), {});
+    const dataset = await createDataset(engine, at, table(1), {});
     const random = new Random(1);
     await dataset.merge(upsert, table(...Array.from({ length: 3_000 }, () => random.int(2 ** 31))), undefined);
     const disk = openSync(newIn(path, 2).find((file) => file.endsWith('.lance')) ?? '', 'r+');

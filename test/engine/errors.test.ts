@@ -12,6 +12,7 @@ import { ownSql } from '#src/kernel/checked-sql.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -57,7 +58,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
       indexCacheBytes: 1 << 24,
       metadataCacheBytes: 1 << 24,
     });
-    dataset = await engine.create('t.lance' as Location, ipcFile(rows([1, 'a'], [2, 'b'])), {});
+    dataset = await createDataset(engine, 't.lance' as Location, ipcFile(rows([1, 'a'], [2, 'b'])), {});
   });
 
   const merge = (spec: MergeSpec, table = rows([1, 'x'], [3, 'c'])) => dataset.merge(spec, ipcFile(table), undefined);
@@ -196,7 +197,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
 
   test('NULL in a column that forbids it is a schema error that names the column', async () => {
     const schema = new Schema([new Field('id', new Int32(), false)]);
-    const strict = await engine.create('strict.lance' as Location, ipcFile(new Table(schema, [])), {});
+    const strict = await createDataset(engine, 'strict.lance' as Location, ipcFile(new Table(schema, [])), {});
     const nulls = new Table({ id: vectorFromArray([1, null], new Int32()) });
     const error = await refusal(() => strict.merge(upsert, ipcFile(nulls), undefined));
     assert.equal(error.kind, 'TableSchemaValidationError');
@@ -207,13 +208,13 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     const s = new Struct([new Field('x', new Int32(), true)]);
     const table = new Table({ s: vectorFromArray([null, { x: 1 }], s) });
     const options = { new_table_data_storage_version: '2.0' };
-    const error = await refusal(() => engine.create('structs.lance' as Location, ipcFile(table), options));
+    const error = await refusal(() => createDataset(engine, 'structs.lance' as Location, ipcFile(table), options));
     assert.equal(error.kind, 'TableSchemaValidationError');
     assert.match(error.message, /^column s holds structs that are NULL/);
   });
 
   test('an unknown column in a filter is told alike where the key has an index', async () => {
-    const indexed = await engine.create('indexed.lance' as Location, ipcFile(rows([1, 'a'])), {});
+    const indexed = await createDataset(engine, 'indexed.lance' as Location, ipcFile(rows([1, 'a'])), {});
     await createIndex(indexed, 'id');
     const error = await refusal(() => indexed.merge(updateIf('target.zz = 1'), ipcFile(rows([1, 'x'])), undefined));
     assert.equal(error.kind, 'TableColumnNotFound');
@@ -267,7 +268,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
   });
 
   test('a stored file that was spoilt is not called a fault of the source', async () => {
-    const spoilt = await engine.create('spoilt.lance' as Location, ipcFile(rows([1, 'a'], [2, 'b'])), {});
+    const spoilt = await createDataset(engine, 'spoilt.lance' as Location, ipcFile(rows([1, 'a'], [2, 'b'])), {});
     await spoilt.merge(upsert, ipcFile(rows([1, 'x'])), undefined);
     const data = join(folder, 'tables/spoilt.lance/data');
     for (const name of readdirSync(data))

@@ -20,6 +20,7 @@ import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
 import { hideIndex } from '#test/fixtures/hide-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -65,7 +66,7 @@ async function indexedTable(t: TestContext, { floats }: { readonly floats: numbe
     indexCacheBytes: MiB,
     metadataCacheBytes: MiB,
   });
-  const dataset = await engine.create(location, rows(0, 20_000, floats), {});
+  const dataset = await createDataset(engine, location, rows(0, 20_000, floats), {});
   t.after(() => dataset.close());
   await createIndex(dataset, 'id');
   const tableFolder = join(folder, location);

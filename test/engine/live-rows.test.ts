@@ -14,6 +14,7 @@ import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { WireWriter } from '#src/lance-format/protobuf.ts';
 import { rewriteGroupsOf } from '#src/lance-format/transaction/transaction.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -67,7 +68,7 @@ class TrackedTable {
   static async create(t: TestContext, count: number): Promise<TrackedTable> {
     const folder = temporaryFolder((clean) => t.after(clean));
     const engine = engineIn(folder);
-    const dataset = await engine.create(location, fileOf(numbersFrom(0, count), 'first'), {});
+    const dataset = await createDataset(engine, location, fileOf(numbersFrom(0, count), 'first'), {});
     t.after(() => dataset.close());
     return new TrackedTable(folder, engine, dataset);
   }

@@ -9,6 +9,7 @@ import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-ve
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -30,7 +31,7 @@ interface Old {
 /** Ten versions: one that makes the table, an index, eight that replace some rows and add others. */
 async function oldTable(t: TestContext): Promise<Old> {
   const folder = temporaryFolder((clean) => t.after(clean));
-  const dataset = await engineIn(folder).create(location, rows(0, 100), {});
+  const dataset = await createDataset(engineIn(folder), location, rows(0, 100), {});
   t.after(() => dataset.close());
   await createIndex(dataset, 'id');
   for (let i = 0; i < 8; i++) await dataset.merge(upsertOn('id'), rows(50 + 10 * i, 60), undefined);

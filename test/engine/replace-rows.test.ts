@@ -35,6 +35,7 @@ import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { manifestNames, namesIn, readManifest, stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import type { Codec } from '#test/fixtures/ipc-writer.ts';
@@ -168,7 +169,7 @@ async function opened(
   options: Properties = {},
 ): Promise<{ stage: Stage; dataset: Dataset; tracked: LiveRows }> {
   const stage = new Stage(t);
-  const dataset = await stage.engine.create(location, fileOf(rows), options);
+  const dataset = await createDataset(stage.engine, location, fileOf(rows), options);
   t.after(() => dataset.close());
   return { stage, dataset, tracked: await trackedRows(dataset) };
 }
@@ -739,7 +740,7 @@ describe('what is not for replacing is refused: nothing is written, and what is 
   for (const [what, target, source, options] of refusals) {
     test(what, async (t) => {
       const stage = new Stage(t);
-      const dataset = await stage.engine.create(location, ipcFile(target), options ?? {});
+      const dataset = await createDataset(stage.engine, location, ipcFile(target), options ?? {});
       t.after(() => dataset.close());
       const tracked = await trackedRows(dataset);
       const before = stage.files();
@@ -778,7 +779,7 @@ describe('what is not for replacing is refused: nothing is written, and what is 
 
   test('rows that have identifiers of their own are not even tracked', async (t) => {
     const stage = new Stage(t);
-    const dataset = await stage.engine.create(location, fileOf(rowsFrom(0, 3, 'first')), {
+    const dataset = await createDataset(stage.engine, location, fileOf(rowsFrom(0, 3, 'first')), {
       new_table_enable_stable_row_ids: 'true',
     });
     t.after(() => dataset.close());
@@ -808,7 +809,7 @@ describe('what is not for replacing is refused: nothing is written, and what is 
 
     test(`a row with a blob of ${bytes} bytes has it after its replacement, unless that is refused (P1)`, async (t) => {
       const stage = new Stage(t);
-      const dataset = await stage.engine.create(location, ipcFile(rowsOf(1, 2)), {});
+      const dataset = await createDataset(stage.engine, location, ipcFile(rowsOf(1, 2)), {});
       t.after(() => dataset.close());
       const chunk = { file: ipcFile(rowsOf(1)), rows: 1 };
       const replaced = await dataset.replaceRows(await trackedRows(dataset), at(0, 0), chunk);
@@ -818,7 +819,7 @@ describe('what is not for replacing is refused: nothing is written, and what is 
 
     test(`a row with a blob of ${bytes} bytes has it after it was moved, unless it was left where it is (P1)`, async (t) => {
       const stage = new Stage(t);
-      const dataset = await stage.engine.create(location, ipcFile(rowsOf(1)), {});
+      const dataset = await createDataset(stage.engine, location, ipcFile(rowsOf(1)), {});
       t.after(() => dataset.close());
       await dataset.append(ipcFile(rowsOf(2)));
       await (await dataset.prepareCompaction([0, 1]))?.commit();
@@ -835,7 +836,7 @@ describe('values are stored as the engine stores those of a merge', () => {
         wholeOf(wideStream([wideRows(numbersFrom(from, from + count), turn)], codec));
       const [replaced, merged] = await Promise.all(
         ['t.lance', 'twin.lance'].map(async (name) =>
-          stage.engine.create(name as Location, (await chunk(0, 40)).file, {}),
+          createDataset(stage.engine, name as Location, (await chunk(0, 40)).file, {}),
         ),
       );
       t.after(() => [replaced, merged].map((dataset) => dataset?.close()));
@@ -896,7 +897,7 @@ describe('values are stored as the engine stores those of a merge', () => {
     };
     const [replaced, merged] = await Promise.all(
       ['t.lance', 'twin.lance'].map((name) =>
-        stage.engine.create(name as Location, ipcFile(rows(true, 1, null, 3, null)), {}),
+        createDataset(stage.engine, name as Location, ipcFile(rows(true, 1, null, 3, null)), {}),
       ),
     );
     t.after(() => [replaced, merged].map((dataset) => dataset?.close()));
@@ -1121,7 +1122,7 @@ test('a table that lists its new keys for other writers is for the engine to wri
     return ipcFile(new Table([new RecordBatch(new Schema([key]), batch!.data)]));
   };
   const stage = new Stage(t);
-  const dataset = await stage.engine.create(location, keyed(1, 2), {});
+  const dataset = await createDataset(stage.engine, location, keyed(1, 2), {});
   t.after(() => dataset.close());
   await dataset.append(keyed(3));
   const tracked = await trackedRows(dataset);

@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { changeInShadow, firstRows, location, rowsAt } from './shadow-rounds.ts';
@@ -31,7 +32,7 @@ async function lastOfKilled(writer: ChildProcess, commits: number, afterUs: numb
 
 test('a writer that is killed in the middle leaves what it has acknowledged, and at most the next version', async (t) => {
   const folder = temporaryFolder((clean) => t.after(clean));
-  (await engineIn(folder).create(location, firstRows(), {})).close();
+  (await createDataset(engineIn(folder), location, firstRows(), {})).close();
   for (let kill = 0; kill < 12; kill += 1) {
     const writer = spawn(process.execPath, [program, folder], { stdio: ['ignore', 'pipe', 'inherit'] });
     const ended = once(writer, 'exit');

@@ -16,6 +16,7 @@ import { transaction, update } from '#src/lance-format/messages.ts';
 import { decode } from '#src/lance-format/protobuf.ts';
 import { transactionsBetween } from '#src/lance-format/transaction/transaction.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { outsiderOn } from '#test/fixtures/outsider.ts';
@@ -39,7 +40,7 @@ const keyed = (ids: readonly number[], text: string): IpcFile =>
 async function tableOf(t: TestContext, { isIndexed = true } = {}) {
   const folder = temporaryFolder((clean) => t.after(clean));
   const engine = engineIn(folder);
-  const dataset = await engine.create(location, keyed(numbersFrom(0, 1_000), 'first'), {});
+  const dataset = await createDataset(engine, location, keyed(numbersFrom(0, 1_000), 'first'), {});
   if (isIndexed) await createIndex(dataset, 'id');
   await dataset.append(keyed(numbersFrom(1_000, 1_100), 'later'));
   await dataset.refresh();
@@ -105,7 +106,7 @@ describe('what the engine does in a shadow', () => {
           text: vectorFromArray(ids.map(String), new Utf8()),
         }),
       );
-    const dataset = await engine.create(location, declared(1, 2), {});
+    const dataset = await createDataset(engine, location, declared(1, 2), {});
     await dataset.append(declared(2));
     await dataset.refresh();
     const shadow = await dataset.shadow();
@@ -185,7 +186,7 @@ describe('what the engine does in a shadow', () => {
     const folder = temporaryFolder((clean) => t.after(clean));
     const engine = engineIn(folder);
     const options = { new_table_enable_stable_row_ids: 'true' };
-    const dataset = await engine.create(location, keyed(numbersFrom(0, 10), 'first'), options);
+    const dataset = await createDataset(engine, location, keyed(numbersFrom(0, 10), 'first'), options);
     const shadow = await dataset.shadow();
     await shadow.merge(upsert, keyed([5, 20], 'merged'), undefined);
     assert.deepEqual(await shadow.commit(), { version: 2 });
@@ -296,7 +297,7 @@ describe('an index', () => {
     const engine = engineIn(folder);
     const column = () => vectorFromArray(numbersFrom(0, 100), new Int32());
     const rows = new Table({ id: column(), n: column(), other: column() });
-    const dataset = await engine.create(location, ipcFile(rows), {});
+    const dataset = await createDataset(engine, location, ipcFile(rows), {});
     await createIndex(dataset, 'id'); // with it, the engine writes columns anew for rows that stay where they are
     const [ofOther, ofChanged] = [await dataset.prepareIndex('other'), await dataset.prepareIndex('n')];
     const [id, n] = [vectorFromArray([5], new Int32()), vectorFromArray([-5], new Int32())];
@@ -330,8 +331,8 @@ describe('a new table', () => {
     test(`${kind} is version 1, in any number of appends (P1)`, async (t) => {
       const { engine, table } = await created(t, options);
       await assert.rejects(engine.open({ location }), { kind: 'TableNotFound' });
-      const dataset = await table.commit();
-      assert.equal(await dataset.version(), 1);
+      assert.equal(await table.commit(), 1);
+      const dataset = await engine.open({ location });
       assert.deepEqual(
         (await dataset.versions()).map(({ version }) => version),
         [1],
@@ -345,7 +346,7 @@ describe('a new table', () => {
 
   test('refuses to take the place of another one, and leaves nothing of its own', async (t) => {
     const { folder, engine, table } = await created(t, {});
-    await engine.create(location, keyed([7], 'theirs'), {});
+    await createDataset(engine, location, keyed([7], 'theirs'), {});
     const files = filesOf(folder);
     await assert.rejects(table.commit(), { kind: 'ConcurrentCreate' });
     assert.deepEqual(filesOf(folder), files);

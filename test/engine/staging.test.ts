@@ -10,6 +10,7 @@ import type { Location } from '#src/kernel/ids.ts';
 import { readManifest, stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -80,7 +81,7 @@ for (const taking of ['by renaming', 'by copying'] as const)
     const { dataset, memory } = places(t);
     mkdirSync(memory);
     const engine = engineIn(memory);
-    const made = await engine.create('two.lance' as Location, rows(5), {});
+    const made = await createDataset(engine, 'two.lance' as Location, rows(5), {});
     await made.append(rows(5));
     made.close();
     const folder = join(memory, 'two.lance');

@@ -10,6 +10,7 @@ import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -62,7 +63,7 @@ const stored = (place: Location, filter: string): Promise<number> =>
     );
 
 const engine = openEngine();
-(await engine.create(location, rows([1, 2], 'old'), {})).close();
+(await createDataset(engine, location, rows([1, 2], 'old'), {})).close();
 const outcomes: { readonly call: string; readonly free: number; readonly outcome: string; readonly rows: number }[] =
   [];
 for (const free of [0, 1, 2, 3]) {
@@ -73,7 +74,7 @@ for (const free of [0, 1, 2, 3]) {
   const appended = await starved(free, () => dataset.append(rows([200 + free], `appended ${free}`)));
   outcomes.push({ call: 'append', free, outcome: appended, rows: await stored(location, `v = 'appended ${free}'`) });
   const other = `other_${free}.lance` as Location;
-  const created = await starved(free, () => engine.create(other, rows([1], 'created'), {}));
+  const created = await starved(free, () => createDataset(engine, other, rows([1], 'created'), {}));
   outcomes.push({ call: 'create', free, outcome: created, rows: await stored(other, 'true') });
 }
 console.log(JSON.stringify(outcomes));

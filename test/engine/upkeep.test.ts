@@ -7,6 +7,7 @@ import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -35,7 +36,7 @@ async function grownTable(t: TestContext): Promise<Tidied> {
     indexCacheBytes: 1 << 24,
     metadataCacheBytes: 1 << 24,
   });
-  const dataset = await engine.create(location, rows(0, 1_000), {});
+  const dataset = await createDataset(engine, location, rows(0, 1_000), {});
   t.after(() => dataset.close());
   await createIndex(dataset, 'id');
   for (const i of numbers(0, 3)) await dataset.append(rows(1_000 + 10 * i, 10));

@@ -13,6 +13,7 @@ import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { readersOf } from '#test/fixtures/reader-processes.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -30,7 +31,7 @@ describe('the readers', () => {
   let folder: string;
   before(async () => {
     folder = temporaryFolder(later);
-    await engineIn(folder, join(folder, 'tables')).create(location, ipcFile(rows), {});
+    await createDataset(engineIn(folder, join(folder, 'tables')), location, ipcFile(rows), {});
   });
 
   /** A pool that ends with the test, and what it logged. */

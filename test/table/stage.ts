@@ -26,6 +26,7 @@ import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsSource, Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
@@ -154,7 +155,7 @@ export class Stage {
       await record(...args);
     };
     const creation = await catalog.reserveCreation(table, undefined, place);
-    stage.#dataset = await stage.engine.create(place, rows instanceof Table ? ipcFile(rows) : rows, {});
+    stage.#dataset = await createDataset(stage.engine, place, rows instanceof Table ? ipcFile(rows) : rows, {});
     const details = { properties: undefined, storageOptions: {}, transaction: transaction(1) };
     stage.record = await catalog.publishCreation(creation, details);
     const metrics = new Metrics();
@@ -355,7 +356,7 @@ export class Stage {
   /** Puts another table at another place under the name of this one, at the version `version`. */
   async replace(rows: Table, version: number): Promise<void> {
     this.#place = 'another.lance' as Location;
-    this.#dataset = await this.engine.create(this.#place, ipcFile(rows), {});
+    this.#dataset = await createDataset(this.engine, this.#place, ipcFile(rows), {});
     while ((await this.#dataset.version()) < version) await this.#dataset.append(ipcFile(rows.slice(0, 0)));
   }
 
@@ -369,7 +370,7 @@ export class Stage {
   /** As the upkeep of a large table does: whoever opens a dataset from now on has more room in memory than those before. */
   async needRoomForIndexes(): Promise<void> {
     const keys = new Table({ id: vectorFromArray(new Int32Array(700_000).map((_, i) => i)) });
-    const dataset = await this.engine.create('large.lance' as Location, ipcFile(keys), {});
+    const dataset = await createDataset(this.engine, 'large.lance' as Location, ipcFile(keys), {});
     await createIndex(dataset, 'id');
     await dataset.warmIndex('id');
     dataset.close();

@@ -313,8 +313,11 @@ export interface StagedTable {
   /** The first one decides the columns, also without rows. */
   append(file: IpcFile): Promise<void>;
   countRows(): Promise<number>;
-  /** Refuses with `place taken` where a dataset is. Leaves nothing behind if it fails. */
-  commit(): Promise<Dataset>;
+  /**
+   * Returns the version, which is durable (P3). Refuses with `place taken` where a dataset is, and leaves nothing behind then; a
+   * version that could not be made durable is there, for `Locations.remove`.
+   */
+  commit(): Promise<number>;
   /** Harmless when repeated, and after `commit`. */
   discard(): void;
 }
@@ -344,8 +347,6 @@ export interface Engine extends Locations {
   /** Undoes what a branch has of commits that were cut short (P1). While it runs nobody else may use the dataset. */
   recover(request: RecoverRequest): Promise<Recovery>;
   newTable(location: Location, storageOptions: Properties): Promise<StagedTable>;
-  /** A new table of one file. */
-  create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
   open(request: OpenRequest): Promise<Dataset>;
   /** A private place for intermediate results; gone with `discard`. */

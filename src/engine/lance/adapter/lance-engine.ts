@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type {
@@ -75,37 +74,19 @@ export class LanceEngine implements Engine {
 
   async newTable(location: Location, storageOptions: Properties): Promise<StagedTable> {
     const { folderUri, tableName } = this.#root.place(location);
-    const open = () => this.#openNew(location);
     if (!this.#root.isLocal) {
       const connection = await this.#connect(folderUri);
-      return new RemoteNewTable({ connection, tableName, storageOptions }, open);
+      return new RemoteNewTable({ connection, tableName, storageOptions });
     }
-    const folder = this.#root.pathOf(location);
+    const place = this.#placeOf(location, undefined);
+    const folder = place.datasetPath;
     const within = stagingFolder(folder);
     await engineCall('create', async () => mkdir(within, { recursive: true }));
-    // Its files are durable once `Dataset.sync` of what `open` returns says so.
-    const commit = new LiftedCommit(folder, new CommitLink(folder, fresh), () => undefined);
+    const durability = new Durability(this.#fileSync, place, 0);
+    const commit = new LiftedCommit(folder, new CommitLink(folder, fresh), (paths) => durability.beginSync(paths));
     const connection = await this.#connect(within);
-    return new LocalNewTable({ connection, storageOptions, folder, stagedName: randomUUID(), commit, fresh, open });
-  }
-
-  #openNew(location: Location): Promise<Dataset> {
-    return engineCall('create', async () => {
-      const caches = this.#cachesFor({ location });
-      const filters = this.#filtersOf('root', location, undefined);
-      const files = this.#filesOf(location, undefined, 0);
-      return new LanceDataset(await this.#openNewest({ location }), { caches, filters, ...files });
-    });
-  }
-
-  async create(location: Location, file: IpcFile, storageOptions: Properties): Promise<Dataset> {
-    const table = await this.newTable(location, storageOptions);
-    try {
-      await table.append(file);
-      return await table.commit();
-    } finally {
-      table.discard();
-    }
+    const stagedName = randomUUID();
+    return new LocalNewTable({ connection, storageOptions, folder, stagedName, commit, durability, fresh });
   }
 
   async open(request: OpenRequest): Promise<Dataset> {

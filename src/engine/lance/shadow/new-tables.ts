@@ -4,7 +4,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Properties } from '../../../kernel/ids.ts';
 import { manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import { firstVersion, type LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
-import type { Dataset, StagedTable } from '../../port/engine.ts';
+import type { StagedTable } from '../../port/engine.ts';
 import {
   committedAtMs,
   type Fresh,
@@ -12,6 +12,7 @@ import {
   removeIfEmpty,
   removeIfPossible,
 } from '../commit/version-commit.ts';
+import type { Durability } from '../durability/durability.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 import { engineCall, placeTaken } from '../native/translate-errors.ts';
 import { newestManifestIn, stepsIn } from './shadow-folders.ts';
@@ -45,6 +46,10 @@ class AppendedTable {
     return engineCall('select', async () => (await this.#table?.countRows()) ?? 0);
   }
 
+  version(): Promise<number> {
+    return engineCall('create', async () => (await this.#table?.version()) ?? 0);
+  }
+
   close(): void {
     this.#table?.close();
   }
@@ -52,11 +57,9 @@ class AppendedTable {
 
 export class RemoteNewTable implements StagedTable {
   readonly #table: AppendedTable;
-  readonly #open: () => Promise<Dataset>;
 
-  constructor(target: Target, open: () => Promise<Dataset>) {
+  constructor(target: Target) {
     this.#table = new AppendedTable(target);
-    this.#open = open;
   }
 
   append(file: IpcFile): Promise<void> {
@@ -67,9 +70,9 @@ export class RemoteNewTable implements StagedTable {
     return this.#table.countRows();
   }
 
-  async commit(): Promise<Dataset> {
-    this.#table.close();
-    return this.#open();
+  /** What an object store has accepted is committed, and durable. */
+  commit(): Promise<number> {
+    return this.#table.version();
   }
 
   discard(): void {
@@ -83,8 +86,8 @@ export interface LocalNewTableParts extends Omit<Target, 'tableName'> {
   /** In the staging folder; never the same twice. `connection` is to this folder. */
   readonly stagedName: string;
   readonly commit: LiftedCommit;
+  readonly durability: Durability;
   readonly fresh: Fresh;
-  readonly open: () => Promise<Dataset>;
 }
 
 export class LocalNewTable implements StagedTable {
@@ -104,8 +107,8 @@ export class LocalNewTable implements StagedTable {
     return this.#table.countRows();
   }
 
-  async commit(): Promise<Dataset> {
-    const { folder, commit, fresh, open } = this.#parts;
+  async commit(): Promise<number> {
+    const { folder, commit, durability, fresh } = this.#parts;
     const staged = this.#stagedFolder;
     try {
       const isMade = await engineCall('replace', () => {
@@ -120,7 +123,8 @@ export class LocalNewTable implements StagedTable {
         return commit.commit(first, staged, join(folder, '_versions', manifestNames(0)[naming]));
       });
       if (!isMade) throw placeTaken();
-      return await open();
+      await engineCall('sync', () => durability.sync(1));
+      return 1;
     } finally {
       this.discard();
     }
