@@ -7,77 +7,58 @@
 import { type ErrorName, LancegateError, storageFull, storageUnavailable } from '../../../kernel/errors.ts';
 import type { EngineRefusal } from '../../port/engine.ts';
 
-/** `refusal` marks what callers of the port tell apart. */
-type Rule = readonly [
-  shape: RegExp,
-  kind: ErrorName,
-  text: (part: string, filter: string) => string,
-  refusal?: EngineRefusal,
-];
+/**
+ * In the message, `{part}` is what the shape captures and `{filter}` is what the filter at fault is called. `refusal` marks
+ * what callers of the port tell apart.
+ */
+type Rule = readonly [shape: RegExp, kind: ErrorName, message: string, refusal?: EngineRefusal];
 
 const filterRules: readonly Rule[] = [
-  [
-    /No field named (.+?)\. /s,
-    'TableColumnNotFound',
-    (field, filter) => `${filter} names a column that does not exist: ${field}`,
-  ],
-  [
-    /Field (\S+) not found in struct/,
-    'TableColumnNotFound',
-    (field, filter) => `${filter} names a column that does not exist: ${field}`,
-  ],
+  [/No field named (.+?)\. /s, 'TableColumnNotFound', '{filter} names a column that does not exist: {part}'],
+  [/Field (\S+) not found in struct/, 'TableColumnNotFound', '{filter} names a column that does not exist: {part}'],
   [
     /Ambiguous reference to unqualified field (\S+)/,
     'InvalidInput',
-    (field, filter) =>
-      `${filter} must say which row it means: write target.${field} for the old row or source.${field} for the new one`,
+    '{filter} must say which row it means: write target.{part} for the old row or source.{part} for the new one',
   ],
-  [
-    /sql parser error: (.+?)\)(?:, \/|\n| {2}Caused|$)/s,
-    'InvalidInput',
-    (why, filter) => `${filter} is not valid SQL: ${why}`,
-  ],
-  [/invalid SQL predicate: (.+?) at Line: /s, 'InvalidInput', (why, filter) => `${filter} is not valid SQL: ${why}`],
-  [/Invalid function '([^']*)'/, 'InvalidInput', (name, filter) => `${filter} calls an unknown function: ${name}`],
+  [/sql parser error: (.+?)\)(?:, \/|\n| {2}Caused|$)/s, 'InvalidInput', '{filter} is not valid SQL: {part}'],
+  [/invalid SQL predicate: (.+?) at Line: /s, 'InvalidInput', '{filter} is not valid SQL: {part}'],
+  [/Invalid function '([^']*)'/, 'InvalidInput', '{filter} calls an unknown function: {part}'],
   [
     /Received literal .+? and could not convert to literal of type '([^']+)'/,
     'InvalidInput',
-    (type, filter) => `${filter} compares a column of type ${type} with a literal that does not convert to it`,
+    '{filter} compares a column of type {part} with a literal that does not convert to it',
   ],
   [
-    /is not supported SQL in lance|Operator \S+ is not supported|not yet implemented|feature is not implemented()/,
+    /is not supported SQL in lance|Operator \S+ is not supported|not yet implemented|feature is not implemented/,
     'InvalidInput',
-    (_, filter) => `${filter} uses SQL that filters do not support, such as a subquery, a placeholder or an aggregate`,
+    '{filter} uses SQL that filters do not support, such as a subquery, a placeholder or an aggregate',
   ],
-  [
-    /does not return a boolean()/,
-    'InvalidInput',
-    (_, filter) => `${filter} is not a condition: it must be true or false for each row`,
-  ],
+  [/does not return a boolean/, 'InvalidInput', '{filter} is not a condition: it must be true or false for each row'],
   // In a merge this comes as a failure of storage.
   [
     /Failed to coerce types ([^/\n]{1,200}? in \w+) expression/,
     'InvalidInput',
-    (types, filter) => `${filter} cannot be evaluated: types that do not go together: ${types}`,
+    '{filter} cannot be evaluated: types that do not go together: {part}',
   ],
   // These name functions and types. Other complaints of planning come up on rows too, and then name their values.
   [
     /Error during planning: ((?:Function '\w+' |The function '\w+' expected |Cannot infer common argument type |There isn't a common type |\w+ does not support type )[^/\n]+?)(?:\. ?No function|\. ?You might|, \/|\n|$)/,
     'InvalidInput',
-    (why, filter) => `${filter} cannot be evaluated: ${why}`,
+    '{filter} cannot be evaluated: {part}',
   ],
-  [/Schema error: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', (why, filter) => `${filter} cannot be evaluated: ${why}`],
+  [/Schema error: ([^/\n]+?)(?:, \/|\n|$)/, 'InvalidInput', '{filter} cannot be evaluated: {part}'],
 ];
 
 const notOfStorage =
   /^(?!.*(?:LanceError\(IO\)(?!: Internal error: )|os error \d|Object at location|lance-encoding-|Resources exhausted)).*?/
     .source;
 
-/** Whose filter it is may not be allowed to read a row: what went wrong is said, and never with which value. */
+/** The client who wrote the filter may not be allowed to read a row: the message says what went wrong, and never with which value. */
 const evaluation = (shape: RegExp, why: string): Rule => [
-  new RegExp(`${notOfStorage}(?:${shape.source})()`, 's'),
+  new RegExp(`${notOfStorage}(?:${shape.source})`, 's'),
   'InvalidInput',
-  (_, filter) => `${filter} cannot be evaluated on a row: ${why}`,
+  `{filter} cannot be evaluated on a row: ${why}`,
 ];
 
 /** The last one is for whatever else a function or an operator says. */
@@ -99,41 +80,41 @@ const evaluationRules: readonly Rule[] = [
     'a function or an operator does not take these values',
   ),
   [
-    /Unsupported data type|(?:^|GenericFailure, )Invalid input, ()/,
+    /Unsupported data type|(?:^|GenericFailure, )Invalid input, /,
     'InvalidInput',
-    (_, filter) => `${filter} uses SQL that filters do not support, such as a type, a sign or a subscript`,
+    '{filter} uses SQL that filters do not support, such as a type, a sign or a subscript',
   ],
 ];
 
-/** The engine finds such rows by their places alone, and then cannot count them. */
+/** The engine finds such rows by their addresses alone, and then cannot count them. */
 const countRules: readonly Rule[] = [
   [
-    /count_pushdown: FilteredReadExec\.index_input is not a ScalarIndexExec()/,
+    /count_pushdown: FilteredReadExec\.index_input is not a ScalarIndexExec/,
     'InvalidInput',
-    (_, filter) => `${filter} asks for rows by _rowid, _rowaddr or _rowoffset alone, by which they cannot be counted`,
+    '{filter} asks for rows by _rowid, _rowaddr or _rowoffset alone, by which they cannot be counted',
   ],
   [
     /Invalid input, Column (_row\w+) does not exist/,
     'TableColumnNotFound',
-    (column, filter) => `${filter} names a column that does not exist: ${column}`,
+    '{filter} names a column that does not exist: {part}',
   ],
 ];
 
-const takenText = 'somebody else stored a table in the place of this one';
+const takenText = 'another program stored a table in the place of this one';
 
 export const placeTaken = (): LancegateError =>
   new LancegateError('ConcurrentCreate', takenText, { internal: { refusal: 'place taken' satisfies EngineRefusal } });
 
 const createRules: readonly Rule[] = [
-  [/already exists()/, 'ConcurrentCreate', () => takenText, 'place taken'],
+  [/already exists/, 'ConcurrentCreate', takenText, 'place taken'],
   [
     /Primary key column .* must not be nullable: Field\(id=\d+, name=(.+?), type=/s,
     'TableSchemaValidationError',
-    (column) => `column ${column} is a primary key by its metadata, and must not be nullable`,
+    'column {part} is a primary key by its metadata, and must not be nullable',
   ],
 ];
 
-const fullShape = /(?:No space left on device|Disk quota exceeded)()/;
+const fullShape = /(?:No space left on device|Disk quota exceeded)/;
 
 /**
  * What a file system of this machine says, by number. An object store may have done what it was asked before no socket
@@ -151,88 +132,76 @@ const unavailable: Readonly<Record<string, string>> = {
   EMFILE: 'too many files are open',
   EROFS: 'the storage is read-only',
 };
-/** Those that Node gives, where it is what writes: up to its commit a replacement has written nothing that can be seen. */
+/** Codes of Node, which writes the files of a replacement: up to its commit nothing of them can be seen. */
 const fullCodes: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
 
 /** The engine could neither commit nor see whether it had. */
-const unknownShape = /Commit result for version \d+ is unknown()/;
+const unknownShape = /Commit result for version \d+ is unknown/;
 
 const rowRules: readonly Rule[] = [
-  [unknownShape, 'Internal', () => 'whether the rows were written is not known'],
+  [unknownShape, 'Internal', 'whether the rows were written is not known'],
   [
     /Unknown compression scheme: ([^/\n]+?)(?:, \/|\n| {2}Caused|$)/,
     'TableSchemaValidationError',
-    (scheme) => `lance-encoding:compression: the scheme ${scheme} is unknown`,
+    'lance-encoding:compression: the scheme {part} is unknown',
   ],
   [
     /Cannot determine structural encoding for field (.+?)\. /s,
     'TableSchemaValidationError',
-    (column) => `column ${column}: lance-encoding:structural-encoding is unknown`,
+    'column {part}: lance-encoding:structural-encoding is unknown',
   ],
   [
     /The struct field `(.+?)` contains \d+ null value/s,
     'TableSchemaValidationError',
-    (column) => `column ${column} holds structs that are NULL, which storage version 2.0 cannot store; 2.1 can`,
+    'column {part} holds structs that are NULL, which storage version 2.0 cannot store; 2.1 can',
   ],
   [
     /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s,
     'InvalidInput',
-    (key) => `several rows of the source have the same key (${key})`,
+    'several rows of the source have the same key ({part})',
     'ambiguous merge',
   ],
-  [
-    /key column '(.+?)' does not exist in schema/,
-    'TableColumnNotFound',
-    (column) => `on: the table has no column ${column}`,
-  ],
+  [/key column '(.+?)' does not exist in schema/, 'TableColumnNotFound', 'on: the table has no column {part}'],
   [
     /field `(.+?)` contained null values/,
     'TableSchemaValidationError',
-    (column) => `column ${column} must not be null, and a row of the source leaves it so`,
+    'column {part} must not be null, and a row of the source leaves it so',
   ],
   [
     /Append with different schema: `(.+?)` should have type/,
     'TableSchemaValidationError',
-    (column) => `column ${column} has another type in the table`,
+    'column {part} has another type in the table',
   ],
+  [/Append with different schema/, 'TableSchemaValidationError', 'the columns of the source do not fit the table'],
+  [/merge insert timed out/, 'TimedOut', 'the time allowed for the merge ran out; nothing was written'],
   [
-    /Append with different schema()/,
-    'TableSchemaValidationError',
-    () => 'the columns of the source do not fit the table',
-  ],
-  [/merge insert timed out()/, 'TimedOut', () => 'the time allowed for the merge ran out; nothing was written'],
-  [
-    /Too many concurrent writers|[Cc]ommit conflict|Retryable commit|incompatible with concurrent()/,
+    /Too many concurrent writers|[Cc]ommit conflict|Retryable commit|incompatible with concurrent/,
     'ConcurrentModification',
-    () => 'another writer changed the table at the same time; nothing was written',
+    'another writer changed the table at the same time; nothing was written',
   ],
-  [fullShape, 'Internal', () => 'the storage is full'],
-  // A source is never decoded from Lance's own format: what panics there is a stored file that somebody, or the disk, spoilt.
-  [/lance-encoding-[^/]+\/src\/decoder\.rs()/, 'Internal', () => 'what is stored cannot be read'],
+  [fullShape, 'Internal', 'the storage is full'],
+  // A source is never decoded from Lance's own format: what panics there is a stored file that the disk or another program spoilt.
+  [/lance-encoding-[^/]+\/src\/decoder\.rs/, 'Internal', 'what is stored cannot be read'],
 ];
 
 const unreadableRows: Rule = [
-  /Failed to read IPC file|LanceError\(Arrow\)|Arrow error|Cast error|Parser error|Invalid argument error|[Pp]anic|Spill has been dropped()/,
+  /Failed to read IPC file|LanceError\(Arrow\)|Arrow error|Cast error|Parser error|Invalid argument error|[Pp]anic|Spill has been dropped/,
   'InvalidInput',
-  () => 'the data of a record batch cannot be read: its values do not fit its types',
+  'the data of a record batch cannot be read: its values do not fit its types',
 ];
 
 const branchRules: readonly Rule[] = [
-  [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
-  [/Ref is invalid: ([^/\n]+?)(?: {2}Caused|, \/|$)/, 'InvalidInput', (why) => `the branch name is not valid: ${why}`],
-  [/Ref not found|\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
-  [/Ref conflict error()/, 'InvalidTableState', () => 'the branch has other branches that start from it'],
-  [
-    /Clone operation should not enter|already exists()/,
-    'TableBranchAlreadyExists',
-    () => 'a branch of this name exists',
-  ],
+  [/_versions\/\d+\.manifest/, 'TableVersionNotFound', 'the table has no such version'],
+  [/Ref is invalid: ([^/\n]+?)(?: {2}Caused|, \/|$)/, 'InvalidInput', 'the branch name is not valid: {part}'],
+  [/Ref not found|\/tree\/.*\/_versions/, 'TableBranchNotFound', 'the table has no such branch'],
+  [/Ref conflict error/, 'InvalidTableState', 'the branch has other branches that start from it'],
+  [/Clone operation should not enter|already exists/, 'TableBranchAlreadyExists', 'a branch of this name exists'],
 ];
 
 const openRules: readonly Rule[] = [
-  [/_versions\/\d+\.manifest()/, 'TableVersionNotFound', () => 'the table has no such version'],
-  [/\/tree\/.*\/_versions()/, 'TableBranchNotFound', () => 'the table has no such branch'],
-  [/was not found|Not found()/, 'TableNotFound', () => 'nothing is stored where the table should be'],
+  [/_versions\/\d+\.manifest/, 'TableVersionNotFound', 'the table has no such version'],
+  [/\/tree\/.*\/_versions/, 'TableBranchNotFound', 'the table has no such branch'],
+  [/was not found|Not found/, 'TableNotFound', 'nothing is stored where the table should be'],
 ];
 
 /** For a table on an object store; on a file system `branch-state.ts` refuses it first. */
@@ -240,12 +209,11 @@ const anyRules: readonly Rule[] = [
   [
     /This dataset cannot be (?:read|written) by this version of Lance\..*Flags: (\d+)/s,
     'InvalidTableState',
-    (flags) =>
-      `the table was written by a newer version of Lance, with feature flags ${flags} that this engine does not know`,
+    'the table was written by a newer version of Lance, with feature flags {part} that this engine does not know',
   ],
 ];
 
-/** Before the manifest is there, which comes last, nothing of these can be seen. Of upkeep's steps one may be done already. */
+/** The manifest comes last, and before it nothing of these can be seen. Maintenance may have done one of its steps already. */
 const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge', 'filtered merge', 'replace']);
 
 /** What was being done; decides which shapes are looked for. */
@@ -285,13 +253,12 @@ export function translateEngineError(call: EngineCall, error: unknown, filter: s
   const text = error instanceof Error ? error.message : String(error);
   const ofStorage = unseenUntilDone.has(call) ? storageRefusal(text, error, { engineCall: call }) : undefined;
   if (ofStorage !== undefined) return ofStorage;
-  for (const [shape, kind, say, refusal] of [...anyRules, ...rulesFor[call]]) {
+  for (const [shape, kind, template, refusal] of [...anyRules, ...rulesFor[call]]) {
     const match = shape.exec(text);
     if (match === null) continue;
-    return new LancegateError(kind, say(match[1] ?? '', filter), {
-      cause: error,
-      internal: { engineCall: call, refusal },
-    });
+    const parts: Readonly<Record<string, string | undefined>> = { part: match[1], filter };
+    const message = template.replace(/\{(part|filter)\}/g, (_, name: string) => parts[name] ?? '');
+    return new LancegateError(kind, message, { cause: error, internal: { engineCall: call, refusal } });
   }
   return new LancegateError('Internal', 'the storage engine failed', { cause: error, internal: { engineCall: call } });
 }
