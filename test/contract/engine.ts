@@ -54,8 +54,6 @@ async function addressesOf(dataset: Dataset, where: string): Promise<RowAddressS
   return rows.map((row) => String(row[rowAddress]) as RowAddressSql);
 }
 
-const tidy = (dataset: Dataset) => dataset.optimize(0);
-
 /** What every engine must do; `open` gives a fresh one on empty storage. */
 export function engineContract(name: string, open: (t: { after(clean: () => void): void }) => EngineUnderTest): void {
   let places = 0;
@@ -160,28 +158,6 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       await other.pruneOldVersions();
       await dataset.refresh();
       assert.deepEqual(await idsOf(dataset), [1, 2, 3]);
-    });
-
-    test('commits that tidy or index change no row, those of rows do: a file system tells, an object store does not', async (t) => {
-      const { engine, outsider, storage } = open(t);
-      const known = <Fact>(fact: Fact): Fact | 'unknown' => (storage === 'file system' ? fact : 'unknown');
-      const at = place();
-      const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
-      await dataset.append(ipcFile(table(2)));
-      const written = await dataset.version();
-      assert.equal(await dataset.rowChange(0, written), known('some'));
-      await createIndex(dataset, 'id');
-      await tidy(dataset);
-      const tidied = await dataset.version();
-      assert.ok(tidied > written + 1);
-      assert.equal(await dataset.rowChange(written, tidied), known('none'));
-      await (await outsider(at)).add(table(3));
-      assert.equal(await dataset.rowChange(tidied, tidied + 1), known('some'));
-      assert.equal(await dataset.rowChange(tidied, tidied + 2), known('some'));
-      await (await outsider(at)).pruneOldVersions();
-      assert.equal(await dataset.rowChange(written, tidied), 'unknown');
-      assert.equal(await dataset.rowChange(tidied, tidied), 'none');
-      assert.equal(await dataset.rowChange(tidied, tidied - 1), 'unknown');
     });
 
     test('rows are replaced by their addresses, fragments moved and changed rows listed on a file system only', async (t) => {

@@ -90,15 +90,6 @@ describe('chosen fragments are put together (P8)', () => {
     assert.deepEqual(ids, numbersFrom(0, 1_050));
   });
 
-  test('it is known to everybody to have changed no row', async (t) => {
-    const { engine, dataset } = await grownTable(t);
-    const version = await dataset.version();
-    await move(dataset, [1, 2]);
-    assert.equal(await dataset.rowChange(version, version + 1), 'none');
-    assert.equal(await dataset.rowChange(version - 1, version + 1), 'some');
-    assert.equal(await (await engine.open({ location })).rowChange(version, version + 1), 'none');
-  });
-
   test('nothing is changed, and nothing left, where it is not committed', async (t) => {
     const { dataset, folder } = await grownTable(t);
     const staging = 'lancegate=staging';
@@ -152,8 +143,6 @@ describe('chosen fragments are put together (P8)', () => {
     const outside = await (await connect(folder)).openTable('t');
     await move(dataset, [1, 2], () => outside.delete('id < 10'));
     assert.equal(await dataset.version(), version + 2);
-    assert.equal(await dataset.rowChange(version, version + 2), 'some');
-    assert.equal(await dataset.rowChange(version + 1, version + 2), 'none');
     assert.equal(await dataset.countRows(), 1_030);
   });
 
@@ -208,14 +197,6 @@ describe('chosen fragments are put together (P8)', () => {
     assert.equal(await outside.countRows(), 1_039);
     await outside.checkout(await dataset.version());
     assert.equal(await outside.countRows(), 1_040);
-  });
-
-  test('an update by somebody else is a change', async (t) => {
-    const { dataset, folder } = await grownTable(t);
-    const version = await dataset.version();
-    await (await (await connect(folder)).openTable('t')).update({ where: 'id < 10', valuesSql: { id: 'id' } });
-    await dataset.refresh();
-    assert.equal(await dataset.rowChange(version, version + 1), 'some');
   });
 
   test('none are none', async (t) => {

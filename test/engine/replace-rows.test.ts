@@ -1136,7 +1136,7 @@ test('a version is dated before whatever time is noted after its commit, in whol
   const folder = join(stage.folder, 't.lance');
   const nowMs = 1_800_000_000_000;
   const fresh = { nowMs: () => nowMs, uuid: randomUUID };
-  const staging = new Staging(folder, randomUUID);
+  const staging = new Staging(folder);
   const beginSync = () => undefined;
   const replacement = new RowReplacement({ folder, staging, files: new FileWriter(), beginSync, fresh });
   const made = await replacement.commit(tracked as LiveRowMap, [], { file: fileOf(rowsFrom(5, 1, 'ours')), rows: 1 });

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -28,7 +27,7 @@ function places(t: TestContext) {
     dataset,
     memory,
     stagedBeside,
-    staging: new Staging(dataset, randomUUID, new StagingFolder(memory, 'by copying')),
+    staging: new Staging(dataset, new StagingFolder(memory, 'by copying')),
   };
 }
 
@@ -88,7 +87,7 @@ for (const taking of ['by renaming', 'by copying'] as const)
     const manifest = readManifest(join(folder, '_versions'), 2)?.bytes ?? Buffer.of();
     rmSync(join(folder, 'data', lastDataFile(manifest)));
     await new StagingFolder(memory, taking).use('two', async ({ moverOf }) => {
-      assert.throws(() => moverOf(manifest)(dataset), { code: 'ENOENT' });
+      assert.throws(() => moverOf(parseManifest(manifest))(dataset), { code: 'ENOENT' });
     });
     assert.deepEqual(readdirSync(join(dataset, 'data')), []);
   });

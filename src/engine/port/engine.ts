@@ -18,9 +18,6 @@ import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { LiveRows, NewRows, PreparedRows, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
 
-/** What some commits did to the rows: tidying and indexing move or copy them, which changes none. */
-export type RowChange = 'none' | 'some' | 'unknown';
-
 export interface StoredBranch {
   readonly name: BranchName;
   /** undefined is main. */
@@ -202,11 +199,6 @@ export interface BranchHead {
 
 /** What earlier commits did. */
 export interface History {
-  /**
-   * What the commits after version `after` up to version `through` did, whoever made them. Reads a manifest for each;
-   * `unknown` on object stores, and where one was pruned.
-   */
-  rowChange(after: number, through: number): Promise<RowChange>;
   /**
    * The rows that the commit of `version` took away, updated ones included, as `version` − 1 has them; or those it brought, in
    * new fragments. Reads two manifests and files of deletions; undefined where they do not tell, as on object stores.

@@ -16,35 +16,21 @@ import { type Decoded, decode, fieldsIn } from '../protobuf.ts';
 
 type Operation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'> | 'unknown';
 
-/** Operations that change no row. The first also drops indexes; `rewrite` is a compaction; the last changes settings. */
-const keepingRows: ReadonlySet<Operation> = new Set(['createIndex', 'rewrite', 'reserveFragments', 'updateConfig']);
+/** Operations that neither change nor move a row. The first also drops indexes; the last changes settings. */
+const keepingAddresses: ReadonlySet<Operation> = new Set(['createIndex', 'reserveFragments', 'updateConfig']);
 /** Operations that write no column anew, so it is known where each row is. An update may write columns anew. */
-const keepingColumns: ReadonlySet<Operation> = keepingRows.union(new Set(['append', 'delete']));
+const keepingColumns: ReadonlySet<Operation> = keepingAddresses.union(new Set(['append', 'delete', 'rewrite']));
 
 /** Each version costs the reading of its manifest; past so many, working out what changed costs less. */
 const mostVersions = 64;
 /** Past so many versions, reading the keys of a table again costs less. */
 export const mostVersionsFollowed = 1_024;
 
-/** What all commits after version `after` up to version `through` did to the rows: compaction and indexes change none. */
-export function rowChangeBetween(versionsFolder: string, after: number, through: number): 'none' | 'some' | 'unknown' {
-  const operations = operationsBetween(versionsFolder, after, through);
-  if (operations.some((operation) => operation !== undefined && !keepingRows.has(operation))) return 'some';
-  return operations.includes(undefined) ? 'unknown' : 'none';
-}
-
 /** Whether no commit changed a row or, as a compaction does, its address. */
 export const keepsEveryAddress = (versionsFolder: string, after: number, through: number): boolean =>
-  operationsBetween(versionsFolder, after, through).every(
-    (operation) => operation !== undefined && operation !== 'rewrite' && keepingRows.has(operation),
-  );
-
-const operationsBetween = (
-  versionsFolder: string,
-  after: number,
-  through: number,
-): readonly (Operation | undefined)[] =>
-  transactionsBetween(versionsFolder, after, through).map((each) => readable(() => each && operationOf(each)));
+  transactionsBetween(versionsFolder, after, through)
+    .map((each) => readable(() => each && operationOf(each)))
+    .every((operation) => operation !== undefined && keepingAddresses.has(operation));
 
 function readable<Result>(read: () => Result): Result | undefined {
   try {

@@ -2,7 +2,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Schema } from '../../../arrow/schema/schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
-import { hasTransactionOn, rowChangeBetween } from '../../../lance-format/transaction/transaction.ts';
+import { hasTransactionOn } from '../../../lance-format/transaction/transaction.ts';
 import type {
   Dataset,
   FilteredMerge,
@@ -11,7 +11,6 @@ import type {
   PreparedCommit,
   PruneRequest,
   PruneResult,
-  RowChange,
   StoredBranch,
   StoredVersion,
   TableStatistics,
@@ -29,7 +28,13 @@ import {
   rowAddress,
 } from '../../port/row-address.ts';
 import type { Shadow } from '../../port/shadow.ts';
-import type { CommittingDataset, PreparedCommits } from '../commit/prepared-commits.ts';
+import {
+  type CommittingDataset,
+  type PreparationParts,
+  prepare,
+  prepareCompaction,
+  prepareIndex,
+} from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
 import type { BranchState } from '../head/branch-state.ts';
@@ -42,12 +47,22 @@ import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
 import { type DatasetCaches, warmIndex } from './engine-caches.ts';
 import { layoutOf, optimize, prune, versionsOf } from './engine-upkeep.ts';
-import { IndexChoice } from './index-choice.ts';
+import type { IndexChoice } from './index-choice.ts';
 import { schemaOfNullColumn } from './null-column.ts';
 import { branchesOf, createBranch, statisticsOf, versionPageOf } from './version-facts.ts';
 
 /** Runs merges with clients' filters in a reader. */
 export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
+
+/** What a branch at its newest version has besides the engine's table, on a file system. */
+export interface LocalBranch {
+  readonly versions: VersionsFolder;
+  readonly durability: Durability;
+  readonly replacement: RowReplacement;
+  readonly shadows: BranchShadows;
+  readonly indexChoice: IndexChoice;
+  readonly preparation: PreparationParts;
+}
 
 interface Surroundings {
   readonly filters?: DatasetFilters | undefined;
@@ -56,14 +71,10 @@ interface Surroundings {
   readonly branch?: BranchName | undefined;
   /** Of a branch at its newest version. */
   readonly caches?: DatasetCaches;
-  /** Of such a one on a file system. */
-  readonly versions?: VersionsFolder;
-  /** As found when the dataset was opened; undefined for a new one. */
+  /** As found when the dataset was opened. */
   readonly state?: BranchState | undefined;
-  readonly durability?: Durability;
-  readonly replacement?: RowReplacement;
-  readonly shadows?: BranchShadows;
-  readonly prepared?: PreparedCommits;
+  /** Without it every refresh asks the engine, and what is written counts as durable at once: as on object stores. */
+  readonly local?: LocalBranch | undefined;
 }
 
 /** One open native table, on one branch. */
@@ -73,28 +84,15 @@ export class LanceDataset implements Dataset {
   readonly #head: DatasetHead;
   readonly #filters: DatasetFilters | undefined;
   readonly #caches: DatasetCaches | undefined;
-  readonly #versions: VersionsFolder | undefined;
-  readonly #durability: Durability | undefined;
-  readonly #replacement: RowReplacement | undefined;
-  readonly #shadows: BranchShadows | undefined;
-  readonly #prepared: PreparedCommits | undefined;
-  readonly #indexChoice: IndexChoice | undefined;
+  readonly #local: LocalBranch | undefined;
 
-  /** On object stores every refresh asks the engine, and what is written counts as durable at once. */
-  constructor(table: NativeTable, surroundings: Surroundings = {}) {
-    const { lineage, branch, filters, caches, versions, state, durability, replacement, shadows, prepared } =
-      surroundings;
+  constructor(table: NativeTable, { lineage, branch, filters, caches, state, local }: Surroundings = {}) {
     this.lineage = lineage ?? Symbol('dataset');
     this.#branch = branch;
-    this.#head = new DatasetHead(table, versions, state);
+    this.#head = new DatasetHead(table, local?.versions, state);
     this.#filters = filters;
     this.#caches = caches;
-    this.#versions = versions;
-    this.#indexChoice = versions && new IndexChoice(versions.path);
-    this.#durability = durability;
-    this.#replacement = replacement;
-    this.#shadows = shadows;
-    this.#prepared = prepared;
+    this.#local = local;
   }
 
   get isOutgrown(): boolean {
@@ -151,21 +149,22 @@ export class LanceDataset implements Dataset {
         this.#head.committedBeside(counts.version);
         return counts;
       }
-      const useIndex = this.#indexChoice?.usesIndex(spec, await this.#head.version(), file.length) ?? spec.useIndex;
+      const useIndex =
+        this.#local?.indexChoice.usesIndex(spec, await this.#head.version(), file.length) ?? spec.useIndex;
       const counts = await runMerge(await this.#head.table(), { ...spec, useIndex }, file, timeoutMs);
       this.#head.committed(counts.version);
-      this.#indexChoice?.merged(counts);
+      this.#local?.indexChoice.merged(counts);
       return counts;
     };
     return engineCall(hasClientFilter(spec) ? 'filtered merge' : 'merge', run, filterName(spec));
   }
 
   liveRows(): LiveRows | undefined {
-    return this.#replacement && this.#versions && new LiveRowMap(this.#versions.path);
+    return this.#local && new LiveRowMap(this.#local.versions.path);
   }
 
   prepareRows(rows: NewRows): PreparedRows {
-    return this.#replacement?.prepare(rows) ?? { ...rows, discard: () => undefined };
+    return this.#local?.replacement.prepare(rows) ?? { ...rows, discard: () => undefined };
   }
 
   replaceRows(tracked: LiveRows, places: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
@@ -173,7 +172,7 @@ export class LanceDataset implements Dataset {
       this.#head.requireWritable();
       if (!(tracked instanceof LiveRowMap)) return 'refused';
       if (tracked.version !== (await this.#head.version())) return 'overtaken';
-      const replaced = (await this.#replacement?.commit(tracked, places, rows)) ?? 'refused';
+      const replaced = (await this.#local?.replacement.commit(tracked, places, rows)) ?? 'refused';
       if (typeof replaced === 'object') this.#head.committedBeside(replaced.version);
       return replaced;
     });
@@ -183,10 +182,10 @@ export class LanceDataset implements Dataset {
     return engineCall('open', async () => {
       this.#head.requireWritable();
       const version = await this.#head.version();
-      const choice = this.#indexChoice;
+      const choice = this.#local?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
       const onCommit = (made: number) => this.#head.committedBeside(made);
-      const shadow = await this.#shadows?.begin(version, { usesIndex, onCommit });
+      const shadow = await this.#local?.shadows.begin(version, { usesIndex, onCommit });
       return shadow ?? new EngineCommits(this, version);
     });
   }
@@ -203,13 +202,13 @@ export class LanceDataset implements Dataset {
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
     return engineCall(
       'open',
-      async () => this.#indexChoice?.gainsByIndex(spec, await this.#head.version(), sourceBytes) ?? spec.useIndex,
+      async () => this.#local?.indexChoice.gainsByIndex(spec, await this.#head.version(), sourceBytes) ?? spec.useIndex,
     );
   }
 
   mayHaveCommitted(matched: number): Promise<boolean> {
     return engineCall('open', async () => {
-      if (this.#versions !== undefined) return hasTransactionOn(this.#versions.path, matched);
+      if (this.#local !== undefined) return hasTransactionOn(this.#local.versions.path, matched);
       await this.refresh();
       return (await this.#head.version()) > matched;
     });
@@ -219,13 +218,8 @@ export class LanceDataset implements Dataset {
     return { numDeletedRows: await this.deleteWhere(ownSql(`${rowAddress} IN (${addresses.join(', ')})`)) };
   }
 
-  async rowChange(after: number, through: number): Promise<RowChange> {
-    if (after === through) return 'none';
-    return this.#versions === undefined ? 'unknown' : rowChangeBetween(this.#versions.path, after, through);
-  }
-
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined> {
-    return this.#versions && (await changedRows(this.#versions.path, version, change));
+    return this.#local && changedRows(this.#local.versions.path, version, change);
   }
 
   async addNullColumn(name: string): Promise<void> {
@@ -239,14 +233,14 @@ export class LanceDataset implements Dataset {
   warmIndex(column: string): Promise<boolean> {
     return engineCall('maintain', async () =>
       warmIndex(await this.#head.table(), this.#caches, column, async (name) => {
-        return (await this.#shadows?.warm(await this.#head.version(), name)) ?? false;
+        return (await this.#local?.shadows.warm(await this.#head.version(), name)) ?? false;
       }),
     );
   }
 
   layout(): Promise<Layout> {
     return engineCall('maintain', async () =>
-      layoutOf(await this.#head.table(), await this.schema(), this.#versions?.path),
+      layoutOf(await this.#head.table(), await this.schema(), this.#local?.versions.path),
     );
   }
 
@@ -255,7 +249,7 @@ export class LanceDataset implements Dataset {
   }
 
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {
-    const { datasetPath } = this.#versions ?? {};
+    const datasetPath = this.#local?.versions.datasetPath;
     return engineCall('open', async () => versionPageOf(await this.#head.table(), datasetPath, this.#branch, page));
   }
 
@@ -270,18 +264,21 @@ export class LanceDataset implements Dataset {
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
     return engineCall('maintain', async () => {
       this.#head.requireWritable();
-      return this.#versions && prune(await this.#head.table(), this.#versions, request);
+      return this.#local && prune(await this.#head.table(), this.#local.versions, request);
     });
   }
 
   async prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined> {
     this.#head.requireWritable();
-    return this.#prepared?.compaction(this.#committing, fragments);
+    const preparation = this.#local?.preparation;
+    return preparation && prepare(this.#committing, (version) => prepareCompaction(preparation, version, fragments));
   }
 
   async prepareIndex(column: string): Promise<PreparedCommit> {
     this.#head.requireWritable();
-    const prepared = await this.#prepared?.index(this.#committing, column);
+    const preparation = this.#local?.preparation;
+    const prepared =
+      preparation && (await prepare(this.#committing, (version) => prepareIndex(preparation, version, column)));
     if (prepared !== undefined) return prepared;
     await this.#commit('maintain', (table) => table.createIndex(nativeBtree(), column, true));
     return { commit: async () => 0, discard: () => undefined };
@@ -298,7 +295,7 @@ export class LanceDataset implements Dataset {
     await engineCall('branch', async () => {
       this.#head.requireWritable();
       const version = await createBranch(await this.#head.table(), name, from);
-      await this.#durability?.branchMade(name, version);
+      await this.#local?.durability.branchMade(name, version);
     });
   }
 
@@ -309,12 +306,12 @@ export class LanceDataset implements Dataset {
   async deleteBranch(name: BranchName): Promise<void> {
     await engineCall('branch', async () => {
       await (await (await this.#head.table()).branches()).delete(name);
-      await this.#durability?.branchDeleted();
+      await this.#local?.durability.branchDeleted();
     });
   }
 
   sync(after?: number): Promise<void> {
-    return engineCall('sync', async () => this.#durability?.sync(await this.#head.version(), after));
+    return engineCall('sync', async () => this.#local?.durability.sync(await this.#head.version(), after));
   }
 
   close(): void {

@@ -16,10 +16,9 @@ import type {
   StagedTable,
 } from '../../port/engine.ts';
 import { FileWriter } from '../commit/file-writer.ts';
-import { PreparedCommits } from '../commit/prepared-commits.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
-import { CommitLink, type Fresh, LiftedCommit } from '../commit/version-commit.ts';
+import { type Fresh, LiftedCommit } from '../commit/version-commit.ts';
 import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
 import { recoverBranch } from '../durability/recover-branch.ts';
@@ -31,7 +30,8 @@ import { BranchShadows, type BranchShadowsParts } from '../shadow/branch-shadows
 import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
-import { type DatasetFilters, LanceDataset } from './lance-dataset.ts';
+import { IndexChoice } from './index-choice.ts';
+import { type DatasetFilters, LanceDataset, type LocalBranch } from './lance-dataset.ts';
 import { StorageRoot } from './storage-root.ts';
 
 export interface LanceEngineOptions extends CacheLimits {
@@ -83,7 +83,7 @@ export class LanceEngine implements Engine {
     const within = stagingFolder(folder);
     await engineCall('create', async () => mkdir(within, { recursive: true }));
     const durability = new Durability(this.#fileSync, place, 0);
-    const commit = new LiftedCommit(folder, new CommitLink(folder, fresh), (paths) => durability.beginSync(paths));
+    const commit = new LiftedCommit(folder, (paths) => durability.beginSync(paths));
     const connection = await this.#connect(within);
     const stagedName = randomUUID();
     return new LocalNewTable({ connection, storageOptions, folder, stagedName, commit, durability, fresh });
@@ -97,8 +97,8 @@ export class LanceEngine implements Engine {
       const table = await this.#openNewest(request);
       if (version === undefined) {
         const filters = this.#filtersOf('root', location, branch);
-        const files = this.#filesOf(location, branch, await table.version());
-        return new LanceDataset(table, { lineage, branch, caches, state, filters, ...files });
+        const local = this.#localBranch(location, branch, await table.version());
+        return new LanceDataset(table, { lineage, branch, caches, state, filters, local });
       }
       await table.checkout(version);
       return new LanceDataset(table);
@@ -191,7 +191,7 @@ export class LanceEngine implements Engine {
     const { folderUri, tableName } = this.#root.place(location);
     const connection = await this.#connect(folderUri);
     const main = await connection.openTable(tableName, []);
-    return branch === undefined ? main : checkoutBranch(main, branch);
+    return branch === undefined ? main : (await main.branches()).checkout(branch);
   }
 
   /** To be called before the dataset is opened. */
@@ -212,16 +212,16 @@ export class LanceEngine implements Engine {
     return hasRoom;
   }
 
-  #filesOf(location: Location, branch: BranchName | undefined, openedAt: number) {
+  #localBranch(location: Location, branch: BranchName | undefined, openedAt: number): LocalBranch | undefined {
     if (!this.#root.isLocal) return undefined;
     const place = this.#placeOf(location, branch);
+    const folder = branchFolder(place.datasetPath, branch);
     const versions = new VersionsFolder(place.datasetPath, branch);
     versions.standsAt(openedAt);
     const durability = new Durability(this.#fileSync, place, openedAt);
-    const folder = branchFolder(place.datasetPath, branch);
     const beginSync = (paths: readonly string[]) => durability.beginSync(paths);
-    const commit = new LiftedCommit(folder, new CommitLink(folder, fresh), beginSync);
-    const staging = new Staging(folder, randomUUID, this.#stagingInMemory);
+    const commit = new LiftedCommit(folder, beginSync);
+    const staging = new Staging(folder, this.#stagingInMemory);
     const shadows = new BranchShadows({
       branchFolder: folder,
       versionsFolder: versions.path,
@@ -231,8 +231,8 @@ export class LanceEngine implements Engine {
       mergeInReader: this.#mergeInShadow(location, branch),
     });
     const replacement = new RowReplacement({ folder, staging, files: this.#files, beginSync, fresh });
-    const prepared = new PreparedCommits({ folder, staging, commit, fresh });
-    return { versions, durability, replacement, shadows, prepared };
+    const preparation = { folder, staging, commit, fresh };
+    return { versions, durability, replacement, shadows, preparation, indexChoice: new IndexChoice(versions.path) };
   }
 
   #filtersOf(
@@ -278,11 +278,6 @@ const nothingToRecover = (version: number): Recovery => ({
   removedFiles: 0,
   damage: undefined,
 });
-
-async function checkoutBranch(main: NativeTable, branch: string): Promise<NativeTable> {
-  const branches = await main.branches();
-  return branches.checkout(branch);
-}
 
 /** Dropping what is not there is what was wanted. Other failures are the caller's to see. */
 function ignoreMissing(error: unknown): void {

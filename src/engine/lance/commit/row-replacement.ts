@@ -1,16 +1,15 @@
 /**
- * The commit that replaces rows by their places: the engine writes the new rows, and this puts them in place with the lists
- * of deleted rows, the transaction and the manifest that an update has. The engine's own merge first has to find the rows,
- * which takes it five to ten times as long as everything here (docs/adr/0015).
+ * The commit that replaces rows by their addresses: the engine writes the new rows, and this adds the deletion vectors, the
+ * transaction and the manifest that an update has. The engine's own merge would first have to find the rows, which takes it
+ * several times as long (docs/adr/0015).
  *
  * The commit is one `link` of the manifest to its name, which fails if the version is there already (`version-commit.ts`): so
- * either nobody has committed since the version that the places are of, or nothing happens. It is never a guess: other
- * people's commits are not rebased on, save those that leave all rows where they are. Before the link nothing refers to the
- * files that were written; they are removed, and those that a crash leaves are found by start-up recovery. Files are made
- * durable by whoever made the commit (`durability.ts`).
+ * either no program has committed since the version that the addresses are of, or nothing happens. It never guesses: it
+ * follows only those commits of other programs that leave all rows where they are. Before the link nothing refers to the files
+ * that were written; a failed commit removes them, and start-up recovery finds those that a crash leaves. The caller makes the
+ * commit durable (`durability.ts`).
  *
- * The few files that every commit has are written in its turn of the event loop: a turn of the thread pool for each of their
- * three calls takes 1 ms beside everything else that goes on.
+ * The few files that every commit has are written on the event loop, which takes less time than a trip through the thread pool.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,12 +25,12 @@ import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/ro
 import { deletionsFile, type LiveRowMap } from '../live-rows/live-rows.ts';
 import type { FileWriter } from './file-writer.ts';
 import type { StagedRows, Staging } from './staging.ts';
-import { CommitLink, committedAtMs, type Fresh, type NewFile, randomId } from './version-commit.ts';
+import { commitVersion, type Fresh, type NewFile, newTransaction, randomId, removeFiles } from './version-commit.ts';
 
-/** Indexes that are finished one after the other just then; more is no coincidence. */
+/** Index builds and the like that other programs commit just then; hardly ever is there more than one. */
 const mostAttempts = 5;
 
-/** What a fragment's list of deleted rows becomes; undefined where no row is left. */
+/** What the deletion vector of a fragment becomes; undefined where no row is left. */
 type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
 
 export interface ReplacementParts {
@@ -39,33 +38,23 @@ export interface ReplacementParts {
   readonly folder: string;
   readonly staging: Staging;
   readonly files: FileWriter;
-  /** Begins to make files durable of which no version tells yet. Whoever syncs the version waits for it. */
+  /** Begins to make files durable that no version names yet. The sync of the version waits for it. */
   readonly beginSync: (paths: readonly string[]) => void;
   readonly fresh: Fresh;
 }
 
 export class RowReplacement {
-  readonly #folder: string;
+  readonly #parts: ReplacementParts;
   readonly #versionsFolder: string;
-  readonly #staging: Staging;
-  readonly #files: FileWriter;
-  readonly #beginSync: ReplacementParts['beginSync'];
-  readonly #fresh: Fresh;
-  readonly #link: CommitLink;
 
-  constructor({ folder, staging, files, beginSync, fresh }: ReplacementParts) {
-    this.#folder = folder;
-    this.#versionsFolder = join(folder, '_versions');
-    this.#staging = staging;
-    this.#files = files;
-    this.#beginSync = beginSync;
-    this.#fresh = fresh;
-    this.#link = new CommitLink(folder, fresh);
+  constructor(parts: ReplacementParts) {
+    this.#parts = parts;
+    this.#versionsFolder = join(parts.folder, '_versions');
   }
 
   /** As `Dataset.prepareRows`. */
   prepare(rows: NewRows): PreparedRows {
-    return new RowsInStaging(this.#staging, rows);
+    return new RowsInStaging(this.#parts.staging, rows);
   }
 
   /** As `Dataset.replaceRows`. */
@@ -74,48 +63,48 @@ export class RowReplacement {
     try {
       const deletions = this.#markDeleted(tracked, places);
       if (rows instanceof RowsInStaging) return await this.#commitMarked(tracked, deletions, rows);
-      const prepared = new RowsInStaging(this.#staging, rows);
+      const prepared = new RowsInStaging(this.#parts.staging, rows);
       return await this.#commitMarked(tracked, deletions, prepared).finally(() => prepared.discard());
     } finally {
       tracked.takeBack(); // nothing, once it is committed
     }
   }
 
-  /** The lists of deleted rows get to the disk while the engine writes the new rows: neither needs the other. */
+  /** The deletion vectors are written while the engine writes the new rows: neither needs the other. */
   async #commitMarked(
     tracked: LiveRowMap,
     deletions: ReadonlyMap<number, Deletion>,
     rows: RowsInStaging,
   ): Promise<Replacing> {
-    const lists = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
-    const [listing, staging] = await Promise.allSettled([this.#write(lists), rows.staged]);
+    const vectors = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
+    const [writing, staging] = await Promise.allSettled([this.#write(vectors), rows.staged]);
     let made: Replacing | undefined;
     try {
-      if (listing.status === 'rejected') throw listing.reason;
+      if (writing.status === 'rejected') throw writing.reason;
       if (staging.status === 'rejected') throw staging.reason;
       const staged = staging.value;
       if (staged.rows !== rows.rows) return 'refused';
-      rows.moveTo(this.#folder, staged);
+      rows.moveTo(this.#parts.folder, staged);
       made = this.#commitOnNewest(tracked, deletions, staged);
       if (typeof made === 'object') rows.committed();
       return made;
     } finally {
-      if (typeof made !== 'object') for (const { path } of lists) rmSync(path, { force: true });
+      if (typeof made !== 'object') removeFiles(vectors);
     }
   }
 
-  async #write(lists: readonly NewFile[]): Promise<void> {
-    await this.#files.write(lists);
-    if (lists.length > 0) this.#beginSync(lists.map(({ path }) => path));
+  async #write(vectors: readonly NewFile[]): Promise<void> {
+    await this.#parts.files.write(vectors);
+    if (vectors.length > 0) this.#parts.beginSync(vectors.map(({ path }) => path));
   }
 
   #commitOnNewest(tracked: LiveRowMap, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Replacing {
     for (let attempt = 0; attempt < mostAttempts; attempt++) {
       const next = this.#next(tracked, deletions, staged);
-      // Where somebody else has made the table one that is for the engine alone, they have come between.
+      // Another program has made the table one that only the engine may change, and so was first.
       if (next === 'refused' && attempt > 0) return 'overtaken';
       if (typeof next === 'string') return next;
-      if (this.#link.commit(next, next.after)) {
+      if (commitVersion(this.#parts.folder, next, next.after)) {
         const { version, fragments } = next;
         tracked.committed(next, new Map([...deletions].map(([id, each]) => [id, each?.listed.id])), fragments);
         return { version, fragments };
@@ -139,8 +128,7 @@ export class RowReplacement {
       const next = nextManifest(current.bytes, {
         deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
         staged: staged.manifest,
-        transactionId: this.#fresh.uuid(),
-        committedAtMs: committedAtMs(this.#fresh),
+        ...newTransaction(this.#parts.fresh),
       });
       return { ...next, after: current.path };
     } catch (error) {
@@ -167,8 +155,8 @@ export class RowReplacement {
   #deletionIn(tracked: LiveRowMap, fragment: number): Deletion {
     const deleted = tracked.deletionsOf(fragment);
     if (deleted === undefined) return undefined;
-    const listed = { readVersion: tracked.version, id: randomId(this.#fresh), deletedRows: deleted.count };
-    return { listed, file: deletionsFile(this.#folder, fragment, listed, deleted.toBitmap()) };
+    const listed = { readVersion: tracked.version, id: randomId(this.#parts.fresh), deletedRows: deleted.count };
+    return { listed, file: deletionsFile(this.#parts.folder, fragment, listed, deleted.toBitmap()) };
   }
 }
 
@@ -183,7 +171,7 @@ class RowsInStaging implements PreparedRows {
     this.file = file;
     this.rows = rows;
     this.staged = staging.stage(file);
-    this.staged.catch(() => undefined); // whoever commits them hears of it
+    this.staged.catch(() => undefined); // the commit of them throws it
   }
 
   moveTo(folder: string, staged: StagedRows): void {

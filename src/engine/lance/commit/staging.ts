@@ -1,11 +1,12 @@
 /**
- * New rows on their way into a dataset. The engine writes them as a small dataset of their own, so that only its data file
- * need be taken. Nothing of it is durable or needed later: what a crash leaves goes when the branch is recovered, or when
- * the next process makes its folder in memory.
+ * What the engine writes on its way into a dataset: new rows, compacted fragments, indexes. It writes them as a small dataset of
+ * their own, from which the commit takes the files. Nothing of that dataset is durable or needed later: recovery of the branch
+ * removes what a crash leaves, or the next process does, when it makes its folder in memory.
  *
- * In memory, if the operating system has a file system there: the engine makes four folders and four files, which an ext4
- * that discards takes 5 ms for and tmpfs 1 ms (100 rows; 10 and 2 for 6,400), and whose removal makes others slower.
+ * Rows are staged in memory if the operating system has a file system there: the engine makes four folders and four files for
+ * them, which takes a disk several times as long, and their removal makes others slower.
  */
+import { randomUUID } from 'node:crypto';
 import { copyFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,107 +17,65 @@ import {
   readManifest,
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
-import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import {
-  type RewriteGroup,
-  rewriteGroupsOf,
-  transactionsBetween,
-} from '../../../lance-format/transaction/transaction.ts';
-import {
-  connectNative,
-  type NativeConnection,
-  type NativeTable,
-  nativeBtree,
-  newSession,
-  plainIndexName,
-} from '../native/native.ts';
+import { type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { transactionsBetween } from '../../../lance-format/transaction/transaction.ts';
+import { connectNative, type NativeConnection, type NativeTable, newSession } from '../native/native.ts';
 import { inFolder, removeIfPossible } from './version-commit.ts';
 
-/** It is copied from there in a turn of the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
+/** The copy from there is on the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
 const mostBytesInMemory = 2 ** 20;
 
-/** A dataset of its own until its files are taken. */
-export interface Staged extends Pick<StagingPlace, 'discard'> {
+export interface StagedRows extends Pick<StagingPlace, 'discard'> {
   readonly manifest: Buffer;
+  readonly rows: number;
   readonly moveTo: MoveTo;
 }
 
-export interface StagedRows extends Staged {
-  readonly rows: number;
-}
-
 /** What the engine made of a clone; its files lie in `folder`. */
-interface StagedChange extends Pick<StagingPlace, 'discard' | 'folder'> {
+export interface StagedChange extends Pick<StagingPlace, 'discard' | 'folder'> {
   readonly manifest: Buffer;
-}
-
-export interface StagedFragments extends StagedChange {
-  /** What was compacted; the other fragments are as they were. */
-  readonly groups: readonly RewriteGroup[];
-}
-
-export interface StagedIndex extends StagedChange {
-  readonly name: string;
+  /** Of the engine's commits to the clone. */
+  readonly transactions: readonly Uint8Array[];
 }
 
 export class Staging {
-  readonly #beside: StagingFolder;
+  readonly #onDisk: StagingFolder;
   readonly #memory: StagingFolder | undefined;
-  readonly #newName: () => string;
 
-  /** `newName`: never the same twice. `memory`: of all datasets together. */
-  constructor(folder: string, newName: () => string, memory?: StagingFolder) {
-    this.#beside = new StagingFolder(stagingFolder(folder), 'by renaming');
+  /** `folder`: of the dataset, or of the branch in it. `memory`: of all datasets together. */
+  constructor(folder: string, memory?: StagingFolder) {
+    this.#onDisk = new StagingFolder(stagingFolder(folder), 'by renaming');
     this.#memory = memory;
-    this.#newName = newName;
   }
 
   /** What fails in memory, such as where that is full, is tried where the dataset is. */
   async stage(file: IpcFile): Promise<StagedRows> {
-    if (this.#memory === undefined || file.length > mostBytesInMemory) return this.#stageIn(this.#beside, file);
-    return this.#stageIn(this.#memory, file).catch(() => this.#stageIn(this.#beside, file));
+    if (this.#memory === undefined || file.length > mostBytesInMemory) return this.#stageIn(this.#onDisk, file);
+    return this.#stageIn(this.#memory, file).catch(() => this.#stageIn(this.#onDisk, file));
   }
 
-  /** Has the engine compact the fragments of a clone (`shadow-manifest.ts`), as far as it thinks that they should be. */
-  compact(clone: Buffer): Promise<StagedFragments> {
-    return this.#inClone(clone, async (table) => {
-      await table.optimize(0, false);
-      return (transactions) => ({ groups: transactions.flatMap((each) => rewriteGroupsOf(each) ?? []) });
-    });
-  }
-
-  /** Has the engine build the BTREE index of a column of a clone. */
-  index(clone: Buffer, column: string): Promise<StagedIndex> {
-    return this.#inClone(clone, async (table) => {
-      await table.createIndex(nativeBtree(), column, true);
-      return () => ({ name: plainIndexName(column) });
-    });
-  }
-
-  /** `change` returns what its own transactions tell. */
-  #inClone<Told>(
-    clone: Buffer,
-    change: (table: NativeTable) => Promise<(transactions: readonly Uint8Array[]) => Told>,
-  ): Promise<StagedChange & Told> {
-    return this.#beside.use(this.#newName(), async ({ connection, name, folder, discard }) => {
+  /** Has the engine change a clone (`shadow-manifest.ts`). */
+  change(clone: Buffer, run: (table: NativeTable) => Promise<unknown>): Promise<StagedChange> {
+    return this.#onDisk.use(randomUUID(), async ({ connection, name, folder, discard }) => {
       const versions = join(folder, '_versions');
       mkdirSync(versions, { recursive: true });
       writeFileSync(join(versions, manifestNames(1)[0]), clone);
       const table = await connection.openTable(name, []);
-      const told = await change(table).finally(() => table.close());
+      await run(table).finally(() => table.close());
       const newest = listVersions(versions).at(-1) ?? 1;
       const manifest = readManifest(versions, newest)?.bytes ?? clone;
       const transactions = newest === 1 ? [] : transactionsBetween(versions, 1, newest);
-      return { manifest, folder, discard, ...told(transactions.filter((each) => each !== undefined)) };
+      return { manifest, folder, discard, transactions: transactions.filter((each) => each !== undefined) };
     });
   }
 
   #stageIn(staging: StagingFolder, file: IpcFile): Promise<StagedRows> {
-    return staging.use(this.#newName(), async ({ connection, name, folder, moverOf, discard }) => {
+    return staging.use(randomUUID(), async ({ connection, name, folder, moverOf, discard }) => {
       (await connection.createTable(name, file, 'create', [])).close();
       const manifest = readFileSync(join(folder, '_versions', manifestNames(1)[0]));
-      const rows = parseManifest(manifest).fragments.reduce((sum, fragment) => sum + fragment.rows, 0);
-      return { manifest, rows, moveTo: moverOf(manifest), discard };
+      const parsed = parseManifest(manifest);
+      const rows = parsed.fragments.reduce((sum, fragment) => sum + fragment.rows, 0);
+      return { manifest, rows, moveTo: moverOf(parsed), discard };
     });
   }
 }
@@ -125,20 +84,20 @@ export class Staging {
 type Taking = 'by renaming' | 'by copying';
 
 /** Puts the files of a staged dataset among those of another, and says where they are now. */
-export type MoveTo = (datasetFolder: string) => readonly string[];
+type MoveTo = (datasetFolder: string) => readonly string[];
 
 /** A dataset that is being staged. */
-export interface StagingPlace {
+interface StagingPlace {
   readonly connection: NativeConnection;
   readonly name: string;
   readonly folder: string;
   /** Of what the manifest says to lie in the folder itself: a clone has files elsewhere, too. All of it, or none. */
-  moverOf(manifest: Buffer): MoveTo;
+  moverOf(manifest: Manifest): MoveTo;
   /** Maybe in a while. */
   discard(): void;
 }
 
-/** A folder in which the engine makes datasets of a moment. */
+/** A folder in which the engine makes datasets for the time of a commit. */
 export class StagingFolder {
   readonly #path: string;
   readonly #taking: Taking;
@@ -163,7 +122,7 @@ export class StagingFolder {
   }
 
   #connect(): Promise<NativeConnection> {
-    // In memory somebody may have removed it: login managers do, of users who leave.
+    // In memory it may have been removed: login managers do so when a user leaves.
     mkdirSync(this.#path, { recursive: true, ...(this.#taking === 'by copying' && { mode: 0o700 }) });
     // What is staged is never read, so nothing of it is to be kept.
     this.#connection ??= connectNative(this.#path, {}, newSession(0, 0));
@@ -171,16 +130,16 @@ export class StagingFolder {
   }
 
   /**
-   * Never throws: the rows may be committed. What stays goes when whoever owns the folder looks after it. In memory it takes 0.05 ms,
-   * and gives the memory back at once.
+   * Never throws: the rows may be committed. Recovery, or the next process, removes what stays. In memory it gives the memory back
+   * at once.
    */
   #discard(folder: string): void {
     if (this.#taking === 'by renaming') void rm(folder, { recursive: true, force: true }).catch(() => undefined);
     else removeIfPossible(folder);
   }
 
-  #mover(manifest: Buffer, folder: string): MoveTo {
-    const own = parseManifest(manifest).files.filter(({ kind, baseId }) => kind === 'data' && baseId === undefined);
+  #mover({ files }: Manifest, folder: string): MoveTo {
+    const own = files.filter(({ kind, baseId }) => kind === 'data' && baseId === undefined);
     const take = this.#taking === 'by renaming' ? renameSync : copyFileSync;
     return (datasetFolder) => {
       const targets = own.map(({ path }) => join(datasetFolder, 'data', path));

@@ -1,7 +1,8 @@
 /**
- * The moment of a commit that is made here: the manifest gets its name, by a `link` that fails if somebody else's version has
- * it. The engine and other programs commit on a file system in the same way.
+ * A commit of this service on a file system: the manifest gets its name by a `link`, which fails if another program's version
+ * has it. The engine and other programs commit in the same way.
  */
+import { randomUUID } from 'node:crypto';
 import {
   closeSync,
   constants,
@@ -30,74 +31,63 @@ export interface Fresh {
 }
 
 /**
- * A millisecond ago: whoever notes the time after the commit, in whole milliseconds too, notes a later one, and what is
- * pruned is told by such times.
+ * Of a new version. It is dated a millisecond ago: a program that notes the time after the commit, in whole milliseconds too,
+ * notes a later one, and such times decide what is pruned.
  */
-export const committedAtMs = (fresh: Fresh): number => fresh.nowMs() - 1;
+export const newTransaction = (fresh: Fresh) => ({ transactionId: fresh.uuid(), committedAtMs: fresh.nowMs() - 1 });
 
-/** For the name of a file of deletions: as random as the last 64 bits of a UUID are, of which two are not. */
+/** For the name of a deletion vector: as random as the last 64 bits of a UUID are, of which two are not. */
 export const randomId = (fresh: Fresh): bigint => BigInt(`0x${fresh.uuid().replaceAll('-', '').slice(-16)}`);
 
-/** With the greatest version. What is longer than its new content would keep its end. */
+/**
+ * Commits to a dataset, or to a branch of one, in `folder`. False where another program has made this version. Throws where the
+ * version is certainly not there, with nothing left of it that can be seen. `after`: the path of the manifest before it, whose
+ * way of naming is kept.
+ */
+export function commitVersion(folder: string, next: Omit<NextManifest, 'fragments'>, after: string): boolean {
+  const { version, bytes, transaction, transactionFile } = next;
+  const versionsFolder = join(folder, '_versions');
+  const name = manifestNames(version)[manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0];
+  const transactionPath = join(folder, '_transactions', transactionFile);
+  const draft = join(versionsFolder, `.tmp_${name}_${randomUUID()}`);
+  try {
+    writeFiles([
+      { path: transactionPath, content: transaction },
+      { path: draft, content: bytes },
+    ]);
+    linkSync(draft, join(versionsFolder, name));
+    writeHint(versionsFolder, version);
+    return true;
+  } catch (error) {
+    // A file system over a network may have done what it says has failed.
+    const stored = readManifest(versionsFolder, version);
+    if (stored?.bytes.equals(bytes) === true) return true;
+    rmSync(transactionPath, { force: true });
+    if (stored === undefined) throw error;
+    return false;
+  } finally {
+    removeIfPossible(draft); // no program takes it for a manifest, and recovery removes it
+  }
+}
+
+/** With the greatest version: what is longer than its new content would keep its end. */
 const longestHint = '{"version":18446744073709551615}'.length;
 
-export class CommitLink {
-  readonly #folder: string;
-  readonly #versionsFolder: string;
-  readonly #fresh: Fresh;
-
-  /** `folder`: of the dataset, or of the branch in it. */
-  constructor(folder: string, fresh: Fresh) {
-    this.#folder = folder;
-    this.#versionsFolder = join(folder, '_versions');
-    this.#fresh = fresh;
-  }
-
-  /**
-   * False where somebody else has made this version. Throws where the version is certainly not there, with nothing left of it
-   * that can be seen. `after`: the path of the manifest before it, whose way of naming is kept.
-   */
-  commit({ version, bytes, transaction, transactionFile }: Omit<NextManifest, 'fragments'>, after: string): boolean {
-    const name = manifestNames(version)[manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0];
-    const transactionPath = join(this.#folder, '_transactions', transactionFile);
-    const draft = join(this.#versionsFolder, `.tmp_${name}_${this.#fresh.uuid()}`);
+/**
+ * Spares readers a listing of the folder. It may be old, missing or torn, because the engine looks for newer versions in any
+ * case. So it is written in place: to rename a draft to it frees the blocks of the file before, which can take many
+ * milliseconds on a busy disk that discards.
+ */
+function writeHint(versionsFolder: string, version: number): void {
+  try {
+    const file = openSync(join(versionsFolder, 'latest_version_hint.json'), constants.O_WRONLY | constants.O_CREAT);
     try {
-      writeFiles([
-        { path: transactionPath, content: transaction },
-        { path: draft, content: bytes },
-      ]);
-      linkSync(draft, join(this.#versionsFolder, name));
-      this.#hint(version);
-      return true;
-    } catch (error) {
-      // A file system over a network may have done what it says has failed.
-      const stored = readManifest(this.#versionsFolder, version);
-      if (stored?.bytes.equals(bytes) === true) return true;
-      rmSync(transactionPath, { force: true });
-      if (stored === undefined) throw error;
-      return false;
+      writeSync(file, JSON.stringify({ version }).padEnd(longestHint), 0);
     } finally {
-      removeIfPossible(draft); // nobody takes it for a manifest, and recovery removes it
+      closeSync(file);
     }
-  }
-
-  /**
-   * Spares readers a listing of the folder. It may be old, missing or torn (measured with the engine, which looks for newer
-   * versions in any case), so it is written in place: to rename a draft to it frees the blocks of the file before, for which
-   * all of the process waited 5 ms on a busy disk that discards, and 840 ms once (measured); this takes 0.04 ms.
-   */
-  #hint(version: number): void {
-    const path = join(this.#versionsFolder, 'latest_version_hint.json');
-    try {
-      const file = openSync(path, constants.O_WRONLY | constants.O_CREAT);
-      try {
-        writeSync(file, JSON.stringify({ version }).padEnd(longestHint), 0);
-      } finally {
-        closeSync(file);
-      }
-    } catch {
-      // Nothing depends on it.
-    }
+  } catch {
+    // Nothing depends on it.
   }
 }
 
@@ -108,19 +98,17 @@ export interface HeadManifest {
   readonly path: string;
 }
 
-/** Other programs would have to be quick to commit before it so often. */
+/** Hardly any other program commits so often in so short a time. */
 const mostAttempts = 8;
 
 /** Commits what was made in a shadow on the same file system. */
 export class LiftedCommit {
   readonly #folder: string;
-  readonly #link: CommitLink;
   readonly #beginSync: (paths: readonly string[]) => void;
 
   /** `folder`: of the dataset, or of the branch in it. */
-  constructor(folder: string, link: CommitLink, beginSync: (paths: readonly string[]) => void) {
+  constructor(folder: string, beginSync: (paths: readonly string[]) => void) {
     this.#folder = folder;
-    this.#link = link;
     this.#beginSync = beginSync;
   }
 
@@ -135,7 +123,7 @@ export class LiftedCommit {
     try {
       await this.#move(lifted, from);
       this.#beginSync(targets.filter((path) => statSync(path).isFile()));
-      isMade = this.#link.commit(lifted, after);
+      isMade = commitVersion(this.#folder, lifted, after);
       return isMade;
     } finally {
       if (!isMade) this.#moveBack(lifted, from);
@@ -185,7 +173,7 @@ export class LiftedCommit {
   }
 }
 
-/** A file that nobody knows of yet. */
+/** A file that no manifest names yet. */
 export interface NewFile {
   readonly path: string;
   readonly content: Uint8Array;
@@ -211,7 +199,7 @@ export function removeIfPossible(path: string): void {
   try {
     rmSync(path, { recursive: true, force: true });
   } catch {
-    // Whatever is wrong with the disk, nobody refers to it.
+    // Whatever is wrong with the disk, nothing refers to it.
   }
 }
 

@@ -7,7 +7,7 @@ import type { FilteredMerge } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import { type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
-import { committedAtMs, type Fresh, type LiftedCommit } from '../commit/version-commit.ts';
+import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
 import { filterName, hasClientFilter, resultsOf, runMerge } from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { ShadowFolder, ShadowFolders } from './shadow-folders.ts';
@@ -49,7 +49,7 @@ export class BranchShadows {
         mergeInReader: mergeInReader && ((merge) => mergeInReader(folder.name, merge)),
         commit: (lifted, from) => commit.commit(lifted, from, found.path),
         release: () => folders.release(branchFolder, folder),
-        newTransaction: () => this.#newTransaction(),
+        newTransaction: () => newTransaction(this.#parts.fresh),
       });
     } catch (error) {
       folder.remove();
@@ -74,10 +74,6 @@ export class BranchShadows {
       if (error instanceof NotReplaceable) return false;
       throw error;
     }
-  }
-
-  #newTransaction() {
-    return { transactionId: this.#parts.fresh.uuid(), committedAtMs: committedAtMs(this.#parts.fresh) };
   }
 }
 

@@ -6,9 +6,9 @@ import { manifestNames, namesIn, stagingFolder } from '../../../lance-format/man
 import { firstVersion, type LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
 import type { StagedTable } from '../../port/engine.ts';
 import {
-  committedAtMs,
   type Fresh,
   type LiftedCommit,
+  newTransaction,
   removeIfEmpty,
   removeIfPossible,
 } from '../commit/version-commit.ts';
@@ -114,12 +114,9 @@ export class LocalNewTable implements StagedTable {
       const isMade = await engineCall('replace', () => {
         const versions = join(staged, '_versions');
         const { path, bytes: result } = newestManifestIn(versions);
-        const transaction = { transactionId: fresh.uuid(), committedAtMs: committedAtMs(fresh) };
-        const first = {
-          ...firstVersion({ result, steps: stepsIn(versions, 0), ...transaction }),
-          files: rowFilesIn(staged),
-        };
-        const naming = manifestNames(stepsIn(versions, 0).length)[1] === basename(path) ? 1 : 0;
+        const steps = stepsIn(versions, 0);
+        const first = { ...firstVersion({ result, steps, ...newTransaction(fresh) }), files: rowFilesIn(staged) };
+        const naming = manifestNames(steps.length)[1] === basename(path) ? 1 : 0;
         return commit.commit(first, staged, join(folder, '_versions', manifestNames(0)[naming]));
       });
       if (!isMade) throw placeTaken();
