@@ -1,22 +1,29 @@
-/**
- * Which rows one commit took away and which it brought, told by the manifests before and after it and by the files of
- * deleted rows they name. An update does both: its row is deleted where it was and written anew in a new fragment.
- *
- * It costs the reading of two manifests and of the deletions in every fragment that the commit touched, some 0.1 ms each,
- * and asks the engine nothing. What it does not know it does not guess: undefined for datasets whose rows have identifiers
- * of their own, and where a file is gone, elsewhere or in a form that is not known here.
- */
 import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
+import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import { addressOf, type RowAddressSql } from '../../port/row-address.ts';
 import { readDeletedOffsets } from './live-rows.ts';
 
-/** Some 5 ms of work, after which others have a turn of the event loop (P10). */
+/** Some 5 ms of work, after which other work of the event loop comes first (P10). */
 const fragmentsPerTurn = 32;
 
+/** Rows of one fragment. */
+interface FragmentRows {
+  readonly id: number;
+  readonly offsets: Iterable<number>;
+}
+
+/**
+ * The rows that one commit removed, or those that it added, by the manifests before and after it and the deletion vectors that
+ * they name. An update does both: it deletes its row and writes it anew in a new fragment.
+ *
+ * Reads two manifests and the deletion vectors of the fragments that the commit touched, some 0.1 ms each, and asks the engine
+ * nothing. undefined for datasets whose rows have identifiers of their own, and where a file is gone, on other storage or in an
+ * unknown form.
+ */
 export async function changedRows(
   versionsFolder: string,
   version: number,
@@ -25,8 +32,9 @@ export async function changedRows(
   try {
     const [before, after] = [manifestOf(versionsFolder, version - 1), manifestOf(versionsFolder, version)];
     if ([...before.fragments, ...after.fragments].some(({ hasRowIds }) => hasRowIds)) return undefined;
-    const files = new DeletionFiles(dirname(versionsFolder));
-    const changed = change === 'removed' ? removals(before, after, files) : additions(before, after, files);
+    const branchFolder = dirname(versionsFolder);
+    const changed =
+      change === 'removed' ? removals(before, after, branchFolder) : additions(before, after, branchFolder);
     const rows: RowAddressSql[] = [];
     let fragments = 0;
     for (const { id, offsets } of changed) {
@@ -36,32 +44,27 @@ export async function changedRows(
     }
     return rows;
   } catch {
-    // Whatever is in the way, a search finds the same; that it comes to that shows in the metrics.
+    // Whatever is in the way, a search finds the same rows, and the metrics show that there was one.
     return undefined;
   }
 }
 
-/** Rows of one fragment. */
-interface OffsetsOfFragment {
-  readonly id: number;
-  readonly offsets: Iterable<number>;
-}
-
-function* removals(before: Manifest, after: Manifest, files: DeletionFiles): Iterable<OffsetsOfFragment> {
+function* removals(before: Manifest, after: Manifest, branchFolder: string): Iterable<FragmentRows> {
   const staying = new Map(after.fragments.map((fragment) => [fragment.id, fragment]));
   for (const fragment of before.fragments) {
     const next = staying.get(fragment.id);
-    const offsets =
-      next === undefined ? files.living(before, fragment) : files.newlyDeleted(before, fragment, after, next);
+    if (next !== undefined && next.deletions?.path === fragment.deletions?.path) continue;
+    const deleted = deletedIn(before, branchFolder, fragment);
+    const offsets = next === undefined ? deleted.living() : deletedIn(after, branchFolder, next).addedSince(deleted);
     yield { id: fragment.id, offsets };
   }
 }
 
-/** New rows are in new fragments: none is ever added to one that is there. */
-function* additions(before: Manifest, after: Manifest, files: DeletionFiles): Iterable<OffsetsOfFragment> {
+/** New rows are in new fragments: no commit adds rows to one that is there. */
+function* additions(before: Manifest, after: Manifest, branchFolder: string): Iterable<FragmentRows> {
   const old = new Set(before.fragments.map(({ id }) => id));
   for (const fragment of after.fragments) {
-    if (!old.has(fragment.id)) yield { id: fragment.id, offsets: files.living(after, fragment) };
+    if (!old.has(fragment.id)) yield { id: fragment.id, offsets: deletedIn(after, branchFolder, fragment).living() };
   }
 }
 
@@ -71,31 +74,5 @@ function manifestOf(versionsFolder: string, version: number): Manifest {
   return parseManifest(found.bytes);
 }
 
-class DeletionFiles {
-  readonly #branchFolder: string;
-
-  constructor(branchFolder: string) {
-    this.#branchFolder = branchFolder;
-  }
-
-  *living(manifest: Manifest, fragment: StoredFragment): Iterable<number> {
-    const isDeleted = marksOf(this.#deleted(manifest, fragment), fragment.rows);
-    for (const [offset, mark] of isDeleted.entries()) if (mark === 0) yield offset;
-  }
-
-  *newlyDeleted(from: Manifest, before: StoredFragment, to: Manifest, after: StoredFragment): Iterable<number> {
-    if (before.deletions?.path === after.deletions?.path) return;
-    const wasDeleted = marksOf(this.#deleted(from, before), before.rows);
-    for (const offset of this.#deleted(to, after)) if (wasDeleted[offset] === 0) yield offset;
-  }
-
-  #deleted(manifest: Manifest, fragment: StoredFragment): Uint32Array {
-    return readDeletedOffsets(manifest, this.#branchFolder, fragment);
-  }
-}
-
-function marksOf(offsets: Uint32Array, rows: number): Uint8Array {
-  const marks = new Uint8Array(rows);
-  for (const offset of offsets) marks[offset] = 1;
-  return marks;
-}
+const deletedIn = (manifest: Manifest, branchFolder: string, fragment: StoredFragment): DeletionVector =>
+  DeletionVector.of(fragment.rows, readDeletedOffsets(manifest, branchFolder, fragment));
