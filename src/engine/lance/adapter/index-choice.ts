@@ -2,17 +2,16 @@
  * Whether a merge looks its keys up in their index or reads the key column of the whole table: the result is the same, and
  * the engine takes the index wherever there is one. But with it, it reads all columns of the rows it finds and of every row
  * that no index covers, and throws away what is not a key; without it, it reads the keys of all rows and nothing else. So
- * for rows with vectors the index is the slower way for large groups, and for small ones as soon as some thousands of rows
- * are not in it: 6,400 rows of 2 KB into 100,000 took 285 ms with the index and 190 without, and when 300,000 more were not
- * in it, 760 and 130 (docs/adr/0013).
+ * for rows with vectors the index is the slower way for large batches, and for small ones as soon as some thousands of rows
+ * are not in it (docs/adr/0013).
  *
- * An estimate from sizes in the manifest: being wrong costs time, and little where both ways take nearly the same.
+ * An estimate from sizes in the manifest: an error costs time, and little where both ways take nearly the same.
  */
 import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredIndex } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
-import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
+import type { MergeSpec } from '../../port/merge-spec.ts';
 
 /** What a choice goes by. */
 interface Sizes {
@@ -25,23 +24,13 @@ interface Sizes {
   readonly uncoveredFragments: number;
 }
 
-interface Seen {
-  readonly version: number;
-  readonly column: string;
-  /** undefined where there is nothing to choose, or not enough is known. */
-  readonly sizes: Sizes | undefined;
-}
-
-/**
- * In nanoseconds of processor time: merges of 2 to 6,400 rows of 24 to 2,000 bytes into 100,000 to 2 million (two cores,
- * local ext4).
- */
+/** In nanoseconds of processor time (docs/adr/0013). */
 const cost = {
   /** Opening one more fragment with all its columns. */
   uncoveredFragment: 150_000,
   uncoveredRow: 50,
   uncoveredByte: 1.5,
-  /** Half of the source's rows are found, as a rule; a row by itself is read at 15 to 25 for a byte. */
+  /** The source's rows that are found, half of them as a rule, are read one by one. */
   sourceByte: 10,
   fullRead: 3_000_000,
   key: 50,
@@ -50,7 +39,8 @@ const cost = {
 
 export class IndexChoice {
   readonly #versionsFolder: string;
-  #seen: Seen | undefined;
+  /** The last ones: one merge asks twice. */
+  #seen: { readonly version: number; readonly column: string; readonly sizes: Sizes | undefined } | undefined;
 
   constructor(versionsFolder: string) {
     this.#versionsFolder = versionsFolder;
@@ -78,29 +68,13 @@ export class IndexChoice {
     return sizes === undefined || costOf(sizes) <= costWithout(sizes);
   }
 
-  /** After a merge, which spares the reading of its manifest. */
-  merged({ version, numInsertedRows, numUpdatedRows }: MergeCounts): void {
-    const seen = this.#seen;
-    if (seen?.version !== version - 1) return;
-    this.#seen = { ...seen, version, sizes: seen.sizes && withFragment(seen.sizes, numInsertedRows + numUpdatedRows) };
-  }
-
+  /** undefined where there is nothing to choose, or not enough is known. */
   #sizesAt(version: number, column: string): Sizes | undefined {
     if (this.#seen?.version !== version || this.#seen.column !== column) {
       this.#seen = { version, column, sizes: readSizes(this.#versionsFolder, version, column) };
     }
     return this.#seen.sizes;
   }
-}
-
-function withFragment(sizes: Sizes, rows: number): Sizes {
-  const { rows: before, uncoveredRows, uncoveredFragments } = sizes;
-  return {
-    ...sizes,
-    rows: before + rows,
-    uncoveredRows: uncoveredRows + rows,
-    uncoveredFragments: uncoveredFragments + Math.sign(rows),
-  };
 }
 
 const costWithIndex = ({ uncoveredRows, uncoveredFragments, rowBytes }: Sizes, sourceBytes: number): number =>

@@ -153,7 +153,6 @@ export class LanceDataset implements Dataset {
         this.#local?.indexChoice.usesIndex(spec, await this.#head.version(), file.length) ?? spec.useIndex;
       const counts = await runMerge(await this.#head.table(), { ...spec, useIndex }, file, timeoutMs);
       this.#head.committed(counts.version);
-      this.#local?.indexChoice.merged(counts);
       return counts;
     };
     return engineCall(hasClientFilter(spec) ? 'filtered merge' : 'merge', run, filterName(spec));

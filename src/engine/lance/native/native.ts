@@ -1,7 +1,7 @@
 /**
  * The native binding under LanceDB's public classes: the calls that take an Arrow IPC file in a `Buffer` and never decode
- * it in JavaScript (docs/engine-facts.md, "Getting bytes in"). It is not part of LanceDB's public interface, so a new version of
- * the package may change it; the contract suite of the engine port notices.
+ * it in JavaScript (docs/engine-facts.md, "Getting bytes in"), as far as this service needs them. It is not part of LanceDB's
+ * public interface, so a new version of the package may change it; the contract suite of the engine port notices.
  */
 import { mkdtempSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,22 +14,15 @@ import type { TableStatistics } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import { engineCall } from './translate-errors.ts';
 
-export interface NativeMergeBuilder {
+interface NativeMergeBuilder {
   whenMatchedUpdateAll(filter?: CheckedSql): NativeMergeBuilder;
   whenNotMatchedInsertAll(): NativeMergeBuilder;
   whenNotMatchedBySourceDelete(filter?: CheckedSql): NativeMergeBuilder;
   setTimeout(timeoutMs: number): void;
   useIndex(useIndex: boolean): NativeMergeBuilder;
-  execute(file: Buffer): Promise<NativeMergeResult>;
+  execute(file: Buffer): Promise<MergeCounts>;
 }
-export interface NativeMergeResult {
-  readonly version: number;
-  readonly numInsertedRows: number;
-  readonly numUpdatedRows: number;
-  readonly numDeletedRows: number;
-  readonly numAttempts: number;
-}
-export interface NativeQuery {
+interface NativeQuery {
   onlyIf(predicate: CheckedSql): void;
   select(columns: [name: string, expression: string][]): void;
   outputSchema(): Promise<Buffer>;
@@ -41,19 +34,12 @@ export interface NativeBranches {
   checkout(name: string, version?: number): Promise<NativeTable>;
   delete(name: string): Promise<void>;
 }
-export interface NativeTags {
-  list(): Promise<Record<string, { version: number }>>;
-  create(name: string, version: number): Promise<void>;
-  delete(name: string): Promise<void>;
-}
 export interface NativeTable {
   close(): void;
   schema(): Promise<Buffer>;
   add(file: Buffer, mode: 'append'): Promise<{ version: number }>;
   countRows(filter?: CheckedSql): Promise<number>;
   delete(predicate: CheckedSql): Promise<{ version: number; numDeletedRows: number }>;
-  /** Columns are set to SQL expressions over the old row. */
-  update(predicate: CheckedSql, columns: [name: string, expression: string][]): Promise<{ version: number }>;
   query(): NativeQuery;
   /** Rows by their addresses, unless the dataset gives them identifiers of their own; those deleted are passed over. */
   takeRowIds(rowIds: bigint[]): Omit<NativeQuery, 'onlyIf'>;
@@ -61,13 +47,18 @@ export interface NativeTable {
   dropColumns(columns: string[]): Promise<{ version: number }>;
   createIndex(index: unknown, column: string, replace: boolean): Promise<void>;
   stats(): Promise<NativeStats>;
-  dropIndex(name: string): Promise<void>;
   listIndices(): Promise<readonly NativeIndex[]>;
   /** Reads all of it into the session's cache; what does not fit there is read in vain. */
   prewarmIndex(name: string): Promise<void>;
   /** Compacts, prunes, then extends indexes. A time of 0 counts as none given, which is seven days ago. */
-  optimize(beforeTimestampMs: number, deleteUnverified: boolean): Promise<NativeOptimizeStats>;
-  tags(): Promise<NativeTags>;
+  optimize(
+    beforeTimestampMs: number,
+    deleteUnverified: boolean,
+  ): Promise<{
+    readonly compaction: { readonly fragmentsRemoved: number; readonly fragmentsAdded: number };
+    readonly prune: { readonly bytesRemoved: number; readonly oldVersionsRemoved: number };
+  }>;
+  tags(): Promise<{ list(): Promise<Record<string, { version: number }>> }>;
   version(): Promise<number>;
   checkout(version: number): Promise<void>;
   checkoutLatest(): Promise<void>;
@@ -84,7 +75,7 @@ export interface NativeIndex {
   /** As it is stored. */
   readonly sizeBytes?: number;
 }
-export interface NativeStats {
+interface NativeStats {
   readonly totalBytes: number;
   readonly numRows: number;
   readonly numIndices: number;
@@ -93,10 +84,6 @@ export interface NativeStats {
     readonly numSmallFragments: number;
     readonly lengths: TableStatistics['fragmentRows'];
   };
-}
-export interface NativeOptimizeStats {
-  readonly compaction: { readonly fragmentsRemoved: number; readonly fragmentsAdded: number };
-  readonly prune: { readonly bytesRemoved: number; readonly oldVersionsRemoved: number };
 }
 export interface NativeConnection {
   createTable(
