@@ -21,7 +21,7 @@ import { Staging, StagingFolder } from '../commit/staging.ts';
 import { type Fresh, LiftedCommit } from '../commit/version-commit.ts';
 import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
-import { recoverBranch } from '../durability/recover-branch.ts';
+import { nothingRecovered, recoverBranch } from '../durability/recover-branch.ts';
 import { inspectBranch } from '../head/branch-state.ts';
 import { VersionsFolder } from '../head/dataset-head.ts';
 import { connectNative, type NativeConnection, type NativeTable } from '../native/native.ts';
@@ -159,7 +159,7 @@ export class LanceEngine implements Engine {
 
   /** What an object store has accepted is durable, and its commits are atomic: there is nothing to recover. */
   async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
-    if (!this.#root.isLocal) return nothingToRecover(acknowledgedVersion);
+    if (!this.#root.isLocal) return nothingRecovered(acknowledgedVersion);
     const suspect = {
       ...this.#placeOf(location, branch),
       acknowledgedVersion,
@@ -270,14 +270,6 @@ export class LanceEngine implements Engine {
 }
 
 const fresh: Fresh = { uuid: randomUUID, nowMs: Date.now };
-
-const nothingToRecover = (version: number): Recovery => ({
-  version,
-  kept: [],
-  removed: [],
-  removedFiles: 0,
-  damage: undefined,
-});
 
 /** Dropping what is not there is what was wanted. Other failures are the caller's to see. */
 function ignoreMissing(error: unknown): void {

@@ -37,13 +37,12 @@ const nothingAhead: Ahead = { paths: new Set(), done: Promise.resolve() };
  * Makes the versions of one branch survive a power cut. The engine itself never calls `fsync`: after a commit the new files
  * and their names are in memory only.
  *
- * What has to be synced is asked of the manifests, since the engine does not tell: the files they name, less those synced
- * before. The first call knows of none, so it syncs all the version needs, also what somebody else wrote; for files that
- * are on disk already that costs some microseconds each. Later calls sync what the versions since then brought, usually
- * two to four files, and the folders holding them.
+ * The manifests say what has to be synced: the files that they name, less those synced before. The first call knows of none, so
+ * it syncs all that the version needs, also what other programs wrote; for files that are on disk already that costs some
+ * microseconds each. Later calls sync what the versions since then brought, usually two to four files, and their folders.
  *
- * There is no order among the files and their names, because the engine has shown them all to the operating system by now,
- * which may write them as it likes. What counts is that all are on disk before the promise resolves.
+ * The files and their names are synced in any order, because the operating system has them all by now and may write them in any
+ * order. What counts is that all are on disk before the promise resolves.
  */
 export class Durability {
   readonly #sync: FileSync;
@@ -69,7 +68,7 @@ export class Durability {
    */
   beginSync(paths: readonly string[]): void {
     const done = this.#syncAll(paths.map((path) => ({ path, mayBeMissing: false })));
-    done.catch(() => undefined); // for `sync` to tell
+    done.catch(() => undefined); // `sync` throws it
     this.#ahead = { paths: new Set(paths), done };
   }
 
@@ -87,7 +86,7 @@ export class Durability {
     const needed = [...between, ...newest].filter(({ path }) => !this.#files.has(path));
     const begun = needed.filter(({ path }) => ahead.paths.has(path));
     const rest = needed.filter(({ path }) => !ahead.paths.has(path));
-    // Of a version that never came, its failure is nobody's.
+    // The failure of a version that never came is no failure.
     await Promise.all([begun.length > 0 ? ahead.done : undefined, this.#syncAll(rest)]);
     this.#files = new Set(newest.map(({ path }) => path));
     this.#synced = version;
@@ -116,7 +115,7 @@ export class Durability {
     for (const folder of folders) this.#folders.add(folder);
   }
 
-  /** Versions that made way for the newest one can be read too, unless somebody has pruned them already. */
+  /** Versions before the newest one can be read too, unless they have been pruned already. */
   #filesBetween(before: number, version: number): readonly NeededFile[] {
     const files: NeededFile[] = [];
     for (let next = before + 1; next < version; next += 1) files.push(...(this.#filesOf(next) ?? []));
@@ -150,7 +149,7 @@ export class Durability {
   }
 }
 
-/** Without one of these a version cannot be read. Some writers leave out or prune the others. */
+/** Without one of these a version cannot be read. Some programs leave out or prune the others. */
 const holdsRows: ReadonlySet<FileKind> = new Set(['data', 'deletions', 'rowIds']);
 
 /** Also true for the root itself: the folder that holds its name is synced with it. */
@@ -165,7 +164,7 @@ const filesIn = (folder: string): readonly string[] => {
   }
 };
 
-function ignoreMissing(error: unknown): undefined {
+export function ignoreMissing(error: unknown): undefined {
   if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
 }
 
@@ -182,7 +181,7 @@ export interface FileSync {
 }
 
 /**
- * `fsync` on this machine's file system. Opening is synchronous: it takes microseconds, a turn of the thread pool more.
+ * `fsync` on this machine's file system. Opening is synchronous: it takes microseconds, a trip through the thread pool more.
  *
  * After a failed `fsync` Linux counts the lost pages as clean, and the next `fsync` of the same file succeeds. So the first
  * failure is remembered, and from then on nothing is reported durable until the process is started again and start-up

@@ -1,86 +1,108 @@
-import { type Dirent, readdirSync, rmSync, statSync } from 'node:fs';
+/** Which files of a dataset its manifests name, and the removal of those that none names. */
+import { type Dirent, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { branchFolder, namesIn, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
-  branchFolder,
-  indexFolders,
-  listVersions,
-  readManifest,
-  storedFiles,
-} from '../../../lance-format/manifest/manifest-files.ts';
-import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+  areKnownToEngine,
+  type FileKind,
+  type Manifest,
+  parseManifest,
+  showFlags,
+} from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 
-export interface LeftoverSearch {
+export interface OrphanSearch {
   readonly datasetPath: string;
   readonly branch: string | undefined;
   readonly acknowledgedVersion: number;
   readonly machineStartedAtMs: number;
 }
 
-/** Folders of a branch, and the names of what commits put there; whatever else lies there is not ours to judge. */
-const commitFiles: readonly (readonly [folder: string, name: RegExp])[] = [
-  ['data', /\.lance$|^\.tmp/],
-  ['_deletions', /\.(arrow|bin)$|^\.tmp/],
-  ['_transactions', /\.txn$|^\.tmp/],
+/** Folders of a branch, and the names of what commits write there; files of other names belong to other programs. */
+const commitFiles: readonly (readonly [folder: string, name: RegExp, kind?: FileKind])[] = [
+  ['data', /\.lance$|^\.tmp/, 'data'],
+  ['_deletions', /\.(arrow|bin)$|^\.tmp/, 'deletions'],
+  ['_transactions', /\.txn$|^\.tmp/, 'transaction'],
   ['_versions', /\.manifest#\d+$|^\.tmp/],
-  ['_indices', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/],
+  ['_indices', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, 'index'],
 ];
 
 /**
- * Removes what commits have left behind that were cut short: files no manifest of any branch names, written after the
- * acknowledged version and before the machine started. Returns how many went. While a manifest of the dataset cannot be
- * read, nobody knows what it names, so nothing goes.
+ * Removes what commits have left that were cut short: files that no manifest of any branch names, written after the
+ * acknowledged version and before the machine started. Returns how many. If a manifest of the dataset cannot be read, it might
+ * name any file, so nothing is removed.
  */
-export function removeLeftovers(search: LeftoverSearch): number {
+export async function removeOrphanFiles(search: OrphanSearch): Promise<number> {
   const candidates = [...candidatesOf(search)];
   if (candidates.length === 0) return 0;
-  const named = namedByAnyVersion(search.datasetPath);
-  if (named === undefined) return 0;
-  const leftovers = candidates.filter((path) => !named.has(path));
-  for (const path of leftovers) rmSync(path, { recursive: true });
-  return leftovers.length;
+  const named = await namedFiles(search.datasetPath).catch(undefinedIfMalformed);
+  const orphans = named === undefined ? [] : candidates.filter(({ key }) => !named.has(key));
+  for (const { path } of orphans) rmSync(path, { recursive: true });
+  return orphans.length;
 }
 
-function* candidatesOf({ datasetPath, branch, ...search }: LeftoverSearch): Generator<string> {
+function* candidatesOf({ datasetPath, branch, ...search }: OrphanSearch) {
   const folder = branchFolder(datasetPath, branch);
   const acknowledged = readManifest(join(folder, '_versions'), search.acknowledgedVersion);
   const sinceMs = acknowledged === undefined ? Number.POSITIVE_INFINITY : statSync(acknowledged.path).mtimeMs;
-  for (const path of filesOfCommits(folder)) {
+  for (const { path, key } of filesOfCommits(folder)) {
     const { mtimeMs } = statSync(path);
-    if (mtimeMs >= sinceMs && mtimeMs < search.machineStartedAtMs) yield path;
+    if (mtimeMs >= sinceMs && mtimeMs < search.machineStartedAtMs) yield { path, key };
   }
 }
 
-/** What commits put in the folder of a branch, whether a version names it or not. */
-export function* filesOfCommits(folder: string): Generator<string> {
-  for (const [name, pattern] of commitFiles) {
-    for (const entry of entriesOf(join(folder, name)))
-      if (pattern.test(entry.name)) yield join(folder, name, entry.name);
+/** What commits wrote in the folder of a branch, whether a version names it or not. `key` is undefined for what none names. */
+export function* filesOfCommits(folder: string) {
+  for (const [within, pattern, kind] of commitFiles) {
+    for (const name of namesIn(join(folder, within))) {
+      const key = kind === undefined ? undefined : keyOf(kind, name);
+      if (pattern.test(name)) yield { path: join(folder, within, name), key };
+    }
   }
 }
 
-function namedByAnyVersion(datasetPath: string): ReadonlySet<string> | undefined {
+function undefinedIfMalformed(error: unknown): undefined {
+  if (!(error instanceof MalformedFile)) throw error;
+}
+
+/**
+ * The keys of the files that the manifests of a dataset name, of any branch or detached, except the manifests at these paths.
+ * Names are compared, not paths: every data file, deletion vector and index has a unique name, and several paths may lead to one
+ * dataset. Throws `MalformedFile` for a manifest that cannot be read, or has unknown feature flags.
+ *
+ * Reads the manifests one by one and yields to the event loop after each.
+ */
+export async function namedFiles(
+  datasetPath: string,
+  except: ReadonlySet<string> = new Set(),
+): Promise<ReadonlySet<string | undefined>> {
   const named = new Set<string>();
-  try {
-    for (const folder of [datasetPath, ...foldersUnder(join(datasetPath, 'tree'))]) addNamed(folder, named);
-    return named;
-  } catch (error) {
-    if (error instanceof MalformedFile) return undefined;
-    throw error;
+  for (const folder of [datasetPath, ...foldersUnder(join(datasetPath, 'tree'))]) {
+    for (const name of namesIn(join(folder, '_versions'))) {
+      const path = join(folder, '_versions', name);
+      if (!name.endsWith('.manifest') || except.has(path)) continue;
+      for (const { kind, path: file } of filesOf(knownManifest(path))) named.add(keyOf(kind, file));
+      await nextTurn();
+    }
   }
+  return named;
 }
 
-function addNamed(folder: string, named: Set<string>): void {
-  const versionsFolder = join(folder, '_versions');
-  for (const version of listVersions(versionsFolder)) {
-    const manifest = parseManifest(readManifest(versionsFolder, version)?.bytes ?? Buffer.of());
-    for (const { kind, path } of storedFiles(manifest, folder)) named.add(kind === 'index' ? join(path, '..') : path);
-    for (const path of indexFolders(manifest, folder)) named.add(path);
-  }
+export function knownManifest(path: string): Manifest {
+  const manifest = parseManifest(readFileSync(path));
+  if (areKnownToEngine(manifest.featureFlags)) return manifest;
+  throw new MalformedFile(`feature flags ${showFlags(manifest.featureFlags)} are not known`);
 }
+
+export const filesOf = ({ files, indexFolders }: Manifest) => [...files, ...indexFolders];
+
+/** An index is a folder and is removed as a whole. */
+export const keyOf = (kind: FileKind, path: string): string =>
+  `${kind}/${kind === 'index' ? path.split('/', 1)[0] : path}`;
 
 /** Every folder, since a branch may be called `data`: one without manifests adds nothing. */
-export function* foldersUnder(folder: string): Generator<string> {
+function* foldersUnder(folder: string): Generator<string> {
   yield folder;
   for (const entry of entriesOf(folder)) if (entry.isDirectory()) yield* foldersUnder(join(folder, entry.name));
 }

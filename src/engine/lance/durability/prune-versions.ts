@@ -3,38 +3,24 @@
  * before it removes anything, and fails without space for that (docs/adr/0022).
  *
  * It removes the files that a removed version names and no other manifest does, of any branch or detached. A file that no
- * manifest names stays while it is young, because it may belong to a commit under way. Names are compared, not paths: every
- * data file, deletion vector and index has a unique name, and several paths may lead to one dataset.
+ * manifest names stays for a week, because it may belong to a commit under way.
  *
  * The files of a version go before its manifest, oldest version first. So a crash leaves a version that the next call removes,
  * and no orphan files. That version cannot be read, but its retention had ended. If a manifest cannot be read, or has unknown
  * feature flags, it might name any file, so nothing is removed (`MalformedFile`).
- *
- * Reads the manifests one by one and yields to the event loop after each.
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { branchFolder, namesIn, versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
-import {
-  areKnownToEngine,
-  type FileKind,
-  type Manifest,
-  parseManifest,
-  showFlags,
-} from '../../../lance-format/manifest/parse-manifest.ts';
-import { MalformedFile } from '../../../lance-format/protobuf.ts';
-import type { PruneResult } from '../../port/engine.ts';
-import { filesOfCommits, foldersUnder } from './orphan-files.ts';
+import { type FileKind, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import type { PruneRequest, PruneResult } from '../../port/engine.ts';
+import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles } from './orphan-files.ts';
 
-export interface VersionPruning {
+export interface VersionPruning extends PruneRequest {
   readonly datasetPath: string;
   readonly branch: string | undefined;
-  /** Versions that the next one took the place of before this time are removed. */
-  readonly supersededBeforeMs: number;
-  /** This version and later ones stay. */
-  readonly keptFromVersion: number;
   readonly tagged: ReadonlySet<number>;
   /** Branches start from them. */
   readonly parents: ReadonlySet<number>;
@@ -55,7 +41,7 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
   const old = removable.filter(({ version }) => !tagged.has(version));
   const isHeldByTag = old.length < removable.length;
   if (old.length === 0) return { removedVersions: 0, removedBytes: 0, isHeldByTag };
-  const named = await namesKept(pruning.datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
+  const named = await namedFiles(pruning.datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
   let removedBytes = 0;
   for (const { manifestPath } of old) {
     for (const { key, path } of ownFiles(parseManifest(readFileSync(manifestPath)), folder)) {
@@ -70,13 +56,16 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
 /** As the engine does, with some days to spare: no commit takes so long. */
 const commitAtMostMs = 7 * 24 * 3_600_000;
 
-/** Files of commits that were cut short. */
-function oldOrphans(folder: string, kept: ReadonlySet<string>, supersededBeforeMs: number): readonly string[] {
-  const names = new Set([...kept].map((key) => basename(key)));
-  const orphans = [...filesOfCommits(folder)].filter((path) => !names.has(basename(path)));
-  return orphans.filter(
-    (path) => (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Infinity) < supersededBeforeMs - commitAtMostMs,
-  );
+/** Of commits that were cut short. */
+function* oldOrphans(
+  folder: string,
+  named: ReadonlySet<string | undefined>,
+  supersededBeforeMs: number,
+): Generator<string> {
+  for (const { path, key } of filesOfCommits(folder)) {
+    const writtenAtMs = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Number.POSITIVE_INFINITY;
+    if (!named.has(key) && writtenAtMs < supersededBeforeMs - commitAtMostMs) yield path;
+  }
 }
 
 /** Those before the newest version that was committed by then. */
@@ -98,32 +87,6 @@ async function versionsIn(versionsFolder: string): Promise<readonly OldVersion[]
   return found.sort((a, b) => a.version - b.version);
 }
 
-async function namesKept(datasetPath: string, removed: ReadonlySet<string>): Promise<ReadonlySet<string>> {
-  const named = new Set<string>();
-  for (const folder of [datasetPath, ...foldersUnder(join(datasetPath, 'tree'))]) {
-    const versionsFolder = join(folder, '_versions');
-    for (const name of namesIn(versionsFolder)) {
-      const path = join(versionsFolder, name);
-      if (!name.endsWith('.manifest') || removed.has(path)) continue;
-      const manifest = knownManifest(path);
-      for (const { kind, path: file } of filesOf(manifest)) named.add(keyOf(kind, file));
-      await nextTurn();
-    }
-  }
-  return named;
-}
-
-function knownManifest(path: string): Manifest {
-  const manifest = parseManifest(readFileSync(path));
-  if (areKnownToEngine(manifest.featureFlags)) return manifest;
-  throw new MalformedFile(`feature flags ${showFlags(manifest.featureFlags)} are not known`);
-}
-
-const filesOf = ({ files, indexFolders }: Manifest) => [...files, ...indexFolders];
-
-/** An index is a folder and is removed as a whole. */
-const keyOf = (kind: FileKind, path: string): string => `${kind}/${kind === 'index' ? path.split('/', 1)[0] : path}`;
-
 const folderOf: Readonly<Partial<Record<FileKind, string>>> = {
   data: 'data',
   deletions: '_deletions',
@@ -134,10 +97,10 @@ const folderOf: Readonly<Partial<Record<FileKind, string>>> = {
 /** Files in the branch's own folder; others belong to another branch or dataset. */
 function* ownFiles(manifest: Manifest, folder: string): Generator<{ readonly key: string; readonly path: string }> {
   for (const { kind, path, baseId } of filesOf(manifest)) {
-    const place = folderOf[kind];
-    if (baseId !== undefined || place === undefined || path.split('/').includes('..')) continue;
+    const within = folderOf[kind];
+    if (baseId !== undefined || within === undefined || path.split('/').includes('..')) continue;
     const key = keyOf(kind, path);
-    yield { key, path: join(folder, place, key.slice(kind.length + 1)) };
+    yield { key, path: join(folder, within, key.slice(kind.length + 1)) };
   }
 }
 
