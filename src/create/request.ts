@@ -8,47 +8,40 @@ import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { CreateTableCommand, CreateTableResult } from './create-command.ts';
-import type { WrittenTable } from './table-creation.ts';
-import type { TableMaker } from './table-maker.ts';
+import type { TableMaker, WrittenTable } from './table-maker.ts';
+
+interface CreateDeps {
+  readonly catalog: Catalog;
+  readonly access: TableAccess;
+  readonly maker: TableMaker;
+  readonly locks: TableLocks;
+  readonly datasets: OpenDatasets;
+}
 
 /**
  * Creates a table from a stream: reserve the name, write the chunks, publish under the table's lock. What was begun and not
  * published is undone (`TableMaker`).
  */
 export class CreateTable {
-  readonly #catalog: Catalog;
-  readonly #access: TableAccess;
-  readonly #maker: TableMaker;
-  readonly #locks: TableLocks;
-  readonly #datasets: OpenDatasets;
+  readonly #deps: CreateDeps;
 
-  constructor(deps: {
-    catalog: Catalog;
-    access: TableAccess;
-    maker: TableMaker;
-    locks: TableLocks;
-    datasets: OpenDatasets;
-  }) {
-    this.#catalog = deps.catalog;
-    this.#access = deps.access;
-    this.#maker = deps.maker;
-    this.#locks = deps.locks;
-    this.#datasets = deps.datasets;
+  constructor(deps: CreateDeps) {
+    this.#deps = deps;
   }
 
-  /** A `keyed` request's answer is recorded with the publication; one that finds its table there, by itself. */
+  /** The answer of a `keyed` request is recorded with the publication, or by itself if the table was there already. */
   async run(command: CreateTableCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<CreateTableResult> {
     await this.#requireNamespace(command);
-    const existing = await this.#catalog.findTable(command.table);
+    const existing = await this.#deps.catalog.findTable(command.table);
     if (existing?.state === 'created' && command.mode === 'exist_ok') return this.#answerExisting(existing, keyed);
     if (existing?.state === 'created' && command.mode === 'create') throw alreadyExists(command);
     checkStorable(await command.source.schema());
     const { source, mode } = command;
-    await using creation = await this.#maker.begin({ ...command, existing });
+    await using creation = await this.#deps.maker.begin({ ...command, existing });
     const written = await creation.write(source.chunks(), scope.signal);
     const answer = this.#answer(written);
     const request = await keyed?.request(); // the body has passed by now, so nothing waits for it under the lock
-    const release = await this.#locks.lockExclusive(command.table, scope.signal);
+    const release = await this.#deps.locks.lockExclusive(command.table, scope.signal);
     try {
       scope.signal.throwIfAborted();
       await creation.publish(written, {
@@ -63,30 +56,30 @@ export class CreateTable {
     return answer;
   }
 
-  /** Asked before the body is read, so that a hopeless upload ends early; publishing asks again. */
+  /** Checked before the body is read, so that a hopeless upload ends early; publishing checks it again. */
   async #requireNamespace({ table }: CreateTableCommand): Promise<void> {
-    if ((await this.#catalog.findNamespace(table.namespace)) !== undefined) return;
+    if ((await this.#deps.catalog.findNamespace(table.namespace)) !== undefined) return;
     throw new LancegateError('NamespaceNotFound', `the namespace of table '${showTable(table)}' does not exist`);
   }
 
   async #discardReplaced(existing: TableRecord, { record }: WrittenTable): Promise<void> {
     if (existing.location === record.location) return;
-    this.#datasets.forget(existing.location);
-    await this.#maker.discard(existing.location);
+    this.#deps.datasets.forget(existing.location);
+    await this.#deps.maker.discard(existing.location);
   }
 
   async #answerExisting(record: TableRecord, keyed: Keyed | undefined): Promise<CreateTableResult> {
-    const version = await this.#access.read(record, undefined, undefined, (dataset) => dataset.version());
-    const { location, properties, storageOptions } = this.#access.describe(record, undefined);
+    const version = await this.#deps.access.read(record, undefined, undefined, (dataset) => dataset.version());
+    const { location, properties, storageOptions } = this.#deps.access.describe(record, undefined);
     const answer = { transactionId: undefined, location, version, properties, storageOptions };
     if (keyed !== undefined) {
-      await this.#catalog.recordTransactions([], [keyedAnswer(await keyed.request(), answer)]);
+      await this.#deps.catalog.recordTransactions([], [keyedAnswer(await keyed.request(), answer)]);
     }
     return answer;
   }
 
   #answer({ record, transactionId, version, rows }: WrittenTable): CreateTableResult {
-    const { location, properties, storageOptions } = this.#access.describe(record, undefined);
+    const { location, properties, storageOptions } = this.#deps.access.describe(record, undefined);
     return { transactionId, location, version, numInsertedRows: rows, properties, storageOptions };
   }
 }

@@ -1,16 +1,36 @@
 import { createHash } from 'node:crypto';
-import type { Catalog, Creation, TableRecord } from '../catalog/port.ts';
-import type { Engine } from '../engine/port/engine.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
+import type { Catalog, Creation, KeyedAnswer, Publication, TableRecord } from '../catalog/port.ts';
+import { type Engine, isRefusal, type StagedTable } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { type Location, type NamespacePath, type ObjectName, showTable, type TableRef } from '../kernel/ids.ts';
+import {
+  type Location,
+  type NamespacePath,
+  type ObjectName,
+  type Properties,
+  showTable,
+  type TableRef,
+  type TransactionId,
+} from '../kernel/ids.ts';
 import { type Spelling, speltAs } from '../kernel/places.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { type NewTableRequest, TableCreation } from './table-creation.ts';
 
-interface UndoOptions {
-  readonly leaveFiles: boolean;
+export interface NewTableRequest {
+  readonly table: TableRef;
+  /** The table that is materialised or replaced, as it was found; undefined without one. */
+  readonly existing: TableRecord | undefined;
+  readonly properties: Properties | undefined;
+  readonly storageOptions: Properties;
+}
+
+interface CreationDeps {
+  readonly catalog: Catalog;
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly newId: NewId;
+  readonly metrics: Metrics;
 }
 
 /**
@@ -20,78 +40,62 @@ interface UndoOptions {
  * the next create tries again.
  */
 export class TableMaker {
-  readonly #catalog: Catalog;
-  readonly #engine: Engine;
-  readonly #clock: Clock;
-  readonly #newId: NewId;
-  readonly #logger: Logger;
-  readonly #metrics: Metrics;
-  /** Creates that failed and could not be undone either: until they are, their names are taken. */
-  readonly #leftovers = new Map<Creation, UndoOptions>();
+  readonly #deps: CreationDeps & { readonly logger: Logger };
+  /** Creates that failed and could not be undone either, and whether their files stay: until they are, their names are taken. */
+  readonly #notUndone = new Map<Creation, boolean>();
 
-  constructor(deps: {
-    catalog: Catalog;
-    engine: Engine;
-    clock: Clock;
-    newId: NewId;
-    logger: Logger;
-    metrics: Metrics;
-  }) {
-    this.#catalog = deps.catalog;
-    this.#engine = deps.engine;
-    this.#clock = deps.clock;
-    this.#newId = deps.newId;
-    this.#logger = deps.logger;
-    this.#metrics = deps.metrics;
+  constructor(deps: CreationDeps & { readonly logger: Logger }) {
+    this.#deps = deps;
   }
 
   /** `ConcurrentCreate`, `NamespaceNotFound`. What is not published when it is disposed of is undone. */
   async begin(request: NewTableRequest): Promise<TableCreation> {
-    await this.#undoLeftovers();
+    await this.#undoAgain();
     const { table, existing } = request;
     const location = await this.#locationOf(table, existing);
-    const reservation = await this.#catalog.reserveCreation(table, existing?.id, location);
-    return new TableCreation(
-      { catalog: this.#catalog, engine: this.#engine, clock: this.#clock, newId: this.#newId, metrics: this.#metrics },
-      { ...request, reservation },
-      (leaveFiles) => this.#undo(reservation, { leaveFiles }),
+    const reservation = await this.#deps.catalog.reserveCreation(table, existing?.id, location);
+    return new TableCreation(this.#deps, { ...request, reservation }, (leavesFiles) =>
+      this.#undo(reservation, leavesFiles),
     );
   }
 
-  /** Removes files that the catalog has given up; what fails stays listed there and is tried again at the next start. */
+  /** Removes files that the catalog has given up. What fails stays in the catalog's list, and the next start tries again. */
   async discard(location: Location): Promise<void> {
     try {
-      await this.#engine.remove(location);
-      await this.#catalog.forgetDiscarded(location);
+      await this.#deps.engine.remove(location);
+      await this.#deps.catalog.forgetDiscarded(location);
     } catch (error) {
-      this.#logger.warn({ location, error }, 'files could not be removed; the next start tries again');
+      this.#deps.logger.warn({ location, error }, 'files could not be removed; the next start tries again');
     }
   }
 
-  /** At start: undoes creates that a crash interrupted and removes files that nothing points at. */
+  /** At start: undoes creates that a crash interrupted, and removes files that the catalog has given up. */
   async sweep(): Promise<void> {
-    const { creations } = await this.#catalog.unfinished();
+    const { creations } = await this.#deps.catalog.unfinished();
     for (const creation of creations) {
-      this.#logger.warn({ table: creation.ref, location: creation.location }, 'undoing a create that was interrupted');
-      await this.#undo(creation, { leaveFiles: false });
+      this.#deps.logger.warn(
+        { table: creation.ref, location: creation.location },
+        'undoing a create that was interrupted',
+      );
+      await this.#undo(creation, false);
     }
-    const { discarded } = await this.#catalog.unfinished();
+    const { discarded } = await this.#deps.catalog.unfinished();
     for (const location of discarded) await this.discard(location);
   }
 
   /** A declared table is made where it was declared: its answer gave clients that location. */
   async #locationOf(table: TableRef, existing: TableRecord | undefined): Promise<Location> {
-    if (existing?.state === 'declared') return this.#declaredPlace(existing);
-    return newLocation(table, this.#catalog, this.#engine, this.#newId);
+    if (existing?.state === 'declared') return this.#declaredLocation(existing);
+    return newLocation(table, this.#deps.catalog, this.#deps.engine, this.#deps.newId);
   }
 
   /**
    * Some clients write to a declared location by themselves (LanceDB's `connectNamespace`, Spark). Those files belong to
-   * them: a create would fail on it, and undoing that create would remove it. Asked before the reservation, which
-   * `sweep` would undo as well; a location that another create is filling is left to `reserveCreation` to refuse.
+   * them: a create would fail on them, and undoing that create would remove them. So the location is checked before the
+   * reservation, which `sweep` would undo as well. `reserveCreation` refuses a location that another create is filling.
    */
-  async #declaredPlace({ ref, location }: TableRecord): Promise<Location> {
-    if ((await this.#engine.isVacant(location)) || (await this.#isReserved(location))) return location;
+  async #declaredLocation({ ref, location }: TableRecord): Promise<Location> {
+    if ((await this.#deps.engine.isVacant(location)) || (await this.#isReserved(location))) return location;
     throw new LancegateError(
       'InvalidTableState',
       `table '${showTable(ref)}' is only declared, but a writer outside this service has stored something in its place; ` +
@@ -100,25 +104,25 @@ export class TableMaker {
   }
 
   async #isReserved(location: Location): Promise<boolean> {
-    const { creations } = await this.#catalog.unfinished();
+    const { creations } = await this.#deps.catalog.unfinished();
     return creations.some((creation) => creation.location === location);
   }
 
   /**
-   * Files first: giving up a declared table's place means leaving it to that table, so it must be empty by then. If the
+   * Files first: without the reservation the location belongs to the declared table again, so it must be empty by then. If the
    * files cannot be removed the reservation stands until the next create or the next start tries again. Files that another
-   * program put there are left alone, and so are those of a create that was published, though the catalog failed on the way back:
-   * it has no reservation any more.
+   * program wrote stay, and so do those of a create that was published although the catalog failed to say so: it has no
+   * reservation any more.
    */
-  async #undo(creation: Creation, options: UndoOptions): Promise<void> {
+  async #undo(creation: Creation, leavesFiles: boolean): Promise<void> {
     try {
       if (!(await this.#isReserved(creation.location))) return;
-      if (!options.leaveFiles) await this.#engine.remove(creation.location);
-      await this.#catalog.abandonCreation(creation);
-      await this.#catalog.forgetDiscarded(creation.location);
+      if (!leavesFiles) await this.#deps.engine.remove(creation.location);
+      await this.#deps.catalog.abandonCreation(creation);
+      await this.#deps.catalog.forgetDiscarded(creation.location);
     } catch (error) {
-      this.#leftovers.set(creation, options);
-      this.#logger.error(
+      this.#notUndone.set(creation, leavesFiles);
+      this.#deps.logger.error(
         { table: creation.ref, error },
         'a failed create could not be undone; the next one tries again',
       );
@@ -126,14 +130,144 @@ export class TableMaker {
   }
 
   /**
-   * Up to the first that fails again. Each is taken out before: of two creates at once one undoes it, so that neither removes
-   * what was made in its place since.
+   * Up to the first that fails again. Each is taken out of the list first: of two creates at once, one undoes it, and neither
+   * removes what was made at its location since.
    */
-  async #undoLeftovers(): Promise<void> {
-    for (const [creation, options] of [...this.#leftovers]) {
-      if (this.#leftovers.delete(creation)) await this.#undo(creation, options);
-      if (this.#leftovers.has(creation)) return;
+  async #undoAgain(): Promise<void> {
+    for (const [creation, leavesFiles] of [...this.#notUndone]) {
+      if (this.#notUndone.delete(creation)) await this.#undo(creation, leavesFiles);
+      if (this.#notUndone.has(creation)) return;
     }
+  }
+}
+
+export interface WrittenTable {
+  /** What the table will be. */
+  readonly record: Omit<TableRecord, 'id'>;
+  readonly transactionId: TransactionId;
+  readonly version: number;
+  readonly rows: number;
+}
+
+/** What is recorded in the transaction that publishes. */
+interface PublishedFacts extends Pick<Publication['transaction'], 'operation' | 'outcome'> {
+  /** Of a request with an `Idempotency-Key`. */
+  readonly answer: KeyedAnswer | undefined;
+}
+
+/** A table whose name is reserved: its rows are written to a location that no reader knows, and published in one catalog transaction. */
+export class TableCreation implements AsyncDisposable {
+  readonly #deps: CreationDeps;
+  readonly #request: NewTableRequest & { readonly reservation: Creation };
+  readonly #undo: (leavesFiles: boolean) => Promise<void>;
+  #isPublished = false;
+  /** Another program has stored a table there. */
+  #isTaken = false;
+
+  constructor(
+    deps: CreationDeps,
+    request: NewTableRequest & { readonly reservation: Creation },
+    undo: (leavesFiles: boolean) => Promise<void>,
+  ) {
+    this.#deps = deps;
+    this.#request = request;
+    this.#undo = undo;
+  }
+
+  /** Version 1 with all rows is on disk when this resolves (P3). Throws what reading the chunks and writing them throws. */
+  async write(chunks: AsyncIterable<IpcChunk>, signal: AbortSignal): Promise<WrittenTable> {
+    const { engine, metrics, newId } = this.#deps;
+    const { storageOptions, reservation } = this.#request;
+    const table = await engine.newTable(reservation.location, storageOptions);
+    try {
+      const rows = await writeChunks(table, chunks, signal, metrics);
+      const version = await table.commit();
+      return { record: this.#record, transactionId: newId() as TransactionId, version, rows };
+    } catch (error) {
+      this.#isTaken = isRefusal(error, 'place taken');
+      throw error;
+    } finally {
+      table.discard();
+    }
+  }
+
+  async publish({ record, transactionId, version }: WrittenTable, facts: PublishedFacts): Promise<void> {
+    const { catalog, clock, metrics } = this.#deps;
+    const { operation, outcome, answer } = facts;
+    const { properties, storageOptions } = record;
+    const committedAtMs = clock.nowMs();
+    const transaction = { id: transactionId, operation, branch: undefined, version, outcome, committedAtMs };
+    await catalog.publishCreation(this.#request.reservation, { properties, storageOptions, transaction, answer });
+    this.#isPublished = true;
+    metrics.createFinished();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#isPublished) await this.#undo(this.#isTaken);
+  }
+
+  /** A declared table keeps the properties that it was declared with, unless the request brings others. */
+  get #record(): WrittenTable['record'] {
+    const { table: ref, existing, properties, storageOptions, reservation } = this.#request;
+    const inherited = existing?.state === 'declared' ? existing.properties : {};
+    const { location } = reservation;
+    return { ref, location, state: 'created', properties: properties ?? inherited, storageOptions };
+  }
+}
+
+/**
+ * Appends chunks to a table that is not published yet, and returns the number of rows. While one chunk is being written the next one
+ * is read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
+ *
+ * The engine can report success for half of a body (docs/engine-facts.md, "Crashes and lies"), so the rows stored are counted
+ * against the rows sent after every chunk.
+ */
+async function writeChunks(
+  table: StagedTable,
+  chunks: AsyncIterable<IpcChunk>,
+  signal: AbortSignal,
+  metrics: Metrics,
+): Promise<number> {
+  let isFirst = true;
+  let rows = 0;
+  for await (const chunk of readAhead(chunks)) {
+    signal.throwIfAborted();
+    if (isFirst || chunk.rows > 0) await table.append(chunk.file);
+    isFirst = false;
+    rows += chunk.rows;
+    chunk.release();
+    metrics.chunkWritten();
+    await expectRows(table, rows);
+  }
+  if (isFirst) throw new LancegateError('Internal', 'a source without chunks');
+  return rows;
+}
+
+async function expectRows(table: StagedTable, sent: number): Promise<void> {
+  const stored = await table.countRows();
+  if (stored === sent) return;
+  throw new LancegateError(
+    'InvalidInput',
+    'the data of a record batch cannot be read: the engine stored a part of it',
+    { internal: { sentRows: sent, storedRows: stored } },
+  );
+}
+
+/** Asks for the next item before the current one is used up. */
+async function* readAhead<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
+  const iterator = items[Symbol.asyncIterator]();
+  let next = iterator.next();
+  try {
+    for (;;) {
+      const { done, value } = await next;
+      if (done === true) return;
+      next = iterator.next();
+      // A failure while the consumer is busy is reported when it comes back, not as an unhandled rejection.
+      next.catch(() => undefined);
+      yield value;
+    }
+  } finally {
+    await iterator.return?.();
   }
 }
 
@@ -153,10 +287,7 @@ function folderName(name: ObjectName): string {
   return `x${readable}-${hash}`;
 }
 
-/**
- * Where a new table's files go: `{namespace…}/{table}.lance` where that place was never used, else with a short id, so
- * that a recreated table never inherits old files.
- */
+/** `{namespace…}/{table}.lance` if that was never used, else with a short id, so that no table inherits the files of another. */
 export async function newLocation(table: TableRef, catalog: Catalog, engine: Engine, newId: NewId): Promise<Location> {
   const folder = [...table.namespace.map(folderName), folderName(table.name)].join('/');
   const first = `${folder}.lance` as Location;
@@ -164,7 +295,7 @@ export async function newLocation(table: TableRef, catalog: Catalog, engine: Eng
   return `${folder}-${newId().replaceAll('-', '').slice(0, 12)}.lance` as Location;
 }
 
-/** The folder names that `folderName` makes of other than plain names; hardly any plain name looks like that. */
+/** What `folderName` makes of other names than plain ones; hardly any plain name looks like that. */
 const encodedName = new RegExp(`^x.*-[0-9a-f]{${hexDigitsOfHash}}$`);
 
 /**
@@ -196,9 +327,9 @@ export async function namespacesAround(
   location: Location,
   spelling: Spelling,
 ): Promise<readonly NamespacePath[]> {
-  const place = speltAs(location, spelling);
+  const spelt = speltAs(location, spelling);
   const around = (await catalog.namespacesUnder([])).filter((path) =>
-    place.startsWith(path.map((name) => `${speltAs(folderName(name), spelling)}/`).join('')),
+    spelt.startsWith(path.map((name) => `${speltAs(folderName(name), spelling)}/`).join('')),
   );
   const innermost = Math.max(...around.map((path) => path.length));
   return around.filter((path) => path.length === innermost);

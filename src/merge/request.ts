@@ -5,8 +5,7 @@ import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/f
 import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable, typedSchema } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import type { WrittenTable } from '../create/table-creation.ts';
-import type { TableMaker } from '../create/table-maker.ts';
+import type { TableMaker, WrittenTable } from '../create/table-maker.ts';
 import type { Dataset } from '../engine/port/engine.ts';
 import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
