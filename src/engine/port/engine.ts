@@ -1,7 +1,7 @@
 /**
- * The engine as the rest of the house sees it: datasets of Lance at locations under one storage root. It stores and
- * matches; it does not take turns, check sources or know names of tables. Those who call it hold the table's turn
- * wherever a method commits (P2: the engine duplicates keys when two merges run at once).
+ * The engine as the other rooms see it: datasets of Lance at locations under one storage root. It stores and matches; it does not
+ * lock, check sources or know names of tables. Its caller holds the branch's lock wherever a method commits (P2: the engine
+ * duplicates keys when two merges run at once).
  *
  * Every method throws `LancegateError` only. An error of the caller's making is `InvalidInput`,
  * `TableSchemaValidationError` or `TableBranchNotFound`, in our words; anything else is `Internal` with the engine's
@@ -29,10 +29,10 @@ export interface StoredBranch {
 
 /** How a branch is stored. */
 export interface Layout {
-  /** When the version was committed, by the clock of who did. Not known where the engine alone can be asked. */
+  /** When the version was committed, by the clock of its writer. undefined on object stores. */
   readonly committedAtMs: number | undefined;
   readonly rows: number;
-  /** Oldest first. Where the engine alone can be asked, on object stores, all are taken to be of one size. */
+  /** Oldest first. On object stores all count as of one size. */
   readonly fragments: readonly FragmentFacts[];
   /** Of data and indexes, as far as this version needs them. */
   readonly bytes: number;
@@ -47,7 +47,7 @@ export interface FragmentFacts {
   readonly deletedRows: number;
 }
 
-export interface IndexFacts {
+interface IndexFacts {
   readonly columns: readonly string[];
   readonly unindexedRows: number;
   /** As `prepareIndex` makes it. */
@@ -92,8 +92,8 @@ export interface TableStatistics {
 /** A result that was computed in a shadow, concurrently with the writers of a branch. Nothing of it is visible before `commit`. */
 export interface PreparedCommit {
   /**
-   * Commits one version, in milliseconds. The branch's lock is to be held, and the dataset to stand at its newest version. A
-   * commit of another program in between does no harm, unless it changed the same: then it returns undefined and has changed
+   * Commits one version, in milliseconds. The caller holds the branch's lock, and the dataset is at its newest version. A
+   * commit of another program in between does no harm, unless it changed the same: then this returns undefined and has changed
    * nothing. Otherwise it returns how many fewer fragments there are. To be called once.
    */
   commit(): Promise<number | undefined>;
@@ -103,8 +103,7 @@ export interface PreparedCommit {
 
 export interface PruneRequest {
   /**
-   * Versions that the next one took the place of before this time are removed, except those that a tag names or a branch starts
-   * from.
+   * Versions that a later one superseded before this time are removed, except those that a tag names or a branch starts from.
    */
   readonly supersededBeforeMs: number;
   /** This version and later ones stay. */
@@ -125,7 +124,7 @@ export interface OptimizeResult extends PruneResult {
 
 /** Of the file system that holds the tables. */
 export interface Space {
-  /** What this service can still write. */
+  /** As much as this service can still write. */
   readonly freeBytes: number;
   readonly totalBytes: number;
   readonly freeFiles: number;
@@ -133,12 +132,9 @@ export interface Space {
   readonly totalFiles: number;
 }
 
-/** One version of a branch. Reads of one that was opened at its newest version move along with it. */
-export interface Snapshot {
-  /**
-   * What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. Another
-   * lineage says nothing, as a place can be given to something new.
-   */
+/** One version of a branch. If it was opened at its newest version, reads move along with that. */
+interface Snapshot {
+  /** What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. */
   readonly lineage: symbol;
   version(): Promise<number>;
   schema(): Promise<Schema>;
@@ -158,50 +154,49 @@ export interface Snapshot {
 }
 
 /** The newest version of a branch, and its commits by row address. */
-export interface BranchHead {
-  /** Since it was opened, indexes have been given more room in memory than it can use. It works on, but more slowly. */
+interface BranchHead {
+  /** Since it was opened, indexes got more room in memory than it can use. It works on, but more slowly. */
   readonly isOutgrown: boolean;
   /** Moves to the newest version. */
   refresh(): Promise<void>;
   /**
-   * For changes by the engine, at the version that this stands at. The branch's lock is to be held from then on until `commit`,
-   * unless `overtaken` is no burden.
+   * For changes by the engine, at this version. Without the branch's lock from then on until `commit`, that may be `overtaken`.
    */
   shadow(): Promise<Shadow>;
-  /** For `replaceRows`; undefined where rows are not to be replaced by their places, as on object stores. */
+  /** For `replaceRows`; undefined where rows cannot be replaced by their addresses, as on object stores. */
   liveRows(): LiveRows | undefined;
   /** Begins to write rows for `replaceRows`, which throws what fails. */
   prepareRows(rows: NewRows): PreparedRows;
   /**
-   * Commits one version without the rows at `places` and with those of the file, all or nothing. The dataset is to stand at
-   * the version of `tracked`, which stands at the new one afterwards.
+   * Commits one version without the rows at `addresses` and with those of the file, all or nothing. The dataset must be at the
+   * version of `tracked`, which is at the new one afterwards.
    */
-  replaceRows(tracked: LiveRows, places: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
+  replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
   /**
-   * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows: false where it is to
-   * use none, else true where it is not known, as where there is no index yet.
+   * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows. False if it must not use
+   * one; else true if that is not known, as without an index.
    */
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
   /**
-   * Reads the newest index that `prepareIndex` built of a column into memory, so that the next merges need not: 0.1 s
-   * for each million rows, beside them. Answers false where there is no room for all of it; then nothing is read, as where
-   * there is no such index.
+   * Reads the newest index that `prepareIndex` built of a column into memory, so that the next merges need not: 0.1 s for each
+   * million rows, concurrently with merges. Returns false if there is no room for all of it; then it reads nothing, as without
+   * such an index.
    */
   warmIndex(column: string): Promise<boolean>;
   /**
-   * Resolves once the version this dataset stands at would survive a power cut (P3), and with it those after `after`, the
-   * newest that is known to be durable; without it, those since the last call or since it was opened. To be called after a
-   * commit and before anybody is told of it. Branches made or deleted need no such call. Once it has failed, what was
-   * written may be lost although it can be read, and it fails for every dataset until the next start.
+   * Resolves once this version would survive a power cut (P3), and with it those after `after`, the newest that is known to be
+   * durable; by default, those since the last call or since the dataset was opened. To be called after a commit and before it
+   * is acknowledged. Making or deleting a branch syncs by itself. Once a sync has failed, what was written may be lost although
+   * it can be read, and every sync fails until the next start.
    */
   sync(after?: number): Promise<void>;
 }
 
 /** What earlier commits did. */
-export interface History {
+interface History {
   /**
-   * The rows that the commit of `version` took away, updated ones included, as `version` − 1 has them; or those it brought, in
-   * new fragments. Reads two manifests and files of deletions; undefined where they do not tell, as on object stores.
+   * The addresses of the rows that the commit of `version` removed, updated ones included; or of those it added, in new
+   * fragments. Reads two manifests and deletion vectors; undefined where that is not possible, as on object stores.
    */
   changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
   /** Ascending. Reads every manifest: 0.1 ms each. */
@@ -211,19 +206,19 @@ export interface History {
 }
 
 /** Maintenance of a branch. */
-export interface Upkeep {
+interface Upkeep {
   /** Read from the newest manifest alone. */
   layout(): Promise<Layout>;
   /** Builds the BTREE index of a column, named `{column}_idx`, in place of the one that there is. */
   prepareIndex(column: string): Promise<PreparedCommit>;
   /**
    * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
-   * index covers the new fragments. Undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
+   * index covers the new fragments. undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
    */
   prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined>;
   /**
    * For a branch that `prepareCompaction` cannot take: the engine compacts it, removes versions as `prune` (none for 0), and
-   * brings all indexes up to date. The branch's lock is to be held: a commit meanwhile is a conflict.
+   * brings all indexes up to date. The caller holds the branch's lock: a commit meanwhile is a conflict.
    */
   optimize(supersededBeforeMs: number): Promise<OptimizeResult>;
   /**
@@ -234,14 +229,14 @@ export interface Upkeep {
 }
 
 /** The branches of a dataset. */
-export interface Branches {
+interface Branches {
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly StoredBranch[]>;
   deleteBranch(name: BranchName): Promise<void>;
 }
 
 /** Commits that the engine makes by itself, where there can be no shadow. */
-export interface EngineWrites {
+interface EngineWrites {
   append(file: IpcFile): Promise<void>;
   /**
    * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
@@ -251,7 +246,7 @@ export interface EngineWrites {
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
   /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
   mayHaveCommitted(matched: number): Promise<boolean>;
-  /** Commits a version without these rows; those that are not there any more are passed over. */
+  /** Commits a version without these rows; addresses without a row are passed over. */
   deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
   /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
   addNullColumn(name: string): Promise<void>;
@@ -265,15 +260,15 @@ export interface OpenRequest {
   readonly location: Location;
   readonly branch?: BranchName | undefined;
   readonly version?: number | undefined;
-  /** Of the open dataset that the new one is to take the place of. */
+  /** Of the open dataset that the new one replaces. */
   readonly lineage?: symbol | undefined;
 }
 
-/** What to know of a branch whose writer ended without saying so. */
+/** A branch whose writer ended without closing it. */
 export interface RecoverRequest {
   readonly location: Location;
   readonly branch: BranchName | undefined;
-  /** The newest acknowledged version; 0 where there is none, because the branch was being made. */
+  /** The newest one; 0 if there is none, because the branch was being made. */
   readonly acknowledgedVersion: number;
   /** `Engine.storageSession` as it was when the branch was opened for writing. */
   readonly storageSession: string;
@@ -282,12 +277,12 @@ export interface RecoverRequest {
 export interface Recovery {
   /** Newest version now. */
   readonly version: number;
-  /** Versions that nobody was told of and that are there wholly. */
+  /** Versions that were not acknowledged and are intact. */
   readonly kept: readonly number[];
-  /** Versions that were there in part, with what was wrong; `reason` is for the log alone. */
+  /** Versions that were not intact; `reason` is for the log alone. */
   readonly removed: readonly { readonly version: number; readonly reason: string }[];
   readonly removedFiles: number;
-  /** Not undefined: the acknowledged version itself cannot be read, so nothing was touched. For the log alone. */
+  /** Why the acknowledged version itself cannot be read; then nothing was touched. For the log alone. */
   readonly damage: string | undefined;
 }
 
@@ -298,7 +293,7 @@ export interface ResolvedLocation {
 }
 
 /**
- * A table that nobody sees before `commit`, which makes it version 1 of its location, whatever number of appends it took. To be
+ * A table that cannot be seen before `commit`, which makes it version 1 of its location, whatever number of appends it took. To be
  * ended by `commit` or `discard`. On object stores each append commits, and can be seen.
  */
 export interface StagedTable {
@@ -314,8 +309,8 @@ export interface StagedTable {
   discard(): void;
 }
 
-/** Where datasets lie: under one root. */
-export interface Locations {
+/** Where datasets are: under one root. */
+interface Locations {
   /** undefined on object stores. */
   space(): Promise<Space | undefined>;
   /** Removes every file of the location. Harmless when repeated. */
@@ -327,7 +322,7 @@ export interface Locations {
   /** The location of a path or URI under the root, or `InvalidInput`: by its text alone, whatever is stored (P9). */
   locationOf(pathOrUri: string): Location;
   /**
-   * The real place of a location's files, links resolved. Undefined if nothing is stored there, or if the place is outside the
+   * Where the files of a location really are, links resolved. undefined if nothing is stored there, or if that is outside the
    * root or inside a dataset.
    */
   resolve(location: Location): Promise<ResolvedLocation | undefined>;
@@ -336,12 +331,12 @@ export interface Locations {
 export interface Engine extends Locations {
   /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
   readonly storageSession: string;
-  /** Undoes what a branch has of commits that were cut short (P1). While it runs nobody else may use the dataset. */
+  /** Undoes what a branch has of commits that were cut short (P1). Meanwhile nothing else may use the dataset. */
   recover(request: RecoverRequest): Promise<Recovery>;
   newTable(location: Location, storageOptions: Properties): Promise<StagedTable>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
   open(request: OpenRequest): Promise<Dataset>;
-  /** A private place for intermediate results; gone with `discard`. */
+  /** A private folder for intermediate results; gone with `discard`. */
   scratch(): Promise<Scratch>;
 }
 

@@ -1,4 +1,4 @@
-/** Where rows are stored, and what becomes of places: the words in which `Dataset` is asked to replace and to move rows. */
+/** Where rows are stored, and where they are after a commit. */
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { Branded } from '../../kernel/ids.ts';
@@ -14,46 +14,46 @@ export interface RowAddress {
   readonly offset: number;
 }
 
-/** How rows came to be where they are. */
+/** What became of row addresses between two versions. */
 export interface LiveRowsChange {
-  /** False: nothing that was known of any place holds any more, and all fragments count as added. */
+  /** False: no known address holds any more, and all fragments count as added. */
   readonly isKnown: boolean;
-  /** Fragments whose rows are neither those of before nor moved. */
+  /** Fragments of new rows. */
   readonly added: readonly number[];
-  /** Without it every row is where it was, or is gone. */
+  /** undefined: every row is where it was, or is deleted. */
   readonly moved: AddressRemap | undefined;
 }
 
-/** Rows that were put elsewhere by one commit, or by some that have nothing to do with each other. */
+/** The rows that one or several compactions moved, which had no rows in common. */
 export interface AddressRemap {
-  /** How many were, those not counted that were deleted by then. */
+  /** Moved rows; rows that were deleted by then are not counted. */
   readonly rows: number;
-  /** The memory that it takes to know. */
+  /** In memory. */
   readonly bytes: number;
-  /** Where they were. */
+  /** Those whose rows were moved. */
   fragments(): Iterable<number>;
-  /** Whether rows of this fragment were. */
+  /** Whether the rows of this fragment were moved. */
   hasMoved(fragment: number): boolean;
-  /** The fragments that its rows were put in, with those of others. */
+  /** The fragments that its rows were moved to, together with those of others. */
   fragmentsOf(fragment: number): readonly number[];
   /**
-   * Where the row at a place was put; undefined for one that was deleted by then. What has become of it since is for `has`, and
-   * for those who moved it again. The same place for rows that have not moved.
+   * The address of a row after this remap; undefined for a row that was deleted by then, the same address for one that was not
+   * moved. Later remaps and deletions are not applied.
    */
-  placeOf(place: RowAddress): RowAddress | undefined;
+  placeOf(address: RowAddress): RowAddress | undefined;
 }
 
-/** Which places have rows, at one version of a branch after the other. In memory: a bit for each row at the most. */
+/** The live-row map of a branch, which follows it from version to version. In memory: a bit for each row at the most. */
 export interface LiveRows {
   /** 0 to begin with: no rows at all. */
   readonly version: number;
   readonly bytes: number;
-  has(place: RowAddress): boolean;
+  has(address: RowAddress): boolean;
   hasFragment(id: number): boolean;
-  /** Those that are not deleted; 0 of a fragment that is not there. */
+  /** Rows that are not deleted; 0 for a fragment that is not there. */
   countRows(fragment: number): number;
   rowsOf(fragment: number): Iterable<RowAddress>;
-  /** Moves to a newer version. Throws where its files do not tell; it stands where it stood then. */
+  /** Moves to a newer version. If its files cannot be read this throws, and stays at the version where it was. */
   advance(version: number): LiveRowsChange;
 }
 
@@ -65,7 +65,7 @@ export interface NewRows {
 
 /** Rows that the engine has begun to write, for as many attempts of `replaceRows` as it takes. */
 export interface PreparedRows extends NewRows {
-  /** To be called when no attempt follows; after a commit it removes nothing that the table needs. */
+  /** To be called when no attempt follows; after a commit it removes no file of the table. */
   discard(): void;
 }
 
@@ -76,14 +76,14 @@ export interface Replaced {
 }
 
 /**
- * Two ways of having written nothing. `refused`: the table, or a source like this one, is for `merge` alone; what is tracked
- * is as it was, as it is after an error. `overtaken`: somebody else has changed rows; nothing is to be made of what is tracked any more.
+ * Two outcomes without a commit. `refused`: only the engine may write such rows, or to such a table; the live-row map is as it was,
+ * as after an error. `overtaken`: another program has changed rows; the live-row map is of no use any more.
  */
 export type Replacing = Replaced | 'refused' | 'overtaken';
 
 /**
- * A filter for the rows of some fragments, at least one: the upper half of an address is the fragment. Neighbours share a
- * range, for there can be hundreds.
+ * A filter for the rows of some fragments, at least one: the upper half of an address is the fragment. Consecutive fragments share
+ * a range, for there can be hundreds.
  */
 export function addressesIn(ids: readonly number[]): CheckedSql {
   const ranges: { readonly from: number; end: number }[] = [];

@@ -7,7 +7,7 @@ import type { RowAddressSql } from './row-address.ts';
 export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>;
 
 /**
- * A private copy of a branch's newest version, which the engine changes in any number of steps. Nobody else sees a step; `commit`
+ * A private copy of a branch's newest version, which the engine changes in any number of steps. No reader sees a step; `commit`
  * makes all of them one version of the branch, directly after `baseVersion`, or none. To be ended by `commit` or `discard`. After an
  * error only `discard` is allowed.
  *
