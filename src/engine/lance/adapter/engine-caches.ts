@@ -1,11 +1,10 @@
 /**
- * What the engine keeps in memory, for all datasets together. A session of the engine has a size from the start, and of an
- * index that was built anew the old pages stay until they are pushed out, so a large one fills up whatever is done: one
- * writer of single rows would take 128 MiB for an index of 2 (docs/adr/0010). Too small a one is worse: every merge of a
- * large group reads most of the index again (docs/adr/0012). So there is as much room as the indexes ask for.
+ * What the engine keeps in memory, for all datasets together. A session of the engine has a fixed size. A large one fills up,
+ * because the old pages of an index that was built anew stay until others evict them (docs/adr/0010). With a small one, every
+ * merge of a large batch reads most of the index again (docs/adr/0012). So there is as much room as the indexes need.
  *
- * Room is made by a new session; what is in the old one is read again once. Each is at least twice as large as the one
- * before it, up to the limit, so that those which an idle dataset still holds on to are together no larger than that.
+ * More room takes a new session, which reads its content again. Each is at least twice as large as the one before it, up to the
+ * limit, so the old ones that idle datasets still hold are together no larger than that.
  */
 import type { Session } from '@lancedb/lancedb';
 import type { Location } from '../../../kernel/ids.ts';
@@ -18,12 +17,12 @@ export interface CacheLimits {
 }
 
 const firstIndexBytes = 2 ** 24;
-/** For pages of the index that was there before, which the engine does not forget at once. */
+/** Also for pages of the index before it, which the engine does not forget at once. */
 const roomPerIndexByte = 1.5;
 
 export class EngineCaches {
   readonly #limits: CacheLimits;
-  /** What each takes in memory. */
+  /** The bytes that each takes in memory. */
   readonly #indexes = new Map<string, { readonly location: Location; readonly bytes: number }>();
   #capacityBytes: number;
   #session: Session;
@@ -34,12 +33,12 @@ export class EngineCaches {
     this.#session = newSession(this.#capacityBytes, limits.metadataCacheBytes);
   }
 
-  /** For what is opened now. A dataset opened with another one works on, with less room. */
+  /** For datasets that are opened now. One that was opened with another session works on, with less room. */
   get session(): Session {
     return this.#session;
   }
 
-  /** Answers whether the whole of an index can be kept. As much of it as can be has room in the session from now on. */
+  /** Makes room in the session for as much of an index as the limit allows. Returns whether that is all of it. */
   makeRoom(location: Location, column: string, bytes: number): boolean {
     const { indexCacheBytes } = this.#limits;
     this.#indexes.set(JSON.stringify([location, column]), { location, bytes });
@@ -85,5 +84,5 @@ export async function warmIndex(
   return true;
 }
 
-/** Keys are stored packed; in memory each takes its row's address beside it, and numbers eight bytes. */
+/** Keys are stored packed; in memory each takes its row's address, too, and numbers take eight bytes. */
 const bytesInMemory = ({ sizeBytes = 0, numIndexedRows = 0 }: NativeIndex): number => sizeBytes + 16 * numIndexedRows;

@@ -46,10 +46,19 @@ import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
 import { type DatasetCaches, warmIndex } from './engine-caches.ts';
-import { layoutOf, optimize, prune, versionsOf } from './engine-upkeep.ts';
+import {
+  branchesOf,
+  createBranch,
+  enginePage,
+  layoutOf,
+  optimize,
+  prune,
+  statisticsOf,
+  storedPage,
+  versionsOf,
+} from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
 import { schemaOfNullColumn } from './null-column.ts';
-import { branchesOf, createBranch, statisticsOf, versionPageOf } from './version-facts.ts';
 
 /** Runs merges with clients' filters in a reader. */
 export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
@@ -166,12 +175,12 @@ export class LanceDataset implements Dataset {
     return this.#local?.replacement.prepare(rows) ?? { ...rows, discard: () => undefined };
   }
 
-  replaceRows(tracked: LiveRows, places: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
+  replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
     return engineCall('replace', async () => {
       this.#head.requireWritable();
       if (!(tracked instanceof LiveRowMap)) return 'refused';
       if (tracked.version !== (await this.#head.version())) return 'overtaken';
-      const replaced = (await this.#local?.replacement.commit(tracked, places, rows)) ?? 'refused';
+      const replaced = (await this.#local?.replacement.commit(tracked, addresses, rows)) ?? 'refused';
       if (typeof replaced === 'object') this.#head.committedBeside(replaced.version);
       return replaced;
     });
@@ -248,8 +257,11 @@ export class LanceDataset implements Dataset {
   }
 
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {
-    const datasetPath = this.#local?.versions.datasetPath;
-    return engineCall('open', async () => versionPageOf(await this.#head.table(), datasetPath, this.#branch, page));
+    return engineCall('open', async () =>
+      this.#local === undefined
+        ? enginePage(await this.#head.table(), this.#branch, page)
+        : storedPage(this.#local.versions, page),
+    );
   }
 
   statistics(): Promise<TableStatistics> {

@@ -1,9 +1,8 @@
 /**
- * Writes the small files of a commit, many of them on a thread of its own: to make a file takes 0.05 ms, but 0.3 to 0.6 on an
- * ext4 without a journal that has just removed thousands (measured: it looks at each of those first), and a commit of a busy
- * table has 20 to 40. On the event loop that was a sixth of all time, for which everybody waited (P10).
+ * Writes the small files of a commit, many of them on a thread of its own: a commit of a busy table has 20 to 40, which take a file
+ * system long enough to hold up the event loop (P10; docs/adr/0016).
  *
- * It syncs nothing. If the thread ends, what it was asked for has failed, and the next who asks has another one.
+ * It syncs nothing. If the thread ends, the writes under way fail, and the next one starts another thread.
  */
 import { Worker } from 'node:worker_threads';
 import { type NewFile, removeFiles, writeFiles } from './version-commit.ts';
@@ -23,9 +22,9 @@ export interface WriteOutcome {
 
 type Settle = (failure: Error | undefined) => void;
 
-/** They take 0.5 ms, and 5 at worst; on another thread it would take a turn of the event loop more, which may be as long. */
+/** So few take less time than the trip to the thread and back. */
 const fewFiles = 8;
-/** Four files of 16 KiB take as long as four of 100 bytes; seven of 60 KiB took 1.7 to 2.9 ms beside other writers (measured). */
+/** In all; more take long next to other writers. */
 const fewBytes = 2 ** 16;
 
 export class FileWriter {
@@ -45,7 +44,7 @@ export class FileWriter {
     }
   }
 
-  /** Lets go of the thread; whoever asks again has another one. */
+  /** Ends the thread; a later write starts another one. */
   async close(): Promise<void> {
     await this.#worker?.terminate();
   }

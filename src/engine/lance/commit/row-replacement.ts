@@ -58,10 +58,10 @@ export class RowReplacement {
   }
 
   /** As `Dataset.replaceRows`. */
-  async commit(tracked: LiveRowMap, places: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
+  async commit(tracked: LiveRowMap, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
     if (this.#manifestOf(tracked) === undefined) return 'overtaken';
     try {
-      const deletions = this.#markDeleted(tracked, places);
+      const deletions = this.#markDeleted(tracked, addresses);
       if (rows instanceof RowsInStaging) return await this.#commitMarked(tracked, deletions, rows);
       const prepared = new RowsInStaging(this.#parts.staging, rows);
       return await this.#commitMarked(tracked, deletions, prepared).finally(() => prepared.discard());
@@ -137,17 +137,17 @@ export class RowReplacement {
     }
   }
 
-  /** undefined where it is gone, or another table's by now. */
+  /** undefined where it is gone, or is now of another table. */
   #manifestOf(tracked: LiveRowMap): ReturnType<typeof readManifest> {
     const current = readManifest(this.#versionsFolder, tracked.version);
     return current !== undefined && tracked.isOf(current.bytes) ? current : undefined;
   }
 
-  #markDeleted(tracked: LiveRowMap, places: Iterable<RowAddress>): ReadonlyMap<number, Deletion> {
+  #markDeleted(tracked: LiveRowMap, addresses: Iterable<RowAddress>): ReadonlyMap<number, Deletion> {
     const fragments = new Set<number>();
-    for (const place of places) {
-      if (!tracked.markDeleted(place)) throw new Error(`no row at ${place.fragment}, ${place.offset}`);
-      fragments.add(place.fragment);
+    for (const address of addresses) {
+      if (!tracked.markDeleted(address)) throw new Error(`no row at ${address.fragment}, ${address.offset}`);
+      fragments.add(address.fragment);
     }
     return new Map([...fragments].map((fragment) => [fragment, this.#deletionIn(tracked, fragment)]));
   }

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { uptime } from 'node:os';
 
 /**
- * Since when the machine runs. As long as it does, what any process has written is in its memory at least; when it goes
- * down, all that was not synced may be lost.
+ * Since when the machine runs. As long as it does, no write of a process is lost; when it goes down, all that was not synced may
+ * be lost.
  */
 export interface MachineStart {
   /** Differs after every start of the machine, and from machine to machine. */
@@ -12,7 +12,7 @@ export interface MachineStart {
   readonly atMs: number;
 }
 
-/** Where the machine cannot name its start, every process counts as one: files are then looked at more closely. */
+/** If the machine cannot name its start, each process counts as a start: recovery then checks files more closely. */
 export function readMachineStart(nowMs: number): MachineStart {
   return { id: bootId() ?? randomUUID(), atMs: nowMs - uptime() * 1000 };
 }

@@ -27,7 +27,7 @@ import {
 } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 
-export interface BranchPlace {
+interface BranchPlace {
   readonly datasetPath: string;
   readonly branch: string | undefined;
 }
@@ -60,7 +60,7 @@ export const nothingLeft = (datasetPath: string): LancegateError => damaged('its
 
 const foldersOfDatasets = ['_versions', '_transactions', 'data'];
 
-/** A folder of that name without any of these is no table. */
+/** A folder without any of these is no table. */
 const isAnythingLeft = ({ datasetPath, branch }: BranchPlace, folder: string): boolean =>
   branch === undefined
     ? foldersOfDatasets.some((name) => existsSync(join(folder, name)))

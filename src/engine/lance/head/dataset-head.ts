@@ -14,19 +14,19 @@ interface StoredSchema {
 }
 
 /**
- * The newest version of a branch that an open dataset knows, with what is known of it. It becomes stale when another program
- * commits; only `refresh` notices that: on a file system if `VersionsFolder` sees a change since the last look, on an object
- * store always. Commits of this service are told to it, and need no look.
+ * The newest version of a branch that an open dataset knows. It becomes stale when another program commits, which `refresh`
+ * notices: on a file system if `VersionsFolder` sees a change, on an object store because it asks the engine each time. Commits of
+ * this service move it, and need no look.
  *
- * A commit that the engine did not make leaves the engine's handle behind. The handle catches up when it is used: its look for
- * a newer version takes up to 10 ms beside large merges, and one commit by row address after the other needs none.
+ * A commit that the engine's handle did not make leaves the handle behind. It catches up when it is used: its look for a newer
+ * version takes long next to large merges, and a series of commits by row address needs none.
  */
 export class DatasetHead {
   readonly #handle: NativeTable;
   /** undefined on object stores. */
   readonly #folder: VersionsFolder | undefined;
   #writeRefusal: LancegateError | undefined;
-  /** If that is known: each question to the engine costs 0.1 ms, and a merge has several. */
+  /** undefined if it has to be asked of the engine, which takes 0.1 ms. */
   #version: number | undefined;
   #isBehind = false;
   #schema: (StoredSchema & { readonly version: number }) | undefined;
@@ -42,7 +42,7 @@ export class DatasetHead {
     return this.#version;
   }
 
-  /** The engine's handle, where `version` says, or at a newer version, which it says then. */
+  /** The engine's handle, at `version`. If it was behind it moves to the newest version, and `version` with it. */
   async table(): Promise<NativeTable> {
     if (!this.#isBehind) return this.#handle;
     await this.#toNewest();
@@ -50,7 +50,7 @@ export class DatasetHead {
     return this.#handle;
   }
 
-  /** Read once per version: every merge asks for it, and it rarely changes. */
+  /** Read once for each version: every merge needs it. */
   async schema(): Promise<StoredSchema> {
     const version = await this.version();
     if (this.#schema?.version === version) return this.#schema;
@@ -108,7 +108,7 @@ export class DatasetHead {
     this.#handle.close();
   }
 
-  /** No such commit changes columns; asking for them while the next one is under way waits for that. */
+  /** Such a commit changes no columns, so the schema stays: to ask the engine for it would wait for the commit under way. */
   #moveTo(version: number): void {
     this.#version = version;
     this.#folder?.remember();
@@ -124,19 +124,18 @@ export class DatasetHead {
 }
 
 /** `files`: also the folders of the rows, or the manifest in use, have changed. */
-export type FolderChange = 'none' | 'versions' | 'files';
+type FolderChange = 'none' | 'versions' | 'files';
 
 /** The folders of the rows, below the branch's folder. */
 const rowFolders = ['data', '_deletions'] as const;
 
 /**
- * Says whether a dataset on a file system may have versions that we have not seen, or has lost what we have seen. It costs six
- * `stat` calls: some microseconds, and synchronous, since a trip through the thread pool costs more than the calls
- * themselves. The engine's own look takes 0.4 ms when idle and up to 10 ms beside large merges, and every merge needs one.
+ * Says whether a dataset on a file system may have versions that are not known yet, or has lost known ones. It costs six
+ * synchronous `stat` calls, some microseconds; the engine's own look takes up to some milliseconds, and every merge needs one.
  *
- * Two signs are needed of a new version. The folder's modification time alone misses a commit within one tick of the clock;
- * the absence of the next manifest alone misses commits whose manifests were pruned again. Either sign alone counts as a
- * change. A loss shows as a folder with another inode, or a manifest of another size.
+ * A new version has two signs, and either counts. The folder's modification time misses a commit within one tick of the clock;
+ * the next manifest misses commits whose manifests were pruned again. A loss shows as a folder with another inode, or a manifest
+ * of another size.
  */
 export class VersionsFolder {
   readonly datasetPath: string;

@@ -19,11 +19,11 @@ import type { LiveRows, LiveRowsChange, RowAddress } from '../../port/row-addres
 import { CompactionRemap, type Tracked } from './remap.ts';
 
 /**
- * The fragments of one version of a branch and which of their rows are deleted, held in memory: so that rows can be replaced
- * by their places, and so that whoever remembers places knows which of them are still rows. A bit for each row at the most.
+ * The fragments of one version of a branch and which of their rows are deleted, in memory: a bit for each row at the most. So rows
+ * can be replaced by their addresses, and the key index knows which of its addresses still have a row.
  *
- * It follows the branch from manifest to manifest. What is not known of the way between two versions is not guessed: the
- * fragments count as new then. Throws the errors of `node:fs`, and `MalformedFile`; it stands where it stood then.
+ * It follows the branch from manifest to manifest. If the commits between two versions do not say where the rows went, all
+ * fragments count as new. Throws the errors of `node:fs`, and `MalformedFile`, and then stays at the version where it was.
  */
 export class LiveRowMap implements LiveRows {
   readonly #versionsFolder: string;
@@ -31,7 +31,7 @@ export class LiveRowMap implements LiveRows {
   #version = 0;
   /** Rows that a commit under way deletes. */
   #marked: RowAddress[] = [];
-  /** The whole of it: another table in the same folder may have a version of the same number, and fragments too. */
+  /** Whole: another table in the same folder may have a version of the same number, and the same fragments. */
   #manifest: Buffer | undefined;
   #fragments: ReadonlyMap<number, Tracked> = new Map();
 
@@ -41,7 +41,7 @@ export class LiveRowMap implements LiveRows {
     this.#only = only;
   }
 
-  /** Stands where this stands, and shares what it has read: for one of which no row is marked. */
+  /** At the same version, sharing what this has read. No row must be marked. */
   copy(): LiveRowMap {
     const copy = new LiveRowMap(this.#versionsFolder, this.#only);
     copy.#version = this.#version;
@@ -91,9 +91,7 @@ export class LiveRowMap implements LiveRows {
     const added = [...after.keys()].filter((id) => !before.has(id) && !moves.isTarget(id));
     this.#fragments = after;
     this.#version = version;
-    if (groups === undefined) return { added, isKnown: false, moved: undefined };
-    const moved = moves.isEmpty ? undefined : moves;
-    return { added, isKnown: true, moved };
+    return { added, isKnown: groups !== undefined, moved: moves.isEmpty ? undefined : moves };
   }
 
   /** undefined where there is no such fragment. */
@@ -106,20 +104,20 @@ export class LiveRowMap implements LiveRows {
     return this.#manifest?.equals(manifest) === true;
   }
 
-  /** Where no commit since has changed or moved a row. */
+  /** To be called if no commit since has changed or moved a row. */
   skipTo(version: number): void {
     this.#manifest = readManifest(this.#versionsFolder, version)?.bytes;
     this.#version = version;
   }
 
-  /** Until `committed` or `takeBack`. False where it was deleted before. */
-  markDeleted(place: RowAddress): boolean {
-    const isMarked = this.#fragments.get(place.fragment)?.deleted.add(place.offset) ?? false;
-    if (isMarked) this.#marked.push(place);
+  /** Until `committed` or `takeBack`. False if it was deleted before. */
+  markDeleted(address: RowAddress): boolean {
+    const isMarked = this.#fragments.get(address.fragment)?.deleted.add(address.offset) ?? false;
+    if (isMarked) this.#marked.push(address);
     return isMarked;
   }
 
-  /** What was marked is as it was before. Nothing is marked after `committed`. */
+  /** Marked rows are as they were before. No row is marked after `committed`. */
   takeBack(): void {
     for (const { fragment, offset } of this.#marked) this.#fragments.get(fragment)?.deleted.remove(offset);
     this.#marked = [];
@@ -175,13 +173,13 @@ export class LiveRowMap implements LiveRows {
     return { rows, deleted: DeletionVector.of(rows, offsets), deletionsId };
   }
 
-  /** Not where somebody has put another table in its folder, or its version is removed. */
+  /** False if its version was pruned, or another table is in its folder. */
   #isStillThere(): boolean {
     const file = readManifest(this.#versionsFolder, this.#version);
     return file !== undefined && this.isOf(file.bytes);
   }
 
-  /** undefined where the commits in between do not tell. */
+  /** undefined if the commits in between do not say where the rows went. */
   #rewrittenSince(version: number): readonly RewriteGroup[] | undefined {
     if (this.#version === 0 || !this.#isStillThere()) return undefined;
     const all: RewriteGroup[] = [];
@@ -195,8 +193,8 @@ export class LiveRowMap implements LiveRows {
 }
 
 /**
- * The offsets of a fragment's deleted rows, ascending or not. Read at once: the file was just written or is about to be
- * used, so it is in memory. Throws where it is gone, elsewhere or not as the manifest says.
+ * The offsets of a fragment's deleted rows, in any order. Synchronous: the file was just written or is about to be used, so it is
+ * in memory. Throws if it is gone, on other storage or not as the manifest says.
  */
 export function readDeletedOffsets(
   manifest: Manifest,
@@ -220,7 +218,7 @@ function listedOffsets(file: Buffer): Uint32Array {
   return new Uint32Array(Uint8Array.from(bytes).buffer);
 }
 
-/** A new one. `bitmap` is its content. */
+/** The file of a new deletion vector. */
 export const deletionsFile = (folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer) => ({
   path: join(folder, '_deletions', `${fragment}-${listed.readVersion}-${listed.id}.bin`),
   content: bitmap,

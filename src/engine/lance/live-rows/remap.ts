@@ -7,13 +7,13 @@ export interface Tracked {
   /** Deleted ones included. */
   readonly rows: number;
   readonly deleted: DeletionVector;
-  /** Tells one list of deleted rows from another; undefined for none. */
+  /** Tells one deletion vector from another; undefined for none. */
   readonly deletionsId: bigint | undefined;
 }
 
 type Fragments = ReadonlyMap<number, Tracked>;
 
-/** A fragment that gave way to others. */
+/** A fragment that was compacted. */
 interface Source {
   /** How many rows of its group came before its own. */
   readonly start: number;
@@ -31,9 +31,8 @@ interface Target {
 }
 
 /**
- * Where rows went that compaction has put together: the rows of a group that are not deleted come in the same order before
- * and after. A group is taken in only if it is known, and adds up, to the last row; the fragments of any other are as good
- * as gone, and new.
+ * Where compactions moved rows: the rows of a group that are not deleted have the same order before and after. A group counts only
+ * if all its fragments are known and their rows add up; the old fragments of any other count as gone, and the others as new.
  */
 export class CompactionRemap implements AddressRemap {
   readonly #sources = new Map<number, Source>();
@@ -73,21 +72,20 @@ export class CompactionRemap implements AddressRemap {
     return this.#targets.has(fragment);
   }
 
-  /** undefined for a row that was deleted before; the same place for one that has not moved. */
-  placeOf(place: RowAddress): RowAddress | undefined {
-    const source = this.#sources.get(place.fragment);
-    if (source === undefined) return place;
-    if (source.deleted.has(place.offset)) return undefined;
-    const position = source.start + source.deleted.livingBefore(place.offset);
+  placeOf(address: RowAddress): RowAddress | undefined {
+    const source = this.#sources.get(address.fragment);
+    if (source === undefined) return address;
+    if (source.deleted.has(address.offset)) return undefined;
+    const position = source.start + source.deleted.livingBefore(address.offset);
     const target = source.targets.find(({ end }) => position < end);
     if (target === undefined) return undefined;
     const among = position - target.start;
     return { fragment: target.id, offset: target.offsets?.[among] ?? among };
   }
 
-  #add(sources: readonly Known[] | undefined, places: readonly Known[] | undefined): void {
-    if (sources === undefined || places === undefined || livingIn(sources) !== livingIn(places)) return;
-    const targets = targetsOf(places);
+  #add(sources: readonly Known[] | undefined, compacted: readonly Known[] | undefined): void {
+    if (sources === undefined || compacted === undefined || livingIn(sources) !== livingIn(compacted)) return;
+    const targets = targetsOf(compacted);
     let start = 0;
     for (const { id, tracked } of sources) {
       this.#sources.set(id, { start, deleted: tracked.deleted, targets });
@@ -107,7 +105,7 @@ interface Known {
   readonly tracked: Tracked;
 }
 
-/** undefined unless all have the deletions that the compaction knew. */
+/** undefined unless all have the deletion vectors that the compaction knew. */
 function known(fragments: Fragments, rewritten: readonly RewrittenFragment[]): readonly Known[] | undefined {
   const found: Known[] = [];
   for (const { id, deletionsId } of rewritten) {
@@ -122,9 +120,9 @@ const living = ({ rows, deleted }: Tracked): number => rows - deleted.count;
 const livingIn = (fragments: readonly Known[]): number =>
   fragments.reduce((sum, { tracked }) => sum + living(tracked), 0);
 
-function targetsOf(places: readonly Known[]): readonly Target[] {
+function targetsOf(compacted: readonly Known[]): readonly Target[] {
   let start = 0;
-  return places.map(({ id, tracked }) => {
+  return compacted.map(({ id, tracked }) => {
     const target = {
       id,
       start,

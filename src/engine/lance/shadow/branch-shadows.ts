@@ -91,11 +91,11 @@ export interface LocalShadowParts {
   readonly usesIndex: (spec: MergeSpec, sourceBytes: number) => boolean;
   /** Runs a merge in a reader process; without it all run here. */
   readonly mergeInReader: ((merge: ReaderMerge) => Promise<MergeCounts>) | undefined;
-  /** Moves the files and makes the version; false where somebody else has made it, and then no file is there. */
+  /** Moves the files and makes the version; false where another program has made it, and then no file is there. */
   readonly commit: (lifted: LiftedVersion, from: string) => Promise<boolean>;
   /** The version is made. */
   readonly onCommit: (version: number) => void;
-  /** Nobody uses the folder any more. */
+  /** Nothing uses the folder any more. */
   readonly release: () => void;
   readonly newTransaction: () => { readonly transactionId: string; readonly committedAtMs: number };
 }

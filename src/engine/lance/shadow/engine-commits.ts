@@ -6,8 +6,8 @@ import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 
-/** A dataset that the engine commits to, and nobody else in this process meanwhile. */
-export type EngineDataset = Pick<
+/** A dataset that only the engine commits to meanwhile, as far as this process goes. */
+type EngineDataset = Pick<
   Dataset,
   'version' | 'merge' | 'mayHaveCommitted' | 'append' | 'deleteRows' | 'select' | 'take'
 > & {
