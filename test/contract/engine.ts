@@ -259,22 +259,6 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.deepEqual(await dataset.listBranches(), []);
     });
 
-    test('a column of NULL comes and goes without touching the rows', async (t) => {
-      const { engine } = open(t);
-      const dataset = await createDataset(engine, place(), ipcFile(table(1)), {});
-      await dataset.addNullColumn('nothing');
-      assert.deepEqual(
-        (await dataset.schema()).fields.map((field) => field.name),
-        ['id', 'name', 'nothing'],
-      );
-      assert.equal(await dataset.countRows(ownSql('nothing IS NULL')), 1);
-      await dataset.dropColumn('nothing');
-      assert.deepEqual(
-        (await dataset.schema()).fields.map((field) => field.name),
-        ['id', 'name'],
-      );
-    });
-
     test('scratch datasets live until they are discarded', async (t) => {
       const { engine } = open(t);
       const scratch = await engine.scratch();

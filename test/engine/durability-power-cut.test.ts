@@ -31,6 +31,7 @@ import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { FileJournal, layOutAfterCut, type Moment } from '#test/fixtures/file-journal.ts';
+import { addNullColumn, dropColumn } from '#test/fixtures/null-column.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { temporaryFolderInMemory } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -371,11 +372,11 @@ async function record(folder: string): Promise<readonly Step[]> {
   await recording.commit(table, dev, rows(5, 9, 11), merge(rows(5, 9, 11)));
   const around = rows(5, 8, 4);
   await recording.commit(table, undefined, around, async (dataset) => {
-    await dataset.addNullColumn('nothing');
+    await addNullColumn(tables, dataset, 'nothing');
     recording.keepBetween('between two commits of one merge');
     await dataset.merge({ ...upsert, useIndex: false }, ipcFile(sourceOf(around)), undefined);
     recording.keepBetween('between two commits of one merge');
-    await dataset.dropColumn('nothing');
+    await dropColumn(tables, dataset, 'nothing');
   });
   await recording.commit(table, undefined, new Map(), (dataset) => createIndex(dataset, 'k'));
   const large = rows(0, 9_000, 5);

@@ -26,6 +26,7 @@ import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { addNullColumn, dropColumn } from '#test/fixtures/null-column.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 import { Random } from '#test/model/random.ts';
@@ -128,7 +129,7 @@ describe('a sync', () => {
   });
 
   test('takes what the commits since the last one brought, and nothing twice (P3)', async (t) => {
-    const { engine, sync, path } = place(t);
+    const { engine, sync, root, path } = place(t);
     const dataset = await createDataset(engine, at, table(1, 2), {});
     await dataset.sync();
     sync.take();
@@ -143,9 +144,9 @@ describe('a sync', () => {
     );
     await dataset.sync();
     assert.deepEqual(sync.take(), { files: [], folders: [] });
-    await dataset.addNullColumn('nothing');
+    await addNullColumn(join(root, 'folder'), dataset, 'nothing');
     await dataset.merge({ ...upsert, on: ['id'] }, table(9), undefined);
-    await dataset.dropColumn('nothing');
+    await dropColumn(join(root, 'folder'), dataset, 'nothing');
     await dataset.sync();
     assert.deepEqual(sync.take().files, [3, 4, 5].flatMap((version) => newIn(path, version)).sort());
   });

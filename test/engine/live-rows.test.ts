@@ -16,6 +16,7 @@ import { rewriteGroupsOf } from '#src/lance-format/transaction/transaction.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { addNullColumn, dropColumn } from '#test/fixtures/null-column.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 import { numbersFrom } from '#test/http/wide-table.ts';
@@ -414,7 +415,7 @@ describe('nothing is known any more', () => {
       'after a column was added',
       async (table) => (await table.outside()).addColumns([{ name: 'twice', valueSql: 'id * 2' }]),
     ],
-    ['after a column was dropped', (table) => table.dataset.dropColumn('other')],
+    ['after a column was dropped', (table) => dropColumn(table.folder, table.dataset, 'other')],
     [
       'after more commits than are looked at',
       async (table) => {
@@ -435,7 +436,7 @@ describe('nothing is known any more', () => {
   for (const [what, commit] of unknown) {
     test(what, async (t) => {
       const table = await TrackedTable.create(t, 30);
-      await table.dataset.addNullColumn('other');
+      await addNullColumn(table.folder, table.dataset, 'other');
       await table.merge([3, 30], 'merged');
       await table.advance();
       await commit(table);
