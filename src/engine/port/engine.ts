@@ -248,9 +248,6 @@ interface EngineWrites {
   mayHaveCommitted(matched: number): Promise<boolean>;
   /** Commits a version without these rows; addresses without a row are passed over. */
   deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
-  /** Commits a version that has one more column, nullable, of nothing but NULL (int32). Rewrites no data. */
-  addNullColumn(name: string): Promise<void>;
-  dropColumn(name: string): Promise<void>;
 }
 
 /** A branch of a dataset, open at a version. Commits move it to the one they made. */

@@ -58,7 +58,6 @@ import {
   versionsOf,
 } from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
-import { schemaOfNullColumn } from './null-column.ts';
 
 /** Runs merges with clients' filters in a reader. */
 export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
@@ -228,14 +227,6 @@ export class LanceDataset implements Dataset {
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined> {
     return this.#local && changedRows(this.#local.versions.path, version, change);
-  }
-
-  async addNullColumn(name: string): Promise<void> {
-    await this.#commit('maintain', (table) => table.addColumnsWithSchema(schemaOfNullColumn(name)));
-  }
-
-  async dropColumn(name: string): Promise<void> {
-    await this.#commit('maintain', (table) => table.dropColumns([name]));
   }
 
   warmIndex(column: string): Promise<boolean> {

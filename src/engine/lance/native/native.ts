@@ -40,13 +40,9 @@ export interface NativeTable {
   add(file: Buffer, mode: 'append'): Promise<{ version: number }>;
   countRows(filter?: CheckedSql): Promise<number>;
   delete(predicate: CheckedSql): Promise<{ version: number; numDeletedRows: number }>;
-  /** Columns are set to SQL expressions over the old row. */
-  update(predicate: CheckedSql, columns: [name: string, expression: string][]): Promise<{ version: number }>;
   query(): NativeQuery;
   /** Rows by their addresses, unless the dataset gives them identifiers of their own; those deleted are passed over. */
   takeRowIds(rowIds: bigint[]): Omit<NativeQuery, 'onlyIf'>;
-  addColumnsWithSchema(schemaFile: Buffer): Promise<{ version: number }>;
-  dropColumns(columns: string[]): Promise<{ version: number }>;
   createIndex(index: unknown, column: string, replace: boolean): Promise<void>;
   stats(): Promise<NativeStats>;
   listIndices(): Promise<readonly NativeIndex[]>;
