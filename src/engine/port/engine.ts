@@ -54,11 +54,6 @@ interface IndexFacts {
   readonly isPlain: boolean;
 }
 
-export interface VersionFacts {
-  readonly version: number;
-  readonly committedAtMs: number;
-}
-
 export interface VersionPage {
   /** The last version of the page before. */
   readonly after: number | undefined;
@@ -66,7 +61,9 @@ export interface VersionPage {
   readonly order: 'ascending' | 'descending';
 }
 
-export interface StoredVersion extends VersionFacts {
+export interface StoredVersion {
+  readonly version: number;
+  readonly committedAtMs: number;
   /**
    * The manifest, relative to the location of the dataset. On object stores this is the name that the engine gives to
    * manifests of new datasets.
@@ -199,8 +196,6 @@ interface History {
    * fragments. Reads two manifests and deletion vectors; undefined where that is not possible, as on object stores.
    */
   changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
-  /** Ascending. Reads every manifest: 0.1 ms each. */
-  versions(): Promise<readonly VersionFacts[]>;
   /** The versions of one page, in its order. */
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
 }

@@ -19,10 +19,9 @@ import type {
   StoredBranch,
   StoredVersion,
   TableStatistics,
-  VersionFacts,
   VersionPage,
 } from '../../port/engine.ts';
-import { pruneVersions } from '../durability/prune-versions.ts';
+import { pruneVersions, type VersionPruning } from '../durability/prune-versions.ts';
 import type { VersionsFolder } from '../head/dataset-head.ts';
 import { type NativeBranches, type NativeTable, plainIndexName } from '../native/native.ts';
 
@@ -61,7 +60,10 @@ const holdsBlobs = ({ metadata, children }: Field): boolean =>
 const alike = (count: number, rows: number): readonly FragmentFacts[] =>
   Array.from({ length: count }, () => ({ rows: rows / count, deletedRows: 0 }));
 
-export async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> {
+type VersionFacts = Pick<StoredVersion, 'version' | 'committedAtMs'>;
+
+/** Ascending. The engine reads every manifest, 0.1 ms each. */
+async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> {
   return (await table.listVersions())
     .map(({ version, timestamp }) => ({ version, committedAtMs: Math.floor(timestamp / 1_000) }))
     .sort((a, b) => a.version - b.version);
@@ -81,15 +83,10 @@ export async function prune(
   return pruneVersions({ datasetPath, branch, ...(await namedVersions(table, branch)), ...request });
 }
 
-/** Versions that are not to be removed. */
-interface NamedVersions {
-  /** By a tag of any branch. */
-  readonly tagged: ReadonlySet<number>;
-  /** Branches start from them. */
-  readonly parents: ReadonlySet<number>;
-}
-
-async function namedVersions(table: NativeTable, branch: string | undefined): Promise<NamedVersions> {
+async function namedVersions(
+  table: NativeTable,
+  branch: string | undefined,
+): Promise<Pick<VersionPruning, 'tagged' | 'parents'>> {
   const tags = Object.values(await (await table.tags()).list());
   const branches = Object.values(await (await table.branches()).list());
   const children = branches.filter(({ parentBranch }) => (parentBranch ?? undefined) === branch);
@@ -138,7 +135,7 @@ export async function storedPage(folder: VersionsFolder, page: VersionPage): Pro
   return found;
 }
 
-/** On object stores only the engine can list: it reads every manifest, 0.1 ms each. */
+/** On object stores only the engine can list. */
 export async function enginePage(
   table: NativeTable,
   branch: string | undefined,

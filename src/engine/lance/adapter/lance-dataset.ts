@@ -14,7 +14,6 @@ import type {
   StoredBranch,
   StoredVersion,
   TableStatistics,
-  VersionFacts,
   VersionPage,
 } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
@@ -55,7 +54,6 @@ import {
   prune,
   statisticsOf,
   storedPage,
-  versionsOf,
 } from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
 
@@ -241,10 +239,6 @@ export class LanceDataset implements Dataset {
     return engineCall('maintain', async () =>
       layoutOf(await this.#head.table(), await this.schema(), this.#local?.versions.path),
     );
-  }
-
-  versions(): Promise<readonly VersionFacts[]> {
-    return engineCall('maintain', async () => versionsOf(await this.#head.table()));
   }
 
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {

@@ -21,6 +21,7 @@ import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles } from './orp
 export interface VersionPruning extends PruneRequest {
   readonly datasetPath: string;
   readonly branch: string | undefined;
+  /** By a tag of any branch. */
   readonly tagged: ReadonlySet<number>;
   /** Branches start from them. */
   readonly parents: ReadonlySet<number>;
