@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CompactionRemap, type Tracked } from '#src/engine/lance/live-rows/remap.ts';
+import { CompactionRemap, type Tracked } from '#src/engine/lance/live-rows/live-rows.ts';
 import { DeletionVector } from '#src/lance-format/deletion/deletion-vector.ts';
 
 const fragmentOf = (rows: number, deletedOffsets: readonly number[] = []): Tracked => ({

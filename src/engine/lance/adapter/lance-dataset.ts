@@ -152,7 +152,7 @@ export class LanceDataset implements Dataset {
       if (this.#filters !== undefined && hasClientFilter(spec)) {
         const version = await this.#head.version();
         const counts = await this.#filters({ lineage: this.lineage, version, spec, file, timeoutMs, principal });
-        this.#head.committedBeside(counts.version);
+        this.#head.committedElsewhere(counts.version);
         return counts;
       }
       const useIndex =
@@ -178,7 +178,7 @@ export class LanceDataset implements Dataset {
       if (!(tracked instanceof LiveRowMap)) return 'refused';
       if (tracked.version !== (await this.#head.version())) return 'overtaken';
       const replaced = (await this.#local?.replacement.commit(tracked, addresses, rows)) ?? 'refused';
-      if (typeof replaced === 'object') this.#head.committedBeside(replaced.version);
+      if (typeof replaced === 'object') this.#head.committedElsewhere(replaced.version);
       return replaced;
     });
   }
@@ -189,7 +189,7 @@ export class LanceDataset implements Dataset {
       const version = await this.#head.version();
       const choice = this.#local?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
-      const onCommit = (made: number) => this.#head.committedBeside(made);
+      const onCommit = (made: number) => this.#head.committedElsewhere(made);
       const shadow = await this.#local?.shadows.begin(version, { usesIndex, onCommit });
       return shadow ?? new EngineCommits(this, version);
     });
@@ -281,7 +281,7 @@ export class LanceDataset implements Dataset {
   }
 
   get #committing(): CommittingDataset {
-    return { version: () => this.#head.version(), onCommit: (version) => this.#head.committedBeside(version) };
+    return { version: () => this.#head.version(), onCommit: (version) => this.#head.committedElsewhere(version) };
   }
 
   async createBranch(

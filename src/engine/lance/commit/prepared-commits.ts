@@ -20,8 +20,7 @@ import {
 } from '../../../lance-format/transaction/transaction.ts';
 import type { PreparedCommit } from '../../port/engine.ts';
 import type { RowAddress } from '../../port/row-address.ts';
-import { deletionsFile, LiveRowMap } from '../live-rows/live-rows.ts';
-import { CompactionRemap, type Tracked } from '../live-rows/remap.ts';
+import { CompactionRemap, deletionsFile, LiveRowMap, type Tracked } from '../live-rows/live-rows.ts';
 import { nativeBtree, plainIndexName } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import type { StagedChange, Staging } from './staging.ts';

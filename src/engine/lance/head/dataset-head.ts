@@ -88,7 +88,7 @@ export class DatasetHead {
   }
 
   /** Another part of this service made this version. */
-  committedBeside(version: number): void {
+  committedElsewhere(version: number): void {
     this.#isBehind = true;
     this.#moveTo(version);
   }
