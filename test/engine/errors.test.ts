@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdirSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Field, Int32, Int64, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
@@ -275,6 +275,17 @@ describe("the engine's errors arrive in our words, with what the caller needs an
       writeFileSync(join(data, name), Buffer.alloc(statSync(join(data, name)).size, 7));
     const error = await refusal(() => spoilt.merge(upsert, ipcFile(rows([1, 'y'])), undefined));
     assert.equal(error.kind, 'Internal', String((error.cause as Error)?.message));
+  });
+
+  test('a read of a table whose files are gone fails in our words, also when the engine is behind a commit', async () => {
+    const gone = await createDataset(engine, 'gone.lance' as Location, ipcFile(rows([1, 'a'])), {});
+    const tracked = gone.liveRows() ?? assert.fail('there is no live-row map');
+    tracked.advance(1);
+    await gone.replaceRows(tracked, tracked.rowsOf(0), { file: ipcFile(rows([1, 'b'])), rows: 1 });
+    rmSync(join(folder, 'tables/gone.lance'), { recursive: true });
+    const columns = [{ name: 'id', expression: 'id' }];
+    await refusal(() => Array.fromAsync(gone.select(columns, undefined)));
+    await refusal(() => Array.fromAsync(gone.take([], columns)));
   });
 
   test('nothing of a refused merge stays behind (P1)', async () => {

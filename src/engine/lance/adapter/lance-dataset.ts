@@ -40,7 +40,15 @@ import type { BranchState } from '../head/branch-state.ts';
 import { DatasetHead, type VersionsFolder } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
-import { filterName, hasClientFilter, type NativeTable, nativeBtree, resultsOf, runMerge } from '../native/native.ts';
+import {
+  filterName,
+  hasClientFilter,
+  type NativeTable,
+  nativeBtree,
+  queryOf,
+  resultsOf,
+  runMerge,
+} from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
@@ -127,14 +135,12 @@ export class LanceDataset implements Dataset {
     );
   }
 
-  async *select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    const query = (await this.#head.table()).query();
-    if (where !== undefined) query.onlyIf(where);
-    yield* resultsOf(query, columns);
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
+    return resultsOf(async () => queryOf(await this.#head.table(), where), columns);
   }
 
-  async *take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    yield* resultsOf((await this.#head.table()).takeRowIds(rows.map(BigInt)), columns);
+  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
+    return resultsOf(async () => (await this.#head.table()).takeRowIds(rows.map(BigInt)), columns);
   }
 
   async append(file: IpcFile): Promise<void> {

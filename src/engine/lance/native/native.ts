@@ -168,11 +168,18 @@ const filterOf = (action: true | Filtered): CheckedSql | undefined => (action ==
 /** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */
 const maxBatchRows = 2 ** 16;
 
-/** As `Dataset.select` answers them. */
+export function queryOf(table: NativeTable, where: CheckedSql | undefined): NativeQuery {
+  const query = table.query();
+  if (where !== undefined) query.onlyIf(where);
+  return query;
+}
+
+/** As `Dataset.select` and `Dataset.take`. */
 export async function* resultsOf(
-  query: Omit<NativeQuery, 'onlyIf'>,
+  begin: () => Promise<Omit<NativeQuery, 'onlyIf'>>,
   columns: readonly Projection[],
 ): AsyncIterable<IpcFile> {
+  const query = await engineCall('select', begin);
   query.select(columns.map(({ name, expression }) => [name, expression]));
   const batches = await engineCall('select', () => query.execute(maxBatchRows));
   let isEmpty = true;

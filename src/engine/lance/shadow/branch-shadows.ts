@@ -8,7 +8,7 @@ import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.t
 import { type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
-import { filterName, hasClientFilter, resultsOf, runMerge } from '../native/native.ts';
+import { filterName, hasClientFilter, queryOf, resultsOf, runMerge } from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { ShadowFolder, ShadowFolders } from './shadow-folders.ts';
 
@@ -162,14 +162,12 @@ export class LocalShadow implements Shadow {
     return this.#step('maintain', async () => (await (await this.#folder.table()).delete(predicate)).numDeletedRows);
   }
 
-  async *select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    const query = (await this.#folder.table()).query();
-    if (where !== undefined) query.onlyIf(where);
-    yield* resultsOf(query, columns);
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
+    return resultsOf(async () => queryOf(await this.#folder.table(), where), columns);
   }
 
-  async *take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    yield* resultsOf((await this.#folder.table()).takeRowIds(rows.map(BigInt)), columns);
+  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
+    return resultsOf(async () => (await this.#folder.table()).takeRowIds(rows.map(BigInt)), columns);
   }
 
   async commit(requireTime?: () => void): Promise<{ readonly version: number } | 'overtaken'> {
