@@ -69,12 +69,6 @@ async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> 
     .sort((a, b) => a.version - b.version);
 }
 
-async function oldestTaggedAtMs(table: NativeTable): Promise<number | undefined> {
-  const { tagged } = await namedVersions(table, undefined);
-  if (tagged.size === 0) return undefined;
-  return (await versionsOf(table)).find(({ version }) => tagged.has(version))?.committedAtMs;
-}
-
 export async function prune(
   table: NativeTable,
   { datasetPath, branch }: VersionsFolder,
@@ -104,8 +98,10 @@ const beforeAllMs = 1;
  * version names it leaves alone while they are younger than a week, because they may belong to a commit under way.
  */
 export async function optimize(table: NativeTable, supersededBeforeMs: number): Promise<OptimizeResult> {
-  const oldMs = supersededBeforeMs === 0 ? 0 : newestAt(await versionsOf(table), supersededBeforeMs);
-  const taggedAtMs = oldMs === 0 ? undefined : await oldestTaggedAtMs(table);
+  const versions = supersededBeforeMs === 0 ? [] : await versionsOf(table);
+  const oldMs = newestAt(versions, supersededBeforeMs);
+  const { tagged } = await namedVersions(table, undefined);
+  const taggedAtMs = versions.find(({ version }) => tagged.has(version))?.committedAtMs;
   const beforeMs = Math.min(oldMs, taggedAtMs ?? oldMs);
   const { compaction, prune } = await table.optimize(Math.max(beforeAllMs, Math.floor(beforeMs)), false);
   return {

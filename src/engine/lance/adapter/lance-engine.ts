@@ -83,7 +83,7 @@ export class LanceEngine implements Engine {
     const within = stagingFolder(folder);
     await engineCall('create', async () => mkdir(within, { recursive: true }));
     const durability = new Durability(this.#fileSync, place, 0);
-    const commit = new LiftedCommit(folder, (paths) => durability.beginSync(paths));
+    const commit = new LiftedCommit(folder);
     const connection = await this.#connect(within);
     const stagedName = randomUUID();
     return new LocalNewTable({ connection, storageOptions, folder, stagedName, commit, durability, fresh });

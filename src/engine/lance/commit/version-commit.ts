@@ -104,10 +104,10 @@ const mostAttempts = 8;
 /** Commits what was made in a shadow on the same file system. */
 export class LiftedCommit {
   readonly #folder: string;
-  readonly #beginSync: (paths: readonly string[]) => void;
+  readonly #beginSync: ((paths: readonly string[]) => void) | undefined;
 
-  /** `folder`: of the dataset, or of the branch in it. */
-  constructor(folder: string, beginSync: (paths: readonly string[]) => void) {
+  /** `folder`: of the dataset, or of the branch in it. `beginSync` begins to make files durable that no version names yet. */
+  constructor(folder: string, beginSync?: (paths: readonly string[]) => void) {
     this.#folder = folder;
     this.#beginSync = beginSync;
   }
@@ -122,7 +122,7 @@ export class LiftedCommit {
     let isMade = false;
     try {
       await this.#move(lifted, from);
-      this.#beginSync(targets.filter((path) => statSync(path).isFile()));
+      this.#beginSync?.(targets.filter((path) => statSync(path).isFile()));
       isMade = commitVersion(this.#folder, lifted, after);
       return isMade;
     } finally {
