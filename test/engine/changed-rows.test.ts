@@ -1,4 +1,4 @@
-/** What commits did to the rows, told by their files, compared with all rows of both versions. */
+/** What commits did to the rows, by their files, compared with all rows of both versions. */
 import assert from 'node:assert/strict';
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -58,7 +58,7 @@ const range = (from: number, to: number, step = 1): number[] =>
   Array.from({ length: Math.ceil((to - from) / step) }, (_, i) => from + i * step);
 
 describe('the rows that a commit took away and brought', () => {
-  test('are told for every commit, by deletions listed and in bitmaps, until whole fragments go (P4)', async (t) => {
+  test('are known for every commit, by deletion vectors as arrays and as bitmaps, until whole fragments go (P4)', async (t) => {
     const stage = new Stage(t);
     const dataset = await createDataset(stage.engine, location, ipcFile(table(range(0, 70_000))), {});
     const merge = async (ids: readonly number[]) => {
@@ -84,7 +84,7 @@ describe('the rows that a commit took away and brought', () => {
     await merge([4, 5, 400_000]);
   });
 
-  test('are told for a branch, whose older files are those of main', async (t) => {
+  test('are known for a branch, whose older files are those of main', async (t) => {
     const stage = new Stage(t);
     const main = await createDataset(stage.engine, location, ipcFile(table(range(0, 100))), {});
     await main.merge(upsert, ipcFile(table([1, 2])), undefined);
@@ -94,7 +94,7 @@ describe('the rows that a commit took away and brought', () => {
     assert.deepEqual(await stage.assertTold(branch, dev), { removed: 2, added: 3 });
   });
 
-  test('are not told where rows have identifiers of their own', async (t) => {
+  test('are not known where rows have identifiers of their own', async (t) => {
     const stage = new Stage(t);
     const database = await connect(join(stage.folder, 'tables'));
     await database.createTable('t', table([1, 2, 3]), { storageOptions: { new_table_enable_stable_row_ids: 'true' } });
@@ -103,7 +103,7 @@ describe('the rows that a commit took away and brought', () => {
     assert.equal(await dataset.changedRows(2, 'removed'), undefined);
   });
 
-  test('are not told where a file of deletions is gone, nor where the version before is', async (t) => {
+  test('are not known where a deletion vector is gone, nor where the version before is', async (t) => {
     const stage = new Stage(t);
     const dataset = await createDataset(stage.engine, location, ipcFile(table([1, 2, 3])), {});
     assert.equal(await dataset.changedRows(1, 'added'), undefined);

@@ -66,7 +66,7 @@ async function contentOf(dataset: Dataset): Promise<unknown[]> {
   return files.flatMap((file) => rowsOf(file)).sort((a, b) => Number(a.id) - Number(b.id));
 }
 
-describe('chosen fragments are put together (P8)', () => {
+describe('chosen fragments are compacted (P8)', () => {
   test('the others stay where they are, and every row is as it was (P1)', async (t) => {
     const { dataset } = await grownTable(t);
     const before = await contentOf(dataset);
@@ -109,7 +109,7 @@ describe('chosen fragments are put together (P8)', () => {
     await eventually('nothing is staged', async () => (await readdir(join(folder, 't.lance', staging))).length === 0);
   });
 
-  test('what writers do to the same rows beside it stands: updates, deletions and all of a fragment (P1, P2)', async (t) => {
+  test('what writers do to the same rows concurrently stands: updates, deletions and all of a fragment (P1, P2)', async (t) => {
     const { engine, dataset } = await grownTable(t);
     const writer = await engine.open({ location });
     const moved = await move(dataset, [0, 1, 2, 3, 4, 5], async () => {
@@ -137,7 +137,7 @@ describe('chosen fragments are put together (P8)', () => {
     assert.equal(await dataset.countRows(), 1_040);
   });
 
-  test('nor hides what somebody else commits at the same time', async (t) => {
+  test('nor hides what another program commits at the same time', async (t) => {
     const { dataset, folder } = await grownTable(t);
     const version = await dataset.version();
     const outside = await (await connect(folder)).openTable('t');
@@ -146,7 +146,7 @@ describe('chosen fragments are put together (P8)', () => {
     assert.equal(await dataset.countRows(), 1_030);
   });
 
-  test('nor undoes what somebody else does to the same rows at the same time (P1)', async (t) => {
+  test('nor undoes what another program does to the same rows at the same time (P1)', async (t) => {
     const { dataset, folder } = await grownTable(t);
     const outside = await (await connect(folder)).openTable('t');
     await move(dataset, [1, 2, 3], async () => {
@@ -159,7 +159,7 @@ describe('chosen fragments are put together (P8)', () => {
     assert.equal(await dataset.countRows(), 1_039);
   });
 
-  test('nor is done where somebody else has compacted, changed a column or gone back to an older version (P1)', async (t) => {
+  test('nor is done where another program has compacted, changed a column or gone back to an older version (P1)', async (t) => {
     for (const what of ['compacts', 'adds a column', 'goes back']) {
       const { dataset, folder } = await grownTable(t);
       const outside = await (await connect(folder)).openTable('t');
@@ -177,7 +177,7 @@ describe('chosen fragments are put together (P8)', () => {
     }
   });
 
-  test('nor where somebody else has made the columns others meanwhile: it can be tried again', async (t) => {
+  test('nor where another program has changed the columns meanwhile: it can be tried again', async (t) => {
     const { dataset, folder } = await grownTable(t);
     const outside = await (await connect(folder)).openTable('t');
     const spoil = () => outside.updateFieldMetadata([{ path: 'id', metadata: { unit: 'chunk' } }]);

@@ -151,7 +151,7 @@ describe('a sync', () => {
     assert.deepEqual(sync.take().files, [3, 4, 5].flatMap((version) => newIn(path, version)).sort());
   });
 
-  test('of rows that were replaced by their places takes each file once, lists of deleted rows before the commit (P3)', async (t) => {
+  test('of rows that were replaced by their addresses takes each file once, deletion vectors before the commit (P3)', async (t) => {
     const { engine, sync, path } = place(t);
     const dataset = await createDataset(engine, at, table(1, 2, 3), {});
     await dataset.sync();
@@ -221,7 +221,7 @@ describe('a sync', () => {
     assert.deepEqual(new Set([join(indexes, index), indexes, path]).difference(new Set(folders)), new Set());
   });
 
-  test('takes what somebody else wrote before: a version is as durable as its oldest file (P3)', async (t) => {
+  test('takes what another program wrote before: a version is as durable as its oldest file (P3)', async (t) => {
     const { engine, sync, root, path } = place(t);
     await (await createDataset(engine, at, table(1), {})).sync();
     const other = await (await connect(join(root, 'folder'))).openTable('t');
@@ -271,7 +271,7 @@ describe('a sync', () => {
 });
 
 describe('recovery', () => {
-  /** Versions 1 to 3; who asks was told of the first two. */
+  /** Versions 1 to 3, of which the first two are acknowledged. */
   async function threeVersions(t: { after(clean: () => void): void }): Promise<Place> {
     const made = place(t);
     const dataset = await createDataset(made.engine, at, table(1), {});
@@ -289,7 +289,7 @@ describe('recovery', () => {
   const manifestOf = (path: string, version: number): string =>
     readManifest(join(path, '_versions'), version)?.path ?? '';
 
-  test('keeps a commit that nobody was told of and that is whole, and makes it durable (P1)', async (t) => {
+  test('keeps a commit that was not acknowledged and is intact, and makes it durable (P1)', async (t) => {
     const { engine, sync, path } = await threeVersions(t);
     const recovery = await recover(engine, 2);
     assert.deepEqual(recovery, { version: 3, kept: [3], removed: [], removedFiles: 0, damage: undefined });
@@ -326,7 +326,7 @@ describe('recovery', () => {
 
   const dataOf = (path: string): string => newIn(path, 3).find((file) => file.endsWith('.lance')) ?? '';
 
-  test("leaves a whole version of somebody else's standing over a torn one that it does not need", async (t) => {
+  test('keeps an intact version of another program after a torn one that it does not need', async (t) => {
     const { engine, path } = await threeVersions(t);
     truncateSync(manifestOf(path, 2));
     const recovery = await recover(engine, 1);
@@ -357,7 +357,7 @@ describe('recovery', () => {
     }
   });
 
-  test('leaves files that no version names to whoever may still commit them, unless the machine went down', async (t) => {
+  test('leaves orphan files to programs that may still commit them, unless the machine went down', async (t) => {
     const { engine, path } = await threeVersions(t);
     const staged = join(path, 'data', 'staged-by-somebody.lance');
     const old = join(path, 'data', 'older-than-the-acknowledged-version.lance');

@@ -213,7 +213,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     assert.match(error.message, /^column s holds structs that are NULL/);
   });
 
-  test('an unknown column in a filter is told alike where the key has an index', async () => {
+  test('an unknown column in a filter is the same error where the key has an index', async () => {
     const indexed = await createDataset(engine, 'indexed.lance' as Location, ipcFile(rows([1, 'a'])), {});
     await createIndex(indexed, 'id');
     const error = await refusal(() => indexed.merge(updateIf('target.zz = 1'), ipcFile(rows([1, 'x'])), undefined));
@@ -242,7 +242,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     ['Permission denied (os error 13)', 'the storage denies access'],
   ] as const;
   for (const [says, why] of unavailable) {
-    test(`"${says}" is told by merges and creates, which show nothing before they are done, and unknown for upkeep`, () => {
+    test(`"${says}" is named for merges and creates, which show nothing before they are done, and unknown for maintenance`, () => {
       const text = `lance error: LanceError(IO): ${says}, /usr/local/cargo/x.rs:990:34`;
       const told = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter');
       for (const call of ['merge', 'create', 'append'] as const) {
@@ -253,7 +253,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     });
   }
 
-  test('where the engine does not know whether it committed, nobody else does (P6)', () => {
+  test('where the engine does not know whether it committed, the outcome is unknown (P6)', () => {
     for (const says of ['Too many open files (os error 24)', 'No space left on device (os error 28)']) {
       const unknown = 'Commit result for version 3 is unknown: the commit may or may not have been applied';
       const text = `${unknown}: LanceError(IO): Generic LocalFileSystem error: Unable to open file /d/3.manifest: ${says}`;

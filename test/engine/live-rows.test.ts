@@ -1,4 +1,4 @@
-/** Which places have rows, and where rows have gone, told from manifests; compared with what LanceDB itself reads. */
+/** Which addresses have rows, and where rows have gone, by the manifests; compared with what LanceDB itself reads. */
 import assert from 'node:assert/strict';
 import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -201,7 +201,7 @@ async function assertMoved(table: TrackedTable, run: () => Promise<unknown>): Pr
 }
 
 describe('which places have rows is known, version after version (P2)', () => {
-  test('at first of nothing, then of all fragments, none of which was told of before', async (t) => {
+  test('at first of nothing, then of all fragments, none of which was known before', async (t) => {
     const { dataset, tracked } = await TrackedTable.create(t, 10);
     await dataset.append(fileOf([10, 11], 'second'));
     await dataset.merge(upsert, fileOf([3], 'third'), undefined);
@@ -215,7 +215,7 @@ describe('which places have rows is known, version after version (P2)', () => {
     assert.equal(tracked.version, 3);
   });
 
-  test('after merges, deletions and updates, whoever commits them', async (t) => {
+  test('after merges, deletions and updates, of any program', async (t) => {
     const table = await advanced(t, 100);
     await table.merge([5, 6, 100], 'merged');
     assert.deepEqual((await table.advance()).added, [1]);
@@ -355,7 +355,7 @@ describe('where rows have gone is known (P2)', () => {
     assert.equal(misplaced, 0);
   });
 
-  test('after compaction with commits of rows before it or after it, if not row by row, then as rows to be told of', async (t) => {
+  test('after compaction with commits of rows before it or after it, if not row by row, then as added rows', async (t) => {
     const table = await advanced(t, 50);
     await table.dataset.append(fileOf(numbersFrom(50, 60), 'second'));
     await table.advance();
@@ -380,7 +380,7 @@ describe('where rows have gone is known (P2)', () => {
     assert.deepEqual([isKnown, added.map((id) => table.tracked.countRows(id))], [true, [70]]);
   });
 
-  test('after fragments were put together beside commits that took some of their rows', async (t) => {
+  test('after a compaction concurrent with commits that removed some of its rows', async (t) => {
     const table = await advanced(t, 50);
     await table.dataset.append(fileOf(numbersFrom(50, 60), 'second'));
     await table.dataset.append(fileOf(numbersFrom(60, 70), 'third'));
@@ -619,7 +619,7 @@ describe('what a transaction did to the places of rows', () => {
     );
   });
 
-  test('is told of compaction by its groups', () => {
+  test('learns of a compaction by its groups', () => {
     const fragment = (id: number, rows: number, deletions?: bigint) => {
       const message = new WireWriter();
       if (id !== 0) message.number(1, id);

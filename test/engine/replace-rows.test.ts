@@ -250,9 +250,9 @@ async function knownTable(t: TestContext, seed: number): Promise<KnownTable> {
 const indexOn = (outside: LanceTable, column: string): Promise<void> =>
   outside.createIndex(column, { config: Index.btree(), replace: true });
 
-describe('rows are replaced by their places: those there go, those of the file come, and nothing else changes (P1, P2)', () => {
+describe('rows are replaced by their addresses: those there go, those of the file come, and nothing else changes (P1, P2)', () => {
   for (const seed of [1, 2, 3]) {
-    test(`round after round, and where the new rows are is told truly (seed ${seed})`, async (t) => {
+    test(`round after round, and the addresses of the new rows are right (seed ${seed})`, async (t) => {
       const table = await knownTable(t, seed);
       const past: PlacedRow[][] = [table.expected];
       for (const _ of numbersFrom(0, 12)) {
@@ -268,7 +268,7 @@ describe('rows are replaced by their places: those there go, those of the file c
     });
   }
 
-  test('also with an index of somebody else, before and after it is brought up to date, and after compaction', async (t) => {
+  test('also with an index of another program, before and after it is brought up to date, and after compaction', async (t) => {
     const table = await knownTable(t, 4);
     await table.replaceSome();
     await indexOn(await table.stage.outside(), 'id');
@@ -510,7 +510,7 @@ describe('what is committed is as the engine makes it: others go on from it', ()
     ['makes an index', (outside) => indexOn(outside, 'id'), (texts) => texts],
   ];
   for (const [what, commit, change] of stale) {
-    test(`whoever stood at the version before ${what}, and both commits are there`, async (t) => {
+    test(`a program at the version before ${what}, and both commits are there`, async (t) => {
       const { stage, dataset, tracked, content } = await grown(t);
       const outside = await stage.outside();
       await replace(dataset, tracked, at(0, 4, 10), [...rowsFrom(4, 1, 'fourth'), ...rowsFrom(10, 1, 'fourth')]);
@@ -521,7 +521,7 @@ describe('what is committed is as the engine makes it: others go on from it', ()
     });
   }
 
-  test('whoever puts together fragments of the version before loses no row of it (P1)', async (t) => {
+  test('a program that compacts fragments of the version before loses no row of it (P1)', async (t) => {
     const { stage, dataset, tracked, content } = await grown(t);
     const outside = await stage.outside();
     await replace(dataset, tracked, at(0, 4, 10), [...rowsFrom(4, 1, 'fourth'), ...rowsFrom(10, 1, 'fourth')]);
@@ -614,7 +614,7 @@ describe('on a branch', () => {
   });
 });
 
-describe('somebody else commits between', () => {
+describe('another program commits in between', () => {
   const others: readonly (readonly [string, (outside: LanceTable) => Promise<unknown>])[] = [
     ['adds rows', (outside) => outside.add([{ id: 50, text: 'theirs' }])],
     ['deletes a row', (outside) => outside.delete('id = 3')],
@@ -996,7 +996,7 @@ describe('what fails in the middle leaves the newest version as it was, and no f
     assert.equal(await dataset.countRows(), 5);
   });
 
-  test('and a storage that is full, or takes nothing, is told as such', () => {
+  test('and a storage that is full, or takes nothing, is named as such', () => {
     const kindOf = (code: string) =>
       translateEngineError('replace', Object.assign(new Error(`${code}: no, open '/x'`), { code }), '').kind;
     assert.deepEqual(['ENOSPC', 'EDQUOT'].map(kindOf), ['StorageFull', 'StorageFull']);
@@ -1032,7 +1032,7 @@ describe('rows that were on their way when the process ended', () => {
     assert.deepEqual(await stage.contents(), textsOf(rowsFrom(0, 5, 'first')));
   });
 
-  test('harm nobody until then, and those that arrive leave nothing behind', async (t) => {
+  test('do no harm until then, and those that arrive leave nothing behind', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
     const left = leave(stage.path());
     for (const round of numbersFrom(0, 5)) await replace(dataset, tracked, at(round, 0), rowsFrom(round, 1, 'second'));
@@ -1041,7 +1041,7 @@ describe('rows that were on their way when the process ended', () => {
     assert.deepEqual(await stage.contents(), textsOf(expected));
   });
 
-  test('and while they are on their way, whoever opens the table sees nothing of them', async (t) => {
+  test('and while they are on their way, a dataset that is opened shows nothing of them', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
     leave(stage.path());
     assert.deepEqual(await (await connect(stage.folder)).tableNames(), ['t']);
@@ -1088,7 +1088,7 @@ test('rows that no attempt committed leave no file when they are discarded', asy
   assert.deepEqual(stage.files(), before);
 });
 
-test('another table that somebody puts in the same folder is left as it is, though its version has the same number (P1)', async (t) => {
+test('another table in the same folder is left as it is, though its version has the same number (P1)', async (t) => {
   const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
   const outside = await connect(stage.folder);
   await outside.dropTable('t');

@@ -245,7 +245,7 @@ class Model {
   }
 }
 
-describe('shadows one after the other, beside other commits', () => {
+describe('shadows one after the other, concurrently with other commits', () => {
   for (const isIndexed of [true, false]) {
     test(`leave what a map would have, ${isIndexed ? 'with' : 'without'} an index`, async (t) => {
       const stage = await tableOf(t, { isIndexed });
@@ -269,7 +269,7 @@ async function untilCommitted(dataset: Dataset, file: IpcFile): Promise<void> {
 }
 
 describe('an index', () => {
-  test('is built beside commits, and covers what was there when it began (P8)', async (t) => {
+  test('is built concurrently with commits, and covers what was there when it began (P8)', async (t) => {
     const { engine, dataset, folder } = await tableOf(t, { isIndexed: false });
     const outsider = await outsiderOn(folder, location);
     const theirs = (id: number) =>

@@ -44,7 +44,7 @@ async function grownTable(t: TestContext): Promise<Tidied> {
 }
 
 describe('the engine compacts a branch that nothing else can (P8)', () => {
-  test('and brings indexes up to date, but removes no version unless it is told to', async (t) => {
+  test('and brings indexes up to date, but removes no version unless it is asked to', async (t) => {
     const { dataset, outside } = await grownTable(t);
     const { removedFragments, removedVersions } = await dataset.optimize(0);
     assert.deepEqual([removedFragments, removedVersions], [2, 0]);
