@@ -120,11 +120,12 @@ describe('a sync', () => {
     assert.deepEqual(folders, [dirname(root), root, join(root, 'folder'), path, ...inDataset].sort());
   });
 
-  test('that fails fails the making of a table (P3)', async (t) => {
+  test('that fails fails the making of a table, of which no version is left (P1, P3)', async (t) => {
     for (const failing of ['data', '_transactions', '_versions']) {
       const { engine, sync } = place(t);
       sync.failing = failing;
       await assert.rejects(createDataset(engine, at, table(1), {}), { kind: 'Internal' });
+      await assert.rejects(engine.open({ location: at }));
     }
   });
 

@@ -293,8 +293,8 @@ export interface StagedTable {
   append(file: IpcFile): Promise<void>;
   countRows(): Promise<number>;
   /**
-   * Returns the version, which is durable (P3). Refuses with `place taken` where a dataset is, and leaves nothing behind then; a
-   * version that could not be made durable is there, for `Locations.remove`.
+   * Returns the version, which is durable (P3). Refuses with `place taken` where a dataset is. If it fails there is no version;
+   * `Locations.remove` removes the files that are left of one that could not be made durable.
    */
   commit(): Promise<number>;
   /** Harmless when repeated, and after `commit`. */

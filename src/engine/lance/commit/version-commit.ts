@@ -190,7 +190,7 @@ export function writeFiles(files: readonly NewFile[]): void {
 }
 
 /** Those that are there. */
-export function removeFiles(files: readonly NewFile[]): void {
+export function removeFiles(files: readonly Pick<NewFile, 'path'>[]): void {
   for (const { path } of files) rmSync(path, { force: true });
 }
 

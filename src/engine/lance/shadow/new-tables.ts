@@ -9,6 +9,7 @@ import {
   type Fresh,
   type LiftedCommit,
   newTransaction,
+  removeFiles,
   removeIfEmpty,
   removeIfPossible,
 } from '../commit/version-commit.ts';
@@ -110,6 +111,11 @@ export class LocalNewTable implements StagedTable {
   async commit(): Promise<number> {
     const { folder, commit, durability, fresh } = this.#parts;
     const staged = this.#stagedFolder;
+    const versionsFolder = join(folder, '_versions');
+    const removeManifest = (error: unknown): never => {
+      removeFiles(manifestNames(1).map((name) => ({ path: join(versionsFolder, name) })));
+      throw error;
+    };
     try {
       const isMade = await engineCall('replace', () => {
         const versions = join(staged, '_versions');
@@ -117,10 +123,10 @@ export class LocalNewTable implements StagedTable {
         const steps = stepsIn(versions, 0);
         const first = { ...firstVersion({ result, steps, ...newTransaction(fresh) }), files: rowFilesIn(staged) };
         const naming = manifestNames(steps.length)[1] === basename(path) ? 1 : 0;
-        return commit.commit(first, staged, join(folder, '_versions', manifestNames(0)[naming]));
+        return commit.commit(first, staged, join(versionsFolder, manifestNames(0)[naming]));
       });
       if (!isMade) throw placeTaken();
-      await engineCall('sync', () => durability.sync(1));
+      await engineCall('replace', () => durability.sync(1).catch(removeManifest));
       return 1;
     } finally {
       this.discard();
