@@ -34,7 +34,8 @@ const mayImport = {
   auth: ['kernel', 'telemetry', 'wire'],
   http: [
     ...['kernel', 'memory', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],
-    ...['merge/merge-command.ts', 'maintenance/report.ts', 'table/table-access.ts'],
+    ...['create/request.ts', 'merge/request.ts', 'merge/merge-command.ts', 'maintenance/report.ts'],
+    'table/table-access.ts',
   ],
   config: ['kernel', 'memory'],
   cli: ['kernel', 'arrow', 'wire', 'auth', 'telemetry', 'config'],

@@ -3,7 +3,7 @@ import type { Catalog, TableRecord } from '../catalog/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { type Keyed, keyedAnswer } from '../operations/idempotency/idempotency.ts';
+import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
@@ -18,11 +18,17 @@ interface CreateDeps {
   readonly datasets: OpenDatasets;
 }
 
+export function createTable(deps: CreateDeps & { idempotency: Idempotency }) {
+  const creation = new CreateTable(deps);
+  return (command: CreateTableCommand, scope: RequestScope): Promise<Replayable<CreateTableResult>> =>
+    deps.idempotency.once('create_table', command, scope, (keyed) => creation.run(command, scope, keyed));
+}
+
 /**
  * Creates a table from a stream: reserve the name, write the chunks, publish under the table's lock. What was begun and not
  * published is undone (`TableMaker`).
  */
-export class CreateTable {
+class CreateTable {
   readonly #deps: CreateDeps;
 
   constructor(deps: CreateDeps) {

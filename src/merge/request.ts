@@ -13,13 +13,19 @@ import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type DistinctKeys, readDistinctKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { type Keyed, keyedAnswer } from '../operations/idempotency/idempotency.ts';
+import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { outcomeOf } from './batch.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
 import type { TableWriter } from './queue/branch-queue.ts';
+
+export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
+  const merging = new MergeRows(deps);
+  return (command: MergeRowsCommand, scope: RequestScope): Promise<Replayable<MergeRowsResult>> =>
+    deps.idempotency.once('merge_insert', command, scope, (keyed) => merging.run(command, scope, keyed));
+}
 
 /** A source that was received, fits its table and holds no key twice. */
 interface ReadySource extends DistinctKeys {
@@ -41,7 +47,7 @@ interface MergeRowsDeps {
  * A merge of one client: resolve the table, receive the source, read its distinct keys, submit. The source is received and checked
  * completely before the request waits for a lock, so no other client waits on this client's network.
  */
-export class MergeRows {
+class MergeRows {
   readonly #deps: MergeRowsDeps;
 
   constructor(deps: MergeRowsDeps) {

@@ -1,4 +1,4 @@
-import { createTable } from '../../operations/tables/create-table.ts';
+import { createTable } from '../../create/request.ts';
 import { readCreateParameters } from '../../wire/create-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 import { refuseBranch } from '../route.ts';

@@ -1,5 +1,5 @@
 import type { MergeFlags } from '../../merge/merge-command.ts';
-import { mergeRows } from '../../operations/tables/merge-rows.ts';
+import { mergeRows } from '../../merge/request.ts';
 import { readMergeParameters } from '../../wire/merge-parameters.ts';
 import { arrowRoute } from '../arrow-route.ts';
 
