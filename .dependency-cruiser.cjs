@@ -15,7 +15,7 @@ const mayImport = {
   telemetry: ['kernel'],
   engine: ['kernel', 'arrow', 'keys/key-columns.ts', 'lance-format'],
   catalog: ['kernel'],
-  query: ['kernel', 'arrow', 'engine', 'telemetry'],
+  query: ['kernel', 'memory', 'arrow', 'engine', 'telemetry'],
   table: ['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'telemetry'],
   merge: [
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'table', 'create', 'telemetry'],

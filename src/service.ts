@@ -3,7 +3,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
-import { ArrowSource, type IpcLimits, newSchemaCache } from './arrow/stream/source-reader.ts';
+import type { IpcLimits } from './arrow/stream/source-reader.ts';
 import { Authenticator } from './auth/authenticator.ts';
 import { CedarPolicy } from './auth/policy/cedar-policy.ts';
 import { PolicyFile } from './auth/policy/policy-file.ts';
@@ -25,10 +25,10 @@ import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
-import { limitHeapGrowth, processMemory, ResidentLimit } from './memory/resident-limit.ts';
+import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
-import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
+import { ReaderPool, type ReaderPoolParts, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
@@ -47,7 +47,8 @@ export async function startService(config: Config, { logger, clock, environment 
   const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
   const metrics = new Metrics();
   const audit = await openAudit(config, { logger, clock, metrics }, starting);
-  const { pool, queries } = openReaders(config, folder, { logger, clock, environment, metrics });
+  const serviceMemory = new ServiceMemory();
+  const { pool, queries } = openReaders(config, folder, { logger, clock, environment, metrics, serviceMemory });
   const { deps, close: closeOperations } = await startOperations({
     catalog,
     engine: await openEngine(config, folder, queries, starting),
@@ -72,16 +73,14 @@ export async function startService(config: Config, { logger, clock, environment 
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
   starting.defer(() => pool.close());
   starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
-  const limits = ipcLimits(config);
-  const schemas = newSchemaCache();
-  const memory = bodyMemory(config, { logger, clock, metrics, pool }, starting);
+  const memory = bodyMemory(config, { logger, clock, metrics, serviceMemory }, starting);
   const server = await startHttpServer({
     routes: apiRoutes(operationsOf(deps)),
     authenticator,
     policy,
     readFilter: filterReader(config.sqlFunctions ?? []),
     memory,
-    openSource: (body, expectedBytes, account) => new ArrowSource(body, { limits, account, expectedBytes, schemas }),
+    ipcLimits: ipcLimits(config),
     config,
     logger,
     audit,
@@ -111,14 +110,19 @@ function running(server: HttpServer, reload: Service['reload'], parts: AsyncDisp
 
 function bodyMemory(
   config: Config,
-  { logger, clock, metrics, pool }: Pick<StartParts, 'logger' | 'clock'> & { metrics: Metrics; pool: ReaderPool },
+  {
+    logger,
+    clock,
+    metrics,
+    serviceMemory,
+  }: Pick<StartParts, 'logger' | 'clock'> & { metrics: Metrics; serviceMemory: ServiceMemory },
   starting: AsyncDisposableStack,
 ): BodyMemory {
   const { memoryLimitBytes, bodyMemoryBytes } = config;
   starting.use(limitHeapGrowth());
   const resident = new ResidentLimit({
     limitBytes: memoryLimitBytes,
-    memory: { ...processMemory, residentBytes: () => processMemory.residentBytes() + pool.extraResidentBytes },
+    memory: serviceMemory,
     clock,
     onChange: (isFull, residentBytes) => {
       const fields = { residentBytes, memoryLimitBytes };
@@ -163,7 +167,7 @@ async function openAudit(
 function openReaders(
   config: Config,
   { scratchFolder }: DataFolder,
-  parts: StartParts & { metrics: Metrics },
+  parts: StartParts & Pick<ReaderPoolParts, 'metrics' | 'serviceMemory'>,
 ): { readonly pool: ReaderPool; readonly queries: ReaderQueries } {
   const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
   const pool = new ReaderPool({

@@ -1,8 +1,8 @@
-import type { ArrowSource } from '../arrow/stream/source-reader.ts';
+import type { IpcLimits } from '../arrow/stream/source-reader.ts';
 import type { Authenticator } from '../auth/authenticator.ts';
 import type { Policy } from '../auth/policy/actions.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
-import type { BodyAccount, BodyMemory } from '../memory/body-memory.ts';
+import type { BodyMemory } from '../memory/body-memory.ts';
 import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -17,15 +17,7 @@ export interface HttpDeps {
   readonly readFilter: ReadFilter;
   /** What all bodies may hold. */
   readonly memory: BodyMemory;
-  /**
-   * Must not close `body`: the connection outlives a refused upload. `expectedBytes` is what the client declared;
-   * `account` is what the body may hold.
-   */
-  readonly openSource: (
-    body: AsyncIterable<Uint8Array>,
-    expectedBytes: number | undefined,
-    account: BodyAccount,
-  ) => ArrowSource;
+  readonly ipcLimits: IpcLimits;
   readonly config: HttpConfig;
   readonly logger: Logger;
   readonly audit: Audit;

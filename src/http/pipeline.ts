@@ -9,6 +9,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { newSchemaCache, ArrowSource } from '../arrow/stream/source-reader.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
 import { Admission, type Permit } from './admission/admission.ts';
@@ -29,6 +30,7 @@ export class RequestPipeline {
   readonly #shedder: LoadShedder;
   readonly #contextDeps: RequestContextDeps;
   readonly #maxBytes: Readonly<Record<BodyKind, number | undefined>>;
+  readonly #schemas = newSchemaCache();
   #isStopping = false;
 
   constructor(deps: HttpDeps) {
@@ -128,7 +130,13 @@ export class RequestPipeline {
     const decoded = (isUsedAtOnce: boolean): AsyncIterable<Uint8Array> =>
       contentDecoder(coding)(body.read(signal, isUsedAtOnce), (run) => void context.atEnd(run));
     const account = permit?.account ?? this.#deps.memory.open();
-    const open = (bytes: AsyncIterable<Uint8Array>) => this.#deps.openSource(bytes, declaredBytes(raw), account);
+    const parts = {
+      limits: this.#deps.ipcLimits,
+      account,
+      expectedBytes: declaredBytes(raw),
+      schemas: this.#schemas,
+    };
+    const open = (bytes: AsyncIterable<Uint8Array>) => new ArrowSource(bytes, parts);
     return {
       text: () => readText(decoded(false), this.#deps.config.maxJsonBytes),
       source: () => open(decoded(coding === undefined)),

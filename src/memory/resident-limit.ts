@@ -1,24 +1,52 @@
+import { readFileSync } from 'node:fs';
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 
-export interface ProcessMemory {
-  residentBytes(): number;
-  /** Gives garbage back to the system, now. Nothing else runs for up to some hundreds of milliseconds. */
-  collect(): void;
+/** Resident memory of the service: its own, and what merges take in readers beyond the memory that each reader has anyway. */
+export class ServiceMemory {
+  /** Of the readers that run a merge, by process id: the bytes that do not count. */
+  readonly #exemptBytes = new Map<number, number>();
+
+  residentBytes(): number {
+    let bytes = process.memoryUsage.rss();
+    for (const [pid, exemptBytes] of this.#exemptBytes) bytes += Math.max(0, residentBytesOf(pid) - exemptBytes);
+    return bytes;
+  }
+
+  /**
+   * Gives garbage back to the system, now. Nothing else runs for up to some hundreds of milliseconds. The launcher has Node
+   * expose the collector (`bin/lancegate.js`); without it there is nothing to collect with.
+   */
+  collect(): void {
+    // Any other flavor keeps for the heap what it frees.
+    globalThis.gc?.({ type: 'major', flavor: 'last-resort' });
+  }
+
+  /** Counts what the process holds beyond `exemptBytes`. */
+  countReader(pid: number, exemptBytes: number): void {
+    this.#exemptBytes.set(pid, exemptBytes);
+  }
+
+  /** May be called for a process that does not count. */
+  forgetReader(pid: number): void {
+    this.#exemptBytes.delete(pid);
+  }
 }
 
-/** The launcher has Node expose the collector (`bin/lancegate.js`); without it there is nothing to collect with. */
-export const processMemory: ProcessMemory = {
-  residentBytes: () => process.memoryUsage.rss(),
-  // Any other flavor keeps for the heap what it frees.
-  collect: () => globalThis.gc?.({ type: 'major', flavor: 'last-resort' }),
-};
+/** proc_pid_status(5). 0 where it is not known: on Linux only. */
+function residentBytesOf(pid: number): number {
+  try {
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0) * 1024;
+  } catch {
+    return 0; // the process has ended, or this is not Linux
+  }
+}
 
 export interface ResidentLimitParts {
   readonly limitBytes: number;
-  readonly memory: ProcessMemory;
+  readonly memory: Pick<ServiceMemory, 'residentBytes' | 'collect'>;
   readonly clock: Clock;
   /** Called when writes begin to be refused, and when they are admitted again. */
   readonly onChange: (isFull: boolean, residentBytes: number) => void;

@@ -66,11 +66,6 @@ export class ReaderPool {
     }
   }
 
-  /** Resident memory of merges beyond that of their readers. It counts against the service's own limit. */
-  get extraResidentBytes(): number {
-    return [...this.#all].reduce((sum, reader) => sum + reader.extraResidentBytes, 0);
-  }
-
   /** Kills all readers, also busy ones. */
   async close(): Promise<void> {
     this.#isClosed = true;

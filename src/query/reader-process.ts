@@ -3,10 +3,10 @@
  * time. However it ends, `ended` has the reason, and the order under way is refused with it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Duplex, PassThrough, type Readable } from 'node:stream';
 import { LancegateError } from '../kernel/errors.ts';
+import type { ServiceMemory } from '../memory/resident-limit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { ReaderDeath } from '../telemetry/metrics.ts';
 import {
@@ -25,6 +25,8 @@ export interface ReaderProcessParts {
   /** The whole environment of the process. */
   readonly environment: Readonly<Record<string, string>>;
   readonly logger: Logger;
+  /** Where the memory of a merge counts that it takes beyond the reader's own. */
+  readonly serviceMemory: Pick<ServiceMemory, 'countReader' | 'forgetReader'>;
 }
 
 const program = join(import.meta.dirname, '../reader.ts');
@@ -37,7 +39,8 @@ export class ReaderProcess {
   readonly #child: ChildProcess;
   readonly #channel: Duplex;
   readonly #memoryBytes: number;
-  /** `Order.extraBytes` of the order under way. */
+  readonly #serviceMemory: ReaderProcessParts['serviceMemory'];
+  /** `Order.extraBytes` of the latest order. */
   #extraBytes = 0;
   readonly #ready = Promise.withResolvers<void>();
   #answer: PromiseWithResolvers<ReaderOutcome> | undefined;
@@ -48,8 +51,9 @@ export class ReaderProcess {
   #hasEnded = false;
   #lastWords = '';
 
-  constructor({ setup, environment, logger }: ReaderProcessParts) {
+  constructor({ setup, environment, logger, serviceMemory }: ReaderProcessParts) {
     this.#memoryBytes = setup.memoryBytes;
+    this.#serviceMemory = serviceMemory;
     // Detached: Ctrl-C on the terminal is for the service alone, which ends its readers.
     this.#child = spawn(process.execPath, [...nodeOptions, program], {
       env: environment,
@@ -92,15 +96,16 @@ export class ReaderProcess {
     if (this.#hasEnded) throw this.#died(this.#reason ?? 'exit');
     this.#answer = Promise.withResolvers();
     this.#extraBytes = order.extraBytes;
-    writeFrame(this.#channel, order, rows);
-    const outcome = await this.#answer.promise;
-    if (outcome.kind === 'refused') throw errorOf(outcome.refusal);
-    return outcome;
-  }
-
-  /** What the order under way takes beyond the reader's own memory, now. 0 where it is not known: on Linux only. */
-  get extraResidentBytes(): number {
-    return this.#extraBytes === 0 ? 0 : Math.max(0, residentBytesOf(this.#child.pid) - this.#memoryBytes);
+    const pid = this.#child.pid!;
+    if (order.extraBytes > 0) this.#serviceMemory.countReader(pid, this.#memoryBytes);
+    try {
+      writeFrame(this.#channel, order, rows);
+      const outcome = await this.#answer.promise;
+      if (outcome.kind === 'refused') throw errorOf(outcome.refusal);
+      return outcome;
+    } finally {
+      this.#serviceMemory.forgetReader(pid);
+    }
   }
 
   /** Kills the process. */
@@ -129,7 +134,6 @@ export class ReaderProcess {
         return;
       case 'done':
         this.#isSpent = reply.isSpent;
-        this.#extraBytes = 0;
         this.#answer?.resolve(reply.outcome);
         this.#answer = undefined;
         return;
@@ -212,15 +216,6 @@ function reasonOf({ signal, error }: End): ReaderDeath {
 /** If no file descriptor is left, `stdio` is missing (the types do not say so): then a stream without effect, until 'error'. */
 const channelOf = ({ stdio }: { readonly stdio: ChildProcess['stdio'] | undefined }): Duplex =>
   (stdio?.[3] as Duplex | null | undefined) ?? new PassThrough();
-
-/** proc_pid_status(5). */
-function residentBytesOf(pid: number | undefined): number {
-  try {
-    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0) * 1024;
-  } catch {
-    return 0; // the process has ended, or this is not Linux
-  }
-}
 
 const isOfSystem = (error: unknown): boolean => error instanceof Error && 'code' in error;
 

@@ -1,7 +1,6 @@
-import { ArrowSource } from '#src/arrow/stream/source-reader.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
 import type { AccessRequest } from '#src/auth/policy/actions.ts';
-import type { HttpConfig, HttpDeps } from '#src/http/http-deps.ts';
+import type { HttpConfig } from '#src/http/http-deps.ts';
 import { apiRoutes, type Operations } from '#src/http/routes/api.ts';
 import { startHttpServer } from '#src/http/server.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
@@ -53,7 +52,6 @@ export interface TestOptions {
   readonly script?: Partial<Operations>;
   readonly config?: Partial<HttpConfig>;
   readonly allows?: (request: AccessRequest) => boolean;
-  readonly openSource?: HttpDeps['openSource'];
   readonly clock?: Clock;
   readonly bodyMemoryBytes?: number;
   readonly resident?: BodyMemoryLimits['resident'];
@@ -105,8 +103,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       },
       scopeFor: () => undefined,
     },
-    openSource:
-      options.openSource ?? ((body, _expectedBytes, account) => new ArrowSource(body, { limits: ipcLimits, account })),
+    ipcLimits,
     memory: new BodyMemory({
       maxBytes: options.bodyMemoryBytes ?? 2 ** 30,
       maxIdleBytes: 0,

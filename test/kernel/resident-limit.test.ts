@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
-import { ResidentLimit } from '#src/memory/resident-limit.ts';
+import { ResidentLimit, ServiceMemory } from '#src/memory/resident-limit.ts';
 
 /** A process of 1,600 units of memory: nearly full from 1,400 on, with room again below 1,300. */
 class Surroundings {
@@ -104,5 +104,20 @@ describe('the limit on resident memory', () => {
     assert.equal(process.letsIn(1_000), true);
     assert.equal(process.letsIn(1_500, -3_600_000), false);
     assert.equal(process.letsIn(1_000, 10), true);
+  });
+});
+
+describe('the memory of the service', { skip: process.platform !== 'linux' }, () => {
+  it('has that of a reader with a merge, beyond what the reader has anyway (P7)', () => {
+    const memory = new ServiceMemory();
+    const alone = memory.residentBytes();
+    // This process stands for the reader.
+    memory.countReader(process.pid, 0);
+    assert.ok(memory.residentBytes() > 1.5 * alone);
+    memory.countReader(process.pid, 2 ** 40);
+    assert.ok(memory.residentBytes() < 1.5 * alone);
+    memory.countReader(process.pid, 0);
+    memory.forgetReader(process.pid);
+    assert.ok(memory.residentBytes() < 1.5 * alone);
   });
 });

@@ -7,6 +7,7 @@ import { ownSql } from '#src/kernel/checked-sql.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location } from '#src/kernel/ids.ts';
+import { ServiceMemory } from '#src/memory/resident-limit.ts';
 import type { Order } from '#src/query/protocol.ts';
 import { ReaderPool, type ReaderPoolParts } from '#src/query/reader-pool.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
@@ -49,6 +50,7 @@ describe('the readers', () => {
         memoryBytes: 512 * MiB,
       },
       environment: {},
+      serviceMemory: new ServiceMemory(),
       logger,
       metrics,
       clock: systemClock,
@@ -112,6 +114,19 @@ describe('the readers', () => {
     assert.equal(await ends('memory'), 1);
     assert.equal(await count(slow, never, 1_024 * MiB), 0, 'an order that may have more is carried out');
     assert.equal(await ends('memory'), 1);
+  });
+
+  test('what an order with more memory takes counts against the service, until it has its answer (P7)', async (t) => {
+    const calls: string[] = [];
+    const serviceMemory = {
+      countReader: (pid: number, exemptBytes: number) => calls.push(`count ${pid} beyond ${exemptBytes}`),
+      forgetReader: (pid: number) => calls.push(`forget ${pid}`),
+    };
+    const { count } = poolFor(t, { serviceMemory });
+    const before = new Set(readersOf(process.pid));
+    assert.equal(await count('id > 1', never, MiB), 2);
+    const [pid] = readersOf(process.pid).filter((reader) => !before.has(reader));
+    assert.deepEqual(calls, [`count ${pid} beyond ${512 * MiB}`, `forget ${pid}`]);
   });
 
   test('whatever kills a reader, its query is answered with what happened, and the death is logged and counted (P12)', async (t) => {
