@@ -63,7 +63,7 @@ const orderOfSubRooms = {
   'engine/lance': ['native', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite'],
-  operations: ['idempotency', 'tables', 'branches', 'namespaces'],
+  operations: ['idempotency', 'tables'],
   merge: ['key-index', 'strategy', 'queue'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],

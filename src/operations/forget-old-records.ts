@@ -2,7 +2,7 @@ import type { Catalog } from '../catalog/port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
-/** A round is one short transaction each, so that nobody's commit waits long for it. */
+/** Of keys and of transactions each: a short transaction, so that no commit waits long for it. */
 const maxPerRound = 1_000;
 const roundEveryMs = 60_000;
 const nextRoundAfterMs = 1_000;

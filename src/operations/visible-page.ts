@@ -12,12 +12,6 @@ export interface Listing<Item> {
 /** Whether the principal may see a listed object: the policy's decision. */
 export type Visible<Item> = (item: Item) => boolean;
 
-export interface VisiblePage<Row> {
-  readonly rows: readonly Row[];
-  /** The cursor of the last row, if more follow. */
-  readonly next: string | undefined;
-}
-
 /**
  * One page of the rows that may be seen. What may not be seen is skipped without a trace: neither a gap, nor a short page,
  * nor a token that goes nowhere tells that something is there (P9). Costs one policy decision per row looked at.
@@ -27,7 +21,7 @@ export async function visiblePage<Row>(
   fetch: (page: Page) => Promise<readonly Row[]>,
   cursorOf: (row: Row) => string,
   isVisible: (row: Row) => boolean,
-): Promise<VisiblePage<Row>> {
+): Promise<Listing<Row>> {
   const wanted = page.limit + 1;
   const rows: Row[] = [];
   let after = page.after;
@@ -38,7 +32,7 @@ export async function visiblePage<Row>(
     if (last === undefined || batch.length < wanted) break;
     after = cursorOf(last);
   }
-  const shown = rows.slice(0, page.limit);
-  const last = shown.at(-1);
-  return { rows: shown, next: rows.length > page.limit && last !== undefined ? cursorOf(last) : undefined };
+  const items = rows.slice(0, page.limit);
+  const last = items.at(-1);
+  return { items, next: rows.length > page.limit && last !== undefined ? cursorOf(last) : undefined };
 }

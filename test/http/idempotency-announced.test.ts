@@ -19,7 +19,7 @@ import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { mergeRows } from '#src/merge/request.ts';
 import { startOperations } from '#src/operations/operations.ts';
-import { countRows } from '#src/operations/tables/count-rows.ts';
+import { countRows } from '#src/operations/tables/describe-table.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { replacing } from '#test/fixtures/replacing.ts';

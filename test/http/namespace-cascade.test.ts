@@ -5,7 +5,7 @@ import { type TestContext, test } from 'node:test';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location, NamespacePath, ObjectName, TableRef } from '#src/kernel/ids.ts';
-import { dropNamespace } from '#src/operations/namespaces/drop-namespace.ts';
+import { dropNamespace } from '#src/operations/namespaces.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const namespace: NamespacePath = ['a' as ObjectName];

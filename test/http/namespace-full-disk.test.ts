@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LancegateError, storageFull, storageUnavailable } from '#src/kernel/errors.ts';
 import type { NamespacePath, ObjectName } from '#src/kernel/ids.ts';
-import { dropNamespace } from '#src/operations/namespaces/drop-namespace.ts';
+import { dropNamespace } from '#src/operations/namespaces.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 

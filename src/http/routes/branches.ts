@@ -1,7 +1,5 @@
 import Type from 'typebox';
-import { createBranch } from '../../operations/branches/create-branch.ts';
-import { deleteBranch } from '../../operations/branches/delete-branch.ts';
-import { listBranches } from '../../operations/branches/list-branches.ts';
+import { createBranch, deleteBranch, listBranches } from '../../operations/branches.ts';
 import { parseBranch, parseBranchName } from '../../wire/identifiers.ts';
 import { Version } from '../../wire/json-body.ts';
 import { readPage } from '../../wire/query-parameters.ts';

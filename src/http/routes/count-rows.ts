@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { countRows } from '../../operations/tables/count-rows.ts';
+import { countRows } from '../../operations/tables/describe-table.ts';
 import { Version } from '../../wire/json-body.ts';
 import { jsonRoute } from '../json-route.ts';
 import { tableTarget } from '../route.ts';

@@ -1,8 +1,11 @@
 import Type from 'typebox';
-import { createNamespace } from '../../operations/namespaces/create-namespace.ts';
-import { describeNamespace, namespaceExists } from '../../operations/namespaces/describe-namespace.ts';
-import { dropNamespace } from '../../operations/namespaces/drop-namespace.ts';
-import { listNamespaces } from '../../operations/namespaces/list-namespaces.ts';
+import {
+  createNamespace,
+  describeNamespace,
+  dropNamespace,
+  listNamespaces,
+  namespaceExists,
+} from '../../operations/namespaces.ts';
 import { dropTable } from '../../operations/tables/drop-table.ts';
 import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/create-parameters.ts';
 import { StringMap } from '../../wire/json-body.ts';

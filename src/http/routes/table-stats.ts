@@ -1,4 +1,4 @@
-import { tableStatistics } from '../../operations/tables/table-statistics.ts';
+import { tableStatistics } from '../../operations/tables/describe-table.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
 import { tableTarget } from '../route.ts';
 

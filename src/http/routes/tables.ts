@@ -2,11 +2,10 @@
 import Type from 'typebox';
 import { showTable, type TableRef } from '../../kernel/ids.ts';
 import { declareTable } from '../../operations/tables/declare-table.ts';
-import { deregisterTable } from '../../operations/tables/deregister-table.ts';
-import { dropTable } from '../../operations/tables/drop-table.ts';
+import { tableExists } from '../../operations/tables/describe-table.ts';
+import { deregisterTable, dropTable } from '../../operations/tables/drop-table.ts';
 import { listTables } from '../../operations/tables/list-tables.ts';
 import { registerTable } from '../../operations/tables/register-table.ts';
-import { tableExists } from '../../operations/tables/table-exists.ts';
 import type { TableDescription } from '../../table/table-access.ts';
 import { parseChoice, registerModes } from '../../wire/create-parameters.ts';
 import { StringMap, Version } from '../../wire/json-body.ts';

@@ -1,6 +1,15 @@
+/** What a client can ask about a table: its description, whether it exists, its statistics and how many rows it has. */
+import type { TableStatistics } from '../../engine/port/engine.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
+import type { Queries } from '../../query/protocol.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+
+interface Deps {
+  readonly access: TableAccess;
+}
 
 interface DescribeTableCommand {
   readonly table: TableRef;
@@ -10,7 +19,7 @@ interface DescribeTableCommand {
 
 /** A declared-only table has no version and no schema: clients tell it apart by their absence. */
 export const describeTable =
-  ({ access }: { access: TableAccess }) =>
+  ({ access }: Deps) =>
   async ({ table, branch, version }: DescribeTableCommand): Promise<TableDescription> => {
     const record = await access.find(table);
     if (record.state === 'created') {
@@ -25,8 +34,59 @@ export const describeTable =
     return access.describe(record, undefined);
   };
 
-export const isOnlyDeclared = (
+interface TableExistsCommand {
+  readonly table: TableRef;
+  readonly version: number | undefined;
+}
+
+/** Resolves for a table that exists, declared-only ones included if `version` is undefined; else `TableNotFound`. */
+export const tableExists =
+  ({ access }: Deps) =>
+  async ({ table, version }: TableExistsCommand): Promise<void> => {
+    const record = await access.find(table);
+    if (version === undefined) return;
+    if (record.state === 'declared') throw isOnlyDeclared('TableVersionNotFound', table, 'version');
+    await access.read(record, undefined, version, (dataset) => dataset.version());
+  };
+
+const isOnlyDeclared = (
   kind: 'TableBranchNotFound' | 'TableVersionNotFound',
   table: TableRef,
   what: string,
 ): LancegateError => new LancegateError(kind, `table '${showTable(table)}' is only declared and has no ${what}`);
+
+interface TableStatisticsCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+}
+
+/** Sizes of the newest version of a branch. */
+export const tableStatistics =
+  ({ access }: Deps) =>
+  async ({ table, branch }: TableStatisticsCommand): Promise<TableStatistics> => {
+    const record = await access.findCreated(table);
+    return access.read(record, branch, undefined, (dataset) => dataset.statistics());
+  };
+
+interface CountRowsCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly version: number | undefined;
+  readonly predicate: CheckedSql | undefined;
+}
+
+/** The manifest has the count of all rows; a predicate runs in a reader (P12). */
+export const countRows =
+  ({ access, queries }: Deps & { readonly queries: Queries }) =>
+  async ({ table, branch, version, predicate }: CountRowsCommand, scope: RequestScope): Promise<number> => {
+    const record = await access.findCreated(table);
+    const { location } = record;
+    if (predicate === undefined) return access.read(record, branch, version, (dataset) => dataset.countRows());
+    return access.onFilesOf(record, async () => {
+      if (version !== undefined) return queries.count({ location, branch, version }, predicate, scope);
+      const dataset = await access.latest(record, branch);
+      const { lineage } = dataset;
+      const atLeastVersion = await dataset.version();
+      return queries.count({ location, branch, lineage, atLeastVersion }, predicate, scope);
+    });
+  };

@@ -6,7 +6,7 @@ import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 
-export interface RemovalDeps {
+interface RemovalDeps {
   readonly catalog: Catalog;
   readonly access: TableAccess;
   readonly locks: TableLocks;
@@ -24,7 +24,15 @@ export const dropTable =
     return deps.access.describe(record, undefined);
   };
 
-export async function removeFromCatalog(
+/** Forgets the table and leaves its files where they are. */
+export const deregisterTable =
+  (deps: RemovalDeps) =>
+  async ({ table }: { table: TableRef }): Promise<TableDescription> => {
+    const record = await removeFromCatalog(deps, table, () => deps.catalog.deregisterTable(table));
+    return deps.access.describe(record, undefined);
+  };
+
+async function removeFromCatalog(
   { access, locks, datasets }: RemovalDeps,
   table: TableRef,
   remove: () => Promise<TableRecord>,

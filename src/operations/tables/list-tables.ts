@@ -14,7 +14,7 @@ interface ListTablesCommand {
 export const listTables =
   ({ catalog }: { catalog: Catalog }) =>
   async ({ namespace, page, includeDeclared, visible }: ListTablesCommand): Promise<Listing<TableRef>> => {
-    const { rows, next } = await visiblePage<TableRecord>(
+    const { items, next } = await visiblePage(
       page,
       (at) =>
         namespace === undefined
@@ -23,7 +23,7 @@ export const listTables =
       namespace === undefined ? fullPath : ({ ref }) => ref.name,
       ({ ref }) => visible(ref),
     );
-    return { items: rows.map(({ ref }) => ref), next };
+    return { items: items.map(({ ref }) => ref), next };
   };
 
 /** The catalog's cursor through all tables: names cannot hold the separator, so paths sort and split unambiguously. */

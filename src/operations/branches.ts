@@ -1,0 +1,96 @@
+/** Branches of a table: create, delete and list. What changes them takes the table's lock exclusively. */
+import type { Catalog } from '../catalog/port.ts';
+import type { Engine, StoredBranch } from '../engine/port/engine.ts';
+import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
+import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
+import { neverAborts } from '../kernel/read-write-lock.ts';
+import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { RecoveryMarks } from '../table/recovery-marks.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { TableLocks } from '../table/table-locks.ts';
+import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
+
+interface Deps {
+  readonly catalog: Catalog;
+  readonly engine: Engine;
+  readonly access: TableAccess;
+  readonly locks: TableLocks;
+  readonly datasets: OpenDatasets;
+  readonly recoveryMarks: RecoveryMarks;
+}
+
+interface CreateBranchCommand {
+  readonly table: TableRef;
+  readonly name: BranchName;
+  readonly fromBranch: BranchName | undefined;
+  readonly fromVersion: number | undefined;
+}
+
+export const createBranch =
+  ({ access, locks, catalog, engine }: Pick<Deps, 'access' | 'locks' | 'catalog' | 'engine'>) =>
+  async ({ table, name, fromBranch, fromVersion }: CreateBranchCommand): Promise<void> => {
+    const record = await access.findCreated(table);
+    const leave = await locks.lockExclusive(table, neverAborts);
+    try {
+      const dataset = await access.latest(record, undefined);
+      const branches = await dataset.listBranches();
+      if (branches.some((branch) => branch.name === name)) throw branchExists(table, name);
+      // Asked for a version of a branch that is not there, the engine misses the version only.
+      if (fromBranch !== undefined && !branches.some((branch) => branch.name === fromBranch)) {
+        throw branchMissing(table, fromBranch);
+      }
+      // Until the branch is whole and on disk the catalog knows that it may be half made (P1).
+      const { storageSession } = engine;
+      await catalog.markOpenForWriting({ tableId: record.id, branch: name, acknowledgedVersion: 0, storageSession });
+      await dataset.createBranch(name, { branch: fromBranch, version: fromVersion });
+      await catalog.closeBranch(record.id, name).catch(notTheFirstStep);
+    } finally {
+      leave();
+    }
+  };
+
+const branchExists = (table: TableRef, name: BranchName): LancegateError =>
+  new LancegateError('TableBranchAlreadyExists', `table '${showTable(table)}' has a branch '${name}' already`);
+
+const branchMissing = (table: TableRef, name: BranchName): LancegateError =>
+  new LancegateError('TableBranchNotFound', `table '${showTable(table)}' has no branch '${name}'`);
+
+export const deleteBranch =
+  ({ access, locks, datasets, recoveryMarks }: Pick<Deps, 'access' | 'locks' | 'datasets' | 'recoveryMarks'>) =>
+  async ({ table, name }: { table: TableRef; name: BranchName }): Promise<void> => {
+    const record = await access.findCreated(table);
+    const leave = await locks.lockExclusive(table, neverAborts);
+    try {
+      const dataset = await access.latest(record, undefined);
+      datasets.forget(record.location);
+      await dataset.deleteBranch(name);
+      await recoveryMarks.close(record.id, name).catch(notTheFirstStep);
+    } finally {
+      leave();
+    }
+  };
+
+interface ListBranchesCommand {
+  readonly table: TableRef;
+  readonly page: Page;
+  readonly visible: Visible<BranchName>;
+}
+
+/** By name. A parent that is not visible is not named. */
+export const listBranches =
+  ({ access }: Pick<Deps, 'access'>) =>
+  async ({ table, page, visible }: ListBranchesCommand): Promise<Listing<StoredBranch>> => {
+    const dataset = await access.latest(await access.findCreated(table), undefined);
+    const branches = [...(await dataset.listBranches())].sort((a, b) => (a.name < b.name ? -1 : 1));
+    const { items, next } = await visiblePage(
+      page,
+      async ({ after, limit }) => branches.filter(({ name }) => after === undefined || name > after).slice(0, limit),
+      ({ name }) => name,
+      ({ name }) => visible(name),
+    );
+    return { items: items.map((branch) => withoutHiddenParent(branch, visible)), next };
+  };
+
+/** The version stays: the branch itself began at it. */
+const withoutHiddenParent = (branch: StoredBranch, visible: Visible<BranchName>): StoredBranch =>
+  branch.parentBranch === undefined || visible(branch.parentBranch) ? branch : { ...branch, parentBranch: undefined };

@@ -1,0 +1,138 @@
+/** Namespaces: create, describe, list and drop. */
+import type { Catalog, NamespaceRecord } from '../catalog/port.ts';
+import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
+import { type NamespacePath, type ObjectName, type Properties, showNamespace, type TableRef } from '../kernel/ids.ts';
+import type { DropTable } from './tables/drop-table.ts';
+import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
+
+interface Deps {
+  readonly catalog: Catalog;
+}
+
+interface CreateNamespaceCommand {
+  readonly namespace: NamespacePath;
+  /** `exist_ok` answers the existing properties; `overwrite` replaces them and keeps what is inside. */
+  readonly mode: 'create' | 'exist_ok' | 'overwrite';
+  readonly properties: Properties;
+}
+
+export const createNamespace =
+  ({ catalog }: Deps) =>
+  async ({ namespace, mode, properties }: CreateNamespaceCommand): Promise<Properties> => {
+    const existing = await catalog.findNamespace(namespace);
+    if (existing === undefined) return createOrFind(catalog, namespace, mode === 'create', properties);
+    switch (mode) {
+      case 'create':
+        throw new LancegateError('NamespaceAlreadyExists', `namespace '${showNamespace(namespace)}' already exists`);
+      case 'exist_ok':
+        return existing.properties;
+      case 'overwrite':
+        return (await catalog.updateNamespace(namespace, properties)).properties;
+    }
+  };
+
+/** Of two that create one namespace at once, the later finds it there; only mode `create` minds. */
+async function createOrFind(
+  catalog: Catalog,
+  namespace: NamespacePath,
+  mustBeNew: boolean,
+  properties: Properties,
+): Promise<Properties> {
+  try {
+    return (await catalog.createNamespace(namespace, properties)).properties;
+  } catch (error) {
+    const lostRace = error instanceof LancegateError && error.kind === 'NamespaceAlreadyExists';
+    if (mustBeNew || !lostRace) throw error;
+    return (await findNamespace(catalog, namespace)).properties;
+  }
+}
+
+/** `NamespaceNotFound`. */
+export async function findNamespace(catalog: Catalog, namespace: NamespacePath): Promise<NamespaceRecord> {
+  const record = await catalog.findNamespace(namespace);
+  if (record !== undefined) return record;
+  throw new LancegateError('NamespaceNotFound', `namespace '${showNamespace(namespace)}' does not exist`);
+}
+
+export const describeNamespace =
+  ({ catalog }: Deps) =>
+  async ({ namespace }: { namespace: NamespacePath }): Promise<Properties> =>
+    (await findNamespace(catalog, namespace)).properties;
+
+export const namespaceExists =
+  ({ catalog }: Deps) =>
+  async ({ namespace }: { namespace: NamespacePath }): Promise<void> => {
+    await findNamespace(catalog, namespace);
+  };
+
+interface ListNamespacesCommand {
+  readonly parent: NamespacePath;
+  readonly page: Page;
+  readonly visible: Visible<NamespacePath>;
+}
+
+export const listNamespaces =
+  ({ catalog }: Deps) =>
+  ({ parent, page, visible }: ListNamespacesCommand): Promise<Listing<ObjectName>> =>
+    visiblePage(
+      page,
+      (at) => catalog.listNamespaces(parent, at),
+      (name) => name,
+      (name) => visible([...parent, name]),
+    );
+
+interface DropNamespaceCommand {
+  readonly namespace: NamespacePath;
+  /** `skip` makes a missing namespace no error. */
+  readonly mode: 'fail' | 'skip';
+  readonly behavior: 'restrict' | 'cascade';
+  /**
+   * With `cascade`, asked for every table and namespace inside before anything is dropped; one refusal refuses the whole with
+   * `PermissionDenied`.
+   */
+  readonly mayDrop: Visible<{ readonly table: TableRef } | { readonly namespace: NamespacePath }>;
+  /** Called for each table that is gone, also where a later one cannot be dropped. */
+  readonly dropped: (table: TableRef) => void;
+}
+
+export const dropNamespace =
+  ({ catalog }: Deps, dropTable: DropTable) =>
+  async ({ namespace, mode, behavior, mayDrop, dropped }: DropNamespaceCommand): Promise<void> => {
+    const existing = await catalog.findNamespace(namespace);
+    if (existing === undefined && mode === 'skip') return;
+    const isRoot = namespace.length === 0; // refused, and before anything in it is dropped
+    if (existing === undefined || behavior === 'restrict' || isRoot) return catalog.dropNamespace(namespace);
+    const namespaces = await catalog.namespacesUnder(namespace);
+    const tables = (await Promise.all(namespaces.map((path) => tablesIn(catalog, path)))).flat();
+    const allowed =
+      tables.every((table) => mayDrop({ table })) && namespaces.every((path) => mayDrop({ namespace: path }));
+    if (!allowed) {
+      throw new LancegateError('PermissionDenied', 'not everything inside the namespace may be dropped; nothing was');
+    }
+    const steps = [
+      ...tables.map((table) => async () => {
+        await dropTable({ table });
+        dropped(table);
+      }),
+      ...namespaces.map((path) => () => catalog.dropNamespace(path)),
+    ];
+    for (const [index, step] of steps.entries()) await (index === 0 ? step() : step().catch(laterStep));
+  };
+
+/** What another request has dropped meanwhile is gone as well; what it has made is not, and a part has been dropped. */
+function laterStep(error: unknown): void {
+  const kind = error instanceof LancegateError ? error.kind : undefined;
+  if (kind === 'TableNotFound' || kind === 'NamespaceNotFound') return;
+  if (kind !== 'NamespaceNotEmpty') notTheFirstStep(error);
+  throw new LancegateError('Internal', 'the namespace was filled while it was dropped', { cause: error });
+}
+
+async function tablesIn(catalog: Catalog, namespace: NamespacePath): Promise<readonly TableRef[]> {
+  const limit = 1000;
+  const tables: TableRef[] = [];
+  for (;;) {
+    const page = await catalog.listTables(namespace, { after: tables.at(-1)?.name, limit, includeDeclared: true });
+    tables.push(...page.map(({ ref }) => ref));
+    if (page.length < limit) return tables;
+  }
+}
