@@ -1,10 +1,28 @@
+/**
+ * `Idempotency-Key` (P6): a create or merge that is sent again under its key is not applied again and gets the first
+ * answer. The protocol, and why it is this one, is in docs/adr/0007-idempotency.md. In short:
+ *
+ * - A key belongs to its principal, and stands for one operation on one table with these parameters and this body.
+ *   With anything else it is refused, until it expires.
+ * - An answer is recorded in the SQL transaction that makes the outcome known: there is no answer without an outcome,
+ *   and for creates no outcome without an answer.
+ * - The engine's commit of a merge comes before that transaction, so a write intent is recorded first. A crash between the two
+ *   leaves the intent. If the table still is at the version on which the commit was to build, nothing was written and the
+ *   intent goes; if not, the retry is refused with `OutcomeUnknown`, and is not applied.
+ * - Only successes are recorded. A refusal wrote nothing, so the same request may be tried again under the same key.
+ * - Of several requests with one key at once, one works and the others wait for its answer, within their own deadlines.
+ *   The lock of a key is of this process, as all locks are.
+ *
+ * Costs, for requests with a key only: the digest of the body, a catalog look-up, and for merges one more catalog
+ * transaction per commit, whatever the number of requests in it.
+ */
 import { createHash } from 'node:crypto';
 import type { Catalog, KeyedAnswer, KeyedCommit, KeyedRequest, RequestOwner } from '../../catalog/port.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { IdempotencyKey } from '../../kernel/ids.ts';
-import { ReadWriteLock, type Release } from '../../kernel/read-write-lock.ts';
-import { type Principal, principalKey, type RequestScope } from '../../kernel/request-scope.ts';
+import { ReadWriteLock } from '../../kernel/read-write-lock.ts';
+import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 
@@ -16,7 +34,7 @@ export interface IdempotencyHeader {
 }
 
 /** A command that may carry an `Idempotency-Key`. All its other members but the source decide what it does. */
-export interface RepeatableCommand {
+interface RepeatableCommand {
   readonly source: unknown;
   readonly idempotency: IdempotencyHeader | undefined;
 }
@@ -27,46 +45,15 @@ export interface Keyed extends Pick<KeyedRequest, 'owner' | 'key' | 'requestDige
   request(): Promise<KeyedRequest>;
 }
 
-export function keyedRequest(
-  { key, bodyDigest }: IdempotencyHeader,
-  owner: RequestOwner,
-  digestOfRequest: string,
-  expiresAtMs: number,
-): Keyed {
-  const known = { owner, key, requestDigest: digestOfRequest };
-  let whole: Promise<KeyedRequest> | undefined;
-  return {
-    ...known,
-    request: () => {
-      whole ??= bodyDigest().then((digest) => ({ ...known, bodyDigest: digest, expiresAtMs }));
-      return whole;
-    },
-  };
-}
-
 export const keyedAnswer = (request: KeyedRequest, result: object): KeyedAnswer => ({
   ...request,
   answer: JSON.stringify(result),
 });
 
-export const ownerOf = (principal: Principal): RequestOwner => principalKey(principal) as RequestOwner;
+/** `isReplay`: an earlier request with this key got this answer; this one did nothing. */
+export type Replayable<Result> = Result & { readonly isReplay: boolean };
 
-/**
- * Of everything that decides what the request does, as it was understood: spelling and order of the parameters make no
- * difference, and how long the client wants to wait is no part of it.
- */
-export function requestDigest(operation: string, command: RepeatableCommand): string {
-  const { source: _, idempotency: __, ...asked } = command;
-  return createHash('sha256')
-    .update(JSON.stringify([operation, asked], inOrder))
-    .digest('hex');
-}
-
-/** For `JSON.stringify`: objects with their names in order. */
-function inOrder(_name: string, value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
-}
+type Operation = 'create_table' | 'merge_insert';
 
 /** Clients retry one at a time; more than this at once is a client gone wrong. */
 const maxAtOnce = 16;
@@ -77,68 +64,14 @@ interface KeyLock {
   present: number;
 }
 
-/** A lock for each `Idempotency-Key`. A key without requests is forgotten, so there are no more than requests (P7). */
-export class KeyLocks {
-  readonly #byKey = new Map<string, KeyLock>();
-
-  /** `SlowDown` where too many wait; the signal's reason where it aborts first. */
-  async acquire({ owner, key }: Pick<KeyedRequest, 'owner' | 'key'>, signal: AbortSignal): Promise<Release> {
-    const name = JSON.stringify([owner, key]);
-    const of = this.#byKey.get(name) ?? { lock: new ReadWriteLock(maxAtOnce), present: 0 };
-    if (of.present >= maxAtOnce) throw tooMany();
-    this.#byKey.set(name, of);
-    of.present += 1;
-    const forget = (): void => {
-      of.present -= 1;
-      if (of.present === 0) this.#byKey.delete(name);
-    };
-    try {
-      const release = await of.lock.acquire('exclusive', signal);
-      return () => {
-        release();
-        forget();
-      };
-    } catch (error) {
-      forget();
-      throw error;
-    }
-  }
-}
-
-const tooMany = (): LancegateError =>
-  new LancegateError('SlowDown', 'too many requests with this Idempotency-Key wait already', { retryAfterSeconds: 1 });
-
-/**
- * `Idempotency-Key` (P6): a create or merge that is sent again under its key is not applied again and gets the first
- * answer. The protocol, and why it is this one, is in docs/adr/0007-idempotency.md. In short:
- *
- * - A key belongs to its principal, and stands for one operation on one table with these parameters and this body.
- *   With anything else it is refused, until it expires.
- * - An answer is recorded in the SQL transaction that makes the outcome known: there is no answer without an outcome,
- *   and for creates no outcome without an answer.
- * - The engine's commit of a merge comes before that transaction, so it is announced in the catalog first. A crash
- *   between the two leaves the announcement. If the table still is at the version the commit was to build on, nothing
- *   was written and the announcement goes; if not, the retry is told that the outcome is unknown, and is not applied.
- * - Only successes are recorded. A refusal wrote nothing, so the same request may be tried again under the same key.
- * - Of several requests with one key at once, one works and the others wait for its answer, within their own deadlines.
- *   Waiting is of this process, as all turns are.
- *
- * Costs, for requests with a key only: the digest of the body, a catalog look-up, and for merges one more catalog
- * transaction per commit, whatever the number of requests in it.
- */
-
-type Operation = 'create_table' | 'merge_insert';
-
-/** `isReplay`: an earlier request with this key got this answer; this one did nothing. */
-export type Replayable<Result> = Result & { readonly isReplay: boolean };
-
 export class Idempotency {
   readonly #catalog: Catalog;
   readonly #access: TableAccess;
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #keptMs: number;
-  readonly #locks = new KeyLocks();
+  /** A key without requests has no lock, so there are no more locks than requests (P7). */
+  readonly #locks = new Map<string, KeyLock>();
 
   constructor(parts: {
     catalog: Catalog;
@@ -168,16 +101,20 @@ export class Idempotency {
   ): Promise<Replayable<Result>> {
     const { idempotency } = command;
     if (idempotency === undefined) return { ...(await work(undefined)), isReplay: false };
+    const owner = principalKey(scope.principal) as RequestOwner;
+    const known = { owner, key: idempotency.key, requestDigest: requestDigest(operation, command) };
     const expiresAtMs = this.#clock.nowMs() + this.#keptMs;
-    const keyed = keyedRequest(idempotency, ownerOf(scope.principal), requestDigest(operation, command), expiresAtMs);
-    const leave = await this.#locks.acquire(keyed, scope.signal);
-    try {
+    let whole: Promise<KeyedRequest> | undefined;
+    const request = (): Promise<KeyedRequest> => {
+      whole ??= idempotency.bodyDigest().then((bodyDigest) => ({ ...known, bodyDigest, expiresAtMs }));
+      return whole;
+    };
+    const keyed = { ...known, request };
+    return this.#locked(keyed, scope.signal, async () => {
       const first = await this.#firstAnswer<Result>(keyed);
       if (first !== undefined) return { ...first, isReplay: true };
       return { ...(await this.#work(keyed, work)), isReplay: false };
-    } finally {
-      leave();
-    }
+    });
   }
 
   /** At start, when interrupted commits are undone and before new ones begin. */
@@ -186,6 +123,25 @@ export class Idempotency {
       if (await this.#wasNotMade(commit)) continue;
       const { ref: table, branch, baseVersion } = commit;
       this.#logger.warn({ table, branch, baseVersion }, 'the outcome of a merge with an Idempotency-Key is unknown');
+    }
+  }
+
+  async #locked<Result>({ owner, key }: Keyed, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
+    const name = JSON.stringify([owner, key]);
+    const of = this.#locks.get(name) ?? { lock: new ReadWriteLock(maxAtOnce), present: 0 };
+    if (of.present >= maxAtOnce) throw tooMany();
+    this.#locks.set(name, of);
+    of.present += 1;
+    try {
+      const release = await of.lock.acquire('exclusive', signal);
+      try {
+        return await work();
+      } finally {
+        release();
+      }
+    } finally {
+      of.present -= 1;
+      if (of.present === 0) this.#locks.delete(name);
     }
   }
 
@@ -210,7 +166,7 @@ export class Idempotency {
     }
   }
 
-  /** True if certainly not; then the announcement is gone. */
+  /** True if certainly not; then the write intent is gone. */
   async #wasNotMade(commit: KeyedCommit): Promise<boolean> {
     const version = await this.#newestVersion(commit);
     if (version === undefined || version > commit.baseVersion) return false;
@@ -218,7 +174,7 @@ export class Idempotency {
     return true;
   }
 
-  /** Undefined where the branch is not there any more, or cannot be read. */
+  /** Undefined if the branch does not exist any more, or cannot be read. */
   async #newestVersion({ ref, tableId, branch }: KeyedCommit): Promise<number | undefined> {
     const record = await this.#catalog.findTable(ref);
     if (record?.id !== tableId) return undefined;
@@ -230,6 +186,26 @@ export class Idempotency {
     }
   }
 }
+
+/**
+ * Of everything that decides what the request does, as it was understood: spelling and order of the parameters make no
+ * difference, and how long the client wants to wait is no part of it.
+ */
+function requestDigest(operation: Operation, command: RepeatableCommand): string {
+  const { source: _, idempotency: __, ...asked } = command;
+  return createHash('sha256')
+    .update(JSON.stringify([operation, asked], inOrder))
+    .digest('hex');
+}
+
+/** For `JSON.stringify`: objects with their names in order. */
+function inOrder(_name: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+const tooMany = (): LancegateError =>
+  new LancegateError('SlowDown', 'too many requests with this Idempotency-Key wait already', { retryAfterSeconds: 1 });
 
 const otherContent = (what: 'parameters' | 'body'): LancegateError =>
   invalidInput(
