@@ -1,12 +1,12 @@
-import type { Schema } from '../arrow/schema/schema.ts';
-import type { Layout } from '../engine/port/engine.ts';
 import type { Commit } from '../merge/commit-observer.ts';
 import {
   type CostFactors,
   columnsToIndex,
   corrected,
+  type Inspection,
   indexFromMerges,
   type MaintenancePolicy,
+  minCommits,
   noFactors,
   type Options,
   optionsFor,
@@ -17,21 +17,12 @@ import { afterCommit, type Debt, noDebt, VersionAges } from './observe/debt.ts';
 import type { BranchRef } from './report.ts';
 
 export interface WatchPolicy extends MaintenancePolicy {
-  /** How long a version is kept after the next one took its place. */
+  /** How long a version is kept after it was superseded. */
   readonly retentionMs: number;
-}
-
-export interface SeenBranch {
-  readonly layout: Layout;
-  readonly schema: Schema;
 }
 
 type SeenCommit = Pick<Commit, 'on' | 'gainsByIndex' | 'mostFragments'>;
 
-/** A branch with fewer new commits is not worth a look at its layout. */
-const leastCommits = 2;
-/** After so many the layout may allow what it did not before. */
-const commitsPerLook = 16;
 const firstRetryMs = 1_000;
 const longestRetryMs = 300_000;
 
@@ -93,13 +84,15 @@ export class BranchWatch {
   /** Whether a look at its layout may lead to a job. */
   isDue(nowMs: number, mayPrune: boolean): boolean {
     if (nowMs < this.#coolDownUntilMs.any) return false;
-    if (this.#seen !== undefined && this.#debt.commits < this.#seen.commits + commitsPerLook)
+    // After so many more commits, the layout may allow what it did not before.
+    if (this.#seen !== undefined && this.#debt.commits < this.#seen.commits + minCommits)
       return this.#choose(this.#seen.options, nowMs, mayPrune) !== undefined;
-    return this.#debt.commits >= leastCommits || (mayPrune && this.ages.removable(nowMs) > 0);
+    // Fewer commits lead to no job.
+    return this.#debt.commits >= indexFromMerges || (mayPrune && this.ages.removable(nowMs) > 0);
   }
 
   /** What is to be done now. Until that is something, what was found is remembered. */
-  plan({ layout, schema }: SeenBranch, nowMs: number, mayPrune: boolean): Plan | undefined {
+  plan({ layout, schema }: Inspection, nowMs: number, mayPrune: boolean): Plan | undefined {
     const isMain = this.target.branch === undefined;
     // Merges into branches use no index, so only those of other programs matter there.
     const known = isMain ? layout : { ...layout, indexes: layout.indexes.filter(({ isPlain }) => !isPlain) };

@@ -3,9 +3,9 @@ import { isStorageFull } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Compaction, Inspection, MaintenanceActions } from './act/maintenance-actions.ts';
+import type { Compaction, MaintenanceActions } from './act/maintenance-actions.ts';
 import type { BranchWatch, WatchPolicy } from './branch-watch.ts';
-import { columnsToIndex, type Plan, plainColumns } from './decide/policy.ts';
+import { columnsToIndex, type Inspection, type Plan, plainColumns } from './decide/policy.ts';
 import { afterFull, afterIndexing, afterTiered } from './observe/debt.ts';
 import type { BranchRef, CompactionReport, IndexReport, JobReport, PruneReport } from './report.ts';
 
@@ -49,16 +49,14 @@ export class MaintenanceLog {
   }
 }
 
-export interface JobDeps {
+interface JobDeps {
   readonly actions: MaintenanceActions;
   readonly log: MaintenanceLog;
   readonly clock: Clock;
   readonly policy: WatchPolicy;
 }
 
-type Job<Name extends Plan['job']> = Plan & { readonly job: Name };
-
-/** Runs jobs, and records what they did: in the log and, where the branch is watched, in its debt. */
+/** Runs jobs, and records what they did: in the log and in the debt of the branch. */
 export class MaintenanceJobs {
   readonly #deps: JobDeps;
 
@@ -77,11 +75,17 @@ export class MaintenanceJobs {
   async carryOut(watch: BranchWatch, plan: Plan): Promise<void> {
     const beganAtMs = this.#nowMs;
     const startMs = performance.now();
-    if (plan.job === 'compact') await this.#pruneAndCompact(watch, plan);
-    else if (plan.job === 'index') await this.#index(watch, plan);
-    else {
-      await this.#prune(watch.target, 'old versions');
-      watch.ages.removed(beganAtMs);
+    switch (plan.job) {
+      case 'compact':
+        await this.pruneForSpace(watch.target);
+        await this.#compact(watch, plan);
+        break;
+      case 'index':
+        for (const column of plan.columns) await this.#buildIndex(watch, column, plan.reason);
+        break;
+      case 'prune':
+        await this.#prune(watch.target, 'old versions');
+        watch.ages.removed(beganAtMs);
     }
     watch.succeeded(plan, performance.now() - startMs, this.#nowMs);
   }
@@ -90,10 +94,11 @@ export class MaintenanceJobs {
    * Whatever the debt of the branch is. If space is short, it removes old versions first, and reports that also if the rest
    * then fails on a full disk.
    */
-  async maintainNow(target: BranchRef, watch: BranchWatch | undefined): Promise<readonly JobReport[]> {
+  async maintainNow(watch: BranchWatch): Promise<readonly JobReport[]> {
+    const { target } = watch;
     const pruned = await this.pruneForSpace(target);
     try {
-      const rest = await this.#maintainFully(target, watch);
+      const rest = await this.#maintainFully(watch);
       return pruned === undefined ? rest : [pruned, ...rest];
     } catch (error) {
       if (pruned === undefined || !isStorageFull(error)) throw error;
@@ -110,64 +115,46 @@ export class MaintenanceJobs {
   }
 
   /** Versions go first: those that the compaction replaces were the newest until then. */
-  async #maintainFully(target: BranchRef, watch: BranchWatch | undefined): Promise<readonly JobReport[]> {
+  async #maintainFully(watch: BranchWatch): Promise<readonly JobReport[]> {
     const { actions, policy } = this.#deps;
+    const { target } = watch;
     const pruned = await this.#prune(target, 'by hand');
     const found = await actions.inspect(target);
     if (found === undefined || pruned === undefined) return [];
-    const isMain = target.branch === undefined;
-    const columns = watch === undefined || !isMain ? [] : columnsToIndex(watch.mergesOn, found, policy);
+    const columns = target.branch === undefined ? columnsToIndex(watch.mergesOn, found, policy) : [];
     const reports: JobReport[] = [];
     for (const column of columns) {
-      const built = await this.#buildIndex(target, column, 'merges on the column', watch);
+      const built = await this.#buildIndex(watch, column, 'merges on the column');
       if (built !== undefined) reports.push(built);
     }
-    const compacted = await this.#compact(target, { reason: 'by hand', extent: 'full' }, watch);
+    const compacted = await this.#compact(watch, { reason: 'by hand', extent: 'full' });
     if (compacted === undefined) return reports;
     const { removedVersions, removedBytes, isHeldByTag } = pruned;
     return [...reports, { ...compacted, removedVersions, removedBytes, isHeldByTag }];
   }
 
-  async #pruneAndCompact(watch: BranchWatch, plan: Job<'compact'>): Promise<void> {
-    await this.pruneForSpace(watch.target);
-    await this.#compact(watch.target, plan, watch);
-  }
-
-  async #compact(
-    target: BranchRef,
-    compaction: Compaction,
-    watch: BranchWatch | undefined,
-  ): Promise<CompactionReport | undefined> {
-    const before = watch?.debt;
+  async #compact(watch: BranchWatch, compaction: Compaction): Promise<CompactionReport | undefined> {
+    const { target, debt: before } = watch;
     const report = await this.#deps.actions.compact(target, compaction);
     if (report === undefined) return undefined;
-    if (watch !== undefined && before !== undefined) {
-      const { debt } = watch;
-      const tier = compaction.fragments?.length;
-      const left = tier === undefined ? afterFull(debt, before) : afterTiered(debt, before, tier);
-      const versions = (report.removedFragments > 0 ? 1 : 0) + report.indexed.length;
-      watch.maintained(report.indexed.length > 0 ? afterIndexing(left, before) : left, versions, this.#nowMs);
-    }
+    const { debt } = watch;
+    const tier = compaction.fragments?.length;
+    const left = tier === undefined ? afterFull(debt, before) : afterTiered(debt, before, tier);
+    const versions = (report.removedFragments > 0 ? 1 : 0) + report.indexed.length;
+    watch.maintained(report.indexed.length > 0 ? afterIndexing(left, before) : left, versions, this.#nowMs);
     this.#deps.log.done(target, report);
     return report;
   }
 
-  async #index(watch: BranchWatch, { columns, reason }: Job<'index'>): Promise<void> {
-    for (const column of columns) await this.#buildIndex(watch.target, column, reason, watch);
-  }
-
   async #buildIndex(
-    target: BranchRef,
+    watch: BranchWatch,
     column: string,
     reason: IndexReport['reason'],
-    watch: BranchWatch | undefined,
   ): Promise<IndexReport | undefined> {
-    const before = watch?.debt;
+    const { target, debt: before } = watch;
     const report = await this.#deps.actions.buildIndex(target, column, reason);
     if (report === undefined) return undefined;
-    if (watch !== undefined && before !== undefined) {
-      watch.maintained(afterIndexing(watch.debt, before), 1, this.#nowMs);
-    }
+    watch.maintained(afterIndexing(watch.debt, before), 1, this.#nowMs);
     this.#deps.log.done(target, report);
     return report;
   }
@@ -187,7 +174,7 @@ export class MaintenanceJobs {
     return this.#deps.clock.nowMs();
   }
 
-  /** Versions that others took the place of before may be removed. */
+  /** Versions that were superseded before may be removed. */
   get #retainedFromMs(): number {
     return this.#nowMs - this.#deps.policy.retentionMs;
   }

@@ -14,11 +14,11 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
-import type { Plan } from './decide/policy.ts';
+import { longQuietMs, type Plan } from './decide/policy.ts';
 import { MaintenanceJobs, MaintenanceLog } from './jobs.ts';
 import type { BranchRef, JobReport } from './report.ts';
 
-export interface SchedulerDeps {
+interface SchedulerDeps {
   readonly actions: MaintenanceActions;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -34,8 +34,6 @@ export interface SchedulerPolicy extends WatchPolicy {
 const checkEveryMs = 1_000;
 /** Beyond it, the branches written to longest ago are not maintained. */
 const maxWatched = 4_096;
-/** A branch without commits is forgotten some time after its last version could be removed. */
-const forgetAfterMs = 60_000;
 
 export class MaintenanceScheduler implements CommitObserver {
   readonly #deps: SchedulerDeps;
@@ -68,7 +66,8 @@ export class MaintenanceScheduler implements CommitObserver {
   async maintainByHand(main: BranchRef): Promise<readonly JobReport[]> {
     const reports: JobReport[] = [];
     await this.#onBranches(main, async (target) => {
-      reports.push(...(await this.#jobs.maintainNow(target, this.#watched.get(keyOf(target)))));
+      const watch = this.#watched.get(keyOf(target)) ?? new BranchWatch(target, this.#deps.policy);
+      reports.push(...(await this.#jobs.maintainNow(watch)));
     });
     return reports;
   }
@@ -130,15 +129,16 @@ export class MaintenanceScheduler implements CommitObserver {
     });
   }
 
+  /** A branch without commits is forgotten some time after its last version could be removed. */
   #forgetQuiet(): void {
-    const longMs = 2 * this.#deps.policy.retentionMs + forgetAfterMs;
+    const longMs = 2 * this.#deps.policy.retentionMs + longQuietMs;
     for (const [key, watch] of this.#watched) {
       const isQuiet = watch.ages.quietForMs(this.#nowMs) > longMs;
       if (isQuiet && !watch.isDue(this.#nowMs, true)) this.#watched.delete(key);
     }
   }
 
-  /** Until no branch is due; what comes due meanwhile is seen too. Never rejects. */
+  /** Until no branch is due; a branch that becomes due during a job is seen too. Never rejects. */
   async #run(): Promise<void> {
     if (this.#isRunning) return;
     this.#isRunning = true;
@@ -189,7 +189,7 @@ export class MaintenanceScheduler implements CommitObserver {
     }
   }
 
-  /** It takes seconds where many versions are kept. What comes due meanwhile is seen by the next check. */
+  /** It takes seconds where many versions are kept. The next check sees what becomes due in that time. */
   #pruneConcurrently(watch: BranchWatch, plan: Plan): void {
     this.#pruning = this.#carryOut(watch, plan).then(() => {
       this.#pruning = undefined;

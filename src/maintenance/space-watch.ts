@@ -13,7 +13,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { isNearlyFull } from './decide/policy.ts';
 import type { BranchRef } from './report.ts';
 
-export interface SpaceWatchParts {
+interface SpaceWatchParts {
   readonly engine: Pick<Engine, 'space'>;
   readonly catalog: Pick<Catalog, 'listAllTables'>;
   readonly clock: Clock;

@@ -5,7 +5,6 @@
  *
  * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
  */
-import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Catalog } from '../../catalog/port.ts';
 import type { Dataset, Engine, Layout, PreparedCommit } from '../../engine/port/engine.ts';
 import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
@@ -17,22 +16,18 @@ import {
   type CompactionReason,
   canBeCompacted,
   type Extent,
+  type Inspection,
   isConcurrent,
   isTooTightFor,
   plainColumns,
 } from '../decide/policy.ts';
 import type { BranchRef, CompactionReport, IndexReport, PruneReport } from '../report.ts';
 
-export interface ActionDeps {
+interface ActionDeps {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly locks: TableLocks;
   readonly recoveryMarks: RecoveryMarks;
-}
-
-export interface Inspection {
-  readonly layout: Layout;
-  readonly schema: Schema;
 }
 
 export interface Compaction {

@@ -53,6 +53,12 @@ export type Plan =
     }
   | { readonly job: 'prune'; readonly reason: 'old versions' };
 
+/** What a look at a branch finds. */
+export interface Inspection {
+  readonly layout: Layout;
+  readonly schema: Schema;
+}
+
 /** What the layout of a branch allows. */
 export interface Options {
   readonly full: JobCost;
@@ -108,7 +114,7 @@ export const plansFor = (facts: BranchFacts, options: Options, policy: Maintenan
   ].filter((plan) => plan !== undefined);
 
 /** Fewer commits are not worth a rewrite. */
-const minCommits = 16;
+export const minCommits = 16;
 /** Every version lists all fragments, so many of them cost disk space, and time in the end. */
 const manyCommits = 192;
 /** And where writers have to wait. */
@@ -117,7 +123,7 @@ const mostCommits = 1_024;
 const mostMultiplied = 3;
 
 const quietMs = 5_000;
-const longQuietMs = 60_000;
+export const longQuietMs = 60_000;
 /** A writer that comes in the middle waits for the rest. */
 const quietPerLocked = 4;
 
@@ -183,7 +189,7 @@ function firstIndex({ debt }: BranchFacts, { missing, indexed, tier }: Options):
 export interface JobCost {
   /** Writers wait for it. */
   readonly lockedMs: number;
-  /** Writers go on beside it. */
+  /** Writers go on. */
   readonly backgroundMs: number;
 }
 
@@ -298,8 +304,8 @@ export const indexFromMerges = 2;
 /** The key columns that should get an index now. Only for main: merges into other branches use none. */
 export function columnsToIndex(
   mergesOn: ReadonlyMap<string, number>,
-  { layout, schema }: { readonly layout: Layout; readonly schema: Schema },
-  { indexFromRows }: { readonly indexFromRows: number },
+  { layout, schema }: Inspection,
+  { indexFromRows }: Pick<MaintenancePolicy, 'indexFromRows'>,
 ): readonly string[] {
   if (layout.rows < indexFromRows) return [];
   return [...mergesOn]
