@@ -6,15 +6,27 @@ import type { NewId } from '../kernel/clock.ts';
 import type { TableId } from '../kernel/ids.ts';
 import type { Catalog } from './port.ts';
 import type { CatalogDb } from './queries/catalog-db.ts';
-import * as idempotency from './queries/commits.ts';
-import * as recoveryMarks from './queries/commits.ts';
-import * as transactions from './queries/commits.ts';
+import * as commits from './queries/commits.ts';
 import * as creations from './queries/creations.ts';
-import * as locations from './queries/creations.ts';
 import * as namespaces from './queries/namespaces.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
-import type { SqlSession } from './sql-session.ts';
+
+/**
+ * What an SQL engine owes the catalog. The queries check, then write; they are right only because transactions are
+ * serialisable, so an adapter that cannot run them one by one must ask its database for that and repeat the losers.
+ * The constraints of the schema are the safety net below, not the mechanism.
+ *
+ * Both methods pass a `LancegateError` through and turn every other failure into `Internal`, or `StorageFull`.
+ */
+export interface SqlSession {
+  /** Outside a transaction: for work that is a single query, or whose queries need not agree. */
+  read<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
+  /** Serialisable; durable when it resolves; undone when `work` throws. */
+  transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
+  /** Waits for what is under way. */
+  close(): Promise<void>;
+}
 
 type Query<Args extends readonly unknown[], Result> = (db: CatalogDb, ...args: Args) => Promise<Result>;
 
@@ -45,9 +57,9 @@ export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
     registerTable: writing((db, adoption) => tables.registerTable(db, newTableId(), adoption)),
     dropTable: writing((db, ref) => tables.removeTable(db, ref, 'discarded')),
     deregisterTable: writing((db, ref) => tables.removeTable(db, ref, 'retired')),
-    placesAt: reading(locations.placesAt),
-    isLocationFresh: reading(locations.isLocationFresh),
-    forgetDiscarded: writing(locations.forgetDiscarded),
+    placesAt: reading(creations.placesAt),
+    isLocationFresh: reading(creations.isLocationFresh),
+    forgetDiscarded: writing(creations.forgetDiscarded),
 
     reserveCreation: writing((db, ref, existing, location) =>
       creations.reserveCreation(db, { id: newId(), ref, location }, existing),
@@ -58,26 +70,26 @@ export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
     abandonCreation: writing(creations.abandonCreation),
     unfinished: writing(async (db) => ({
       creations: await creations.unfinishedCreations(db),
-      discarded: await locations.discardedLocations(db),
+      discarded: await creations.discardedLocations(db),
     })),
 
     recordTransactions: writing(async (db, records, answers = []) => {
-      await transactions.insertTransactions(db, records);
-      await idempotency.insertAnswers(db, answers);
+      await commits.insertTransactions(db, records);
+      await commits.insertAnswers(db, answers);
     }),
-    findTransaction: reading(transactions.findTransaction),
-    forgetTransactions: writing(transactions.forgetTransactions),
+    findTransaction: reading(commits.findTransaction),
+    forgetTransactions: writing(commits.forgetTransactions),
 
-    announceCommits: writing(idempotency.insertCommits),
-    announcedCommits: reading(idempotency.announcedCommits),
-    withdrawCommit: writing(idempotency.withdrawCommit),
-    findKeyed: reading(idempotency.findKeyed),
-    forgetKeys: writing(idempotency.forgetKeys),
+    announceCommits: writing(commits.insertCommits),
+    announcedCommits: reading(commits.announcedCommits),
+    withdrawCommit: writing(commits.withdrawCommit),
+    findKeyed: reading(commits.findKeyed),
+    forgetKeys: writing(commits.forgetKeys),
 
-    markOpenForWriting: writing(recoveryMarks.markOpenForWriting),
-    acknowledgeVersion: writing(recoveryMarks.acknowledgeVersion),
-    recoveryMarks: reading(recoveryMarks.listOpenBranches),
-    closeBranch: writing(recoveryMarks.closeBranch),
+    markOpenForWriting: writing(commits.markOpenForWriting),
+    acknowledgeVersion: writing(commits.acknowledgeVersion),
+    recoveryMarks: reading(commits.listOpenBranches),
+    closeBranch: writing(commits.closeBranch),
 
     close: () => session.close(),
   };

@@ -16,7 +16,7 @@ import {
 } from '../../kernel/ids.ts';
 import type { RequestOwner, TableState, TransactionRecord } from '../port.ts';
 
-export interface NamespaceRow {
+interface NamespaceRow {
   readonly path: FullPath;
   /** null for the root only. */
   readonly parent: FullPath | null;
@@ -67,7 +67,7 @@ export interface TransactionRow {
   readonly committed_at_ms: number;
 }
 
-export interface OpenBranchRow {
+interface OpenBranchRow {
   readonly table_id: TableId;
   /** Empty for main. */
   readonly branch: string;

@@ -95,7 +95,7 @@ export async function acknowledgeVersion(
 }
 
 /** One update per branch, with the newest version that the group brings. */
-export async function acknowledgeRecorded(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
+async function acknowledgeRecorded(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
   const newest = new Map<string, TransactionRecord>();
   for (const record of records) {
     const key = JSON.stringify([record.tableId, nameOf(record.branch)]);

@@ -112,13 +112,9 @@ export async function abandonCreation(db: CatalogDb, creation: Creation): Promis
  * declared location, so both can hold it for a while.
  */
 
-async function stateOf(db: CatalogDb, location: Location): Promise<LocationRow['state'] | undefined> {
-  const row = await db.selectFrom('locations').select('state').where('location', '=', location).executeTakeFirst();
-  return row?.state;
-}
-
 export async function isLocationFresh(db: CatalogDb, location: Location): Promise<boolean> {
-  return (await stateOf(db, location)) === undefined;
+  const known = await db.selectFrom('locations').select('state').where('location', '=', location).executeTakeFirst();
+  return known === undefined;
 }
 
 /** A location that was fresh when the caller chose it and is used now went to a concurrent create. */
@@ -194,10 +190,6 @@ const placeOf = ({ location, state, owner }: LocationRow): KnownPlace => ({
   owner: owner === null ? undefined : tableRefOf(owner),
 });
 
-async function setState(db: CatalogDb, location: Location, state: LocationRow['state']): Promise<void> {
-  await db.updateTable('locations').set({ state }).where('location', '=', location).execute();
-}
-
 /** Releases a location unless another table holds it: `discarded` if its files shall go, `retired` if they shall stay. */
 export async function releaseLocation(
   db: CatalogDb,
@@ -211,7 +203,8 @@ export async function releaseLocation(
     .unionAll(db.selectFrom('creations').select('location').where('location', '=', location))
     .limit(1)
     .executeTakeFirst();
-  if (holder === undefined) await setState(db, location, state);
+  if (holder !== undefined) return;
+  await db.updateTable('locations').set({ state }).where('location', '=', location).execute();
 }
 
 export async function forgetDiscarded(db: CatalogDb, location: Location): Promise<void> {

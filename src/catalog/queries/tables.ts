@@ -1,18 +1,13 @@
 /** What changes which tables there are, creates apart: those are in `creations.ts`. */
 import { isDeepStrictEqual } from 'node:util';
-import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
+import type { TableId, TableRef } from '../../kernel/ids.ts';
 import type { Adoption, TableRecord, TableState } from '../port.ts';
 import { type CatalogDb, concurrentCreate, tableAlreadyExists, tableNotFound } from './catalog-db.ts';
 import { claimForAdoption, claimFresh, findCreationId, placesAt, releaseLocation } from './creations.ts';
 import { requireNamespace } from './namespaces.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
 
-export interface NewTable {
-  readonly id: TableId;
-  readonly ref: TableRef;
-  readonly location: Location;
-  readonly properties: Properties;
-}
+type NewTable = Pick<TableRecord, 'id' | 'ref' | 'location' | 'properties'>;
 
 export async function declareTable(db: CatalogDb, table: NewTable): Promise<TableRecord> {
   await requireFreeName(db, table.ref);

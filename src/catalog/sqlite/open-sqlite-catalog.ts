@@ -12,16 +12,15 @@ import { Kysely, sql } from 'kysely';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { catalogMigrations, migrateCatalog } from '../migrations/migrations.ts';
-import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
-import type { Catalog } from '../port.ts';
+import { type Catalog, CatalogHeld, CatalogTooNew, CatalogUnusable } from '../port.ts';
 import type { CatalogSchema } from '../queries/catalog-db.ts';
 import { sqlCatalog } from '../sql-catalog.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
 import { NodeSqliteDialect, SqliteSession, type SyncFile, syncOnDisk, WriteAheadLog } from './session.ts';
 
-export interface SqliteCatalogOptions {
+interface SqliteCatalogOptions {
   /** How this process is named to another one that finds the catalog held. */
-  readonly holder: { readonly command: string; readonly url?: string };
+  readonly holder: Pick<CatalogHolder, 'command'>;
   readonly newId?: NewId;
   readonly clock?: Clock;
   /** Only tests bring their own. */
@@ -29,7 +28,7 @@ export interface SqliteCatalogOptions {
 }
 
 /** A catalog in a file that this process holds. */
-export interface SqliteCatalog extends Catalog {
+interface SqliteCatalog extends Catalog {
   /** Records for other processes the URL of this service, and whether it accepts tokens that `lancegate token` mints. */
   announce(service: { readonly url: string; readonly acceptsOwnTokens?: boolean }): void;
 }
@@ -50,9 +49,9 @@ export async function openSqliteCatalog(path: string, options: SqliteCatalogOpti
 async function prepareCatalog(
   database: DatabaseSync,
   path: string,
-  { holder: { command, url }, newId = randomUUID, clock = systemClock, syncFile = syncOnDisk }: SqliteCatalogOptions,
+  { holder: { command }, newId = randomUUID, clock = systemClock, syncFile = syncOnDisk }: SqliteCatalogOptions,
 ): Promise<SqliteCatalog> {
-  const holder: CatalogHolder = { pid: process.pid, startedAt: new Date(clock.nowMs()).toISOString(), command, url };
+  const holder: CatalogHolder = { pid: process.pid, startedAt: new Date(clock.nowMs()).toISOString(), command };
   let log: WriteAheadLog | undefined;
   try {
     writeHolder(path, holder);
@@ -150,14 +149,14 @@ function createPrivately(path: string): void {
  * that cannot read it, or write it on a full disk, goes on without.
  */
 
-export interface CatalogHolder {
+interface CatalogHolder {
   readonly pid: number;
   /** ISO 8601. */
   readonly startedAt: string;
   /** What runs, such as `lancegate serve`. */
   readonly command: string;
   /** Where it listens, once it does. */
-  readonly url: string | undefined;
+  readonly url?: string | undefined;
   /** Whether it accepts tokens that `lancegate token` mints; undefined before it listens. */
   readonly acceptsOwnTokens?: boolean;
 }
@@ -165,7 +164,7 @@ export interface CatalogHolder {
 const holderFileOf = (catalogFile: string): string => join(dirname(catalogFile), 'lancegate.holder.json');
 
 /** Synchronous, so that nothing runs between taking the lock and saying so. */
-export function writeHolder(catalogFile: string, holder: CatalogHolder): void {
+function writeHolder(catalogFile: string, holder: CatalogHolder): void {
   const file = holderFileOf(catalogFile);
   try {
     writeFileSync(`${file}.new`, JSON.stringify(holder), { mode: 0o600 });
@@ -175,7 +174,7 @@ export function writeHolder(catalogFile: string, holder: CatalogHolder): void {
   }
 }
 
-export function removeHolder(catalogFile: string): void {
+function removeHolder(catalogFile: string): void {
   try {
     rmSync(holderFileOf(catalogFile), { force: true });
   } catch {
@@ -184,7 +183,7 @@ export function removeHolder(catalogFile: string): void {
 }
 
 /** `process 1234 (lancegate serve on http://127.0.0.1:2333, since …)`, or what is known instead. */
-export function showHolder(catalogFile: string): string {
+function showHolder(catalogFile: string): string {
   const holder = readHolder(catalogFile);
   if (holder === undefined) return 'another process';
   const where = holder.url === undefined ? '' : ` on ${holder.url}`;

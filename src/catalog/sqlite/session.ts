@@ -15,7 +15,7 @@ import {
 import { LRUCache } from 'lru-cache';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { CatalogDb, CatalogSchema } from '../queries/catalog-db.ts';
-import type { SqlSession } from '../sql-session.ts';
+import type { SqlSession } from '../sql-catalog.ts';
 import { refusalOf } from './faults.ts';
 
 /** Of single merges 1.5 MB, which take 0.2 ms to copy; of groups of 64 merges 36 MB and 5 ms (measured). */
@@ -155,7 +155,7 @@ class AtomicMigrationsAdapter extends SqliteAdapter {
  * than the query, so prepared statements are kept by their text: many more than the catalog's queries, since an insert has one
  * text for each number of rows.
  */
-export function preparedStatements(database: DatabaseSync): SqliteDatabase {
+function preparedStatements(database: DatabaseSync): SqliteDatabase {
   const statements = new LRUCache<string, SqliteStatement>({
     max: 128,
     memoMethod: (sql) => adapt(database.prepare(sql)),
