@@ -8,7 +8,7 @@ import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget, splitTarget } from '../wire/identifiers.ts';
-import type { Connections } from './admission/connections.ts';
+import { type Connections, checkEveryMs } from './admission/connections.ts';
 import { renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { RequestPipeline } from './pipeline.ts';
@@ -25,9 +25,6 @@ export interface HttpServer {
 
 /** The routes decide how long an identifier may be; here only a header's size is the limit. */
 const maxParamLength = 16 * 1024;
-
-/** Node checks for late headers periodically, by default every 30 s. */
-const checkHeadersEveryMs = 500;
 
 /** The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up. */
 const hangUpAfterDeadlineMs = 60_000;
@@ -90,7 +87,7 @@ function nodeServer({ config }: HttpDeps, pipeline: RequestPipeline, route: Requ
   const server = createServer({
     requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
     headersTimeout: config.requestHeaderTimeoutMs,
-    connectionsCheckingInterval: Math.min(checkHeadersEveryMs, config.requestHeaderTimeoutMs),
+    connectionsCheckingInterval: Math.min(checkEveryMs, config.requestHeaderTimeoutMs), // for late headers; 30 s by default
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
     keepAliveTimeout: config.keepAliveTimeoutMs,
   });

@@ -120,7 +120,6 @@ export class ResidentLimit {
 
 /** In percent, from one collection of the whole heap to the next. At 0 V8 decides: up to 300. */
 const lowGrowth = 60;
-const growthOfV8 = 0;
 /** So many collections in a row are looked at: fewer happen close together whenever a process starts. */
 const observed = 4;
 /** Collections of the whole heap are frequent when so many come within this time, and rare again when they take the longer one. */
@@ -151,7 +150,7 @@ export class CollectionPace {
  */
 export function limitHeapGrowth(): Disposable {
   const pace = new CollectionPace();
-  const apply = (): void => setFlagsFromString(`--heap-growing-percent=${pace.isSlow ? lowGrowth : growthOfV8}`);
+  const apply = (): void => setFlagsFromString(`--heap-growing-percent=${pace.isSlow ? lowGrowth : 0}`);
   const collections = new PerformanceObserver((seen) => {
     for (const { startTime } of seen.getEntries().filter(isOfWholeHeap)) pace.collected(startTime);
     apply();

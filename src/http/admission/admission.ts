@@ -10,6 +10,7 @@ import { bytesAround, firstBufferBytes } from '../../arrow/stream/source-reader.
 import type { TableRef } from '../../kernel/ids.ts';
 import { type Principal, principalKey } from '../../kernel/request-scope.ts';
 import { type BodyAccount, type BodyMemory, bufferBytesFor, type Holder, Quota } from '../../memory/body-memory.ts';
+import { maxQueuedBytes } from '../body/request-body.ts';
 import type { HttpConfig } from '../http-deps.ts';
 import type { BodyKind } from '../route.ts';
 
@@ -33,8 +34,6 @@ export interface Permit {
   release(): void;
 }
 
-/** What may lie between the network and the reader of a body. */
-const readAheadBytes = 256 * 2 ** 10;
 /** Requests with the largest JSON body that may be under way together; of common ones, hundreds of times as many. */
 const largestJsonBodies = 64;
 const leastJsonBytes = 4 * 2 ** 10;
@@ -108,7 +107,7 @@ export class Admission {
       this.#writes.giveBack(1, holders);
     });
     try {
-      receiving.promise(decoderBytes + Math.min(declaredBytes ?? readAheadBytes, readAheadBytes));
+      receiving.promise(decoderBytes + Math.min(declaredBytes ?? maxQueuedBytes, maxQueuedBytes));
       account.promise(firstBufferBytes(declaredBytes));
     } catch (error) {
       release();

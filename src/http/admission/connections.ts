@@ -18,6 +18,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { ConnectionEnd } from '../../telemetry/metrics.ts';
+import { slowestBytesPerMs } from '../body/request-body.ts';
 import type { HttpDeps } from '../http-deps.ts';
 import type { ClientAddress, ClientAddresses } from '../request-head.ts';
 
@@ -50,14 +51,12 @@ interface Connection {
   allowedMs: number;
 }
 
-const checkEveryMs = 500;
+export const checkEveryMs = 500;
 const checkEveryMsWhenStopping = 50;
 /** A client has this long to read a last answer and close, and a new connection to send something. */
 const lingerMs = 1_000;
 /** No client of tables pipelines at all; one that does must repeat unanswered requests (RFC 9112, 9.3.2). */
 const maxPipelined = 16;
-/** A client that reads more slowly holds its answer on purpose; the same rate as for bodies. */
-const slowestBytesPerMs = 1;
 /** All answers together that their clients have not read yet. */
 const maxUnreadBytes = 64 * 2 ** 20;
 const logEveryMs = 10_000;

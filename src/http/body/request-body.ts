@@ -18,7 +18,7 @@ import { expectsContinue } from '../request-head.ts';
  * A client below this average keeps its permit on purpose. Only the time that the service waits counts: a client is not slow
  * where the service is.
  */
-const slowestBytesPerMs = 1;
+export const slowestBytesPerMs = 1;
 
 /**
  * The service reads a rest of up to this much and drops it, on a connection that lives on: most of it has arrived, and a new
@@ -209,7 +209,7 @@ export function declaredBytes({ headers }: IncomingMessage): number | undefined 
 }
 
 /** The most that waits here for the reader. More would be memory for nothing, less would stop and start the socket often. */
-const maxQueuedBytes = 256 * 1024;
+export const maxQueuedBytes = 256 * 1024;
 
 /** The memory of a chunk besides its bytes: uncounted, a body in chunks of one byte could take hundreds of times its size. */
 const bytesAroundChunk = 512;
