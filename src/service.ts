@@ -134,7 +134,8 @@ function bodyMemory(
   const maxIdleBytes = Math.min(64 * 2 ** 20, bodyMemoryBytes / 8);
   const memory = new BodyMemory({ maxBytes: bodyMemoryBytes, maxIdleBytes, resident });
   metrics.watchBodyMemory(() => memory.heldBytes);
-  metrics.watchMemoryLimit(memoryLimitBytes, () => resident.isFull);
+  metrics.watchMemoryLimit(() => memoryLimitBytes);
+  metrics.watchMemoryFull(() => Number(resident.isFull));
   return memory;
 }
 

@@ -39,11 +39,9 @@ export class ReaderPool {
     const { mostReaders: slots, maxWaiting, principalShare, metrics } = parts;
     this.#parts = parts;
     this.#queue = new FairQueue({ slots, maxWaiting, principalShare });
-    metrics.watchReaders({
-      processes: () => this.#all.size,
-      running: () => this.#queue.running,
-      waiting: () => this.#queue.waiting,
-    });
+    metrics.watchReaders(() => this.#all.size);
+    metrics.watchRunningQueries(() => this.#queue.running);
+    metrics.watchWaitingQueries(() => this.#queue.waiting);
   }
 
   /**

@@ -1,13 +1,8 @@
 /** Every instrument of the service, declared once. Names end in their unit, as Prometheus asks: seconds and bytes. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
-export interface RenderedMetrics {
-  readonly contentType: string;
-  readonly body: string;
-}
-
 /** What a merge spends its time on: its network, our checks, other writers, Lance, the disk, the catalog. */
-export type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
+type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
 /**
  * Why the service refused or closed a connection: its address has its share; all are taken; it made way for a new one; it was
@@ -21,17 +16,14 @@ export type CountsSource = 'key_index' | 'totals' | 'commit' | 'search';
 /** Why a reader process ended: the first three are normal. */
 export type ReaderDeath = 'idle' | 'spent' | 'stop' | 'deadline' | 'memory' | 'signal' | 'exit' | 'protocol' | 'start';
 
-export interface MergedRows {
-  readonly inserted: number;
-  readonly updated: number;
-  readonly deleted: number;
-}
-
 const requestSeconds = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const stageSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const powersOfTwo = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/** Own registry per instance. Label values are chosen by the service, never by a client: their number stays small. */
+/**
+ * Own registry per instance. A public property is an instrument, and is called with what happened. Label values are chosen by the
+ * service, never by a client: their number stays small.
+ */
 export class Metrics {
   readonly #registry = new Registry();
 
@@ -41,30 +33,50 @@ export class Metrics {
     requestSeconds,
     ['method', 'route', 'status'],
   );
-  readonly #received = this.#counter(
+  readonly bytesReceived = this.#count(
     'lancegate_received_bytes_total',
     'Bytes of request bodies, as they came over the network.',
   );
-  readonly #rejected = this.#counter(
+  readonly requestRejected = this.#countBy<string>(
+    'reason',
     'lancegate_rejected_requests_total',
     'Requests turned away, by the name of the error.',
-    ['reason'],
   );
-  readonly #endedConnections = this.#counter(
+  readonly connectionEnded = this.#countBy<ConnectionEnd>(
+    'reason',
     'lancegate_closed_connections_total',
     'Connections that the service refused or closed to protect the others, by reason.',
-    ['reason'],
   );
-  readonly #uploads = this.#gauge('lancegate_uploads_in_flight', 'Bodies being received.');
-  readonly #queuedMerges = this.#gauge(
+  readonly watchConnections = this.#watch('lancegate_connections', 'Open connections.');
+  readonly uploadStarted = this.#underWay('lancegate_uploads_in_flight', 'Bodies being received.');
+  readonly watchBodyMemory = this.#watch('lancegate_body_memory_bytes', 'Memory that bodies under way hold.');
+  readonly watchMemoryLimit = this.#watch(
+    'lancegate_memory_limit_bytes',
+    'Resident memory that the service stays under.',
+  );
+  readonly watchMemoryFull = this.#watch(
+    'lancegate_memory_full',
+    '1 while new writes are refused because resident memory is near its limit.',
+  );
+  readonly watchWaitingForTables = this.#watch(
+    'lancegate_waiting_for_tables',
+    'Drops, replacements and other changes of whole tables that wait for the writers before them.',
+  );
+
+  readonly createFinished = this.#count(
+    'lancegate_creates_total',
+    'Tables created, replaced or made from a declaration.',
+  );
+  readonly chunkWritten = this.#count('lancegate_create_chunks_total', 'Chunks that creates have written.');
+  readonly mergeQueued = this.#underWay(
     'lancegate_queued_merges',
     'Merges that wait for their branch, over all tables.',
   );
-  readonly #merges = this.#counter('lancegate_merges_total', 'Merges acknowledged.');
-  readonly #mergedRows = this.#counter(
+  readonly #merges = this.#count('lancegate_merges_total', 'Merges acknowledged.');
+  readonly #mergedRows = this.#countBy<'inserted' | 'updated' | 'deleted'>(
+    'change',
     'lancegate_merged_rows_total',
     'Rows changed by merges, by what happened to them.',
-    ['change'],
   );
   readonly #mergeStage = this.#histogram(
     'lancegate_merge_stage_duration_seconds',
@@ -77,18 +89,16 @@ export class Metrics {
     'Merges that shared one commit.',
     powersOfTwo,
   );
-  readonly #sharedCommits = this.#counter(
+  readonly #sharedCommits = this.#countBy<CountsSource>(
+    'counted_by',
     'lancegate_shared_commits_total',
     'Commits that merges shared, and all by row address, by what their counts were taken from: the key index, the totals, the files of the commit, or a search of the table.',
-    ['counted_by'],
   );
-  readonly #overtakenCommits = this.#counter(
+  readonly commitOvertaken = this.#count(
     'lancegate_overtaken_commits_total',
     'Commits that another program overtook: their batches were merged again, into what that program left.',
-    [],
   );
-  readonly #creates = this.#counter('lancegate_creates_total', 'Tables created, replaced or made from a declaration.');
-  readonly #chunks = this.#counter('lancegate_create_chunks_total', 'Chunks that creates have written.');
+
   readonly #maintenance = this.#histogram(
     'lancegate_maintenance_duration_seconds',
     'Time that maintenance of a table took, by job and outcome.',
@@ -100,15 +110,24 @@ export class Metrics {
     'Part of it for which the writers of the branch had to wait.',
     stageSeconds,
   );
-  readonly #auditRecords = this.#counter(
+  readonly #auditRecords = this.#countBy<'written' | 'lost'>(
+    'outcome',
     'lancegate_audit_records_total',
     'Audit records for the audit file, written or lost because the file could not be written.',
-    ['outcome'],
   );
-  readonly #readerEnds = this.#counter(
+  readonly watchReaders = this.#watch('lancegate_readers', 'Reader processes.');
+  readonly watchRunningQueries = this.#watch(
+    'lancegate_reader_queries_running',
+    'Queries and merges with filters that a reader works on.',
+  );
+  readonly watchWaitingQueries = this.#watch(
+    'lancegate_reader_queries_waiting',
+    'Queries and merges with filters that wait for a reader.',
+  );
+  readonly readerEnded = this.#countBy<ReaderDeath>(
+    'reason',
     'lancegate_reader_ends_total',
     'Reader processes that ended, by reason: idle, spent (held much memory) and stop are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
-    ['reason'],
   );
 
   constructor() {
@@ -120,74 +139,9 @@ export class Metrics {
     this.#requestDuration.observe({ ...request, status: String(request.status) }, durationMs / 1000);
   }
 
-  bytesReceived(bytes: number): void {
-    this.#received.inc(bytes);
-  }
-
-  requestRejected(reason: string): void {
-    this.#rejected.inc({ reason });
-  }
-
-  connectionEnded(reason: ConnectionEnd): void {
-    this.#endedConnections.inc({ reason });
-  }
-
-  watchConnections(read: () => number): void {
-    this.#watch('lancegate_connections', 'Open connections.', read);
-  }
-
-  /** Returns what ends the upload; calling it again does nothing. */
-  uploadStarted(): () => void {
-    return hold(this.#uploads);
-  }
-
-  /** Returns what ends the wait; calling it again does nothing. */
-  mergeQueued(): () => void {
-    return hold(this.#queuedMerges);
-  }
-
-  watchBodyMemory(read: () => number): void {
-    this.#watch('lancegate_body_memory_bytes', 'Memory that bodies under way hold.', read);
-  }
-
-  watchWaitingForTables(read: () => number): void {
-    this.#watch(
-      'lancegate_waiting_for_tables',
-      'Drops, replacements and other changes of whole tables that wait for the writers before them.',
-      read,
-    );
-  }
-
-  watchMemoryLimit(limitBytes: number, isFull: () => boolean): void {
-    this.#watch('lancegate_memory_limit_bytes', 'Resident memory that the service stays under.', () => limitBytes);
-    this.#watch(
-      'lancegate_memory_full',
-      '1 while new writes are refused because resident memory is near its limit.',
-      () => (isFull() ? 1 : 0),
-    );
-  }
-
-  watchReaders(read: { processes: () => number; running: () => number; waiting: () => number }): void {
-    this.#watch('lancegate_readers', 'Reader processes.', read.processes);
-    this.#watch(
-      'lancegate_reader_queries_running',
-      'Queries and merges with filters that a reader works on.',
-      read.running,
-    );
-    this.#watch(
-      'lancegate_reader_queries_waiting',
-      'Queries and merges with filters that wait for a reader.',
-      read.waiting,
-    );
-  }
-
-  readerEnded(reason: ReaderDeath): void {
-    this.#readerEnds.inc({ reason });
-  }
-
-  mergeFinished(rows: MergedRows): void {
-    this.#merges.inc();
-    for (const change of ['inserted', 'updated', 'deleted'] as const) this.#mergedRows.inc({ change }, rows[change]);
+  mergeFinished(rows: { readonly inserted: number; readonly updated: number; readonly deleted: number }): void {
+    this.#merges();
+    for (const change of ['inserted', 'updated', 'deleted'] as const) this.#mergedRows(change, rows[change]);
   }
 
   /** Runs one stage of a merge and notes how long it took, also when it fails. */
@@ -205,11 +159,7 @@ export class Metrics {
   }
 
   countsTaken(countedBy: CountsSource): void {
-    this.#sharedCommits.inc({ counted_by: countedBy });
-  }
-
-  commitOvertaken(): void {
-    this.#overtakenCommits.inc();
+    this.#sharedCommits(countedBy);
   }
 
   maintenanceFinished(
@@ -221,32 +171,39 @@ export class Metrics {
   }
 
   auditWritten(records: number): void {
-    this.#auditRecords.inc({ outcome: 'written' }, records);
+    this.#auditRecords('written', records);
   }
 
   auditLost(records: number): void {
-    this.#auditRecords.inc({ outcome: 'lost' }, records);
-  }
-
-  createFinished(): void {
-    this.#creates.inc();
-  }
-
-  chunkWritten(): void {
-    this.#chunks.inc();
+    this.#auditRecords('lost', records);
   }
 
   /** The Prometheus text format. */
-  async render(): Promise<RenderedMetrics> {
+  async render(): Promise<{ readonly contentType: string; readonly body: string }> {
     return { contentType: this.#registry.contentType, body: await this.#registry.metrics() };
   }
 
-  #counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
-    return new Counter({ registers: [this.#registry], name, help, labelNames });
+  #count(name: string, help: string): (amount?: number) => void {
+    const counter = new Counter({ registers: [this.#registry], name, help });
+    return (amount) => counter.inc(amount);
   }
 
-  #gauge(name: string, help: string): Gauge {
-    return new Gauge({ registers: [this.#registry], name, help });
+  #countBy<Value extends string>(label: string, name: string, help: string): (value: Value, amount?: number) => void {
+    const counter = new Counter({ registers: [this.#registry], name, help, labelNames: [label] });
+    return (value, amount) => counter.inc({ [label]: value }, amount);
+  }
+
+  /** The instrument returns what ends the thing that began; calling that again does nothing. */
+  #underWay(name: string, help: string): () => () => void {
+    const gauge = new Gauge({ registers: [this.#registry], name, help });
+    return () => {
+      let isUnderWay = true;
+      gauge.inc();
+      return () => {
+        if (isUnderWay) gauge.dec();
+        isUnderWay = false;
+      };
+    };
   }
 
   #histogram(name: string, help: string, buckets: number[], labelNames: readonly string[] = []): Histogram {
@@ -254,23 +211,16 @@ export class Metrics {
   }
 
   /** A gauge: `read` is called whenever the metrics are rendered. */
-  #watch(name: string, help: string, read: () => number): void {
-    new Gauge({
-      registers: [this.#registry],
-      name,
-      help,
-      collect() {
-        this.set(read());
-      },
-    });
+  #watch(name: string, help: string): (read: () => number) => void {
+    const registers = [this.#registry];
+    return (read) =>
+      void new Gauge({
+        registers,
+        name,
+        help,
+        collect() {
+          this.set(read());
+        },
+      });
   }
-}
-
-function hold(gauge: Gauge): () => void {
-  let held = true;
-  gauge.inc();
-  return () => {
-    if (held) gauge.dec();
-    held = false;
-  };
 }

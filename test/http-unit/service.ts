@@ -61,14 +61,20 @@ class CountingMetrics extends Metrics {
   received = 0;
   connections: () => number = () => 0;
 
-  override bytesReceived(bytes: number): void {
-    this.received += bytes;
-    super.bytesReceived(bytes);
-  }
-
-  override watchConnections(read: () => number): void {
-    this.connections = read;
-    super.watchConnections(read);
+  constructor() {
+    super();
+    const { bytesReceived, watchConnections } = this;
+    const counting: Pick<Metrics, 'bytesReceived' | 'watchConnections'> = {
+      bytesReceived: (bytes = 0) => {
+        this.received += bytes;
+        bytesReceived(bytes);
+      },
+      watchConnections: (read) => {
+        this.connections = read;
+        watchConnections(read);
+      },
+    };
+    Object.assign(this, counting);
   }
 }
 
