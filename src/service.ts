@@ -14,21 +14,21 @@ import { OwnIssuer } from './auth/tokens/own-issuer.ts';
 import type { Verifier } from './auth/tokens/verifier.ts';
 import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import type { Service, StartParts } from './cli/serve.ts';
-import { type DataFolder, makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
+import { makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
 import type { FilteredMerges } from './engine/port/engine.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
-import { type HttpServer, startHttpServer } from './http/server.ts';
+import { startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
-import { ReaderPool, type ReaderPoolParts, readerEnvironment } from './query/reader-pool.ts';
+import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
@@ -36,22 +36,35 @@ import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
 import { filterReader } from './wire/merge-parameters.ts';
 
+/** What the parts of the service are made from. */
+interface Start extends StartParts {
+  readonly config: Config;
+  readonly folder: PrivateFolder;
+  readonly metrics: Metrics;
+  readonly serviceMemory: ServiceMemory;
+  /** What has been opened; closed in the reverse order. */
+  readonly opened: AsyncDisposableStack;
+}
+
 /** Fails, with nothing left open, where a setting cannot work: a held data folder, a broken policy, a taken port. */
-export async function startService(config: Config, { logger, clock, environment }: StartParts): Promise<Service> {
-  await using starting = new AsyncDisposableStack();
+export async function startService(config: Config, parts: StartParts): Promise<Service> {
+  await using opened = new AsyncDisposableStack();
   const folder = makeDataFolder(config.dataFolder);
-  sayIfClosed(folder, logger);
-  const { policy, reload } = await openPolicy(config, { logger, clock }, starting);
-  const catalog = await openSqliteCatalog(folder.catalogFile, { holder: { command: 'lancegate serve' }, clock });
-  starting.defer(() => catalog.close());
-  const authenticator = new Authenticator(await verifiers(config, folder, { logger, clock }, starting));
   const metrics = new Metrics();
-  const audit = await openAudit(config, { logger, clock, metrics }, starting);
-  const serviceMemory = new ServiceMemory();
-  const { pool, queries } = openReaders(config, folder, { logger, clock, environment, metrics, serviceMemory });
+  const start: Start = { ...parts, config, folder, metrics, serviceMemory: new ServiceMemory(), opened };
+  const { logger, clock } = start;
+  sayIfClosed(start);
+  const { policy, reload } = await openPolicy(start);
+  const catalog = await openSqliteCatalog(folder.catalogFile, { holder: { command: 'lancegate serve' }, clock });
+  opened.defer(() => catalog.close());
+  const authenticator = new Authenticator(await verifiers(start));
+  // Before the server, so that it is closed after the last request.
+  const audit = await openAudit(start);
+  const readers = openReaders(start);
+  const queries = new ReaderQueries(readers, clock, mergeBytesUnder(config));
   const { deps, close: closeOperations } = await startOperations({
     catalog,
-    engine: await openEngine(config, folder, queries, starting),
+    engine: await openEngine(start, queries),
     queries,
     clock,
     newId: randomUUID,
@@ -69,17 +82,16 @@ export async function startService(config: Config, { logger, clock, environment 
       indexFromRows: config.indexFromRows,
     },
   });
-  starting.defer(closeOperations);
+  opened.defer(closeOperations);
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
-  starting.defer(() => pool.close());
-  starting.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
-  const memory = bodyMemory(config, { logger, clock, metrics, serviceMemory }, starting);
+  opened.defer(() => readers.close());
+  opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const server = await startHttpServer({
     routes: apiRoutes(operationsOf(deps)),
     authenticator,
     policy,
     readFilter: filterReader(config.sqlFunctions ?? []),
-    memory,
+    memory: bodyMemory(start),
     ipcLimits: ipcLimits(config),
     config,
     logger,
@@ -90,36 +102,104 @@ export async function startService(config: Config, { logger, clock, environment 
   });
   catalog.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
   logger.info({ accepted: acceptedCredentials(config) }, 'the service accepts these credentials');
-  const reloadAll = async (): Promise<void> => {
-    audit.reopen?.();
-    await reload();
-  };
-  return running(server, reloadAll, starting.move());
-}
-
-function running(server: HttpServer, reload: Service['reload'], parts: AsyncDisposableStack): Service {
+  const all = opened.move();
   return {
     url: server.url,
-    reload,
+    reload: async () => {
+      audit.reopen?.();
+      await reload();
+    },
     close: async (drainMs) => {
       await server.close(drainMs);
-      await parts.disposeAsync();
+      await all.disposeAsync();
     },
   };
 }
 
-function bodyMemory(
-  config: Config,
-  {
+function sayIfClosed({ folder: { root, wasOpenAs }, logger }: Start): void {
+  if (wasOpenAs === undefined) return;
+  const fields = { folder: root, wasOpenAs };
+  logger.warn(
+    fields,
+    'other users could access the data folder; the service has closed it. To read tables as another user, put them into a --storage-root outside of it',
+  );
+}
+
+async function openPolicy({
+  config: { policyFile },
+  logger,
+  clock,
+  opened,
+}: Start): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
+  if (policyFile === undefined) {
+    logger.info({}, 'the default policies are in force: scopes decide');
+    const reload = async () => logger.info({}, 'nothing to reload: the service has no policy file');
+    return { policy: CedarPolicy.load({ logger }), reload };
+  }
+  const file = await PolicyFile.open({ path: policyFile, clock, logger });
+  opened.defer(() => file.close());
+  return { policy: file.policy, reload: () => file.reload() };
+}
+
+async function openAudit({ config, logger, clock, metrics, opened }: Start): Promise<Audit> {
+  const { auditLog: path, logLevel } = config;
+  if (path === 'log') {
+    if (['warn', 'error'].includes(logLevel))
+      logger.warn({ logLevel }, 'the log hides the audit records: they are of level info');
+    return new AuditInLog(logger);
+  }
+  if (path === 'off') return { requestEnded: (record) => logRequest(logger, record) };
+  const file = await AuditFile.open({ path, clock, logger, metrics });
+  opened.defer(() => file.close());
+  return file;
+}
+
+function openReaders({ config, folder, environment, logger, clock, metrics, serviceMemory }: Start): ReaderPool {
+  const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
+  return new ReaderPool({
     logger,
     clock,
     metrics,
     serviceMemory,
-  }: Pick<StartParts, 'logger' | 'clock'> & { metrics: Metrics; serviceMemory: ServiceMemory },
-  starting: AsyncDisposableStack,
-): BodyMemory {
+    environment: readerEnvironment(environment, root),
+    setup: {
+      root,
+      rootOptions,
+      scratchFolder: folder.scratchFolder,
+      // Small caches: a count reads most of its data once.
+      indexCacheBytes: Math.floor(memoryBytes / 8),
+      metadataCacheBytes: 8 * 2 ** 20,
+      memoryBytes,
+    },
+    mostReaders: config.readers,
+    maxWaiting: 512,
+    principalShare: config.principalShare,
+    idleMs: 60_000,
+  });
+}
+
+async function openEngine({ config, folder, opened }: Start, filteredMerges: FilteredMerges): Promise<LanceEngine> {
+  await rm(folder.scratchFolder, { recursive: true, force: true });
+  makePrivateFolder(folder.scratchFolder);
+  if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
+  const memoryFolder = makeMemoryFolder(folder.root);
+  if (memoryFolder !== undefined) opened.defer(() => removeMemoryFolder(memoryFolder));
+  const engine = new LanceEngine({
+    root: config.storageRoot,
+    rootOptions: config.storageOptions,
+    scratchFolder: folder.scratchFolder,
+    memoryFolder,
+    filteredMerges,
+    indexCacheBytes: config.engineIndexCacheBytes,
+    metadataCacheBytes: config.engineMetadataCacheBytes,
+  });
+  opened.defer(() => engine.close());
+  return engine;
+}
+
+function bodyMemory({ config, logger, clock, metrics, serviceMemory, opened }: Start): BodyMemory {
   const { memoryLimitBytes, bodyMemoryBytes } = config;
-  starting.use(limitHeapGrowth());
+  opened.use(limitHeapGrowth());
   const resident = new ResidentLimit({
     limitBytes: memoryLimitBytes,
     memory: serviceMemory,
@@ -139,108 +219,14 @@ function bodyMemory(
   return memory;
 }
 
-function sayIfClosed({ root, wasOpenAs }: PrivateFolder, logger: Logger): void {
-  if (wasOpenAs === undefined) return;
-  const fields = { folder: root, wasOpenAs };
-  logger.warn(
-    fields,
-    'other users could access the data folder; the service has closed it. To read tables as another user, put them into a --storage-root outside of it',
-  );
-}
-
-/** Opened before the server, so that it is closed after the last request. */
-async function openAudit(
-  { auditLog: path, logLevel }: Config,
-  { logger, clock, metrics }: Pick<StartParts, 'logger' | 'clock'> & { metrics: Metrics },
-  starting: AsyncDisposableStack,
-): Promise<Audit> {
-  if (path === 'log') {
-    if (['warn', 'error'].includes(logLevel))
-      logger.warn({ logLevel }, 'the log hides the audit records: they are of level info');
-    return new AuditInLog(logger);
-  }
-  if (path === 'off') return { requestEnded: (record) => logRequest(logger, record) };
-  const file = await AuditFile.open({ path, clock, logger, metrics });
-  starting.defer(() => file.close());
-  return file;
-}
-
-function openReaders(
-  config: Config,
-  { scratchFolder }: DataFolder,
-  parts: StartParts & Pick<ReaderPoolParts, 'metrics' | 'serviceMemory'>,
-): { readonly pool: ReaderPool; readonly queries: ReaderQueries } {
-  const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
-  const pool = new ReaderPool({
-    ...parts,
-    environment: readerEnvironment(parts.environment, root),
-    setup: {
-      root,
-      rootOptions,
-      scratchFolder,
-      // Small caches: a count reads most of its data once.
-      indexCacheBytes: Math.floor(memoryBytes / 8),
-      metadataCacheBytes: 8 * 2 ** 20,
-      memoryBytes,
-    },
-    mostReaders: config.readers,
-    maxWaiting: 512,
-    principalShare: config.principalShare,
-    idleMs: 60_000,
-  });
-  const mergeBytes = mergeBytesUnder(config);
-  return { pool, queries: new ReaderQueries(pool, parts.clock, mergeBytes) };
-}
-
-async function openEngine(
-  config: Config,
-  folder: DataFolder,
-  filteredMerges: FilteredMerges,
-  starting: AsyncDisposableStack,
-): Promise<LanceEngine> {
-  await rm(folder.scratchFolder, { recursive: true, force: true });
-  makePrivateFolder(folder.scratchFolder);
-  if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
-  const memoryFolder = makeMemoryFolder(folder.root);
-  if (memoryFolder !== undefined) starting.defer(() => removeMemoryFolder(memoryFolder));
-  const engine = new LanceEngine({
-    root: config.storageRoot,
-    rootOptions: config.storageOptions,
-    scratchFolder: folder.scratchFolder,
-    memoryFolder,
-    filteredMerges,
-    indexCacheBytes: config.engineIndexCacheBytes,
-    metadataCacheBytes: config.engineMetadataCacheBytes,
-  });
-  starting.defer(() => engine.close());
-  return engine;
-}
-
-async function openPolicy(
-  { policyFile }: Config,
-  { logger, clock }: Pick<StartParts, 'logger' | 'clock'>,
-  starting: AsyncDisposableStack,
-): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
-  if (policyFile === undefined) {
-    logger.info({}, 'the default policies are in force: scopes decide');
-    const reload = async () => logger.info({}, 'nothing to reload: the service has no policy file');
-    return { policy: CedarPolicy.load({ logger }), reload };
-  }
-  const file = await PolicyFile.open({ path: policyFile, clock, logger });
-  starting.defer(() => file.close());
-  return { policy: file.policy, reload: () => file.reload() };
-}
-
-async function verifiers(
-  config: Config,
-  folder: DataFolder,
-  { logger, clock }: Pick<StartParts, 'logger' | 'clock'>,
-  parts: AsyncDisposableStack,
-): Promise<readonly Verifier[]> {
-  const apiKeys = parts.use(ApiKeyStore.open(folder.apiKeysFile, clock));
-  const own = config.ownIssuer ? [await OwnIssuer.open(folder.issuerKeyFile, clock, logger)] : [];
-  return [apiKeys, ...own, ...jwtVerifiers(config, clock, logger), ...introspectionVerifiers(config, clock, logger)];
-}
+const ipcLimits = (config: Config): IpcLimits => ({
+  chunkBytes: config.chunkBytes,
+  maxMessageBytes: decodedBytesUnder(config),
+  // Schema and batch headers; a table of ten thousand columns stays far below.
+  maxMetadataBytes: 16 * 2 ** 20,
+  maxWholeBytes: config.maxMergeBytes,
+  maxDecodedBytes: decodedBytesUnder(config),
+});
 
 /** For the log. */
 const acceptedCredentials = ({ ownIssuer, oidcIssuers = [], introspectionIssuer }: Config): readonly string[] => [
@@ -249,6 +235,12 @@ const acceptedCredentials = ({ ownIssuer, oidcIssuers = [], introspectionIssuer 
   ...oidcIssuers.map((issuer) => `JWTs of ${issuer}`),
   ...(introspectionIssuer === undefined ? [] : [`opaque tokens that ${introspectionIssuer} knows`]),
 ];
+
+async function verifiers({ config, folder, logger, clock, opened }: Start): Promise<readonly Verifier[]> {
+  const apiKeys = opened.use(ApiKeyStore.open(folder.apiKeysFile, clock));
+  const own = config.ownIssuer ? [await OwnIssuer.open(folder.issuerKeyFile, clock, logger)] : [];
+  return [apiKeys, ...own, ...jwtVerifiers(config, clock, logger), ...introspectionVerifiers(config, clock, logger)];
+}
 
 const jwtVerifiers = (config: Config, clock: Clock, logger: Logger): readonly Verifier[] =>
   (config.oidcIssuers ?? []).map(
@@ -289,12 +281,3 @@ function introspectionVerifiers(config: Config, clock: Clock, logger: Logger): r
   );
   return [verifier];
 }
-
-const ipcLimits = (config: Config): IpcLimits => ({
-  chunkBytes: config.chunkBytes,
-  maxMessageBytes: decodedBytesUnder(config),
-  // Schema and batch headers; a table of ten thousand columns stays far below.
-  maxMetadataBytes: 16 * 2 ** 20,
-  maxWholeBytes: config.maxMergeBytes,
-  maxDecodedBytes: decodedBytesUnder(config),
-});
