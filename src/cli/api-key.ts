@@ -15,6 +15,8 @@ const createOptions = {
   }),
 };
 
+const settingNames = ['dataFolder'] as const;
+
 export const apiKeyCommand: Command = {
   name: 'api-key',
   usage: 'api-key create --subject S --scope "…" [--data DIR] | list | revoke ID',
@@ -24,7 +26,7 @@ export const apiKeyCommand: Command = {
 };
 
 async function createKey(args: readonly string[], context: CliContext): Promise<void> {
-  const line = readLine(createOptions, [], args, context);
+  const line = readCommandLine({ options: createOptions, settingNames }, args, context);
   const { subject, scope, groups, expires } = line.options;
   const expiresAtMs = expires === undefined ? undefined : context.clock.nowMs() + expires;
   using store = openStore(line, context);
@@ -34,25 +36,18 @@ async function createKey(args: readonly string[], context: CliContext): Promise<
 }
 
 async function listKeys(args: readonly string[], context: CliContext): Promise<void> {
-  using store = openStore(readLine({}, [], args, context), context);
+  using store = openStore(readCommandLine({ options: {}, settingNames }, args, context), context);
   const lines = store.list().map((key) => `${describeKey(key, context.clock.nowMs())}\n`);
   await write(context.stdout, lines.join(''));
 }
 
 async function revokeKey(args: readonly string[], context: CliContext): Promise<void> {
-  const line = readLine({}, ['ID'], args, context);
+  const line = readCommandLine({ options: {}, settingNames, positionals: ['ID'] }, args, context);
   const [id] = line.positionals;
   using store = openStore(line, context);
   if (!store.revoke(id!)) throw new CliError(`there is no API key ${JSON.stringify(id)}; api-key list shows their ids`);
   await write(context.stdout, `revoked ${id}\n`);
 }
-
-const readLine = <Options extends OptionTable>(
-  options: Options,
-  positionals: readonly string[],
-  args: readonly string[],
-  context: CliContext,
-): CommandLine<Options> => readCommandLine({ options, settingNames: ['dataFolder'], positionals }, args, context);
 
 const openStore = ({ reading }: CommandLine<OptionTable>, { clock }: CliContext): ApiKeyStore =>
   ApiKeyStore.open(makeDataFolder(reading.values.dataFolder).apiKeysFile, clock);

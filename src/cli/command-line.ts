@@ -30,13 +30,7 @@ export function readCommandLine<Options extends OptionTable>(
 ): CommandLine<Options> {
   const taken = [...syntax.settingNames.map((name) => settings[name]), ...Object.values(syntax.options)];
   const { flags, positionals, problems } = parseArguments(args, taken);
-  const own = readOptions(
-    syntax.options,
-    (option) =>
-      flags.get(option.flag) ??
-      (option.default === undefined ? undefined : { text: option.default, source: 'default' }),
-    context.cwd,
-  );
+  const own = readOptions(syntax.options, ({ flag }) => flags.get(flag), context.cwd);
   const readTextFile = (path: string): string => context.readFile(path).toString('utf8');
   const { env, cwd, machine } = context;
   const reading = readConfig({ flags, env, cwd, machine, readTextFile });

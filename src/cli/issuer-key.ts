@@ -14,6 +14,8 @@ const rotateOptions = {
   }),
 };
 
+const settingNames = ['dataFolder'] as const;
+
 export const issuerKeyCommand: Command = {
   name: 'issuer-key',
   usage: 'issuer-key rotate [--accept-old-for 12h] [--data DIR] | list',
@@ -24,20 +26,14 @@ export const issuerKeyCommand: Command = {
 };
 
 async function rotate(args: readonly string[], context: CliContext): Promise<void> {
-  const line = readLine(rotateOptions, args, context);
+  const line = readCommandLine({ options: rotateOptions, settingNames }, args, context);
   const rotation = { clock: context.clock, acceptOldForMs: line.options.acceptOldFor };
   await show(await rotateIssuerKey(keyFileOf(line), rotation), context);
 }
 
 async function list(args: readonly string[], context: CliContext): Promise<void> {
-  await show(await openIssuerKeys(keyFileOf(readLine({}, args, context))), context);
+  await show(await openIssuerKeys(keyFileOf(readCommandLine({ options: {}, settingNames }, args, context))), context);
 }
-
-const readLine = <Options extends OptionTable>(
-  options: Options,
-  args: readonly string[],
-  context: CliContext,
-): CommandLine<Options> => readCommandLine({ options, settingNames: ['dataFolder'] }, args, context);
 
 const keyFileOf = ({ reading }: CommandLine<OptionTable>): string =>
   makeDataFolder(reading.values.dataFolder).issuerKeyFile;

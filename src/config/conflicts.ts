@@ -1,8 +1,7 @@
 import { connectionsUnder, type Machine } from './fit-defaults.ts';
 import { bodyBytesUnder } from './memory-plan.ts';
-import type { Config, SettingName } from './settings.ts';
-import { settings } from './settings.ts';
-import { showBytes, showDuration } from './value-types.ts';
+import { type Config, type SettingName, settings } from './settings.ts';
+import { MiB, showBytes, showDuration } from './value-types.ts';
 
 const flag = (name: SettingName): string => `--${settings[name].flag}`;
 
@@ -63,7 +62,7 @@ function* shareConflicts(config: Config): Iterable<string> {
   const share = Math.min(config.principalShare, config.tableShare);
   const part = Math.floor(config.bodyMemoryBytes * share);
   // For a body of unknown length the service reserves up to 16 MiB, and what decoding takes.
-  const leastPartBytes = 32 * 2 ** 20;
+  const leastPartBytes = 32 * MiB;
   if (part < leastPartBytes) {
     yield `${flag('principalShare')} and ${flag('tableShare')} leave ${showBytes(part)} of ${flag('bodyMemoryBytes')} (${showBytes(config.bodyMemoryBytes)}), and a body needs up to ${showBytes(leastPartBytes)}`;
     return;

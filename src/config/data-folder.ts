@@ -39,8 +39,6 @@ export interface PrivateFolder extends DataFolder {
 export type UserId = number | undefined;
 
 const privateFolder = 0o700;
-const privateFile = 0o600;
-const othersBits = 0o077;
 
 /**
  * Creates a missing folder for its owner only: it holds the key that signs tokens, and the catalog. If other users can access
@@ -98,7 +96,7 @@ function closeFile(path: string, user: UserId): void {
   const found = statSync(path, { throwIfNoEntry: false });
   if (found === undefined) return;
   requireOwn(path, user);
-  if (isOpen(found.mode)) chmodSync(path, privateFile);
+  if (isOpen(found.mode)) chmodSync(path, 0o600);
 }
 
 /** Some mounted file systems take every mode and keep none. */
@@ -110,5 +108,5 @@ function requireClosed(path: string): void {
   );
 }
 
-const isOpen = (mode: number): boolean => (mode & othersBits) !== 0;
+const isOpen = (mode: number): boolean => (mode & 0o077) !== 0;
 const showMode = (mode: number): string => (mode & 0o7777).toString(8).padStart(4, '0');

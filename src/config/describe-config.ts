@@ -1,7 +1,6 @@
 import { environmentFileName, environmentName } from './environment.ts';
 import type { Option } from './options.ts';
 import type { ConfigReading } from './read-config.ts';
-
 import { type Group, groups, type Setting, type SettingName, settings } from './settings.ts';
 
 const groupNames = Object.keys(groups) as Group[];

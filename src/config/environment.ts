@@ -1,6 +1,5 @@
 /** Settings in environment variables: what each is called, what is there, and what is there that is no setting. */
 import type { Found, Option } from './options.ts';
-
 import { settings } from './settings.ts';
 import { didYouMean } from './suggest.ts';
 

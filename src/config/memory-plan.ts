@@ -6,8 +6,7 @@
  * docs/adr/0008 has the measurements.
  */
 import { type Config, leastMemoryLimitBytes, leastReaderMemoryBytes, type SettingName } from './settings.ts';
-
-const MiB = 2 ** 20;
+import { MiB } from './value-types.ts';
 
 /** Node, the engine's code, what an idle service holds, and what is not collected yet. */
 const ownBytes = 312 * MiB;

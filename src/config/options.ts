@@ -51,17 +51,17 @@ export interface OptionReading<Table> {
   readonly problems: readonly string[];
 }
 
-/** Reads every option of a table, and collects what is wrong with any. */
+/** Reads every option of a table, what `find` does not have from its default, and collects what is wrong with any. */
 export function readOptions<Table extends OptionTable>(
   table: Table,
-  find: (option: Table[keyof Table], name: string) => Found | undefined,
+  find: (option: Table[keyof Table]) => Found | undefined,
   cwd: string,
 ): OptionReading<Table> {
   const values: Record<string, unknown> = {};
   const sources: Record<string, string> = {};
   const problems: string[] = [];
   for (const [name, option] of Object.entries(table) as [string, Table[keyof Table]][]) {
-    const found = find(option, name);
+    const found = find(option) ?? defaultOf(option);
     values[name] = found && option.type.parse(found.text, cwd);
     sources[name] = found?.source ?? 'default';
     if (found && values[name] === undefined) problems.push(describeBadValue(option, found));
@@ -69,6 +69,9 @@ export function readOptions<Table extends OptionTable>(
   }
   return { values: Object.freeze(values) as Values<Table>, sources, problems };
 }
+
+const defaultOf = ({ default: text }: Option<unknown>): Found | undefined =>
+  text === undefined ? undefined : { text, source: 'default' };
 
 function describeBadValue(option: Option<unknown>, found: Found): string {
   const seen = option.type.secret ? 'the value (not shown)' : JSON.stringify(found.text);

@@ -2,7 +2,6 @@ import { findConflicts } from './conflicts.ts';
 import { type EnvironmentSources, readEnvironment } from './environment.ts';
 import { fitDefaults, type Machine } from './fit-defaults.ts';
 import { type Found, type Option, type OptionReading, readOptions } from './options.ts';
-
 import { type SettingName, settings } from './settings.ts';
 
 export interface ConfigSources extends EnvironmentSources {
@@ -21,15 +20,13 @@ export type ConfigReading = OptionReading<typeof settings>;
  */
 export function readConfig(sources: ConfigSources): ConfigReading {
   const environment = readEnvironment(sources);
-  const find = (setting: Option<unknown>): Found | undefined =>
-    sources.flags.get(setting.flag) ?? environment.found.get(setting.flag) ?? findDefault(setting);
-  const dataFolder = find(settings.dataFolder)!.text;
+  const given = ({ flag }: Option<unknown>): Found | undefined =>
+    sources.flags.get(flag) ?? environment.found.get(flag);
+  const dataFolder = given(settings.dataFolder)?.text ?? settings.dataFolder.default!;
+  const storageRoot = { text: settings.storageRoot.default!.replace('<data>', () => dataFolder), source: 'default' };
   const reading = readOptions(
     settings,
-    (setting) => {
-      const found = find(setting);
-      return found?.source === 'default' ? { ...found, text: found.text.replace('<data>', () => dataFolder) } : found;
-    },
+    (setting) => given(setting) ?? (setting === settings.storageRoot ? storageRoot : undefined),
     sources.cwd,
   );
   const problems = [...environment.problems, ...reading.problems];
@@ -39,6 +36,3 @@ export function readConfig(sources: ConfigSources): ConfigReading {
   const values = fitDefaults(reading.values, isDefault, sources.machine);
   return { ...reading, values, problems: [...problems, ...findConflicts(values, sources.machine)] };
 }
-
-const findDefault = (setting: Option<unknown>): Found | undefined =>
-  setting.default === undefined ? undefined : { text: setting.default, source: 'default' };

@@ -12,22 +12,22 @@ import {
   dayMs,
   durationMs,
   functionName,
+  GiB,
   integer,
+  KiB,
   listOf,
   longestTimerMs,
+  MiB,
   oneOf,
   path,
   percent,
   recordsTarget,
   secretMap,
   storageRoot,
+  TiB,
   text,
 } from './value-types.ts';
 
-const KiB = 2 ** 10;
-const MiB = 2 ** 20;
-const GiB = 2 ** 30;
-const TiB = 2 ** 40;
 /** What a service needs that has `leastBodyMemoryBytes` for bodies; see memory-plan.ts. */
 export const leastMemoryLimitBytes = 640 * MiB;
 /** Half of it has room for what a body is promised before it comes, which is up to 16 MiB. */

@@ -174,6 +174,11 @@ export const basePath: ValueType<string> = plain(
   (value) => value || '/',
 );
 
+export const KiB = 2 ** 10;
+export const MiB = 2 ** 20;
+export const GiB = 2 ** 30;
+export const TiB = 2 ** 40;
+
 const byteUnits: Readonly<Record<string, number>> = {
   '': 1,
   B: 1,
@@ -181,10 +186,10 @@ const byteUnits: Readonly<Record<string, number>> = {
   MB: 1e6,
   GB: 1e9,
   TB: 1e12,
-  KIB: 2 ** 10,
-  MIB: 2 ** 20,
-  GIB: 2 ** 30,
-  TIB: 2 ** 40,
+  KIB: KiB,
+  MIB: MiB,
+  GIB: GiB,
+  TIB: TiB,
 };
 
 export const bytes = (least: number, most: number): ValueType<number> =>
