@@ -24,7 +24,7 @@ export interface NamespaceRecord {
   readonly properties: Properties;
 }
 
-/** `declared`: named and placed, without data. `created`: its files are at its location. */
+/** `declared`: it has a name and a location, and no data. `created`: its files are at its location. */
 export type TableState = 'declared' | 'created';
 
 export interface TableRecord {
@@ -77,7 +77,7 @@ export interface KeyedAnswer extends KeyedRequest {
 }
 
 /** A location on storage that a table has or had. */
-export interface KnownPlace {
+export interface KnownLocation {
   readonly location: Location;
   /** `held`: by a table or a create. `discarded`: its files are being removed. `left`: no table has it. */
   readonly state: 'held' | 'discarded' | 'left';
@@ -91,8 +91,8 @@ export interface Adoption {
   readonly location: Location;
   readonly properties: Properties;
   readonly spelling: Spelling;
-  /** What `placesAt` returned when the caller decided. */
-  readonly seen: readonly KnownPlace[];
+  /** What `locationsAt` returned when the caller decided. */
+  readonly seen: readonly KnownLocation[];
   /** The table that loses the name in the same step, as by `deregisterTable`. */
   readonly replaces: TableId | undefined;
 }
@@ -175,7 +175,7 @@ export interface TableCatalog {
    */
   registerTable(adoption: Adoption): Promise<TableRecord>;
   /** The known locations that are this one, lie inside it or around it, in the order of their locations. */
-  placesAt(location: Location, spelling: Spelling): Promise<readonly KnownPlace[]>;
+  locationsAt(location: Location, spelling: Spelling): Promise<readonly KnownLocation[]>;
   /**
    * Makes the table invisible and its location discarded, in one step. `TableNotFound`. A create under way that writes
    * to the same location keeps it.

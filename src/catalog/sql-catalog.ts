@@ -57,7 +57,7 @@ export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
     registerTable: writing((db, adoption) => tables.registerTable(db, newTableId(), adoption)),
     dropTable: writing((db, ref) => tables.removeTable(db, ref, 'discarded')),
     deregisterTable: writing((db, ref) => tables.removeTable(db, ref, 'retired')),
-    placesAt: reading(creations.placesAt),
+    locationsAt: reading(creations.locationsAt),
     isLocationFresh: reading(creations.isLocationFresh),
     forgetDiscarded: writing(creations.forgetDiscarded),
 

@@ -13,7 +13,7 @@ export function fitDefaults(given: Config, isDefault: (name: SettingName) => boo
   const { ownIssuer, maxConnections } = given;
   return Object.freeze({
     ...fitToMemory(given, isDefault, machine.memoryBytes),
-    // The operator of an authorization server wants it to decide who gets in; a key in the data folder must not let in others.
+    // The operator of an authorization server wants it to decide who gets in; a key in the data folder must not add others.
     ownIssuer: isDefault('ownIssuer') && hasOtherIssuer(given) ? false : ownIssuer,
     maxConnections: isDefault('maxConnections')
       ? Math.min(maxConnections, connectionsUnder(machine.openFiles))

@@ -119,7 +119,7 @@ export const dropNamespace =
     for (const [index, step] of steps.entries()) await (index === 0 ? step() : step().catch(laterStep));
   };
 
-/** What another request has dropped meanwhile is gone as well; what it has made is not, and a part has been dropped. */
+/** What another request has dropped is gone as well; what it has made is not, and a part has been dropped. */
 function laterStep(error: unknown): void {
   const kind = error instanceof LancegateError ? error.kind : undefined;
   if (kind === 'TableNotFound' || kind === 'NamespaceNotFound') return;

@@ -155,7 +155,7 @@ describe('the SQLite catalog', () => {
       alter table locations drop column owner`);
     database.close();
     const catalog = await open(file);
-    const ownerOf = async (location: string) => (await catalog.placesAt(place(location), 'exact'))[0]?.owner;
+    const ownerOf = async (location: string) => (await catalog.locationsAt(place(location), 'exact'))[0]?.owner;
     assert.deepEqual(await ownerOf('a/t.lance'), table('a', 't'));
     assert.deepEqual(await ownerOf('u.lance'), table('u'));
     assert.equal(await ownerOf('gone.lance'), undefined);

@@ -6,7 +6,7 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
 import { overlap, type Spelling } from '../../kernel/places.ts';
-import type { Creation, KnownPlace, Publication, TableRecord } from '../port.ts';
+import type { Creation, KnownLocation, Publication, TableRecord } from '../port.ts';
 import {
   type CatalogDb,
   type CreationRow,
@@ -46,7 +46,7 @@ export async function reserveCreation(
   if ((await findCreationId(db, ref)) !== undefined) throw concurrentCreate(ref);
   const seen = await findTable(db, ref);
   if (seen?.id !== existing) throw concurrentCreate(ref);
-  if (!isDeclaredPlace(seen, location)) await claimFresh(db, location, ref);
+  if (!isDeclaredLocation(seen, location)) await claimFresh(db, location, ref);
   await db
     .insertInto('creations')
     .values({ id, path: tablePathOf(ref), namespace: namespacePathOf(ref.namespace), location })
@@ -55,7 +55,7 @@ export async function reserveCreation(
 }
 
 /** Clients were given the location of a declared table, so the files may go there. One with data keeps its own. */
-const isDeclaredPlace = (table: TableRecord | undefined, location: Location): boolean =>
+const isDeclaredLocation = (table: TableRecord | undefined, location: Location): boolean =>
   table?.state === 'declared' && table.location === location;
 
 export async function publishCreation(
@@ -136,17 +136,17 @@ export async function claimForAdoption(
   spelling: Spelling,
   ref: TableRef,
 ): Promise<void> {
-  const known = await placesAt(db, location, spelling);
+  const known = await locationsAt(db, location, spelling);
   for (const { state } of known) requireLeft(state);
   const owner = tablePathOf(ref);
-  if (known.some((place) => place.location === location)) {
+  if (known.some((other) => other.location === location)) {
     await db.updateTable('locations').set({ state: 'live', owner }).where('location', '=', location).execute();
   } else {
     await db.insertInto('locations').values({ location, state: 'live', owner }).execute();
   }
 }
 
-function requireLeft(state: KnownPlace['state']): void {
+function requireLeft(state: KnownLocation['state']): void {
   switch (state) {
     case 'left':
       return;
@@ -158,7 +158,11 @@ function requireLeft(state: KnownPlace['state']): void {
 }
 
 /** Reads three ranges of one index; with `loose` spelling, all locations. */
-export async function placesAt(db: CatalogDb, location: Location, spelling: Spelling): Promise<readonly KnownPlace[]> {
+export async function locationsAt(
+  db: CatalogDb,
+  location: Location,
+  spelling: Spelling,
+): Promise<readonly KnownLocation[]> {
   const rows = await db
     .selectFrom('locations')
     .selectAll()
@@ -172,7 +176,7 @@ export async function placesAt(db: CatalogDb, location: Location, spelling: Spel
     )
     .orderBy('location')
     .execute();
-  return rows.filter((row) => overlap(row.location, location, spelling)).map(placeOf);
+  return rows.filter((row) => overlap(row.location, location, spelling)).map(knownLocationOf);
 }
 
 /** Every folder above it. */
@@ -184,7 +188,7 @@ const pastInside = (location: Location): Location => `${location}0` as Location;
 
 const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
 
-const placeOf = ({ location, state, owner }: LocationRow): KnownPlace => ({
+const knownLocationOf = ({ location, state, owner }: LocationRow): KnownLocation => ({
   location,
   state: stateNames[state],
   owner: owner === null ? undefined : tableRefOf(owner),

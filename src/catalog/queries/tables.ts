@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { TableId, TableRef } from '../../kernel/ids.ts';
 import type { Adoption, TableRecord, TableState } from '../port.ts';
 import { type CatalogDb, concurrentCreate, tableAlreadyExists, tableNotFound } from './catalog-db.ts';
-import { claimForAdoption, claimFresh, findCreationId, placesAt, releaseLocation } from './creations.ts';
+import { claimForAdoption, claimFresh, findCreationId, locationsAt, releaseLocation } from './creations.ts';
 import { requireNamespace } from './namespaces.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
 
@@ -26,7 +26,7 @@ export async function registerTable(db: CatalogDb, id: TableId, adoption: Adopti
 
 /** The caller checked the rights on the owners that it saw, and the right to take the name. */
 async function requireUnchanged(db: CatalogDb, { ref, location, spelling, seen, replaces }: Adoption): Promise<void> {
-  const now = await placesAt(db, location, spelling);
+  const now = await locationsAt(db, location, spelling);
   if (!isDeepStrictEqual(now, seen)) throw concurrentCreate(ref);
   if (replaces !== undefined && (await findTable(db, ref))?.id !== replaces) throw concurrentCreate(ref);
 }

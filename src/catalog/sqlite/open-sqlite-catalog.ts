@@ -45,7 +45,7 @@ export async function openSqliteCatalog(path: string, options: SqliteCatalogOpti
   }
 }
 
-/** From here on this process holds the lock: it says so first, and lets go of both if the rest fails. */
+/** From here on this process holds the lock: it says so first, and gives up both if the rest fails. */
 async function prepareCatalog(
   database: DatabaseSync,
   path: string,
@@ -170,7 +170,7 @@ function writeHolder(catalogFile: string, holder: CatalogHolder): void {
     writeFileSync(`${file}.new`, JSON.stringify(holder), { mode: 0o600 });
     renameSync(`${file}.new`, file);
   } catch {
-    removeHolder(catalogFile); // what is there tells of another process
+    removeHolder(catalogFile); // what is there names another process
   }
 }
 

@@ -101,7 +101,7 @@ export class NodeSqliteDialect extends SqliteDialect {
   readonly #config: SqliteDialectConfig;
   readonly #onCommit: () => void;
 
-  /** `onCommit` is called after each commit, before anybody else can read what it brought. */
+  /** `onCommit` is called after each commit, before any other query can read what it brought. */
   constructor(database: DatabaseSync, onCommit: () => void = () => undefined) {
     const config = { database: preparedStatements(database) };
     super(config);
@@ -120,8 +120,8 @@ export class NodeSqliteDialect extends SqliteDialect {
 }
 
 /**
- * Tells of commits while it still has the connection, which the next who reads needs. And on a full disk or an I/O error SQLite
- * has rolled back already: a second rollback fails, and that failure would be reported in place of the first.
+ * Reports a commit while it still has the connection, which the next query needs. And on a full disk or an I/O error SQLite has
+ * rolled back already: a second rollback fails, and that failure would be reported in place of the first.
  */
 class WatchedDriver extends SqliteDriver {
   readonly #database: DatabaseSync;
@@ -213,7 +213,7 @@ export class WriteAheadLog {
     this.#databaseFile = openSync(path, constants.O_RDWR);
   }
 
-  /** To be called after each commit, before anybody else can read what it brought. */
+  /** To be called after each commit, before any other query can read what it brought. */
   committed(): void {
     this.#made += 1;
   }

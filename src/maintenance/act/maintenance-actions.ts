@@ -1,7 +1,7 @@
 /**
- * Does what was decided. A job holds the table's lock shared, so the table cannot be dropped or replaced meanwhile. What it
- * makes is computed in a shadow, concurrently with writers, and only its commit takes the branch's lock, for milliseconds.
- * Where the engine alone can compact a branch, as on object stores, writers wait for all of that.
+ * Does what was decided. A job holds the table's lock shared, so the table can neither be dropped nor replaced. The job computes
+ * in a shadow, concurrently with writers, and only its commit takes the branch's lock, for milliseconds. Where the engine alone
+ * can compact a branch, as on object stores, writers wait for the whole job.
  *
  * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
  */
@@ -131,8 +131,8 @@ export class MaintenanceActions {
   }
 
   /**
-   * The engine's own compaction of a branch rewrites its indexes, too. An index that the branch has from its parent would be
-   * looked for among the parent's files, and every filter on its column would fail.
+   * The engine's own compaction of a branch rewrites its indexes, too. The engine would look for an
+   * index that the branch has from its parent among the parent's files, and every filter on its column would fail.
    */
   async #compactLocked(
     { table, tableId, branch }: BranchRef,

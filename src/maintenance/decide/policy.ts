@@ -5,7 +5,6 @@
  * renting or buying: once the debt of a branch has reached the price of a compaction, it is time. With a constant loss per
  * fragment this is the interval with the least total cost. The same holds for the rows that an index does not cover.
  */
-
 import type { DataType, Schema } from '../../arrow/schema/schema.ts';
 import type { FragmentFacts, Layout, Space } from '../../engine/port/engine.ts';
 import type { Debt } from '../observe/debt.ts';
@@ -184,9 +183,8 @@ function firstIndex({ debt }: BranchFacts, { missing, indexed, tier }: Options):
   return { job: 'compact', reason: 'before the index', extent: 'tiered', cost: tier, fragments };
 }
 
-/** What maintenance costs: guessed from the layout of a branch, corrected by what it took there before. */
-
-export interface JobCost {
+/** Guessed from the layout of a branch, corrected by what jobs took there before. */
+interface JobCost {
   /** Writers wait for it. */
   readonly lockedMs: number;
   /** Writers go on. */
@@ -194,7 +192,7 @@ export interface JobCost {
 }
 
 /** Background work costs the writers about half of one of two cores. */
-export const priceOf = ({ lockedMs, backgroundMs }: JobCost): number => lockedMs + backgroundMs / 2;
+const priceOf = ({ lockedMs, backgroundMs }: JobCost): number => lockedMs + backgroundMs / 2;
 
 /** Measured time by guessed time. */
 export interface CostFactors {
@@ -211,7 +209,7 @@ const largestFactor = 20;
 export const corrected = (known: number, guessMs: number, measuredMs: number): number =>
   Math.min(largestFactor, Math.max(1 / largestFactor, (known + (known * measuredMs) / Math.max(1, guessMs)) / 2));
 
-export const liveRows = ({ rows, deletedRows }: FragmentFacts): number => rows - deletedRows;
+const liveRows = ({ rows, deletedRows }: FragmentFacts): number => rows - deletedRows;
 
 /** Guesses of the engine's compaction, its commit, and a BTREE index; two cores, local ext4 (docs/adr/0006). */
 const msToBegin = 20;
@@ -221,19 +219,14 @@ const msToCommit = 5;
 const msPerFragment = 0.2;
 const indexMsPerRow = 0.00015;
 
-export const rewriteMs = ({ bytes, rows }: Layout, fragments: readonly FragmentFacts[]): number => {
+const rewriteMs = ({ bytes, rows }: Layout, fragments: readonly FragmentFacts[]): number => {
   const msPerRewrittenRow = msPerRow + (rows === 0 ? 0 : (bytes / rows / 1e6) * msPerMb);
   return msToBegin + msPerRewrittenRow * fragments.reduce((sum, fragment) => sum + liveRows(fragment), 0);
 };
 
-export const commitMs = (fragments: number): number => msToCommit + fragments * msPerFragment;
+const commitMs = (fragments: number): number => msToCommit + fragments * msPerFragment;
 
-/** How many fragments a compaction can replace while writers wait for so long. */
-export const fragmentsWithin = (lockedMs: number): number => Math.floor((lockedMs - msToCommit) / msPerFragment);
-
-export const indexMs = ({ rows }: Layout, columns: number): number => columns * (msToBegin + rows * indexMsPerRow);
-
-/** Which fragments are compacted. */
+const indexMs = ({ rows }: Layout, columns: number): number => columns * (msToBegin + rows * indexMsPerRow);
 
 /** The engine leaves longer fragments alone, unless more than this part of their rows is deleted. */
 const fullFragmentRows = 2 ** 20;
@@ -243,7 +236,7 @@ const isShort = ({ rows }: FragmentFacts): boolean => rows < fullFragmentRows;
 const isThinned = ({ rows, deletedRows }: FragmentFacts): boolean => deletedRows > rows * deletedPart;
 
 /** Those that the engine rewrites if a neighbour is like them. */
-export const rewritable = (fragments: readonly FragmentFacts[]): readonly FragmentFacts[] =>
+const rewritable = (fragments: readonly FragmentFacts[]): readonly FragmentFacts[] =>
   fragments.filter((fragment) => isShort(fragment) || isThinned(fragment));
 
 /** Whether the engine would write anything. */
@@ -268,7 +261,7 @@ const mostMs = 2_000;
  * logarithm of the table (a log-structured merge tree; O'Neil et al., 1996). Undefined if there are too few.
  */
 export function smallestTier(layout: Layout, mostLockedMs: number): readonly FragmentFacts[] | undefined {
-  const mostFragments = Math.max(leastFragments, fragmentsWithin(mostLockedMs));
+  const mostFragments = Math.max(leastFragments, Math.floor((mostLockedMs - msToCommit) / msPerFragment));
   const candidates = rewritable(withoutForeignIndex(layout))
     .filter(({ id }) => id !== undefined)
     .toSorted((a, b) => liveRows(a) - liveRows(b))
@@ -295,8 +288,6 @@ function withoutForeignIndex({ fragments, indexes }: Layout): readonly FragmentF
   for (; uncoveredRows > 0 && first > 0; first -= 1) uncoveredRows -= liveRows(fragments[first - 1]!);
   return fragments.slice(first);
 }
-
-/** Which columns get a BTREE index. */
 
 /** The first merge may be the only one; the second says that more will come. */
 export const indexFromMerges = 2;

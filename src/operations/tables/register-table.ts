@@ -1,14 +1,14 @@
 /**
  * Adopts a dataset that exists inside the storage root, such as one that was deregistered.
  *
- * A principal that registers a place can then replace and drop its files, so it needs rights on the place as well as on the
- * name: on the namespace whose folder holds the place, and on the table that has it or had it last. A place that belongs to a
- * table, or lies inside or around one, is refused.
+ * A principal that registers a location can then replace and drop its files, so it needs rights on the location as well as on
+ * the name: on the namespace whose folder holds the location, and on the table that has it or had it last. A location that
+ * belongs to a table, or lies inside or around one, is refused.
  *
  * If the location's text shows that rights are missing, the answer is `PermissionDenied`. If only the catalog or the storage
- * shows it, the answer is that of an empty place, so that neither an answer nor its time tells which places exist (P9).
+ * shows it, the answer is that of an empty location, so that neither an answer nor its time shows which locations exist (P9).
  */
-import type { Adoption, Catalog, KnownPlace, TableRecord } from '../../catalog/port.ts';
+import type { Adoption, Catalog, KnownLocation, TableRecord } from '../../catalog/port.ts';
 import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-maker.ts';
 import type { Engine, ResolvedLocation } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
@@ -53,12 +53,12 @@ export const registerTable =
     if (!isAllowedTo(ownersByWords(asked, table))) throw notAllowedAt(asked);
     const existing = await catalog.findTable(table);
     if (existing !== undefined && mode === 'create') throw alreadyExists(table);
-    const known = await catalog.placesAt(asked, 'exact');
+    const known = await catalog.locationsAt(asked, 'exact');
     const isKnownAllowed = isAllowedTo(await ownersOf(catalog, { location: asked, spelling: 'exact' }, known, table));
-    const found = await engine.resolve(isKnownAllowed ? asked : besideIt(asked));
+    const found = await engine.resolve(isKnownAllowed ? asked : emptyOneLike(asked));
     if (found === undefined || !isKnownAllowed) throw nothingThere();
-    // Read before the files are opened, so that the catalog notices any later change of the place.
-    const seen = await catalog.placesAt(found.location, found.spelling);
+    // Read before the files are opened, so that the catalog notices any later change of the location.
+    const seen = await catalog.locationsAt(found.location, found.spelling);
     const fault = await faultOfFiles(engine, found.location);
     if (!isAllowedTo(await ownersOf(catalog, found, seen, table))) throw nothingThere();
     requireLeft(seen, existing);
@@ -67,21 +67,21 @@ export const registerTable =
   };
 
 /**
- * A place where nothing is. It is looked for in place of one that belongs to others: the answer would take longer where files
- * are found and opened, and so tell that they are there.
+ * A location without files. It is looked for instead of one that belongs to others: the answer would take longer where files are
+ * found and opened, and so show that they exist.
  */
-const besideIt = (location: Location): Location => location.replace(/\.lance$/, '~.lance') as Location;
+const emptyOneLike = (location: Location): Location => location.replace(/\.lance$/, '~.lance') as Location;
 
 function ownersByWords(location: Location, { namespace: near }: TableRef): readonly LocationOwner[] {
   const namespace = folderNamespace(location, near);
   return namespace === undefined ? [] : [{ namespace }];
 }
 
-/** All owners of the place on which the principal needs rights. */
+/** All owners of the location on which the principal needs rights. */
 async function ownersOf(
   catalog: Catalog,
   { location, spelling }: ResolvedLocation,
-  seen: readonly KnownPlace[],
+  seen: readonly KnownLocation[],
   table: TableRef,
 ): Promise<readonly LocationOwner[]> {
   const byWords = ownersByWords(location, table);
@@ -91,7 +91,7 @@ async function ownersOf(
   return [...byWords, ...namespaces.map((namespace) => ({ namespace })), ...tables];
 }
 
-/** A right on the table covers its own namespace's folder, and a place that was its own. */
+/** A right on the table covers its own namespace's folder, and a location that was its own. */
 const isAllowed = (owners: readonly LocationOwner[], table: TableRef, mayAdopt: Visible<LocationOwner>): boolean =>
   owners.every((owner) => isOwnOf(table, owner) || mayAdopt(owner));
 
@@ -104,7 +104,7 @@ const isSamePath = (one: NamespacePath, other: NamespacePath): boolean =>
   one.length === other.length && one.every((name, index) => name === other[index]);
 
 /** The table that loses its name in the same step may be the one that is registered anew. */
-function requireLeft(seen: readonly KnownPlace[], replaced: TableRecord | undefined): void {
+function requireLeft(seen: readonly KnownLocation[], replaced: TableRecord | undefined): void {
   const isTaken = seen.some(({ state, location }) => state !== 'left' && location !== replaced?.location);
   if (isTaken) throw invalidInput('location: it belongs to another table, or lies inside or around one that does');
 }

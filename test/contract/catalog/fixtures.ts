@@ -90,6 +90,6 @@ export async function register(
   more: Partial<Adoption> = {},
 ): Promise<TableRecord> {
   const { spelling = 'exact' } = more;
-  const seen = await catalog.placesAt(location, spelling);
+  const seen = await catalog.locationsAt(location, spelling);
   return catalog.registerTable({ ref, location, properties: {}, spelling, seen, replaces: undefined, ...more });
 }

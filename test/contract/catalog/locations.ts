@@ -59,7 +59,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
 
     test('a place is known with whose it is or was, and what became of it (P9)', async () => {
       const known = async (location: string) =>
-        (await catalog.placesAt(place(location), 'exact')).map(({ owner, state }) => [owner?.name, state]);
+        (await catalog.locationsAt(place(location), 'exact')).map(({ owner, state }) => [owner?.name, state]);
       await createTable(catalog, table('a'), place('1'));
       assert.deepEqual(await known('1'), [['a', 'held']]);
       await catalog.deregisterTable(table('a'));
@@ -79,7 +79,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       const spelt = ['a', 'a.lance', 'a.lance-1', 'a.lance/b', 'a.lance/b/c.lance', 'a.lance0', 'b/a.lance', 'a.lanc'];
       for (const [number, at] of spelt.entries()) await catalog.declareTable(table(`t${number}`), place(at), {});
       const at = async (location: string) =>
-        (await catalog.placesAt(place(location), 'exact')).map((known) => known.location);
+        (await catalog.locationsAt(place(location), 'exact')).map((known) => known.location);
       assert.deepEqual(await at('a.lance'), ['a.lance', 'a.lance/b', 'a.lance/b/c.lance']);
       assert.deepEqual(await at('a.lance/b/c.lance/d.lance'), ['a.lance', 'a.lance/b', 'a.lance/b/c.lance']);
       assert.deepEqual(await at('b/a.lance/x'), ['b/a.lance']);
@@ -94,16 +94,16 @@ export function locationsContract(open: () => Promise<Catalog>): void {
     test('where the file system does not tell case and Unicode forms apart, nor does the catalog (P9)', async () => {
       await catalog.declareTable(table('t'), place('Caf\u00e9/T.lance'), {});
       for (const alike of ['caf\u00e9/t.lance', 'CAFE\u0301/T.LANCE', 'cafe\u0301/t.lance/x.lance']) {
-        assert.equal((await catalog.placesAt(place(alike), 'loose'))[0]?.owner?.name, 't');
+        assert.equal((await catalog.locationsAt(place(alike), 'loose'))[0]?.owner?.name, 't');
         await rejects(register(catalog, table('u'), place(alike), { spelling: 'loose' }), 'InvalidInput');
-        assert.deepEqual(await catalog.placesAt(place(alike), 'exact'), []);
+        assert.deepEqual(await catalog.locationsAt(place(alike), 'exact'), []);
       }
     });
 
     test('a place that changed hands since it was looked at is not adopted (P9)', async () => {
       await createTable(catalog, table('a'), place('1'));
       await catalog.deregisterTable(table('a'));
-      const seen = await catalog.placesAt(place('1'), 'exact');
+      const seen = await catalog.locationsAt(place('1'), 'exact');
       await register(catalog, table('b'), place('1'));
       await rejects(register(catalog, table('c'), place('1'), { seen }), 'ConcurrentCreate');
       await catalog.deregisterTable(table('b'));
