@@ -114,6 +114,12 @@ export interface TablePageRequest extends PageRequest {
   readonly includeDeclared: boolean;
 }
 
+/** Names hold no control characters, and this one sorts below every character that they can hold. */
+export const pathSeparator = '\u001f';
+/** The full path as one text, empty for the root. Such texts are unambiguous, and sort as the lists of names do. */
+export const pathOf = (names: NamespacePath): string => names.join(pathSeparator);
+export const pathOfTable = ({ namespace, name }: TableRef): string => pathOf([...namespace, name]);
+
 /** What a crash may have left: creates to undo and drops to finish. */
 export interface Unfinished {
   readonly creations: readonly Creation[];
@@ -160,7 +166,7 @@ export interface TableCatalog {
   /** Tables directly in a namespace. `NamespaceNotFound`. */
   listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly TableRecord[]>;
   /**
-   * All tables of all namespaces, ordered by their full path (names joined by U+001F). `after` is such a joined path.
+   * All tables of all namespaces, ordered by their full path. `after` is what `pathOfTable` makes of one.
    */
   listAllTables(page: TablePageRequest): Promise<readonly TableRecord[]>;
 

@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { ReadWriteLock } from '../kernel/read-write-lock.ts';
+import { neverAborts, ReadWriteLock } from '../kernel/read-write-lock.ts';
 import type { Commit, CommitObserver } from '../merge/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -84,7 +84,7 @@ export class MaintenanceScheduler implements CommitObserver {
   /** Begins nothing new, and resolves when the job under way has ended. */
   async close(): Promise<void> {
     this.#cancelCheck?.();
-    const last = this.#lock.acquire('exclusive', new AbortController().signal);
+    const last = this.#lock.acquire('exclusive', neverAborts);
     this.#stopping.abort(new LancegateError('SlowDown', 'the service is stopping'));
     (await last)();
     await this.#pruning;
@@ -153,7 +153,7 @@ export class MaintenanceScheduler implements CommitObserver {
   }
 
   async #attend(watch: BranchWatch): Promise<void> {
-    const release = await this.#lock.acquire('exclusive', new AbortController().signal);
+    const release = await this.#lock.acquire('exclusive', neverAborts);
     try {
       if (this.#stopping.signal.aborted) return;
       const plan = await this.#plan(watch);

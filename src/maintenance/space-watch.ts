@@ -1,12 +1,12 @@
 /**
- * Checks the free space on the disk of the tables. When the disk is nearly full it removes old versions of all tables with
- * `Upkeep.prune`, which needs no space. Maintenance would not do that: it watches branches by their commits, and on a full
+ * Checks the free space on the disk of the tables. When the disk is nearly full it removes old versions of all tables, which
+ * needs no space. Maintenance would not do that: it watches branches by their commits, and on a full
  * disk no commit succeeds; a service that has just started has seen none.
  *
  * A check costs one `statfs` while there is space. While there is none, each check visits all tables, because more versions
  * pass their retention; afterwards the watch pauses for ten times as long as the visit took.
  */
-import type { Catalog } from '../catalog/port.ts';
+import { type Catalog, pathOfTable } from '../catalog/port.ts';
 import type { Engine } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -92,7 +92,7 @@ export class SpaceWatch {
         await this.#parts.pruneTable({ table: ref, tableId, branch: undefined, location });
       }
       const last = tables.length < tablesPerPage ? undefined : tables.at(-1)?.ref;
-      after = last && [...last.namespace, last.name].join('\u001f');
+      after = last && pathOfTable(last);
     } while (after !== undefined);
   }
 }

@@ -14,7 +14,14 @@ import {
   type TableRef,
   type TransactionId,
 } from '../../kernel/ids.ts';
-import type { RequestOwner, TableState, TransactionRecord } from '../port.ts';
+import {
+  pathOf,
+  pathOfTable,
+  pathSeparator,
+  type RequestOwner,
+  type TableState,
+  type TransactionRecord,
+} from '../port.ts';
 
 interface NamespaceRow {
   readonly path: FullPath;
@@ -108,24 +115,19 @@ export const propertiesFromJson = (json: string): Properties => JSON.parse(json)
 export const insertable = <Row>(rows: readonly Row[]): readonly (readonly Row[])[] =>
   Array.from({ length: Math.ceil(rows.length / 1000) }, (_, part) => rows.slice(part * 1000, (part + 1) * 1000));
 
-/**
- * A full path is the one-column form of an identifier: its names joined by U+001F, empty for the root namespace.
- * Names hold no control characters, so it is unambiguous, and because U+001F sorts below every character a name may
- * hold, binary order of full paths is the order of the lists of names, parents before their children.
- */
-
 declare const brand: unique symbol;
+/** The one-column form of an identifier, see `pathOf`: in binary order, parents come before their children. */
 export type FullPath = string & { readonly [brand]: 'FullPath' };
 
-const separator = '\u001f';
 /** The character after the separator: with it a range scan covers exactly what is below a path. */
 const pastSeparator = '\u0020';
 
-export const namespacePathOf = (path: NamespacePath): FullPath => path.join(separator) as FullPath;
+export const namespacePathOf = (path: NamespacePath): FullPath => pathOf(path) as FullPath;
 
-export const tablePathOf = (ref: TableRef): FullPath => namespacePathOf([...ref.namespace, ref.name]);
+export const tablePathOf = (ref: TableRef): FullPath => pathOfTable(ref) as FullPath;
 
-export const namesOf = (path: FullPath): NamespacePath => (path === '' ? [] : (path.split(separator) as ObjectName[]));
+export const namesOf = (path: FullPath): NamespacePath =>
+  path === '' ? [] : (path.split(pathSeparator) as ObjectName[]);
 
 export function tableRefOf(path: FullPath): TableRef {
   const names = namesOf(path);
@@ -134,7 +136,7 @@ export function tableRefOf(path: FullPath): TableRef {
 
 /** Full paths strictly below `path` are those between the two bounds, both exclusive. Not for the root. */
 export const boundsBelow = (path: FullPath): { readonly from: FullPath; readonly to: FullPath } => ({
-  from: `${path}${separator}` as FullPath,
+  from: `${path}${pathSeparator}` as FullPath,
   to: `${path}${pastSeparator}` as FullPath,
 });
 

@@ -1,4 +1,4 @@
-import type { Catalog, TableRecord } from '../../catalog/port.ts';
+import { type Catalog, pathOfTable } from '../../catalog/port.ts';
 import type { NamespacePath, TableRef } from '../../kernel/ids.ts';
 import { type Listing, type Page, type Visible, visiblePage } from '../visible-page.ts';
 
@@ -20,11 +20,8 @@ export const listTables =
         namespace === undefined
           ? catalog.listAllTables({ ...at, includeDeclared })
           : catalog.listTables(namespace, { ...at, includeDeclared }),
-      namespace === undefined ? fullPath : ({ ref }) => ref.name,
+      ({ ref }) => (namespace === undefined ? pathOfTable(ref) : ref.name),
       ({ ref }) => visible(ref),
     );
     return { items: items.map(({ ref }) => ref), next };
   };
-
-/** The catalog's cursor through all tables: names cannot hold the separator, so paths sort and split unambiguously. */
-const fullPath = ({ ref }: TableRecord): string => [...ref.namespace, ref.name].join('\u001f');
