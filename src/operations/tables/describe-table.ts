@@ -11,16 +11,17 @@ interface Deps {
   readonly access: TableAccess;
 }
 
-interface DescribeTableCommand {
+interface AtVersion {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
+  /** Undefined for the newest. */
   readonly version: number | undefined;
 }
 
 /** A declared-only table has no version and no schema: clients tell it apart by their absence. */
 export const describeTable =
   ({ access }: Deps) =>
-  async ({ table, branch, version }: DescribeTableCommand): Promise<TableDescription> => {
+  async ({ table, branch, version }: AtVersion): Promise<TableDescription> => {
     const record = await access.find(table);
     if (record.state === 'created') {
       const created = await access.read(record, branch, version, async (dataset) => ({
@@ -34,15 +35,10 @@ export const describeTable =
     return access.describe(record, undefined);
   };
 
-interface TableExistsCommand {
-  readonly table: TableRef;
-  readonly version: number | undefined;
-}
-
 /** Resolves for a table that exists, declared-only ones included if `version` is undefined; else `TableNotFound`. */
 export const tableExists =
   ({ access }: Deps) =>
-  async ({ table, version }: TableExistsCommand): Promise<void> => {
+  async ({ table, version }: Omit<AtVersion, 'branch'>): Promise<void> => {
     const record = await access.find(table);
     if (version === undefined) return;
     if (record.state === 'declared') throw isOnlyDeclared('TableVersionNotFound', table, 'version');
@@ -55,23 +51,15 @@ const isOnlyDeclared = (
   what: string,
 ): LancegateError => new LancegateError(kind, `table '${showTable(table)}' is only declared and has no ${what}`);
 
-interface TableStatisticsCommand {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
-}
-
 /** Sizes of the newest version of a branch. */
 export const tableStatistics =
   ({ access }: Deps) =>
-  async ({ table, branch }: TableStatisticsCommand): Promise<TableStatistics> => {
+  async ({ table, branch }: Omit<AtVersion, 'version'>): Promise<TableStatistics> => {
     const record = await access.findCreated(table);
     return access.read(record, branch, undefined, (dataset) => dataset.statistics());
   };
 
-interface CountRowsCommand {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
-  readonly version: number | undefined;
+interface CountRowsCommand extends AtVersion {
   readonly predicate: CheckedSql | undefined;
 }
 
