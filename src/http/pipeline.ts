@@ -9,7 +9,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { newSchemaCache, ArrowSource } from '../arrow/stream/source-reader.ts';
+import { ArrowSource, newSchemaCache } from '../arrow/stream/source-reader.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
 import { Admission, type Permit } from './admission/admission.ts';
