@@ -75,11 +75,12 @@ export class ByRowAddress {
     };
   }
 
-  /** Nothing is tried with a source that this table has refused. */
-  async #isFor(batch: Batch, dataset: Dataset): Promise<boolean> {
-    if (!batch.isByKeys) return false;
-    if (this.#refused.size === 0) return true;
-    return this.#refused.get(schemaFingerprint(batch.first.chunk)) !== (await dataset.schema());
+  /** Nothing is tried with columns that the table has otherwise, or without some of its columns: the index would be read in vain. */
+  async #isFor({ isByKeys, first: { chunk } }: Batch, dataset: Dataset): Promise<boolean> {
+    if (!isByKeys) return false;
+    const schema = await dataset.schema();
+    const isWhole = chunk.schema.fields.length === schema.fields.length;
+    return isWhole && (this.#refused.size === 0 || this.#refused.get(schemaFingerprint(chunk)) !== schema);
   }
 
   /** It may be the table that no direct commit is for. */
