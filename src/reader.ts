@@ -60,7 +60,8 @@ await answerOrders({
   channel: new Socket({ fd: channelFd }),
   openEngines: ({ root, scratchFolder, ...options }) => {
     const engineAt = (folder: string) => new LanceEngine({ ...options, root: folder, scratchFolder });
-    return { root: engineAt(root), scratch: engineAt(scratchFolder) };
+    const tables = engineAt(root);
+    return { root: tables, shadow: tables, scratch: engineAt(scratchFolder) };
   },
   residentBytes: () => process.memoryUsage.rss(),
   endAtOnce,

@@ -135,7 +135,7 @@ export class KeptDatasets {
     if (kept !== undefined && (await reaches(kept, at.version))) return kept;
     this.#kept.delete(at.lineage);
     const { location, branch } = at;
-    const opened = await this.#engines[at.store].open({ location, branch });
+    const opened = await this.#engines[at.store].open({ location, branch, isPrivate: at.store !== 'root' });
     if ((await opened.version()) < at.version) throw tooOld(at);
     this.#kept.set(at.lineage, opened);
     return opened;

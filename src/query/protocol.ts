@@ -46,8 +46,8 @@ export interface ReaderSetup {
 
 /** Which dataset, and what the service knows of it. */
 export interface ReadAt {
-  /** Under the storage root, or in the folder for intermediate results. */
-  readonly store: 'root' | 'scratch';
+  /** Under the storage root, a shadow there, or in the folder for intermediate results. */
+  readonly store: 'root' | 'shadow' | 'scratch';
   readonly location: Location;
   readonly branch?: BranchName | undefined;
   /** The reader reads this version or a newer one (P11); where `isExact`, this one. */

@@ -254,6 +254,8 @@ export interface OpenRequest {
   readonly version?: number | undefined;
   /** Of the open dataset that the new one replaces. */
   readonly lineage?: symbol | undefined;
+  /** Only this service writes to it, and knows that its files are there: nothing of it is checked. */
+  readonly isPrivate?: boolean | undefined;
 }
 
 /** A branch whose writer ended without closing it. */
@@ -334,8 +336,8 @@ export interface Engine extends Locations {
 
 /** A merge with a filter that a client wrote, for a dataset of this engine at its checked-out version. */
 export interface FilteredMerge {
-  /** Under the storage root, or in the folder for intermediate results. */
-  readonly store: 'root' | 'scratch';
+  /** Under the storage root, a shadow there, or in the folder for intermediate results. */
+  readonly store: 'root' | 'shadow' | 'scratch';
   readonly location: Location;
   readonly branch: BranchName | undefined;
   readonly lineage: symbol;

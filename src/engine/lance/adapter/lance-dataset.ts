@@ -196,7 +196,7 @@ export class LanceDataset implements Dataset {
       const choice = this.#local?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
       const onCommit = (made: number) => this.#head.committedElsewhere(made);
-      const shadow = await this.#local?.shadows.begin(version, { usesIndex, onCommit });
+      const shadow = this.#local?.shadows.begin(version, { usesIndex, onCommit });
       return shadow ?? new EngineCommits(this, version);
     });
   }

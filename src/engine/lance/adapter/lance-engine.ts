@@ -41,7 +41,7 @@ export interface LanceEngineOptions extends CacheLimits {
   readonly rootOptions: Properties;
   /** An absolute local path for intermediate results. */
   readonly scratchFolder: string;
-  /** A folder on a file system in memory; a few MB at most are there, for the time of a commit. */
+  /** A folder on a file system in memory; a few MB at most are there. */
   readonly memoryFolder?: string | undefined;
   /** Without it, merges with filters run in this process. */
   readonly filteredMerges?: FilteredMerges | undefined;
@@ -67,8 +67,8 @@ export class LanceEngine implements Engine {
     this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
     this.#caches = new EngineCaches(options);
-    this.#shadowFolders = new ShadowFolders((folder) => this.#connect(folder));
     const { memoryFolder } = options;
+    this.#shadowFolders = new ShadowFolders((folder) => this.#connect(folder), memoryFolder);
     this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
   }
 
@@ -90,8 +90,9 @@ export class LanceEngine implements Engine {
   }
 
   async open(request: OpenRequest): Promise<Dataset> {
-    const { location, branch, version, lineage } = request;
+    const { location, branch, version, lineage, isPrivate } = request;
     return engineCall('open', async () => {
+      if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { lineage, branch });
       const caches = this.#cachesFor(request);
       const state = this.#root.isLocal ? await inspectBranch(this.#placeOf(location, branch), true) : undefined;
       const table = await this.#openNewest(request);
@@ -252,7 +253,7 @@ export class LanceEngine implements Engine {
       ((name, merge) =>
         filteredMerges.merge({
           ...merge,
-          store: 'root',
+          store: 'shadow',
           location: `${within}/${name}.lance` as Location,
           branch: undefined,
         }))

@@ -110,7 +110,7 @@ export async function prepareIndex(
   keepsColumnThrough(listVersions(versions).at(-1) ?? builtFrom); // so that little is left to read for the commit
   return {
     commit: async (version) => {
-      const made = await commit.commitOnHead(version, staged.folder, (head) =>
+      const made = commit.commitOnHead(version, staged.folder, (head) =>
         keepsColumnThrough(head.version) ? indexVersion(head.bytes, built, newTransaction(fresh)) : undefined,
       );
       return made === undefined ? undefined : { version: made, removedFragments: 0 };
@@ -171,7 +171,7 @@ class CompactedFragments implements Preparation {
 
   async commit(version: number): Promise<CommittedChange | undefined> {
     let removedFragments = 0;
-    const made = await this.#parts.commit.commitOnHead(version, this.#staged.folder, (head) => {
+    const made = this.#parts.commit.commitOnHead(version, this.#staged.folder, (head) => {
       const groups = this.#groupsAt(head.version);
       removedFragments = groups.reduce((sum, { before, after }) => sum + before.length - after.length, 0);
       return groups.some(({ before }) => before.length > 0) ? this.#versionAfter(head, groups) : undefined;

@@ -17,7 +17,6 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { mkdir, rename } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NextManifest } from '../../../lance-format/manifest/next-manifest.ts';
@@ -116,12 +115,12 @@ export class LiftedCommit {
    * False where another program has made this version; then, and after an error, the files are in the shadow again. `from`: folder
    * of the shadow. `after`: path of the manifest before it.
    */
-  async commit(lifted: LiftedVersion, from: string, after: string): Promise<boolean> {
+  commit(lifted: LiftedVersion, from: string, after: string): boolean {
     if (manifestNames(lifted.version).some((name) => existsSync(join(dirname(after), name)))) return false;
     const targets = lifted.files.map(({ to }) => join(this.#folder, to));
     let isMade = false;
     try {
-      await this.#move(lifted, from);
+      this.#move(lifted, from);
       this.#beginSync?.(targets.filter((path) => statSync(path).isFile()));
       isMade = commitVersion(this.#folder, lifted, after);
       return isMade;
@@ -134,30 +133,29 @@ export class LiftedCommit {
    * As `commit`, of what may follow any version: after a commit of another program `make` runs again. `version`: the newest one
    * that is known. Returns the version made; undefined if `make` returns nothing, or if too many others came first.
    */
-  async commitOnHead(
+  commitOnHead(
     version: number,
     from: string,
     make: (head: HeadManifest) => LiftedVersion | undefined,
-  ): Promise<number | undefined> {
+  ): number | undefined {
     const versionsFolder = join(this.#folder, '_versions');
     let newest: number | undefined = version;
     for (let attempt = 0; attempt < mostAttempts && newest !== undefined; attempt += 1) {
       const head = readManifest(versionsFolder, newest);
       const lifted = head && make({ version: newest, ...head });
       if (head === undefined || lifted === undefined) return undefined;
-      if (await this.commit(lifted, from, head.path)) return lifted.version;
+      if (this.commit(lifted, from, head.path)) return lifted.version;
       newest = listVersions(versionsFolder).at(-1);
     }
     return undefined;
   }
 
-  async #move({ files }: LiftedVersion, from: string): Promise<void> {
-    for (const folder of new Set(files.map(({ to }) => dirname(join(this.#folder, to))))) {
-      await mkdir(folder, { recursive: true });
+  /** A new name takes less time than a trip through the thread pool. */
+  #move({ files }: LiftedVersion, from: string): void {
+    for (const file of files) {
+      const to = join(this.#folder, file.to);
+      inFolder(to, () => renameSync(join(from, file.from), to));
     }
-    const moves = files.map((file) => rename(join(from, file.from), join(this.#folder, file.to)));
-    const failed = (await Promise.allSettled(moves)).find(({ status }) => status === 'rejected');
-    if (failed?.status === 'rejected') throw failed.reason;
   }
 
   /** What was not moved is where it was. */

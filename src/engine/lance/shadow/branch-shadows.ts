@@ -10,7 +10,7 @@ import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
 import { filterName, hasClientFilter, queryOf, resultsOf, runMerge } from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
-import type { ShadowFolder, ShadowFolders } from './shadow-folders.ts';
+import type { Original, ShadowFolder, ShadowFolders } from './shadow-folders.ts';
 
 export interface BranchShadowsParts {
   readonly branchFolder: string;
@@ -34,13 +34,13 @@ export class BranchShadows {
   }
 
   /** undefined where there can be none: the version is gone, or the table is one for the engine alone. */
-  async begin(version: number, user: ShadowUser): Promise<LocalShadow | undefined> {
+  begin(version: number, user: ShadowUser): LocalShadow | undefined {
     const { branchFolder, versionsFolder, folders, commit, mergeInReader } = this.#parts;
     const found = readManifest(versionsFolder, version);
     if (found === undefined) return undefined;
     const folder = folders.take(branchFolder);
     try {
-      const shadowVersion = await folder.begin({ version, bytes: found.bytes });
+      const shadowVersion = folder.begin({ version, bytes: found.bytes });
       return new LocalShadow({
         folder,
         original: { version, bytes: found.bytes },
@@ -48,7 +48,7 @@ export class BranchShadows {
         ...user,
         mergeInReader: mergeInReader && ((merge) => mergeInReader(folder.name, merge)),
         commit: (lifted, from) => commit.commit(lifted, from, found.path),
-        release: () => folders.release(branchFolder, folder),
+        release: (made) => folders.release(branchFolder, folder, made),
         newTransaction: () => newTransaction(this.#parts.fresh),
       });
     } catch (error) {
@@ -65,7 +65,7 @@ export class BranchShadows {
     if (original === undefined) return false;
     const folder = folders.take(branchFolder);
     try {
-      await folder.begin({ version, bytes: original.bytes });
+      folder.begin({ version, bytes: original.bytes });
       await (await folder.table()).prewarmIndex(index);
       folders.release(branchFolder, folder);
       return true;
@@ -85,18 +85,18 @@ export class BranchShadows {
 export interface LocalShadowParts {
   readonly folder: ShadowFolder;
   /** The newest version of the branch. */
-  readonly original: { readonly version: number; readonly bytes: Buffer };
+  readonly original: Original;
   /** `ShadowFolder.begin` of it. */
   readonly shadowVersion: number;
   readonly usesIndex: (spec: MergeSpec, sourceBytes: number) => boolean;
   /** Runs a merge in a reader process; without it all run here. */
   readonly mergeInReader: ((merge: ReaderMerge) => Promise<MergeCounts>) | undefined;
   /** Moves the files and makes the version; false where another program has made it, and then no file is there. */
-  readonly commit: (lifted: LiftedVersion, from: string) => Promise<boolean>;
+  readonly commit: (lifted: LiftedVersion, from: string) => boolean;
   /** The version is made. */
   readonly onCommit: (version: number) => void;
-  /** Nothing uses the folder any more. */
-  readonly release: () => void;
+  /** Nothing uses the folder any more. `made`: the version that was committed. */
+  readonly release: (made: Original | undefined) => void;
   readonly newTransaction: () => { readonly transactionId: string; readonly committedAtMs: number };
 }
 
@@ -108,6 +108,7 @@ export class LocalShadow implements Shadow {
   /** A step failed, or is under way. */
   #isSpoiled = false;
   #isEnded = false;
+  #made: Original | undefined;
 
   constructor(parts: LocalShadowParts) {
     this.#parts = parts;
@@ -124,15 +125,10 @@ export class LocalShadow implements Shadow {
     timeoutMs: number | undefined,
     principal: string | undefined,
   ): Promise<MergeTotals> {
-    if (!hasClientFilter(spec)) {
-      const useIndex = this.#parts.usesIndex(spec, file.length);
-      return this.#step(
-        'merge',
-        async () => runMerge(await this.#folder.table(), { ...spec, useIndex }, file, timeoutMs),
-        spec,
-      );
-    }
-    return this.#step('filtered merge', () => this.#mergeWithFilter(spec, file, timeoutMs, principal), spec);
+    const chosen = { ...spec, useIndex: this.#parts.usesIndex(spec, file.length) };
+    return hasClientFilter(spec)
+      ? this.#step('filtered merge', () => this.#mergeWithFilter(chosen, file, timeoutMs, principal), spec)
+      : this.#step('merge', async () => runMerge(await this.#folder.table(), chosen, file, timeoutMs), spec);
   }
 
   async #mergeWithFilter(
@@ -145,7 +141,7 @@ export class LocalShadow implements Shadow {
     if (mergeInReader === undefined) return runMerge(await this.#folder.table(), spec, file, timeoutMs);
     const { lineage, newestVersion: version } = this.#folder;
     const counts = await mergeInReader({ lineage, version, spec, file, timeoutMs, principal });
-    await this.#folder.catchUp();
+    this.#folder.committedElsewhere();
     return counts;
   }
 
@@ -178,10 +174,12 @@ export class LocalShadow implements Shadow {
       requireTime?.();
       this.#isSpoiled = true;
       const lifted = liftedVersion({ original: original.bytes, result, steps, ...newTransaction() });
-      const isMade = await engineCall('replace', () => commit(lifted, this.#folder.path));
-      this.#isSpoiled = !isMade;
-      if (isMade) onCommit(lifted.version);
-      return isMade ? { version: lifted.version } : 'overtaken';
+      const isMade = await engineCall('replace', async () => commit(lifted, this.#folder.path));
+      if (!isMade) return 'overtaken';
+      this.#isSpoiled = false;
+      this.#made = lifted;
+      onCommit(lifted.version);
+      return { version: lifted.version };
     } finally {
       this.discard();
     }
@@ -191,7 +189,7 @@ export class LocalShadow implements Shadow {
     if (this.#isEnded) return;
     this.#isEnded = true;
     if (this.#isSpoiled) this.#folder.remove();
-    else this.#parts.release();
+    else this.#parts.release(this.#made);
   }
 
   async #step<Result>(call: EngineCall, run: () => Promise<Result>, spec?: MergeSpec): Promise<Result> {

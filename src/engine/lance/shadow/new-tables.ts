@@ -16,7 +16,7 @@ import {
 import type { Durability } from '../durability/durability.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 import { engineCall, placeTaken } from '../native/translate-errors.ts';
-import { newestManifestIn, stepsIn } from './shadow-folders.ts';
+import { changesIn } from './shadow-folders.ts';
 
 /** Where the engine writes a table. */
 interface Target {
@@ -117,12 +117,11 @@ export class LocalNewTable implements StagedTable {
       throw error;
     };
     try {
-      const isMade = await engineCall('replace', () => {
+      const isMade = await engineCall('replace', async () => {
         const versions = join(staged, '_versions');
-        const { path, bytes: result } = newestManifestIn(versions);
-        const steps = stepsIn(versions, 0);
+        const { path, version, result, steps } = changesIn(versions, 0);
         const first = { ...firstVersion({ result, steps, ...newTransaction(fresh) }), files: rowFilesIn(staged) };
-        const naming = manifestNames(steps.length)[1] === basename(path) ? 1 : 0;
+        const naming = manifestNames(version)[1] === basename(path) ? 1 : 0;
         return commit.commit(first, staged, join(versionsFolder, manifestNames(0)[naming]));
       });
       if (!isMade) throw placeTaken();

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   listVersions,
   manifestNames,
+  namesIn,
   readManifest,
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
@@ -18,12 +19,14 @@ const mostKept = 32;
 /** The folders of shadows that no shadow uses just now: one for each branch, the least recently used removed first. */
 export class ShadowFolders {
   readonly #connect: (folder: string) => Promise<NativeConnection>;
+  readonly #memoryFolder: string | undefined;
   /** By the folder of the branch. */
   readonly #kept = new Map<string, ShadowFolder>();
 
   /** `connect`: to datasets in a folder, with the engine's present caches. */
-  constructor(connect: (folder: string) => Promise<NativeConnection>) {
+  constructor(connect: (folder: string) => Promise<NativeConnection>, memoryFolder: string | undefined) {
     this.#connect = connect;
+    this.#memoryFolder = memoryFolder;
   }
 
   /** The one that was kept, or a new one. It is the caller's alone until `release`. */
@@ -31,18 +34,30 @@ export class ShadowFolders {
     const kept = this.#kept.get(branchFolder);
     this.#kept.delete(branchFolder);
     // A branch that was deleted took its folder along; the engine's caches would be wrong for another one at its path.
-    if (kept !== undefined && existsSync(kept.path)) return kept;
+    if (kept?.isThere === true) return kept;
     kept?.remove();
     const within = stagingFolder(branchFolder);
-    return new ShadowFolder(randomUUID(), branchFolder, within, () => this.#connect(within));
+    return new ShadowFolder({
+      name: randomUUID(),
+      branchFolder,
+      stagingFolder: within,
+      memoryFolder: this.#memoryFolder,
+      connect: () => this.#connect(within),
+    });
   }
 
-  release(branchFolder: string, folder: ShadowFolder): void {
+  /** `next`: what the next shadow will probably be of; it is made while the disk is busy with the commit. */
+  release(branchFolder: string, folder: ShadowFolder, next?: Original): void {
     this.#kept.get(branchFolder)?.remove();
     this.#kept.delete(branchFolder);
     this.#kept.set(branchFolder, folder);
     const [oldest] = this.#kept.keys();
     if (this.#kept.size > mostKept && oldest !== undefined) this.#forget(oldest);
+    if (next !== undefined) setImmediate(() => this.#prepare(branchFolder, folder, next));
+  }
+
+  #prepare(branchFolder: string, folder: ShadowFolder, next: Original): void {
+    if (this.#kept.get(branchFolder) === folder && folder.isThere) folder.prepare(next);
   }
 
   /** Of a dataset and its branches that are about to go, or with caches that were replaced; by default all. */
@@ -61,65 +76,149 @@ export class ShadowFolders {
 
 /** What the engine writes in a shadow. */
 const foldersOfFiles = ['data', '_deletions', '_indices', '_transactions'];
+/** Of these nothing is moved into the table. */
+const foldersOfVersions = ['_versions', '_transactions'];
+
+/** A shadow has three manifests and transactions at most. */
+const mostManifestBytesInMemory = 2 ** 18;
+const leastFreeInMemory = 2 ** 24;
+
+/** A version of the branch. */
+export interface Original {
+  readonly version: number;
+  readonly bytes: Buffer;
+}
+
+export interface ShadowFolderParts {
+  readonly name: string;
+  readonly branchFolder: string;
+  /** Of the branch. */
+  readonly stagingFolder: string;
+  /** On a file system in memory, if there is one. */
+  readonly memoryFolder: string | undefined;
+  /** To the datasets in the staging folder. */
+  readonly connect: () => Promise<NativeConnection>;
+}
 
 /**
  * A folder that has one shadow after the other, of the same branch. The engine's caches go by path, so a folder that is kept
  * saves what a new one costs: the index pages and fragment metadata that the next merge needs.
  *
  * Each shadow has later versions than the ones before it: the engine also keeps things by the number of a version.
+ *
+ * The folders of its versions are links to memory, since of a small merge most files are there: to make one on a disk that
+ * discards takes half a millisecond.
  */
 export class ShadowFolder {
   readonly name: string;
   readonly path: string;
   /** For `FilteredMerge`: readers keep what they know of the folder. */
   readonly lineage = Symbol('shadow');
-  readonly #branchFolder: string;
-  readonly #connect: () => Promise<NativeConnection>;
+  readonly #parts: ShadowFolderParts;
   #table: NativeTable | undefined;
+  /** A version was made other than through `table`. */
+  #isBehind = false;
+  #prepared: { readonly bytes: Buffer; readonly shadowVersion: number } | undefined;
 
-  constructor(name: string, branchFolder: string, stagingFolder: string, connect: () => Promise<NativeConnection>) {
-    this.name = name;
-    this.path = join(stagingFolder, `${name}.lance`);
-    this.#branchFolder = branchFolder;
-    this.#connect = connect;
+  constructor(parts: ShadowFolderParts) {
+    this.name = parts.name;
+    this.path = join(parts.stagingFolder, `${parts.name}.lance`);
+    this.#parts = parts;
+  }
+
+  /** False once the branch was deleted, or what it has in memory. */
+  get isThere(): boolean {
+    return existsSync(this.#versionsFolder);
   }
 
   /** Makes a shadow of the branch's version `original` and returns its own version. Throws `NotReplaceable`. */
-  async begin(original: { readonly version: number; readonly bytes: Buffer }): Promise<number> {
+  begin(original: Original): number {
+    const prepared = this.#prepared;
+    this.#prepared = undefined;
+    return prepared?.bytes.equals(original.bytes) === true ? prepared.shadowVersion : this.#shadow(original);
+  }
+
+  /** Makes the shadow that will probably be begun next, ahead of time. What fails then fails again when it is begun. */
+  prepare(original: Original): void {
+    try {
+      this.#prepared = { bytes: original.bytes, shadowVersion: this.#shadow(original) };
+    } catch {
+      this.#prepared = undefined;
+    }
+  }
+
+  #shadow(original: Original): number {
     const before = listVersions(this.#versionsFolder);
     const version = Math.max((before.at(-1) ?? 0) + 1, original.version);
-    const manifest = shadowManifest(original.bytes, { version, folder: this.#branchFolder });
-    for (const name of foldersOfFiles) rmSync(join(this.path, name), { recursive: true, force: true });
-    mkdirSync(this.#versionsFolder, { recursive: true });
+    const manifest = shadowManifest(original.bytes, { version, folder: this.#parts.branchFolder });
+    for (const name of foldersOfFiles) this.#clear(join(this.path, name));
+    if (before.length === 0) this.#make(manifest.length);
     writeFileSync(join(this.#versionsFolder, manifestNames(version)[0]), manifest);
     for (const each of before) rmSync(join(this.#versionsFolder, manifestNames(each)[0]));
-    await this.catchUp();
+    this.committedElsewhere();
     return version;
   }
 
+  /** At the newest version. To look for it takes a millisecond, and a merge in a reader has no need of it. */
   async table(): Promise<NativeTable> {
-    this.#table ??= await (await this.#connect()).openTable(this.name, []);
+    if (this.#table === undefined) this.#table = await (await this.#parts.connect()).openTable(this.name, []);
+    else if (this.#isBehind) await this.#table.checkoutLatest();
+    this.#isBehind = false;
     return this.#table;
   }
 
   /** To be called after something was committed other than through `table`. */
-  async catchUp(): Promise<void> {
-    await (await this.table()).checkoutLatest();
+  committedElsewhere(): void {
+    this.#isBehind = true;
   }
 
   get newestVersion(): number {
     return newestVersionIn(this.#versionsFolder);
   }
 
-  /** The newest manifest, and the transactions since `version`. */
-  changesSince(version: number): { readonly result: Buffer; readonly steps: readonly Uint8Array[] } {
-    return { result: newestManifestIn(this.#versionsFolder).bytes, steps: stepsIn(this.#versionsFolder, version) };
+  changesSince(version: number): PrivateChanges {
+    return changesIn(this.#versionsFolder, version);
   }
 
   /** What stays after a failure goes when the branch is recovered. */
   remove(): void {
     this.#table?.close();
-    void rm(this.path, { recursive: true, force: true }).catch(() => undefined);
+    for (const path of [this.path, this.#pathInMemory]) {
+      if (path !== undefined) void rm(path, { recursive: true, force: true }).catch(() => undefined);
+    }
+  }
+
+  #make(manifestBytes: number): void {
+    mkdirSync(this.path, { recursive: true });
+    const memory = manifestBytes <= mostManifestBytesInMemory ? this.#madeInMemory() : undefined;
+    for (const name of foldersOfVersions) {
+      const path = join(this.path, name);
+      if (memory === undefined) mkdirSync(path);
+      else symlinkSync(join(memory, name), path);
+    }
+  }
+
+  /** undefined where it cannot be: nothing depends on it. */
+  #madeInMemory(): string | undefined {
+    const path = this.#pathInMemory;
+    if (path === undefined) return undefined;
+    try {
+      for (const name of foldersOfVersions) mkdirSync(join(path, name), { recursive: true, mode: 0o700 });
+      const { bavail, bsize } = statfsSync(path);
+      return bavail * bsize >= leastFreeInMemory ? path : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  get #pathInMemory(): string | undefined {
+    const { memoryFolder, name } = this.#parts;
+    return memoryFolder && join(memoryFolder, `${name}.versions`);
+  }
+
+  /** Leaves the folder itself: to remove one takes 3 ms on a disk that discards, and the engine would make it again. */
+  #clear(folder: string): void {
+    for (const name of namesIn(folder)) rmSync(join(folder, name), { recursive: true });
   }
 
   get #versionsFolder(): string {
@@ -127,21 +226,26 @@ export class ShadowFolder {
   }
 }
 
-/** Versions that the engine made in a folder of this service, all of them readable. */
-
-export const newestVersionIn = (versionsFolder: string): number => listVersions(versionsFolder).at(-1) ?? 0;
-
-export function newestManifestIn(versionsFolder: string): { readonly path: string; readonly bytes: Buffer } {
-  const found = readManifest(versionsFolder, newestVersionIn(versionsFolder));
-  if (found === undefined) throw new Error('no manifest where the engine made a version');
-  return found;
+/** What the engine made in a folder of this service. Every version there is readable. */
+export interface PrivateChanges {
+  readonly version: number;
+  /** Of the newest manifest. */
+  readonly path: string;
+  readonly result: Buffer;
+  /** The transactions, oldest first. */
+  readonly steps: readonly Uint8Array[];
 }
 
-/** The transactions of the versions after `version`, oldest first. */
-export function stepsIn(versionsFolder: string, version: number): readonly Uint8Array[] {
-  const newest = newestVersionIn(versionsFolder);
-  return transactionsBetween(versionsFolder, version, newest, Number.POSITIVE_INFINITY).map((step) => {
+const newestVersionIn = (versionsFolder: string): number => listVersions(versionsFolder).at(-1) ?? 0;
+
+/** What was made after `since`. */
+export function changesIn(versionsFolder: string, since: number): PrivateChanges {
+  const version = newestVersionIn(versionsFolder);
+  const found = readManifest(versionsFolder, version);
+  if (found === undefined) throw new Error('no manifest where the engine made a version');
+  const steps = transactionsBetween(versionsFolder, since, version, Number.POSITIVE_INFINITY).map((step) => {
     if (step === undefined) throw new Error('a version of the engine without its transaction');
     return step;
   });
+  return { version, path: found.path, result: found.bytes, steps };
 }

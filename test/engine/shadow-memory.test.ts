@@ -1,0 +1,86 @@
+/** The versions of a shadow lie in memory where there is a folder for them; nothing depends on it. */
+import assert from 'node:assert/strict';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import type { Dataset } from '#src/engine/port/engine.ts';
+import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
+import type { Location } from '#src/kernel/ids.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const upsert: MergeSpec = {
+  on: ['id'],
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+  useIndex: true,
+};
+
+const keyed = (ids: readonly number[], text: string) =>
+  ipcFile(
+    new Table({
+      id: vectorFromArray(ids, new Int32()),
+      text: vectorFromArray(
+        ids.map(() => text),
+        new Utf8(),
+      ),
+    }),
+  );
+
+async function stageOf(t: TestContext) {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const memoryFolder = join(folder, 'memory');
+  const engine = new LanceEngine({
+    root: join(folder, 'tables'),
+    rootOptions: {},
+    scratchFolder: join(folder, 'scratch'),
+    indexCacheBytes: 1 << 24,
+    metadataCacheBytes: 1 << 24,
+    memoryFolder,
+  });
+  const dataset = await createDataset(engine, 't.lance' as Location, keyed([1, 2, 3], 'first'), {});
+  return { engine, dataset, memoryFolder };
+}
+
+async function mergeOne(dataset: Dataset, id: number): Promise<void> {
+  const shadow = await dataset.shadow();
+  await shadow.merge(upsert, keyed([1, id], `with ${id}`), undefined, undefined);
+  assert.notEqual(await shadow.commit(), 'overtaken');
+  await setImmediate(); // the next shadow is made
+}
+
+const versionsIn = (memoryFolder: string) => readdirSync(memoryFolder).filter((name) => name.endsWith('.versions'));
+
+describe('the versions of a shadow in memory', () => {
+  test('are of one folder from merge to merge, and go with the engine', async (t) => {
+    const { engine, dataset, memoryFolder } = await stageOf(t);
+    await mergeOne(dataset, 10);
+    const [first] = versionsIn(memoryFolder);
+    await mergeOne(dataset, 11);
+    assert.deepEqual(versionsIn(memoryFolder), [first]);
+    assert.equal(await dataset.countRows(), 5);
+    await engine.close();
+    while (versionsIn(memoryFolder).length > 0) await setImmediate();
+  });
+
+  test('may vanish between two merges', async (t) => {
+    const { dataset, memoryFolder } = await stageOf(t);
+    for (const id of [10, 11, 12]) {
+      await mergeOne(dataset, id);
+      rmSync(memoryFolder, { recursive: true });
+    }
+    assert.equal(await dataset.countRows(), 6);
+  });
+
+  test('lie beside the table where there can be no such folder', async (t) => {
+    const { dataset, memoryFolder } = await stageOf(t);
+    writeFileSync(memoryFolder, 'in the way');
+    for (const id of [10, 11]) await mergeOne(dataset, id);
+    assert.equal(await dataset.countRows(), 5);
+  });
+});
