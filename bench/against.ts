@@ -7,6 +7,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { type AgainstLoad, loads, type Requests } from './against-loads.ts';
 import { runClosedLoop } from './closed-loop.ts';
@@ -28,6 +29,8 @@ if (values.other === undefined) throw new Error('--other: the root of another ch
 const turns = Number(values.turns);
 const durationMs = Number(values.seconds) * 1000;
 const profileLines = 40;
+const lookEveryMs = 200;
+const mostLooks = 20;
 
 interface Turn {
   readonly perSecond: number;
@@ -55,8 +58,18 @@ async function turn(service: ServiceProcess, load: AgainstLoad, { send, close }:
     megabytes: (await service.residentBytes()) / 1e6,
   };
   close();
+  await settled(service);
   service.pause();
   return measured;
+}
+
+/** What is stopped in the middle of maintenance would take it for slow, and do less of it from then on. */
+async function settled(service: ServiceProcess): Promise<void> {
+  for (let look = 0; look < mostLooks; look++) {
+    const before = await service.cpuSeconds();
+    await setTimeout(lookEveryMs);
+    if (((await service.cpuSeconds()) - before) * 1000 < lookEveryMs / 10) return;
+  }
 }
 
 /** Each side has a turn before those that count, in which it fills what it keeps. */
