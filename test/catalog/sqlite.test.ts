@@ -141,7 +141,7 @@ describe('the SQLite catalog', () => {
     await catalog.close();
   });
 
-  test('learns of places that an earlier lancegate gave out whose they are', async () => {
+  test('learns who owns the locations that an earlier lancegate gave out', async () => {
     const file = freshFile();
     const first = await open(file);
     await first.createNamespace(path('a'), {});

@@ -88,7 +88,7 @@ test('input of no rows is refused, since it has no columns', async () => {
   assert.match(await refusal(''), /no rows to see columns in/);
 });
 
-test('what is not rows is refused with its place', async () => {
+test('what is not rows is refused with its position', async () => {
   assert.match(await refusal('[1]'), /row 1: a row must be a JSON object/);
   assert.match(await refusal('{"a":1}\n{"a"'), /line 2 is not JSON/);
   assert.match(await refusal('id,zip\n1,007\n'), /line 1 is not JSON/);

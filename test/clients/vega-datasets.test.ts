@@ -61,7 +61,7 @@ describe('real data, loaded and upserted through the LanceDB SDK, is on the stor
     await database.createNamespace(['vega']);
   });
 
-  test('airports.csv: 2 000 airports get their places, the others are new', async () => {
+  test('airports.csv: 2 000 airports get their values, the others are new', async () => {
     const airports = readAirports();
     const placeless = airports.slice(0, 2000).map((row) => ({ ...row, latitude: null, longitude: null }));
     const table = await database.createTable('airports', placeless, ['vega'], { schema: airportSchema });

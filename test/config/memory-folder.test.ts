@@ -62,7 +62,7 @@ describe('the folder in memory of a data folder', {
   });
 });
 
-test('there is none where files would go to a disk, or where there is no such place', (t) => {
+test('there is none where files would go to a disk, or where there is no such folder', (t) => {
   const folder = folderOf(t);
   const isMemory = statfsSync(dirname(folder)).type === 0x01021994;
   if (!isMemory) assert.equal(makeMemoryFolder(folder, folder), undefined);

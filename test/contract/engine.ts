@@ -73,7 +73,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       assert.equal(await engine.isVacant(at), true);
     });
 
-    test('a place that is taken is not written to, and says so', async (t) => {
+    test('a location that is taken is not written to, and the error says so', async (t) => {
       const { engine } = open(t);
       const at = place();
       await createDataset(engine, at, ipcFile(table(1)), {});

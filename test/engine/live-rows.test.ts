@@ -200,7 +200,7 @@ async function assertMoved(table: TrackedTable, run: () => Promise<unknown>): Pr
   return moves;
 }
 
-describe('which places have rows is known, version after version (P2)', () => {
+describe('which addresses have rows is known, version after version (P2)', () => {
   test('at first of nothing, then of all fragments, none of which was known before', async (t) => {
     const { dataset, tracked } = await TrackedTable.create(t, 10);
     await dataset.append(fileOf([10, 11], 'second'));
@@ -581,7 +581,7 @@ describe('whatever is committed, in whatever order, all rows are accounted for (
   }
 });
 
-describe('what a transaction did to the places of rows', () => {
+describe('what a transaction did to the addresses of rows', () => {
   const transaction = (operation: number, content = new WireWriter()): Uint8Array =>
     new WireWriter().number(1, 7).text(2, 'an id').message(operation, content).finish();
 

@@ -229,7 +229,7 @@ describe('the next manifest says what the commit did', () => {
 });
 
 describe('what a commit does not change stays as it was', () => {
-  test('also fields that nobody knows yet', () => {
+  test('also fields that no writer knows yet', () => {
     const unknown = new WireWriter().text(999, 'from the future').number(998, 2 ** 40);
     const { bytes } = nextManifest(appended(plain, unknown), request());
     assert.equal(bytesOf(bytes, 999).toString(), 'from the future');
@@ -313,7 +313,7 @@ describe('what its writers are asked to know and we do not is refused (P1)', () 
     assert.equal(numberOf(bytes, of.writerFlags), flags);
   });
 
-  test('what fragments can have besides: identifiers of rows, their versions, overlays, and what nobody knows yet', () => {
+  test('what fragments can have besides: identifiers of rows, their versions, overlays, and what no writer knows yet', () => {
     for (const field of [5, 6, 7, 8, 9, 10, 11, 12, 99]) {
       const more = new WireWriter().bytes(field, Buffer.from('anything'));
       assert.throws(() => nextManifest(inFragments(plain, more), request()), refused, `field ${field}`);

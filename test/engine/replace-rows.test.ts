@@ -381,7 +381,7 @@ describe('rows are replaced by their addresses: those there go, those of the fil
     assert.equal(misplaced.length, 0);
   });
 
-  test('a place without a row is an error, with nothing written', async (t) => {
+  test('an address without a row is an error, with nothing written', async (t) => {
     const { stage, dataset } = await opened(t, rowsFrom(0, 3, 'first'));
     await replace(dataset, await trackedRows(dataset), at(0, 0), rowsFrom(0, 1, 'second'));
     const before = stage.files();

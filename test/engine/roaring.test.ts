@@ -78,7 +78,7 @@ describe('a Roaring bitmap', () => {
   });
 });
 
-test('set bits are counted in all 32 places', () => {
+test('set bits are counted at all 32 positions', () => {
   for (let bit = 0; bit < 32; bit += 1) assert.equal(bitsSet((1 << bit) >>> 0), 1);
   assert.deepEqual([0, 0xffff_ffff, -1, 0x7fff_ffff, 0xaaaa_aaaa].map(bitsSet), [0, 32, 32, 31, 16]);
 });

@@ -32,12 +32,12 @@ describe('the address of a client', () => {
     assert.equal(forwarded('nonsense, 198.51.100.7'), '198.51.100.7');
   });
 
-  test('is the first of the proxies where nobody else is named, as of a probe that one of them sends', () => {
+  test('is the first of the proxies where no other is named, as of a probe that one of them sends', () => {
     const headers = { 'x-forwarded-for': '10.0.0.5, 10.0.0.6' };
     assert.equal(addressOf(behind('10.0.0.0/8'), '10.1.2.3', headers), '10.0.0.5');
   });
 
-  test('is the proxy itself where it names nobody, or no address', () => {
+  test('is the proxy itself where it names no client, or no address', () => {
     const clients = behind('10.1.2.3');
     const values = ['', ' ', ',', 'unknown', '_hidden', '1.2.3', '1.2.3.4.5', '::g', '1.1.1.1, x', '[::1', '1.2.3.4:x'];
     for (const value of values) {

@@ -126,7 +126,7 @@ test('where all room is taken, a write learns only that, before its sender is kn
   assert.equal((await ask(service, '/healthz', { method: 'GET' })).status, 200);
 });
 
-test('that a table or a principal has its share is told only to who may write there (P9, P10)', async () => {
+test('only a principal that may write there learns that a table or a principal has its share (P9, P10)', async () => {
   const mayWrite = { name: true };
   await using service = await withOneWrite({ config: half, allows: () => mayWrite.name });
   const path = '/v1/table/users/merge_insert?on=id';

@@ -21,7 +21,7 @@ class FullProcess {
   });
 }
 
-test('while memory is nearly full writes are let in one at a time, and the others told before their body (P7)', async () => {
+test('while memory is nearly full writes are admitted one at a time, and the others refused before their body (P7)', async () => {
   const process = new FullProcess();
   await using service = await startTestService({ resident: process.limit });
   using first = await RawClient.connect(service);

@@ -10,7 +10,7 @@ const ben: Principal = { ...ann, subject: 'ben' };
 const counted = (seconds: readonly number[]): Readonly<Record<number, number>> =>
   Object.fromEntries([...new Set(seconds)].map((each) => [each, seconds.filter((other) => other === each).length]));
 
-test('a few refused clients are told a second, each time', () => {
+test('a few refused clients get a second, each time', () => {
   const clock = new StoppedClock();
   const returns = new RetryPacing(clock);
   for (let second = 0; second < 20; second++) {
@@ -20,7 +20,7 @@ test('a few refused clients are told a second, each time', () => {
   }
 });
 
-test('many are told to return in line, and the few of another principal, or of another issuer, do not wait for them (P10)', () => {
+test('many are asked to return in line, and the few of another principal, or of another issuer, do not wait for them (P10)', () => {
   const returns = new RetryPacing(new StoppedClock());
   const told = Array.from({ length: 2000 }, () => returns.secondsFor(ann));
   assert.deepEqual(counted(told), { 1: 500, 2: 500, 3: 500, 4: 500 });
@@ -50,7 +50,7 @@ test('who is refused again and again comes five hundred times a second, all toge
   assert.ok(Math.max(...settled) <= 1000, `${settled}`);
 });
 
-test('nobody is told more than five seconds, and when the crowd is gone it is one again', () => {
+test('no client gets more than five seconds, and when the crowd is gone it is one again', () => {
   const clock = new StoppedClock();
   const returns = new RetryPacing(clock);
   const told = Array.from({ length: 100_000 }, () => returns.secondsFor(ann));

@@ -7,7 +7,7 @@ import { checkErrorBody, startCheckedService, succeeded } from './checked-servic
 import { eventually } from './eventually.ts';
 import { people } from './rows.ts';
 
-describe('who may not write is told so before a byte of the body is read (P7, P9)', () => {
+describe('a principal that may not write is refused before a byte of the body is read (P7, P9)', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
@@ -63,7 +63,7 @@ describe('who may not write is told so before a byte of the body is read (P7, P9
     assert.doesNotMatch(answer.text, /100 Continue/);
   });
 
-  test('who may write is told to go on, and is answered when the body is there', async () => {
+  test('a principal that may write gets 100 Continue, and its answer when the body is there', async () => {
     const body = people([1], 'y');
     using client = await connect();
     const headers = [`content-length: ${body.length}`, 'expect: 100-continue', 'connection: close'];

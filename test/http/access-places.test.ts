@@ -30,7 +30,7 @@ forbid (principal == Principal::"eve", action, resource in Namespace::"ünï");
 permit (principal == Principal::"uwe", action, resource in Namespace::"ünï");
 `;
 
-describe('a place is registered by who has rights there (P9)', () => {
+describe('a location is registered by a principal that has rights there (P9)', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
@@ -74,7 +74,7 @@ describe('a place is registered by who has rights there (P9)', () => {
     assert.equal(await count('a$given'), 2);
   });
 
-  test('a place remembers whose it was, wherever it lies', async () => {
+  test('a location keeps its last owner, wherever it lies', async () => {
     await (await connect(join(service.tablesFolder, 'loaded'))).createTable('old', [{ id: 1 }]);
     succeeded(await register('tester', 'b$old', 'loaded/old.lance'));
     const held = await denied('eve', 'mine', 'loaded/old.lance', 400);
@@ -90,7 +90,7 @@ describe('a place is registered by who has rights there (P9)', () => {
     succeeded(await register('eve', 'mine', 'loaded/old.lance'));
   });
 
-  test('the log tells the operator who was refused a place, and whose it is', async () => {
+  test('the log names the principal that was refused a location, and the owner of the location', async () => {
     await create('b$wanted');
     await denied('ann', 'a$mine', 'b/wanted.lance', 403);
     await denied('eve', 'a$mine', 'loaded/none.lance', 400);
@@ -173,7 +173,7 @@ describe('a place is registered by who has rights there (P9)', () => {
     succeeded(await register('tester', `${folder}$mine`, `${folder}/never_known.lance`));
   });
 
-  test('a branch inside a dataset is no table, whoever asks and whoever has it', async () => {
+  test('a branch inside a dataset is no table, whichever principal asks and whichever owns it', async () => {
     await create('b$br');
     succeeded(await service.post('/v1/table/b$br/branches/create', { name: 'x.lance' }));
     const branch = 'b/br.lance/tree/x.lance';
@@ -192,7 +192,7 @@ describe('a place is registered by who has rights there (P9)', () => {
     assert.equal((await service.post<unknown>('/v1/table/b$br/count_rows', { branch: 'x.lance' })).body, 2);
   });
 
-  test('a place that is held is refused in every spelling, and nothing happens to it', async () => {
+  test('a location that is held is refused in every spelling, and nothing happens to it', async () => {
     await create('b$held');
     const uri = pathToFileURL(join(service.tablesFolder, 'b', 'held.lance')).href;
     const folder = join(service.tablesFolder, 'a');
@@ -227,7 +227,7 @@ describe('a place is registered by who has rights there (P9)', () => {
     assert.equal(await count('b$held'), 2);
   });
 
-  test('no spelling of a held place, made at random, is adopted or fails', async () => {
+  test('no spelling of a held location, made at random, is adopted or fails', async () => {
     const random = new Random(17);
     const letters = [...'./\\%~:*?#@!$&()[]{}|<>"`^ +;,=\0\n\u0301\u00e9\u202e\uff0f'];
     const roots = ['', service.tablesFolder, pathToFileURL(service.tablesFolder).href, '..', '.', '/', 'a/linked/..'];
@@ -260,7 +260,7 @@ describe('a place is registered by who has rights there (P9)', () => {
     assert.equal(await count('b$held'), 2);
   });
 
-  test('a link to a table that nobody has leads to where it really is', async () => {
+  test('a link to a table without an owner leads to where it really is', async () => {
     await (await connect(join(service.tablesFolder, 'a', 'real'))).createTable('raw', [{ id: 1 }]);
     symlinkSync('real/raw.lance', join(service.tablesFolder, 'a', 'alias.lance'));
     const { location } = succeeded(await register('ann', 'a$aliased', 'a/alias.lance'));
@@ -268,14 +268,14 @@ describe('a place is registered by who has rights there (P9)', () => {
     refused(await register('tester', 'a$second', 'a/real/raw.lance'), 400, 13, /belongs to another table/);
   });
 
-  test('a declared table, and one that is being dropped, keep their places', async () => {
+  test('a declared table, and one that is being dropped, keep their locations', async () => {
     const declared = succeeded(await service.post('/v1/table/b$promised/declare'));
     await (await connect(join(service.tablesFolder, 'b'))).createTable('promised', [{ id: 1 }]);
     refused(await register('tester', 'a$thief', String(declared.location)), 400, 13, /belongs to another table/);
     await denied('ann', 'a$thief', 'b/promised.lance', 403);
   });
 
-  test('a place in more folders than a namespace can have is refused before anybody is asked', async () => {
+  test('a location in more folders than a namespace can have is refused before the policy is asked', async () => {
     await denied('ann', 'a$deep', `${'a/'.repeat(10_000)}x.lance`, 400);
     await denied('tester', 'a$deep', `a/${'x'.repeat(300)}/x.lance`, 400);
   });
@@ -295,7 +295,7 @@ describe('a place is registered by who has rights there (P9)', () => {
     assert.equal(await count('a$former'), 2);
   });
 
-  test('of many who register one place at once, one gets it', async () => {
+  test('of many requests that register one location at once, one gets it', async () => {
     await create('a$wanted');
     await deregister('a$wanted');
     const answers = await Promise.all(
@@ -305,7 +305,7 @@ describe('a place is registered by who has rights there (P9)', () => {
     for (const { status } of answers) assert.ok([200, 400, 409].includes(status), `${status}`);
   });
 
-  test('who registers while the place is dropped gets the files or a refusal', async () => {
+  test('a request that registers a location while it is dropped gets the files or a refusal', async () => {
     for (let round = 0; round < 10; round += 1) {
       const location = await create(`a$d${round}`);
       const [registered] = await Promise.all([

@@ -23,7 +23,7 @@ describe('each kind of error of the specification comes with its status, type an
     refused(await service.post('/v1/table/other/create?mode=maybe', people([1], 'x')), 400, 13, /^mode: /);
   });
 
-  test('400 for a count by the places of rows alone, which are no columns; beside a column they are counted', async () => {
+  test('400 for a count by row addresses alone, which are no columns; with a column they are counted', async () => {
     const count = (predicate: string) => service.post('/v1/table/t/count_rows', { predicate });
     for (const predicate of ['_rowid = 1', '_rowaddr IN (0, 1)', '_rowoffset = 0']) {
       refused(await count(predicate), 400, 13, /by _rowid, _rowaddr or _rowoffset alone, /);

@@ -93,7 +93,7 @@ describe('requests with one Idempotency-Key at once commit once (P6)', () => {
     assert.deepEqual(await numbers('left'), [0, 1]);
   });
 
-  test('more than a few that wait are told to slow down (P7)', async () => {
+  test('more than a few that wait are answered 503 "Slow down" (P7)', async () => {
     await create('many');
     const { first, rest } = await begin('many', 'many');
     const waiting = Array.from({ length: 20 }, () => merge('many', 1, 'many'));

@@ -97,7 +97,7 @@ test('a round is bounded, and the next one comes soon where there is more', asyn
   assert.equal(await catalog.forgetKeys(clock.nowMs(), 10_000), 0);
 });
 
-test('a failing database is told to the log, and asked again later; after a stop nothing runs', async (t) => {
+test('a failing database is logged, and asked again later; after a stop nothing runs', async (t) => {
   const { clock, catalog, warnings, stop, roundIsOver } = await start((clean) => t.after(clean));
   await catalog.close();
   clock.pass(minuteMs);

@@ -129,7 +129,7 @@ describe('an Idempotency-Key makes a retry harmless (P6)', () => {
     assert.deepEqual(await numbers(table), [0, 1, 2]);
   });
 
-  test('whoever may not write any more gets no earlier answer (P9)', async () => {
+  test('a principal that may not write any more gets no earlier answer (P9)', async () => {
     const table = await newTable();
     const write = await service.mint('lancegate:write', 'demoted');
     const read = await service.mint('lancegate:read', 'demoted');
@@ -292,7 +292,7 @@ describe('an Idempotency-Key makes a retry harmless (P6)', () => {
       assertReplayed(await merge(table, 1, keyed(table)), again);
     });
 
-    test('a retry of a commit that may have been made is not applied, and is told so', async () => {
+    test('a retry of a commit that may have been made is not applied, and its answer says so', async () => {
       const table = await newTable();
       const { version } = fieldsOf(await merge(table, 1, keyed(table)));
       await crash(table, Number(version) - 1, table);

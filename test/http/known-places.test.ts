@@ -17,7 +17,7 @@ const countsOf = (answer: Answer): unknown[] => {
   return [num_inserted_rows, num_updated_rows, num_deleted_rows];
 };
 
-describe('upserts that are committed by the places of their rows', () => {
+describe('upserts that are committed by row address', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
@@ -108,7 +108,7 @@ describe('upserts that are committed by the places of their rows', () => {
     assert.deepEqual(await stored('seen'), ['1:known', '2:new', '9:ours', '10:ours', '11:ours']);
   });
 
-  test('a branch and the table it comes from each have places of their own (P2, P4)', async () => {
+  test('a branch and the table it comes from each have row addresses of their own (P2, P4)', async () => {
     succeeded(await service.post('/v1/table/branched/create', people([1, 2, 3], 'old')));
     await mergeUntilPlaced('branched');
     succeeded(await service.post('/v1/table/branched/branches/create', { name: 'dev' }));
@@ -126,7 +126,7 @@ describe('upserts that are committed by the places of their rows', () => {
     assert.deepEqual(await stored('branched', 'dev'), ['1:known', '2:anew', '3:main', '8:anew', '9:anew']);
   });
 
-  test('a table that is dropped or overwritten leaves no places to the next of its name (P2, P4)', async () => {
+  test('a table that is dropped or overwritten leaves no key index to the next of its name (P2, P4)', async () => {
     succeeded(await service.post('/v1/table/replaced/create', people([1, 2], 'old')));
     await mergeUntilPlaced('replaced');
     succeeded(await service.post('/v1/table/replaced/create?mode=overwrite', people([1, 7], 'new')));

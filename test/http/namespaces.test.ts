@@ -141,7 +141,7 @@ describe('deregister and register: a table leaves the catalog and comes back, in
     assert.equal((await service.post<unknown>('/v1/table/taken/count_rows')).body, 2);
   });
 
-  test('a place outside the root is refused in every disguise, and nothing is opened or said about it', async () => {
+  test('a location outside the root is refused in every disguise, and nothing is opened or said about it', async () => {
     const outside = temporaryFolder(later);
     await (await connect(outside)).createTable('foreign', [{ id: 1 }]);
     mkdirSync(service.tablesFolder, { recursive: true });
@@ -175,7 +175,7 @@ describe('deregister and register: a table leaves the catalog and comes back, in
     assert.ok(existsSync(join(outside, 'foreign.lance')));
   });
 
-  test('a place inside the root where nothing is, or only a declared table, is 400', async () => {
+  test('a location inside the root where nothing is, or only a declared table, is 400', async () => {
     refused(await register('nothing', 'nothing.lance'), 400, 13, /no table is stored there/);
     const { location } = succeeded(await service.post('/v1/table/promised/declare'));
     refused(await register('thief', String(location)), 400, 13);

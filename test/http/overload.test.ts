@@ -11,7 +11,7 @@ import { Upload, type UploadAnswer } from './upload-client.ts';
 const MiB = 2 ** 20;
 const largest = { 'content-length': String(16 * MiB) };
 
-describe('what finds no room is told so before its body is read (P7, P10)', () => {
+describe('a request that finds no room is refused before its body is read (P7, P10)', () => {
   const later = afterSuite();
   const open: Upload[] = [];
   let service: TestService;
@@ -54,7 +54,7 @@ describe('what finds no room is told so before its body is read (P7, P10)', () =
     assert.match(String(body.error), says);
   };
 
-  test('a body whose announced length does not fit now, whoever has the room', async () => {
+  test('a body whose announced length does not fit now, whichever principal has the room', async () => {
     for (const [subject, table] of [['ann', 'a'], ['ben', 'b'], ['cyd', 'c']] as const) await hold(subject, table, largest); // biome-ignore format: pairs
     slowedDown(await (await begin('dan', 'd', largest)).answer, /too many bytes in bodies at the same time/);
     const small = people([2], 'new');

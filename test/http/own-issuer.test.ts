@@ -57,7 +57,7 @@ describe('beside another issuer', () => {
   });
 });
 
-test('a rotation by the command holds for the running service: old tokens live on, or end, as it was told (P9)', async (t) => {
+test('a rotation by the command holds for the running service: old tokens live on, or end, as the command says (P9)', async (t) => {
   const clock = new AdvancingClock();
   const service = await startTestService((clean) => t.after(clean), {}, clock);
   const rotate = async (...args: string[]) => {

@@ -99,7 +99,7 @@ describe('identifiers in paths, and paths themselves', () => {
     });
   }
 
-  test('parameters that nobody knows are ignored, also broken ones', async () => {
+  test('unknown parameters are ignored, also broken ones', async () => {
     succeeded(await create('there', '?mode=exist_ok'));
     const query = 'on=id&shoe=1&shoe=2&%ZZ&=&&use_lsm=false&mode=what&properties=%7B&timeout2=x';
     succeeded(await service.post(`/v1/table/there/merge_insert?${query}`, people([1], 'y')));
@@ -152,7 +152,7 @@ describe('identifiers in paths, and paths themselves', () => {
     await answer.body?.cancel();
   });
 
-  test('what no method offers names none, and is 404 by those that nobody would use', async () => {
+  test('a path that no method offers names none, and is 404 by methods that no client uses', async () => {
     for (const path of ['/v1/table/t/query', '/v1/functions/f', '/v1/nowhere']) {
       const { status, allow, body } = await byMethod('DELETE', path);
       assert.deepEqual([status, allow, body.code], [404, null, 0], path);

@@ -24,7 +24,7 @@ describe('a table that is only declared', () => {
   const isOnlyDeclared = async (table: string) =>
     succeeded(await service.post(`/v1/table/${table}/describe`)).is_only_declared;
 
-  test('comes into being with the first merge, at the place and with the properties it was declared with', async () => {
+  test('comes into being with the first merge, at the location and with the properties it was declared with', async () => {
     const { location } = await declare('first', { owner: 'ann' });
     assert.equal(existsSync(fileURLToPath(String(location))), false);
     assert.equal(await isOnlyDeclared('first'), true);
@@ -146,7 +146,7 @@ describe('a table that is only declared', () => {
     }
   });
 
-  test('can be told from one that is there: its rows cannot be counted, it has no branches, and it is listed', async () => {
+  test('can be distinguished from one that is there: its rows cannot be counted, it has no branches, and it is listed', async () => {
     await declare('told');
     refused(await service.post('/v1/table/told/count_rows'), 400, 19, /declared but not yet created/);
     refused(await service.post('/v1/table/told/branches/list'), 400, 19);

@@ -63,7 +63,7 @@ describe('a table that is dropped, overwritten, or made twice', () => {
     );
   });
 
-  test('dropped and made again it has a new place and none of the old rows, versions and branches', async () => {
+  test('dropped and made again it has a new location and none of the old rows, versions and branches', async () => {
     const first = await create('again');
     succeeded(await merge('again', [9], 'old'));
     succeeded(await service.post('/v1/table/again/branches/create', { name: 'dev' }));
@@ -91,7 +91,7 @@ describe('a table that is dropped, overwritten, or made twice', () => {
     }
   });
 
-  test('creates with exist_ok at once make one table; who finds another at work is told to come again (P1)', async () => {
+  test('creates with exist_ok at once make one table; one that finds another under way is asked to retry (P1)', async () => {
     const path = '/v1/table/ok/create?mode=exist_ok';
     const answers = await Promise.all(['a', 'b', 'c', 'd'].map((name) => service.post(path, people([1, 2], name))));
     for (const answer of answers) if (answer.status !== 200) refused(answer, 409, 14);

@@ -179,7 +179,7 @@ describe('a create of any size is published only when whole (P1)', () => {
     assert.equal(await statusOf('whole/drop'), 200);
   });
 
-  test('while it streams nobody sees it and its name is taken; then it is there with every row', async () => {
+  test('while it streams no reader sees it and its name is taken; then it is there with every row', async () => {
     const upload = await half('big/create');
     assert.equal(await statusOf('big/describe'), 404);
     assert.equal(await statusOf('big/exists'), 404);

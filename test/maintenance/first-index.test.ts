@@ -68,7 +68,7 @@ test('an index that was there before is read into memory when merges begin, once
   assert.deepEqual(reasons(), [], 'and not built');
 });
 
-test('an index that was there before and has no room in memory is told of in the log (P8)', async (t) => {
+test('an index that was there before and has no room in memory is logged (P8)', async (t) => {
   const { commit, dataset, lines } = await indexedTable(t, undefined, false);
   await createIndex(dataset, 'id');
   for (const _ of numbers(2)) await commit();

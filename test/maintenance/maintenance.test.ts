@@ -101,7 +101,7 @@ describe('a table stays as fast as it was (P8)', () => {
     );
   });
 
-  test('nobody waits for all of a table of wide rows while it is written to, only for small fragments', async (t) => {
+  test('no writer waits for all of a table of wide rows, only for small fragments', async (t) => {
     const service = await startTestService(t.after.bind(t), { VERSION_RETENTION: '1h', MAINTENANCE_WAIT: '100ms' });
     const floats = 512;
     const vectors = (ids: readonly number[]): Buffer => {
@@ -138,7 +138,7 @@ describe('a table stays as fast as it was (P8)', () => {
     assert.match(metrics, /lancegate_maintenance_locked_seconds_count 1/);
   });
 
-  test('one row per key while the table is tidied under its writers (P2)', { timeout: 60_000 }, async (t) => {
+  test('one row per key while the table is compacted under its writers (P2)', { timeout: 60_000 }, async (t) => {
     const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '1000' });
     await create(service, people(numbers(2_000), 'first'));
     let isDone = false;
@@ -162,7 +162,7 @@ describe('a table stays as fast as it was (P8)', () => {
   });
 });
 
-describe('versions that somebody may need (P8)', () => {
+describe('versions that a reader may need (P8)', () => {
   test('a reader keeps reading what it opened until the retention has passed', async (t) => {
     const clock = new AdvancingClock();
     const service = await startTestService(t.after.bind(t), byHand, clock);
@@ -201,7 +201,7 @@ describe('versions that somebody may need (P8)', () => {
     assert.equal((await reader.query().toArray()).length, 2);
   });
 
-  test('tagged versions stay, and the table is tidied all the same', async (t) => {
+  test('tagged versions stay, and the table is compacted all the same', async (t) => {
     const clock = new AdvancingClock();
     const service = await startTestService(t.after.bind(t), byHand, clock);
     await create(service, people([1, 2], 'first'));
@@ -220,7 +220,7 @@ describe('versions that somebody may need (P8)', () => {
     assert.ok(jobsOf(service).some(({ message }) => message === 'a tag keeps old versions of a table'));
   });
 
-  test('what a branch starts from stays, and branches are tidied too', async (t) => {
+  test('what a branch starts from stays, and branches are compacted too', async (t) => {
     const clock = new AdvancingClock();
     const service = await startTestService(t.after.bind(t), byHand, clock);
     await create(service, people([1, 2], 'first'));
@@ -285,7 +285,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
     assert.deepEqual(jobsOf(service).at(-1)?.indexed, ['id'], 'built anew');
   });
 
-  test('that has no room in memory is told of in the log, whenever it is built', async (t) => {
+  test('that has no room in memory is logged, whenever it is built', async (t) => {
     const warning = /an index is larger than --engine-index-cache/;
     const warnings = (service: TestService): number => service.log.filter((line) => warning.test(line)).length;
     const indexing = { ...settings, INDEX_FROM_ROWS: '100' };
@@ -316,7 +316,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
     assert.equal((await (await outside(service)).listIndices()).length, 1);
   });
 
-  test('of a branch is no reason to build it, and readers can ask by it when the branch was tidied', async (t) => {
+  test('of a branch is no reason to build it, and readers can ask by it when the branch was compacted', async (t) => {
     const tiny = { INDEX_FROM_ROWS: '100', ENGINE_INDEX_CACHE: '2KiB' };
     const service = await startTestService(t.after.bind(t), { ...settings, ...tiny });
     await create(service, people(numbers(100), 'first'));
@@ -342,7 +342,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
     assert.equal(await dev.countRows(), 160);
   });
 
-  test('of a branch that we cannot build again keeps that branch from being tidied', async (t) => {
+  test('of a branch that we cannot build again keeps that branch from being compacted', async (t) => {
     const service = await startTestService(t.after.bind(t), { ...byHand, INDEX_FROM_ROWS: '1000000' });
     await create(service, people(numbers(100), 'first'));
     await (await outside(service)).createIndex('id', { name: 'mine' });

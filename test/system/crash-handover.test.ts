@@ -37,7 +37,7 @@ describe('one data folder', () => {
     assert.equal(await first.stop(), 0);
   });
 
-  test('SIGTERM drains: a merge whose body is still coming gets its answer, nobody new is let in, exit code 0', async (t) => {
+  test('SIGTERM drains: a merge whose body is still coming gets its answer, no new request is admitted, exit code 0', async (t) => {
     const later = lastFirst((clean) => t.after(clean));
     const data = temporaryFolder(later);
     const token = await mintToken(data);

@@ -117,7 +117,7 @@ for (const isIndexed of [false, true]) {
   }
 }
 
-test('an outsider who changes a row of ours too makes the engine match again, and nothing is there twice', async (t) => {
+test('another program that changes a row of ours too makes the engine match again, and nothing is there twice', async (t) => {
   const { stage, merge, rows } = await scene(t, full([1, 'old', 'old']));
   const outsider = byMerging(stage, full([1, 'them', 'them'], [9, 'them', 'them']));
   const sources = [full([1, 'a', 'a'], [9, 'a', 'a']), full([9, 'b', 'b'], [10, 'b', 'b'])];
@@ -128,14 +128,14 @@ test('an outsider who changes a row of ours too makes the engine match again, an
   assert.deepEqual(await rows(), ['10:b:b', '1:a:a', '9:b:b']);
 });
 
-test('an outsider who adds a row to a key that is there does not leave it twice where the merge wrote it', async (t) => {
+test('another program that adds a row to a key that is there does not leave it twice where the merge wrote it', async (t) => {
   const { stage, merge, rows } = await scene(t, full([1, 'old', 'old'], [2, 'old', 'old'], [3, 'old', 'old']));
   const outsider = byAppending(stage, full([1, 'them', 'them'], [2, 'them', 'them']));
   assert.deepEqual(await merge([full([1, 'us', 'us'], [3, 'us', 'us'])], upsert, outsider), [[0, 2]]);
   assert.deepEqual(await rows(), ['1:us:us', '2:old:old', '2:them:them', '3:us:us']);
 });
 
-test('an update of some columns changes both rows of a key, the one that an outsider added too', async (t) => {
+test('an update of some columns changes both rows of a key, the one that another program added too', async (t) => {
   const { stage, merge, rows } = await scene(t, full([1, 'old', 'old'], [2, 'old', 'old']));
   await stage.buildIndex('id');
   const outsider = byAppending(stage, full([1, 'them', 'them']));

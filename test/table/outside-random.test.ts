@@ -33,7 +33,7 @@ function apply(rows: Stored[], source: readonly Row[], spec: Spec, hasW: boolean
   return [inserted, updated];
 }
 
-test('rows and counts are as if the outsider had been first (P2, P4)', async (t) => {
+test('rows and counts are as if the other program had been first (P2, P4)', async (t) => {
   const seed = Number(process.env.LANCEGATE_GROUP_SEED ?? 1);
   const pick = random(seed);
   const someIds = (from: number, below: number): (number | null)[] => {

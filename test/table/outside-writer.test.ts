@@ -19,7 +19,7 @@ function random(seed: number): (below: number) => number {
   };
 }
 
-test('no key that the outsider had written before is left twice, and counts are exact (P2, P4)', async (t) => {
+test('no key that another program had written before is left twice, and counts are exact (P2, P4)', async (t) => {
   const stage = await Stage.open(t, full([-1, 'old']));
   const pick = random(Number(process.env.LANCEGATE_GROUP_SEED ?? 1));
   let front = 0;

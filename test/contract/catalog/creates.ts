@@ -61,7 +61,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
       await rejects(catalog.reserveCreation(table('no', 't'), undefined, place('1')), 'NamespaceNotFound');
     });
 
-    test('of ten creates of one name one wins, and the others use no place up', async () => {
+    test('of ten creates of one name one wins, and the others use no location up', async () => {
       const attempts = Array.from({ length: 10 }, (_, number) =>
         catalog.reserveCreation(table('t'), undefined, place(`${number}`)),
       );
@@ -96,7 +96,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
       assert.equal((await catalog.findTransaction('of-old' as TransactionId))?.tableId, old.id);
     });
 
-    test('a table with data is not written over in its own place (P1)', async () => {
+    test('a table with data is not written over at its own location (P1)', async () => {
       const old = await createTable(catalog, table('t'), place('1'));
       await rejects(catalog.reserveCreation(table('t'), old.id, place('1')), 'ConcurrentCreate');
     });
@@ -116,7 +116,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
       assert.deepEqual((await publish(again.id, '5', { properties: {} })).properties, {});
     });
 
-    test('a declared table can be given its data in its own place', async () => {
+    test('a declared table can be given its data at its own location', async () => {
       const declared = await catalog.declareTable(table('t'), place('1'), {});
       const creation = await catalog.reserveCreation(table('t'), declared.id, place('1'));
       const made = await catalog.publishCreation(creation, publicationOf('tx'));
@@ -125,7 +125,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
       assert.deepEqual(await catalog.unfinished(), { creations: [], discarded: [] });
     });
 
-    test('a declared table keeps its place when the create that was to fill it is abandoned', async () => {
+    test('a declared table keeps its location when the create that was to fill it is abandoned', async () => {
       const declared = await catalog.declareTable(table('t'), place('1'), {});
       await catalog.abandonCreation(await catalog.reserveCreation(table('t'), declared.id, place('1')));
       assert.deepEqual((await catalog.unfinished()).discarded, []);
@@ -160,7 +160,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
       await createTable(catalog, table('t'), place('2'));
     });
 
-    test('abandoning again does nothing, whatever became of the place', async () => {
+    test('abandoning again does nothing, whatever became of the location', async () => {
       const abandoned = await catalog.reserveCreation(table('a'), undefined, place('1'));
       await catalog.abandonCreation(abandoned);
       await catalog.forgetDiscarded(place('1'));

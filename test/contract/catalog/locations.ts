@@ -4,14 +4,14 @@ import type { Catalog } from '#src/catalog/port.ts';
 import { createTable, place, register, rejects, table } from './fixtures.ts';
 
 export function locationsContract(open: () => Promise<Catalog>): void {
-  describe('places on storage', () => {
+  describe('locations on storage', () => {
     let catalog: Catalog;
     beforeEach(async () => {
       catalog = await open();
     });
     afterEach(() => catalog.close());
 
-    test('a place is fresh until it is given out, and never again (P1)', async () => {
+    test('a location is fresh until it is given out, and never again (P1)', async () => {
       assert.equal(await catalog.isLocationFresh(place('1')), true);
       for (const [number, end] of (['dropTable', 'deregisterTable'] as const).entries()) {
         await catalog.declareTable(table('t'), place(`${number}`), {});
@@ -25,7 +25,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       assert.equal(await catalog.isLocationFresh(place('2')), false);
     });
 
-    test('a place that is used is not given to a declared table or a create (P1)', async () => {
+    test('a location that is used is not given to a declared table or a create (P1)', async () => {
       await catalog.declareTable(table('a'), place('live'), {});
       await catalog.declareTable(table('b'), place('discarded'), {});
       await catalog.dropTable(table('b'));
@@ -37,7 +37,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       }
     });
 
-    test('a deregistered place can be registered again, under any name', async () => {
+    test('a deregistered location can be registered again, under any name', async () => {
       await createTable(catalog, table('a'), place('1'));
       await catalog.deregisterTable(table('a'));
       const adopted = await register(catalog, table('b'), place('1'));
@@ -46,7 +46,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       assert.deepEqual((await catalog.unfinished()).discarded, ['1']);
     });
 
-    test('a place that another table or create has, or that waits to be removed, cannot be registered', async () => {
+    test('a location that another table or create has, or that waits to be removed, cannot be registered', async () => {
       await createTable(catalog, table('a'), place('held'));
       await catalog.reserveCreation(table('b'), undefined, place('reserved'));
       await createTable(catalog, table('c'), place('dropped'));
@@ -57,7 +57,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       assert.equal(await catalog.findTable(table('t')), undefined);
     });
 
-    test('a place is known with whose it is or was, and what became of it (P9)', async () => {
+    test('a location is known with whose it is or was, and what became of it (P9)', async () => {
       const known = async (location: string) =>
         (await catalog.locationsAt(place(location), 'exact')).map(({ owner, state }) => [owner?.name, state]);
       await createTable(catalog, table('a'), place('1'));
@@ -75,7 +75,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       assert.deepEqual(await known('3'), []);
     });
 
-    test('a place is known by those inside and around it, and by none that is merely spelt alike (P9)', async () => {
+    test('a location is known by those inside and around it, and by none that is merely spelt alike (P9)', async () => {
       const spelt = ['a', 'a.lance', 'a.lance-1', 'a.lance/b', 'a.lance/b/c.lance', 'a.lance0', 'b/a.lance', 'a.lanc'];
       for (const [number, at] of spelt.entries()) await catalog.declareTable(table(`t${number}`), place(at), {});
       const at = async (location: string) =>
@@ -100,7 +100,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       }
     });
 
-    test('a place that changed hands since it was looked at is not adopted (P9)', async () => {
+    test('a location that changed hands since it was looked at is not adopted (P9)', async () => {
       await createTable(catalog, table('a'), place('1'));
       await catalog.deregisterTable(table('a'));
       const seen = await catalog.locationsAt(place('1'), 'exact');
@@ -126,7 +126,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       assert.deepEqual((await catalog.findTable(table('t')))?.properties, { again: 'yes' });
     });
 
-    test('a discarded place is listed until it is forgotten, and only a discarded one can be', async () => {
+    test('a discarded location is listed until it is forgotten, and only a discarded one can be', async () => {
       for (const name of ['b', 'a']) {
         await createTable(catalog, table(name), place(name));
         await catalog.dropTable(table(name));
