@@ -1,6 +1,6 @@
 /**
  * Random merges of all kinds, upkeep and commits of an outsider, against what SQL says of them one after the other. By hand:
- *   LANCEGATE_GROUP_SEED=7 node --test test/table/places-random.test.ts
+ *   LANCEGATE_GROUP_SEED=7 node --test test/table/row-address-random.test.ts
  */
 
 import assert from 'node:assert/strict';
