@@ -3,7 +3,6 @@
  * killed, without a writer noticing (P12, docs/adr/0018). The service starts it with one end of a channel; when the channel
  * ends, also because the service was killed, it kills itself.
  */
-
 import { readdirSync, writeFileSync, writeSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { Socket } from 'node:net';

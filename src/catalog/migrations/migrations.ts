@@ -2,7 +2,6 @@
  * The schema's history, forward only: a migration is never edited once released, and never taken back. A catalog that
  * holds a migration this list does not have was written by a newer lancegate and is refused.
  */
-
 import type { Kysely } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import { CatalogTooNew, CatalogUnusable } from '../port.ts';

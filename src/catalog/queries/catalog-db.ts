@@ -140,8 +140,6 @@ export const boundsBelow = (path: FullPath): { readonly from: FullPath; readonly
   to: `${path}${pastSeparator}` as FullPath,
 });
 
-/** The catalog's refusals in one voice. */
-
 export const namespaceNotFound = (path: NamespacePath): LancegateError =>
   new LancegateError('NamespaceNotFound', `The namespace ${showNamespace(path)} does not exist.`);
 

@@ -1,3 +1,7 @@
+/**
+ * What was committed: transactions, the branches that are open for writing, and the outcomes of requests with an
+ * `Idempotency-Key`.
+ */
 import type { BranchName, IdempotencyKey, TableId, TransactionId } from '../../kernel/ids.ts';
 import type {
   KeyedAnswer,
@@ -62,13 +66,10 @@ export async function forgetTransactions(db: CatalogDb, beforeMs: number, limit:
   return Number(numDeletedRows);
 }
 
-/**
- * Branches that this process may be writing to. After a crash these, and no others, can hold unacknowledged commits.
- */
-
 const main = '';
 const nameOf = (branch: BranchName | undefined): string => branch ?? main;
 
+/** Enters a branch. After a crash the branches that were entered, and no others, can hold unacknowledged commits. */
 export async function markOpenForWriting(db: CatalogDb, open: OpenBranch): Promise<void> {
   const row = { acknowledged_version: open.acknowledgedVersion, storage_session: open.storageSession };
   await db
@@ -126,11 +127,7 @@ export async function closeBranch(db: CatalogDb, tableId: TableId, branch: Branc
   await db.deleteFrom('open_branches').where('table_id', '=', tableId).where('branch', '=', nameOf(branch)).execute();
 }
 
-/**
- * What became of requests with an `Idempotency-Key`. A row has an answer, or it says that a commit was announced and on
- * top of which version; one key has one row, and a later row takes the place of an earlier one.
- */
-
+/** One key has one row: an answer or a write intent. A later row replaces an earlier one. */
 const rowOfRequest = (request: KeyedRequest) => ({
   owner: request.owner,
   key: request.key,

@@ -1,8 +1,12 @@
 /**
- * Creates under way. A reservation holds a name and a location while files are written outside any transaction; while it
- * stands no one else can take the name, so at publication the name has what the creator saw there, or nothing.
+ * Creates under way, and the locations of tables. A reservation holds a name and a location while files are written outside
+ * any transaction. While it stands no other request can take the name, so at publication the name has what the creator saw
+ * there, or nothing.
+ *
+ * A location is given out once; a deregistered one may be adopted again. It is released only when neither a table nor a
+ * creation holds it: a create that materialises a declared table writes to the declared location, so both can hold it for a
+ * while.
  */
-
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
 import { overlap, type Spelling } from '../../kernel/places.ts';
@@ -105,12 +109,6 @@ export async function abandonCreation(db: CatalogDb, creation: Creation): Promis
   const reserved = await takeCreation(db, creation);
   if (reserved !== undefined) await releaseLocation(db, reserved.location, 'discarded');
 }
-
-/**
- * Which table holds which location on storage. A location is given out once; a deregistered one may be adopted again. It is
- * released only when neither a table nor a creation holds it: a create that materialises a declared table writes to the
- * declared location, so both can hold it for a while.
- */
 
 export async function isLocationFresh(db: CatalogDb, location: Location): Promise<boolean> {
   const known = await db.selectFrom('locations').select('state').where('location', '=', location).executeTakeFirst();

@@ -148,7 +148,6 @@ function createPrivately(path: string): void {
  * SQLite's, and ends with its process); a crash leaves the file behind and the next holder overwrites it, and a process
  * that cannot read it, or write it on a full disk, goes on without.
  */
-
 interface CatalogHolder {
   readonly pid: number;
   /** ISO 8601. */

@@ -7,7 +7,6 @@
  * `TableSchemaValidationError` or `TableBranchNotFound`, in our words; anything else is `Internal` with the engine's
  * text in `internal`, for the log alone.
  */
-
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';

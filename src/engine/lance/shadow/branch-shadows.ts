@@ -23,7 +23,7 @@ export interface BranchShadowsParts {
 }
 
 /** Who asks for a shadow. */
-export type ShadowUser = Pick<LocalShadowParts, 'usesIndex' | 'onCommit'>;
+type ShadowUser = Pick<LocalShadowParts, 'usesIndex' | 'onCommit'>;
 
 /** Makes the shadows of one branch on a file system. */
 export class BranchShadows {
@@ -77,12 +77,7 @@ export class BranchShadows {
   }
 }
 
-/**
- * A shadow of a branch on a file system. It lies in the staging folder of the branch, so its files get into the table by renaming,
- * and recovery removes what a crash leaves of it.
- */
-
-export interface LocalShadowParts {
+interface LocalShadowParts {
   readonly folder: ShadowFolder;
   /** The newest version of the branch. */
   readonly original: Original;
@@ -100,9 +95,13 @@ export interface LocalShadowParts {
   readonly newTransaction: () => { readonly transactionId: string; readonly committedAtMs: number };
 }
 
-export type ReaderMerge = Omit<FilteredMerge, 'store' | 'location' | 'branch'>;
+type ReaderMerge = Omit<FilteredMerge, 'store' | 'location' | 'branch'>;
 
-export class LocalShadow implements Shadow {
+/**
+ * A shadow of a branch on a file system. It lies in the staging folder of the branch, so its files get into the table by renaming,
+ * and recovery removes what a crash leaves of it.
+ */
+class LocalShadow implements Shadow {
   readonly #parts: LocalShadowParts;
   readonly #folder: ShadowFolder;
   /** A step failed, or is under way. */
