@@ -22,7 +22,7 @@ export interface Served {
 
 export const accepted: Served = { isAccepted: true, pauseMs: 0 };
 
-export interface Load {
+interface Load {
   readonly clients: number;
   /** No request begins after this; those under way are waited for. */
   readonly durationMs: number;

@@ -9,7 +9,7 @@ export interface HotTable {
   readonly size: ClientCount & { readonly targetRows: number };
 }
 
-export interface HotLoad {
+interface HotLoad {
   /** All clients at full load, for so long. */
   run(durationMs: number): Promise<Outcome>;
   stop(): Promise<void>;

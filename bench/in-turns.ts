@@ -1,5 +1,5 @@
 /** What two loads measured, in the order of their turns. */
-export interface InTurns<First, Second> {
+interface InTurns<First, Second> {
   readonly first: readonly First[];
   readonly second: readonly Second[];
 }

@@ -9,7 +9,7 @@ import { countKeys, type KeyCount } from './stored-keys.ts';
 import { bareUpserters, floatsPerRow, httpUpserters, type Upserters } from './upserters.ts';
 import { bodyOf, range, vectorTable } from './workloads.ts';
 
-export interface ManyWriters {
+interface ManyWriters {
   readonly clients: number;
   readonly seconds: number;
   readonly rowsPerRequest: number;
@@ -104,7 +104,7 @@ const shownMissing = ({ missing, outcome }: Side): string =>
 
 export const perSecond = ({ acceptedMs, elapsedMs }: Outcome): number => (acceptedMs.length / elapsedMs) * 1000;
 
-export const latency = ({ acceptedMs }: Outcome): string =>
+const latency = ({ acceptedMs }: Outcome): string =>
   `p50 ${shownMs(percentile(acceptedMs, 0.5))}, p99 ${shownMs(percentile(acceptedMs, 0.99))}`;
 
 export const shownMs = (ms: number): string =>

@@ -4,7 +4,7 @@ import { median, type Row, timeMs } from './measure.ts';
 import type { ServiceProcess } from './service-process.ts';
 import { bodyOf, range, vectorTable } from './workloads.ts';
 
-export interface MergeCase {
+interface MergeCase {
   readonly name: string;
   readonly targetRows: number;
   readonly sourceRows: number;

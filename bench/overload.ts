@@ -19,7 +19,7 @@ const sampleEveryMs = 100;
 /** Of each load. */
 const turns = 2;
 
-export interface Overload {
+interface Overload {
   /** As many as are served without a refusal. */
   readonly clients: number;
   readonly factor: number;

@@ -6,7 +6,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 
-export interface RawAnswer {
+interface RawAnswer {
   readonly status: number;
   readonly retryAfterSeconds: number | undefined;
   readonly body: Buffer;

@@ -20,7 +20,7 @@ function* noise(seed: number): Generator<number> {
   }
 }
 
-export interface Workload {
+interface Workload {
   readonly keys: readonly number[];
   readonly floatsPerRow: number;
 }

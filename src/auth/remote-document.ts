@@ -20,7 +20,7 @@ export interface DocumentLifetime {
 
 const firstBackOffMs = 1_000;
 
-export interface RemoteDocumentParts<Value> {
+interface RemoteDocumentParts<Value> {
   /** For the log: what it is, and of which issuer. */
   readonly title: string;
   readonly load: () => Promise<Value>;

@@ -5,7 +5,7 @@ import { type SettingName, settings } from '../config/settings.ts';
 import { type CliContext, UsageError } from './command.ts';
 
 /** What a command takes on its command line. */
-export interface CommandSyntax<Options extends OptionTable> {
+interface CommandSyntax<Options extends OptionTable> {
   /** Its own, which are no settings. */
   readonly options: Options;
   /** Settings it takes as flags; all of them are read from the environment. */

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import type { Found, Option } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
-export interface ParsedArguments {
+interface ParsedArguments {
   /** By flag, without the dashes. */
   readonly flags: ReadonlyMap<string, Found>;
   readonly positionals: readonly string[];

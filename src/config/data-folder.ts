@@ -26,7 +26,7 @@ export const dataFolderAt = (root: string): DataFolder => ({
 });
 
 /** The data folder cannot be protected from other users. The message says why and what to do. */
-export class DataFolderUnsafe extends Error {
+class DataFolderUnsafe extends Error {
   override readonly name = 'DataFolderUnsafe';
 }
 
@@ -36,7 +36,7 @@ export interface PrivateFolder extends DataFolder {
 }
 
 /** POSIX; undefined on systems without user ids, 0 for root. */
-export type UserId = number | undefined;
+type UserId = number | undefined;
 
 const privateFolder = 0o700;
 

@@ -19,7 +19,7 @@ export interface EnvironmentSources {
   readonly readTextFile: (path: string) => string;
 }
 
-export interface EnvironmentReading {
+interface EnvironmentReading {
   readonly found: ReadonlyMap<string, Found>;
   readonly problems: readonly string[];
 }

@@ -4,7 +4,7 @@ import { fitDefaults, type Machine } from './fit-defaults.ts';
 import { type Found, type Option, type OptionReading, readOptions } from './options.ts';
 import { type SettingName, settings } from './settings.ts';
 
-export interface ConfigSources extends EnvironmentSources {
+interface ConfigSources extends EnvironmentSources {
   /** By flag, as `parseArguments` found them. */
   readonly flags: ReadonlyMap<string, Found>;
   /** Where relative paths start. */

@@ -2,7 +2,7 @@ import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { Properties, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 
-export type CreateMode = 'create' | 'exist_ok' | 'overwrite';
+type CreateMode = 'create' | 'exist_ok' | 'overwrite';
 
 export interface CreateTableCommand {
   readonly table: TableRef;

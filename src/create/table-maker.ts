@@ -17,7 +17,7 @@ import { type Spelling, speltAs } from '../kernel/places.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
-export interface NewTableRequest {
+interface NewTableRequest {
   readonly table: TableRef;
   /** The table that is materialised or replaced, as it was found; undefined without one. */
   readonly existing: TableRecord | undefined;
@@ -156,7 +156,7 @@ interface PublishedFacts extends Pick<Publication['transaction'], 'operation' | 
 }
 
 /** A table whose name is reserved: its rows are written to a location that no reader knows, and published in one catalog transaction. */
-export class TableCreation implements AsyncDisposable {
+class TableCreation implements AsyncDisposable {
   readonly #deps: CreationDeps;
   readonly #request: NewTableRequest & { readonly reservation: Creation };
   readonly #undo: (leavesFiles: boolean) => Promise<void>;

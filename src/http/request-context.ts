@@ -281,7 +281,7 @@ interface ScopeParts {
  * A deadline that the client has not chosen moves by the time that the service waits for the body: an honest upload of an hour
  * is no failure. `RequestBody` ends those that stall or trickle.
  */
-export class ClientScope implements RequestScope {
+class ClientScope implements RequestScope {
   readonly requestId: string;
   readonly principal: Principal;
   readonly #controller = new AbortController();

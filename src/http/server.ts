@@ -16,7 +16,7 @@ import { mostHeaders, requestIdFrom } from './request-head.ts';
 import { methodFinder, type Route, type RouteMethods } from './route.ts';
 import { metricsRoute } from './routes/metrics.ts';
 
-export interface HttpServer {
+interface HttpServer {
   /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
   readonly url: string;
   /** Refuses new requests, lets those under way finish for `drainMs`, then cuts them off. */

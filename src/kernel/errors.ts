@@ -5,9 +5,9 @@
  */
 
 /** What a caller may assume about the state of the table after the error (P6). */
-export type Written = 'nothing' | 'unknown';
+type Written = 'nothing' | 'unknown';
 /** `never`: the same request fails again. `later`: it may succeed unchanged. */
-export type Retry = 'never' | 'later';
+type Retry = 'never' | 'later';
 
 export interface ErrorEntry {
   /** Numeric code of the Lance namespace specification (0-23). */

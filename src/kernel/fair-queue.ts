@@ -1,7 +1,7 @@
 import { LancegateError } from './errors.ts';
 import { onAbort } from './request-scope.ts';
 
-export interface FairQueueLimits {
+interface FairQueueLimits {
   /** How many requests may have a slot at the same time. */
   readonly slots: number;
   /** How many requests may wait for one. */
@@ -11,7 +11,7 @@ export interface FairQueueLimits {
 }
 
 /** A request for a slot. No kind of work has more than three quarters of the slots, so each kind gets some. */
-export interface Seeker {
+interface Seeker {
   readonly principal: string;
   readonly work: string;
 }

@@ -22,7 +22,7 @@ interface Field<Kind extends keyof Values = keyof Values, IsRepeated extends boo
 
 type Fields = Readonly<Record<string, Field>>;
 
-export interface MessageTable<Known extends Fields> {
+interface MessageTable<Known extends Fields> {
   readonly fields: Known;
   /** By field number. */
   readonly names: readonly (keyof Known | undefined)[];

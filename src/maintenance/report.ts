@@ -16,7 +16,7 @@ interface CommonReport {
   readonly durationMs: number;
 }
 
-export interface RemovedVersions {
+interface RemovedVersions {
   readonly removedVersions: number;
   readonly removedBytes: number;
   /** A tag keeps versions that would have been removed otherwise. */

@@ -44,7 +44,7 @@ function residentBytesOf(pid: number): number {
   }
 }
 
-export interface ResidentLimitParts {
+interface ResidentLimitParts {
   readonly limitBytes: number;
   readonly memory: Pick<ServiceMemory, 'residentBytes' | 'collect'>;
   readonly clock: Clock;

@@ -8,7 +8,7 @@ interface DescribeTransactionCommand {
   readonly visible: Visible<{ readonly table: TableRef; readonly branch: BranchName | undefined }>;
 }
 
-export interface TransactionDescription {
+interface TransactionDescription {
   readonly id: TransactionId;
   readonly status: 'SUCCEEDED';
   readonly properties: Properties;

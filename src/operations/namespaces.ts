@@ -48,7 +48,7 @@ async function createOrFind(
 }
 
 /** `NamespaceNotFound`. */
-export async function findNamespace(catalog: Catalog, namespace: NamespacePath): Promise<NamespaceRecord> {
+async function findNamespace(catalog: Catalog, namespace: NamespacePath): Promise<NamespaceRecord> {
   const record = await catalog.findNamespace(namespace);
   if (record !== undefined) return record;
   throw new LancegateError('NamespaceNotFound', `namespace '${showNamespace(namespace)}' does not exist`);

@@ -18,7 +18,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { Idempotency } from './idempotency/idempotency.ts';
 import { recoverTables } from './recovery.ts';
 
-export interface StartDeps {
+interface StartDeps {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly clock: Clock;

@@ -57,7 +57,7 @@ export interface ReadAt {
   readonly lineage: string;
 }
 
-export type Work =
+type Work =
   | { readonly kind: 'count'; readonly predicate: CheckedSql }
   /** The rows are the bytes of the message. */
   | { readonly kind: 'merge'; readonly spec: MergeSpec; readonly timeoutMs: number | undefined };
@@ -85,7 +85,7 @@ export type Reply =
   | { readonly kind: 'beyond memory'; readonly residentBytes: number };
 
 /** A `LancegateError` as data. */
-export interface PlainError {
+interface PlainError {
   readonly kind: ErrorName;
   readonly message: string;
   readonly internal?: Readonly<Record<string, unknown>> | undefined;

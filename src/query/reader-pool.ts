@@ -20,7 +20,7 @@ export interface ReaderPoolParts extends ReaderProcessParts {
 }
 
 /** For whom an order is carried out, and until when. */
-export interface Requester {
+interface Requester {
   readonly principal: string;
   readonly signal: AbortSignal;
 }

@@ -15,7 +15,7 @@ import { type Audit, type AuditRecord, auditLine, logRequest } from './audit.ts'
 import type { Logger } from './logger.ts';
 import type { Metrics } from './metrics.ts';
 
-export interface AuditFileParts {
+interface AuditFileParts {
   readonly path: string;
   readonly clock: Clock;
   readonly logger: Logger;

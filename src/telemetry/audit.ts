@@ -9,7 +9,7 @@ import { escapeDeceptive, type Logger } from './logger.ts';
 import { redactText } from './redact.ts';
 
 /** `not asked`: the request ended before a policy decision, or its route needs none. */
-export type Decision = 'allowed' | 'denied' | 'unauthenticated' | 'not asked';
+type Decision = 'allowed' | 'denied' | 'unauthenticated' | 'not asked';
 
 /** Facts of the request and its result; unknown ones are absent. */
 export interface AuditFacts {

@@ -14,7 +14,7 @@ export interface Logger {
   child(fields: LogFields): Logger;
 }
 
-export interface LoggerOptions {
+interface LoggerOptions {
   readonly level: LogLevel;
   readonly format: 'json' | 'text';
   /** Takes whole lines, each with its newline. */
@@ -49,7 +49,7 @@ function redacting(target: PinoLogger): Logger {
 }
 
 /** One JSON log line as a person reads it: `13:14:15.123 INFO  table created table=users rows=50`. */
-export function textLine(jsonLine: string): string {
+function textLine(jsonLine: string): string {
   const { time, level, message, error, ...fields } = JSON.parse(jsonLine) as Record<string, unknown>;
   const clockTime = String(time).slice('2026-01-01T'.length, -1);
   const words = Object.entries(fields).map(([name, value]) => `${name}=${showValue(value)}`);

@@ -14,7 +14,7 @@ const secretText = /\b(Bearer|Basic)\s+[\w.~+/=-]+|\beyJ[\w-]{8,}(\.[\w-]*){0,4}
 
 export const redactText = (text: string): string => text.replace(secretText, mask);
 
-export function redact(value: unknown, depth = 0): unknown {
+function redact(value: unknown, depth = 0): unknown {
   if (typeof value === 'string') return redactText(value);
   if (typeof value === 'bigint') return value.toString();
   if (typeof value !== 'object' || value === null) return value;

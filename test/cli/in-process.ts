@@ -27,11 +27,11 @@ export class Collector implements Output {
   }
 }
 
-export const fixedClock = (nowMs: number): Clock => ({ nowMs: () => nowMs, schedule: () => () => {} });
+const fixedClock = (nowMs: number): Clock => ({ nowMs: () => nowMs, schedule: () => () => {} });
 
 const noService: StartService = () => Promise.reject(new Error('this test starts no service'));
 
-export interface Surroundings {
+interface Surroundings {
   readonly stdin?: string | Buffer;
   readonly env?: Readonly<Record<string, string>>;
   readonly clock?: Clock;

@@ -10,7 +10,7 @@ const fields = {
 
 export const peopleSchema = new Schema(Object.values(fields));
 
-export interface Person extends Row {
+interface Person extends Row {
   readonly id: number | null;
   readonly name: string | null;
   readonly score: number | null;

@@ -10,7 +10,7 @@ import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
-export interface EngineUnderTest {
+interface EngineUnderTest {
   readonly engine: Engine;
   /** What the port says is not known on object stores must be unknown there, and known on a file system. */
   readonly storage: 'file system' | 'object store';

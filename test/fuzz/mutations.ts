@@ -1,6 +1,6 @@
 /** Seeded damage to Arrow IPC streams: what bit rot, broken writers and attackers send. */
 
-export type Random = (below: number) => number;
+type Random = (below: number) => number;
 
 /** The same numbers for the same seed and run (mulberry32). */
 export function randomOf(seed: number, run: number): Random {
@@ -35,7 +35,7 @@ const words64 = [
 const continuation = Buffer.from([255, 255, 255, 255]);
 
 /** Where messages seem to begin; the last is where the end marker does. Always advances, as streams may be damaged. */
-export function messageStarts(stream: Buffer): number[] {
+function messageStarts(stream: Buffer): number[] {
   const starts: number[] = [];
   let at = 0;
   while (at + 8 <= stream.length && stream.readInt32LE(at + 4) !== 0) {
@@ -113,7 +113,7 @@ const mutations: readonly Mutation[] = [
   }),
 ];
 
-export interface Mutant {
+interface Mutant {
   readonly bytes: Buffer;
   /** The names of what was done to it. */
   readonly how: string;

@@ -4,7 +4,7 @@ import { sqlLimits } from '#src/sql/limits.ts';
 import { sqlTypes } from '#src/sql/types.ts';
 
 /** A whole number below `bound`. */
-export type Random = (bound: number) => number;
+type Random = (bound: number) => number;
 
 const columns = [
   'id',

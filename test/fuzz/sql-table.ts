@@ -21,10 +21,10 @@ import {
 } from 'apache-arrow';
 
 /** In every cell of `v`, `s`, `bin` and `st.y`. */
-export const secretMark = 'SALARY98765';
+const secretMark = 'SALARY98765';
 const secretOf = (row: number): string => `${secretMark}-${row}`;
 /** Of `pay`. */
-export const secretNumber = 987_650_000;
+const secretNumber = 987_650_000;
 
 const rows = [...Array(20).keys()];
 const column = (type: DataType, cellOf: (row: number) => unknown) => vectorFromArray(rows.map(cellOf), type);

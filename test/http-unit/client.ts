@@ -4,7 +4,7 @@ import { token } from './service.ts';
 export const arrowType = 'application/vnd.apache.arrow.stream';
 export const usersStream = Buffer.from(tableToIPC(tableFromArrays({ id: Int32Array.from([1, 2, 3]) }), 'stream'));
 
-export interface Reply {
+interface Reply {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
@@ -12,7 +12,7 @@ export interface Reply {
   readonly json: unknown;
 }
 
-export interface Asking {
+interface Asking {
   readonly method?: 'GET' | 'POST';
   readonly headers?: Readonly<Record<string, string>>;
   /** A text or bytes as they are; anything else as JSON. */

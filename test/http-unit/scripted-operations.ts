@@ -8,7 +8,7 @@ export interface Asked {
   readonly command: Record<string, unknown>;
 }
 
-export const usersSchema: Schema = {
+const usersSchema: Schema = {
   fields: [
     {
       name: 'id',

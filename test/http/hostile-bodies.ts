@@ -17,7 +17,7 @@ import {
   schemaOf,
 } from '#test/fixtures/ipc-writer.ts';
 
-export interface HostileBody {
+interface HostileBody {
   readonly what: string;
   readonly bytes: Buffer;
   readonly status: 400 | 413;

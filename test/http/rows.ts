@@ -3,7 +3,7 @@ import { connect } from '@lancedb/lancedb';
 import { type DataType, Int32, Table, tableToIPC, Utf8, type Vector, vectorFromArray } from 'apache-arrow';
 import type { TestService } from '#test/fixtures/service.ts';
 
-export type Columns = Readonly<Record<string, readonly unknown[] | Vector>>;
+type Columns = Readonly<Record<string, readonly unknown[] | Vector>>;
 export type Row = Record<string, unknown>;
 
 /** An Arrow IPC stream; texts become utf8 and numbers int32, any other type comes as a vector. */

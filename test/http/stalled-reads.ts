@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import type { TestService } from '#test/fixtures/service.ts';
 import { eventually } from './eventually.ts';
 
-export interface StalledReads {
+interface StalledReads {
   /** The rows can be read again; who waited for them gets a failing disk. */
   release(): void;
 }

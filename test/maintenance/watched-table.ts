@@ -14,9 +14,9 @@ import { replacing } from '#test/fixtures/replacing.ts';
 import { AdvancingClock } from './advancing-clock.ts';
 
 export const retentionMs = 60_000;
-export const rows = (ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
+const rows = (ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
 
-export interface LogLine {
+interface LogLine {
   readonly job?: string;
   readonly reason?: string;
   readonly message?: string;

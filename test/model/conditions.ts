@@ -54,7 +54,7 @@ export function conditionSql(condition: Condition): string {
   }
 }
 
-export interface RowPair {
+interface RowPair {
   readonly target: Row;
   readonly source?: Row;
 }

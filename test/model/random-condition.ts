@@ -9,7 +9,7 @@ const plainTypes: readonly Column['type'][] = ['int32', 'int64', 'utf8', 'bool']
 type Path = readonly string[];
 
 /** What a condition may speak of: one row's columns by bare name, or both rows'. */
-export interface Scope {
+interface Scope {
   readonly target: readonly Column[];
   /** Undefined for a delete filter. */
   readonly source: readonly Column[] | undefined;

@@ -7,7 +7,7 @@ import { type Step, stepText } from './steps.ts';
 import type { Subject } from './subject.ts';
 import { toJson } from './values.ts';
 
-export interface SequenceRequest {
+interface SequenceRequest {
   readonly subject: Subject;
   readonly seed: number;
   readonly steps: number;

@@ -15,7 +15,7 @@ export type Answer =
   | { readonly refused: number; readonly why: string }
   | { readonly counts: Counts; readonly version: number | undefined };
 
-export interface Description {
+interface Description {
   readonly version: number;
   readonly columns: readonly string[];
   readonly location: string;

@@ -8,7 +8,7 @@ export type Value =
   | Buffer
   | readonly Value[]
   | { readonly [field: string]: Value };
-export type Struct = { readonly [field: string]: Value };
+type Struct = { readonly [field: string]: Value };
 /** By column. A column that is left out was not sent, which is not the same as NULL. */
 export type Row = Struct;
 

@@ -25,7 +25,7 @@ const patternsOf = {
   '22-rest': ['**/*.test.ts'],
 } as const;
 
-export type SuiteName = keyof typeof patternsOf;
+type SuiteName = keyof typeof patternsOf;
 
 export const suiteNames = Object.keys(patternsOf) as readonly SuiteName[];
 

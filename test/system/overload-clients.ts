@@ -35,7 +35,7 @@ export async function mergeLatencyMs(service: ServiceProcess, merges: number): P
   return medianMs(latencies);
 }
 
-export interface SlowClient {
+interface SlowClient {
   readonly socket: Socket;
   readonly closed: Promise<void>;
   trickle(): void;
@@ -57,7 +57,7 @@ export async function slowClient(service: ServiceProcess, kind: 'silent' | 'head
   return { socket, closed, trickle: () => void write(more ?? '') };
 }
 
-export interface Load {
+interface Load {
   readonly acknowledged: number;
   readonly perSecond: number;
   readonly refused: number;

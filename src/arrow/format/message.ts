@@ -138,7 +138,7 @@ export const continuation = -1;
 export const prefixBytes = 8;
 export const metadataV5 = 4;
 
-export type MessageKind = 'schema' | 'dictionary batch' | 'record batch';
+type MessageKind = 'schema' | 'dictionary batch' | 'record batch';
 
 /** By their numbers. */
 const messageKinds: readonly (MessageKind | undefined)[] = [undefined, 'schema', 'dictionary batch', 'record batch'];

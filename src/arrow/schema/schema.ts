@@ -97,7 +97,7 @@ export function typeName(field: Field): string {
 }
 
 /** Which buffers a column has, in their order: the bitmap of its NULLs, its offsets, its values. Then come its children. */
-export interface ColumnLayout {
+interface ColumnLayout {
   /** Only a column of type null has none, nor any other buffer. */
   readonly hasBitmap: boolean;
   /** The width of one offset. Values of one width have no offsets: 0. */

@@ -55,7 +55,7 @@ const mostBatchesOfMerge = 1 << 14;
 /** A declared length is believed this far: more is taken when bytes have come. */
 const mostExpectedBytes = 16 << 20;
 
-export interface SourceParts {
+interface SourceParts {
   readonly limits: IpcLimits;
   readonly account: BodyAccount;
   /** The length of the body, where the client declared one. */

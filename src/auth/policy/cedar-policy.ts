@@ -125,7 +125,7 @@ const actionDeclarations = Object.entries(actionScopes).map(
 );
 
 /** The objects that policies name; `docs/access.md` explains it to the authors of policies. */
-export const cedarSchema = `
+const cedarSchema = `
 entity Group;
 entity Principal in [Group] { subject: String, scopes: Set<String>, issuer: String };
 entity Namespace in [Namespace] { name: String };
@@ -135,7 +135,7 @@ ${actionDeclarations.join('\n')}
 `;
 
 /** In force where the operator gives none. */
-export const defaultPolicies = `
+const defaultPolicies = `
 @id("scope lancegate:read")
 permit (principal, action in Action::"read", resource)
 when { principal.scopes.contains("lancegate:read") };
@@ -153,10 +153,10 @@ when { principal.scopes.contains("lancegate:admin") };
  * Names from the root down, joined by `$`. A `$` inside a name is written `%24` and a `%` as `%25`, so that no two
  * paths share an id. The root namespace is the empty id: names are never empty.
  */
-export const entityId = (names: readonly ObjectName[]): string => names.map(escapeName).join('$');
+const entityId = (names: readonly ObjectName[]): string => names.map(escapeName).join('$');
 const escapeName = (name: string): string => name.replaceAll('%', '%25').replaceAll('$', '%24');
 
-export const principalUid = (principal: Principal): TypeAndId => ({ type: 'Principal', id: principal.subject });
+const principalUid = (principal: Principal): TypeAndId => ({ type: 'Principal', id: principal.subject });
 
 export function resourceUid(resource: Resource): TypeAndId {
   if (resource.kind === 'namespace') return namespaceUid(resource.path);
@@ -166,7 +166,7 @@ export function resourceUid(resource: Resource): TypeAndId {
 
 const namespaceUid = (path: NamespacePath): TypeAndId => ({ type: 'Namespace', id: entityId(path) });
 
-export function principalEntities(principal: Principal): readonly EntityJson[] {
+function principalEntities(principal: Principal): readonly EntityJson[] {
   const { subject, scopes, issuer } = principal;
   const groups = principal.groups.map((id) => ({ type: 'Group', id }));
   return [
@@ -176,7 +176,7 @@ export function principalEntities(principal: Principal): readonly EntityJson[] {
 }
 
 /** The resource and every namespace above it, up to the root. */
-export function resourceEntities(resource: Resource): readonly EntityJson[] {
+function resourceEntities(resource: Resource): readonly EntityJson[] {
   if (resource.kind === 'namespace') return namespaceChain(resource.path);
   const { namespace, name } = resource.table;
   const table = { uid: resourceUid(resource), attrs: { name }, parents: [namespaceUid(namespace)] };

@@ -17,7 +17,7 @@ import { invalidToken } from '../challenge.ts';
 import { privateMode, requirePrivate } from '../private-file.ts';
 import type { Credential, Verifier } from './verifier.ts';
 
-export interface ApiKeyRequest {
+interface ApiKeyRequest {
   readonly subject: string;
   readonly scopes: readonly string[];
   readonly groups?: readonly string[];

@@ -20,7 +20,7 @@ import { type AcceptedKey, type IssuerKeys, openIssuerKeys, readIssuerKeys, sign
 import { type CheckedToken, checkToken, claimedIssuer, type ExpectedToken, principalFrom, refusalOf } from './jwt.ts';
 import type { Credential, Verifier } from './verifier.ts';
 
-export interface TokenRequest {
+interface TokenRequest {
   readonly subject: string;
   readonly scopes: readonly string[];
   readonly groups?: readonly string[];

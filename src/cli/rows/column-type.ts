@@ -4,7 +4,7 @@
  */
 import { CliError } from '../command.ts';
 
-export type ScalarKind = 'bool' | 'int32' | 'int64' | 'float32' | 'float64' | 'utf8';
+type ScalarKind = 'bool' | 'int32' | 'int64' | 'float32' | 'float64' | 'utf8';
 
 export type ColumnType =
   | { readonly kind: ScalarKind }

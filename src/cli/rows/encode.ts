@@ -19,7 +19,7 @@ import {
 import { CliError } from '../command.ts';
 import { at, type Cell, type ColumnType } from './column-type.ts';
 
-export interface Column {
+interface Column {
   readonly name: string;
   readonly type: ColumnType;
   /** One for each row. */

@@ -14,7 +14,7 @@ import { maxQueuedBytes } from '../body/request-body.ts';
 import type { HttpConfig } from '../http-deps.ts';
 import type { BodyKind } from '../route.ts';
 
-export interface AdmissionRequest {
+interface AdmissionRequest {
   readonly principal: Principal;
   /** Where an Arrow body goes. */
   readonly table: TableRef | undefined;

@@ -19,12 +19,12 @@ import { type TypeCase, typeCases, wholeOf } from '#test/fixtures/streams.ts';
 import type { Random } from '#test/model/random.ts';
 
 export const utf8: DataType = { kind: 'utf8' };
-export const bool: DataType = { kind: 'bool' };
+const bool: DataType = { kind: 'bool' };
 export const int32: DataType = { kind: 'int', bitWidth: 32, signed: true };
 export const int64: DataType = { kind: 'int', bitWidth: 64, signed: true };
 export const codecs = ['none', 'lz4', 'zstd'] as const;
 
-export const isPlain = (of: Field): boolean => of.dictionary === undefined && of.children.every(isPlain);
+const isPlain = (of: Field): boolean => of.dictionary === undefined && of.children.every(isPlain);
 export const struct = (name: string, children: readonly Field[]): Field =>
   field(name, { kind: 'struct' }, { children });
 export const list = (name: string, item: Field): Field => field(name, { kind: 'list' }, { children: [item] });
@@ -77,7 +77,7 @@ export const plainCases: readonly TypeCase[] = [...typeCases.filter((type) => is
 export const chunkOf = (schema: Schema, batches: readonly Rows[], codec: Codec = 'none'): Promise<IpcChunk> =>
   wholeOf(encodeStream(schema, batches, codec));
 
-export function randomMask(random: Random, rows: number): Uint8Array | undefined {
+function randomMask(random: Random, rows: number): Uint8Array | undefined {
   const percent = random.pick([undefined, undefined, 0, 10, 50, 95, 100]);
   return percent === undefined ? undefined : Uint8Array.from({ length: rows }, () => Number(random.chance(percent)));
 }

@@ -12,7 +12,7 @@ const openableName = /^[A-Za-z0-9_\-.]+$/;
 const hasScheme = /^[a-z][a-z0-9+.-]*:\/\//i;
 
 /** Where a location lies: the folder a LanceDB connection opens, and the table's name in it. */
-export interface Place {
+interface Place {
   readonly folderUri: string;
   readonly tableName: string;
 }

@@ -33,7 +33,7 @@ const mostAttempts = 5;
 /** What the deletion vector of a fragment becomes; undefined where no row is left. */
 type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
 
-export interface ReplacementParts {
+interface ReplacementParts {
   /** Of the dataset, or of the branch in it. */
   readonly folder: string;
   readonly staging: Staging;

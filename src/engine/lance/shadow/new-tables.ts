@@ -81,7 +81,7 @@ export class RemoteNewTable implements StagedTable {
   }
 }
 
-export interface LocalNewTableParts extends Omit<Target, 'tableName'> {
+interface LocalNewTableParts extends Omit<Target, 'tableName'> {
   /** Of the dataset. */
   readonly folder: string;
   /** In the staging folder; never the same twice. `connection` is to this folder. */

@@ -89,7 +89,7 @@ export interface Original {
   readonly bytes: Buffer;
 }
 
-export interface ShadowFolderParts {
+interface ShadowFolderParts {
   readonly name: string;
   readonly branchFolder: string;
   /** Of the branch. */
@@ -227,7 +227,7 @@ export class ShadowFolder {
 }
 
 /** What the engine made in a folder of this service. Every version there is readable. */
-export interface PrivateChanges {
+interface PrivateChanges {
   readonly version: number;
   /** Of the newest manifest. */
   readonly path: string;
