@@ -1,6 +1,6 @@
 /**
- * `lancegate maintain`: asks the running service to look after a table now. The service holds the data folder, so it is
- * asked over HTTP, at the address it left there, with a short-lived token of the folder's own issuer, or with a credential of
+ * `lancegate maintain`: asks the running service to maintain a table now. The service holds the data folder, so the command
+ * asks over HTTP, at the address that the service left there, with a short-lived token of the folder's own issuer, or with a credential of
  * the operator if that issuer is off.
  */
 import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
@@ -26,7 +26,7 @@ const options = {
 export const maintainCommand: Command = {
   name: 'maintain',
   usage: 'maintain TABLE [--data DIR] [--url URL] [--credential-file PATH]',
-  summary: 'Tidies, indexes and prunes a table now, and prints what was done. Needs the running service.',
+  summary: 'Compacts, indexes and prunes a table now, and prints what was done. Needs the running service.',
   options: [...Object.values(options), settings.dataFolder, settings.basePath],
 
   async run(args, context) {

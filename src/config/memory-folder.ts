@@ -36,7 +36,7 @@ export function removeMemoryFolder(path: string): void {
   }
 }
 
-/** Anybody may make a folder there, of any name. */
+/** Any user may make a folder there, of any name. */
 function isOurs(path: string): boolean {
   const there = lstatSync(path, { throwIfNoEntry: false });
   return there === undefined || (there.isDirectory() && there.uid === process.getuid?.());

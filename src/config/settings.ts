@@ -159,7 +159,7 @@ export const settings = {
     maxQueuedMerges: withDefault(integer(1, 65_536), {
       flag: 'max-queued-merges',
       default: '512',
-      doc: 'Merges that wait for their turn at one table branch; beyond it the answer is 503.',
+      doc: 'Merges that wait for one table branch; beyond it the answer is 503.',
     }),
     readers: withDefault(integer(1, 256), {
       flag: 'readers',

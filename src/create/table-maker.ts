@@ -98,7 +98,7 @@ export class TableMaker {
     if ((await this.#deps.engine.isVacant(location)) || (await this.#isReserved(location))) return location;
     throw new LancegateError(
       'InvalidTableState',
-      `table '${showTable(ref)}' is only declared, but a writer outside this service has stored something in its place; ` +
+      `table '${showTable(ref)}' is only declared, but a writer outside this service has stored something at its location; ` +
         'deregister the table and register that location to adopt it, or drop the table',
     );
   }

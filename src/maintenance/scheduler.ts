@@ -4,7 +4,7 @@
  * only: after a start a table is maintained from its first commit on.
  *
  * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
- * cannot be told to stop, and what it leaves when the process ends is what a crash leaves.
+ * cannot stop halfway, and what it leaves when the process ends is what a crash leaves.
  */
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';

@@ -79,7 +79,7 @@ export async function rowsBeforeByCommit(batch: Batch, commit: RowsOfCommit): Pr
       past.close();
     }
   } catch (cause) {
-    throw new LancegateError('Internal', 'the rows were merged, but whose were new could not be told', { cause });
+    throw new LancegateError('Internal', 'the rows were merged, but their counts could not be found out', { cause });
   }
 }
 
