@@ -17,7 +17,7 @@ import type {
   TableRef,
   TransactionId,
 } from '../kernel/ids.ts';
-import type { Spelling } from '../kernel/places.ts';
+import type { Spelling } from '../kernel/spelling.ts';
 
 export interface NamespaceRecord {
   readonly path: NamespacePath;

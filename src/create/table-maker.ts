@@ -13,7 +13,7 @@ import {
   type TableRef,
   type TransactionId,
 } from '../kernel/ids.ts';
-import { type Spelling, speltAs } from '../kernel/places.ts';
+import { type Spelling, speltAs } from '../kernel/spelling.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
@@ -184,7 +184,7 @@ class TableCreation implements AsyncDisposable {
       const version = await table.commit();
       return { record: this.#record, transactionId: newId() as TransactionId, version, rows };
     } catch (error) {
-      this.#isTaken = isRefusal(error, 'place taken');
+      this.#isTaken = isRefusal(error, 'location taken');
       throw error;
     } finally {
       table.discard();

@@ -40,28 +40,28 @@ export interface RenderedError {
   readonly body: ErrorBody;
 }
 
-interface ErrorPlace {
+interface FailedRequest {
   readonly requestId: string;
   /** The path that was asked for, without its query. */
   readonly instance: string;
   readonly isLanceDbCreate: boolean;
 }
 
-export function renderError(error: LancegateError, place: ErrorPlace): RenderedError {
-  const status = statusOf(error, place);
+export function renderError(error: LancegateError, request: FailedRequest): RenderedError {
+  const status = statusOf(error, request);
   const { code } = error.entry;
   const text =
-    error.kind === 'Internal' ? `internal error; the log has it under request ${place.requestId}` : error.message;
+    error.kind === 'Internal' ? `internal error; the log has it under request ${request.requestId}` : error.message;
   return {
     status,
     headers: headersOf(error, status),
-    body: { ...statusTitles[status], status, detail: '', instance: place.instance, error: text, code },
+    body: { ...statusTitles[status], status, detail: '', instance: request.instance, error: text, code },
   };
 }
 
 /** LanceDB's SDKs know "exists already" only as a 400 whose text says so, and then open the table (docs/protocol.md). */
-function statusOf(error: LancegateError, place: ErrorPlace): Status {
-  return error.kind === 'TableAlreadyExists' && place.isLanceDbCreate ? 400 : error.entry.status;
+function statusOf(error: LancegateError, request: FailedRequest): Status {
+  return error.kind === 'TableAlreadyExists' && request.isLanceDbCreate ? 400 : error.entry.status;
 }
 
 function headersOf(error: LancegateError, status: Status): Readonly<Record<string, string>> {

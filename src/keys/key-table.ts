@@ -56,7 +56,7 @@ export class KeySet {
   }
 }
 
-type Moves = Pick<AddressRemap, 'hasMoved' | 'placeOf'>;
+type Moves = Pick<AddressRemap, 'hasMoved' | 'newAddressOf'>;
 
 /** Each partition grows by itself, so no growth takes long. */
 const partitions = 256;
@@ -164,7 +164,7 @@ class Slots {
     for (let at = 0; at < this.#slots.length; at += this.#step) {
       const address = this.#addressAt(at);
       if (address === undefined || !moves.hasMoved(address.fragment)) continue;
-      const now = moves.placeOf(address);
+      const now = moves.newAddressOf(address);
       this.#put(at, now);
       if (now === undefined) this.#size -= 1;
     }

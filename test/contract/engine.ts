@@ -78,7 +78,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       const at = place();
       await createDataset(engine, at, ipcFile(table(1)), {});
       await assert.rejects(createDataset(engine, at, ipcFile(table(2)), {}), (error) =>
-        isRefusal(error, 'place taken'),
+        isRefusal(error, 'location taken'),
       );
       assert.deepEqual(await idsOf(await engine.open({ location: at })), [1]);
     });

@@ -328,7 +328,7 @@ function requireNoLeftovers(dataset: string, areOldAllowed: boolean): void {
   assert.deepEqual(leftovers, []);
 }
 
-const placeOf = (address: bigint): RowAddress => ({
+const rowAddressOf = (address: bigint): RowAddress => ({
   fragment: Number(address >> 32n),
   offset: Number(address & 0xffff_ffffn),
 });
@@ -346,7 +346,7 @@ const byPlaces =
     ];
     for await (const file of dataset.select(columns, undefined)) {
       for (const { k, address } of rowsOf(file))
-        if (change.has(Number(k))) places.push(placeOf(BigInt(String(address))));
+        if (change.has(Number(k))) places.push(rowAddressOf(BigInt(String(address))));
     }
     const chunk = { file: ipcFile(sourceOf(change)), rows: change.size };
     const replaced = tracked && (await dataset.replaceRows(tracked, places, chunk));

@@ -38,7 +38,7 @@ const fileOf = (ids: readonly number[], text: string): IpcFile => ipcFile(tableO
 
 type Address = `${number}, ${number}`;
 const addressOf = ({ fragment, offset }: RowAddress): Address => `${fragment}, ${offset}`;
-const placeOf = (address: bigint): RowAddress => ({
+const rowAddressOf = (address: bigint): RowAddress => ({
   fragment: Number(address >> 32n),
   offset: Number(address & 0xffff_ffffn),
 });
@@ -92,7 +92,7 @@ class TrackedTable {
     const found = await (await this.outside()).query().select(['id', 'text', '_rowaddr']).toArray();
     return new Map(
       found.map(({ id, text, _rowaddr: address }: { id: number; text: string; _rowaddr: bigint }) => {
-        const place = placeOf(address);
+        const place = rowAddressOf(address);
         return [addressOf(place), { id, text, place }];
       }),
     );
@@ -148,7 +148,7 @@ class TrackedTable {
   #settled({ isKnown, moved }: LiveRowsChange): StoredRow[] {
     if (!isKnown) return [];
     return [...this.#remembered.values()].flatMap((row) => {
-      const place = moved === undefined ? row.place : moved.placeOf(row.place);
+      const place = moved === undefined ? row.place : moved.newAddressOf(row.place);
       if (place !== undefined && moved?.hasMoved(row.place.fragment) === true) {
         assert.ok(moved.fragmentsOf(row.place.fragment).includes(place.fragment));
       } else if (place !== undefined) assert.deepEqual(place, row.place);
@@ -196,7 +196,7 @@ async function assertMoved(table: TrackedTable, run: () => Promise<unknown>): Pr
   const moves = await table.advance();
   const { moved = assert.fail('nothing has moved') } = moves;
   const after = new Map([...(await table.rows()).values()].map(({ id, place }) => [id, place]));
-  for (const { id, place } of before.values()) assert.deepEqual(moved.placeOf(place), after.get(id), `row ${id}`);
+  for (const { id, place } of before.values()) assert.deepEqual(moved.newAddressOf(place), after.get(id), `row ${id}`);
   return moves;
 }
 
@@ -324,7 +324,7 @@ describe('where rows have gone is known (P2)', () => {
     await table.advance();
     const { added, moved } = await assertMoved(table, async () => (await table.outside()).optimize());
     assert.deepEqual(added, []);
-    for (const offset of [0, 3, 999]) assert.equal(moved?.placeOf({ fragment: 0, offset }), undefined);
+    for (const offset of [0, 3, 999]) assert.equal(moved?.newAddressOf({ fragment: 0, offset }), undefined);
   });
 
   test('after compaction of more rows than one fragment has', async (t) => {
@@ -348,8 +348,8 @@ describe('where rows have gone is known (P2)', () => {
     let misplaced = 0;
     for (const row of numbersFrom(0, stored.numRows)) {
       const id = Number(idOf?.get(row));
-      const now = moved?.placeOf({ fragment: Math.floor(id / third), offset: id % third });
-      const { fragment, offset } = placeOf(addresses?.get(row) as bigint);
+      const now = moved?.newAddressOf({ fragment: Math.floor(id / third), offset: id % third });
+      const { fragment, offset } = rowAddressOf(addresses?.get(row) as bigint);
       if (now?.fragment !== fragment || now.offset !== offset) misplaced += 1;
     }
     assert.equal(misplaced, 0);

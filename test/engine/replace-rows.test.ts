@@ -125,11 +125,11 @@ async function placedRows(table: LanceTable, where?: string): Promise<PlacedRow[
     _rowaddr: bigint;
   }[];
   return found
-    .map(({ id, text, _rowaddr: address }) => ({ id, text, place: placeOf(address) }))
+    .map(({ id, text, _rowaddr: address }) => ({ id, text, place: rowAddressOf(address) }))
     .sort((a, b) => a.id - b.id);
 }
 
-const placeOf = (address: bigint): RowAddress => ({
+const rowAddressOf = (address: bigint): RowAddress => ({
   fragment: Number(address >> 32n),
   offset: Number(address & 0xffff_ffffn),
 });
@@ -217,7 +217,7 @@ class KnownTable {
     const { isKnown, added, moved } = this.tracked.advance(await this.dataset.version());
     assert.deepEqual([isKnown, added], [true, []]);
     const placeNow = (place: RowAddress) =>
-      moved === undefined ? place : (moved.placeOf(place) ?? assert.fail('a row is lost'));
+      moved === undefined ? place : (moved.newAddressOf(place) ?? assert.fail('a row is lost'));
     this.rows = new Map(this.rows.values().map((row) => [row.id, { ...row, place: placeNow(row.place) }]));
   }
 

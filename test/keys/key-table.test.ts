@@ -21,8 +21,8 @@ const addresses: readonly RowAddress[] = [
 
 const everyFragment = { hasMoved: () => true };
 
-function moveAll(table: KeyTable, placeOf: (address: RowAddress) => RowAddress | undefined): number {
-  return [...table.moveAll({ ...everyFragment, placeOf })].length;
+function moveAll(table: KeyTable, newAddressOf: (address: RowAddress) => RowAddress | undefined): number {
+  return [...table.moveAll({ ...everyFragment, newAddressOf })].length;
 }
 
 /** What a map would hold, and the table beside it. */
@@ -141,7 +141,7 @@ describe('the row addresses of keys', () => {
     const digests = await integers(1_000);
     const table = new KeyTable();
     for (let key = 0; key < 1_000; key++) table.set(digests, key, { fragment: key % 5, offset: key });
-    const moves = { hasMoved: (id: number) => id === 3, placeOf: () => ({ fragment: 9, offset: 1 }) };
+    const moves = { hasMoved: (id: number) => id === 3, newAddressOf: () => ({ fragment: 9, offset: 1 }) };
     for (const _ of table.moveAll(moves));
     for (let key = 0; key < 1_000; key++) {
       const expected = key % 5 === 3 ? { fragment: 9, offset: 1 } : { fragment: key % 5, offset: key };
@@ -160,8 +160,8 @@ describe('the row addresses of keys', () => {
     const seen = new Set<number>();
     let most = 0;
     let before = 0;
-    const placeOf = (address: RowAddress) => seen.add(address.offset) && address;
-    for (const _ of table.moveAll({ ...everyFragment, placeOf })) {
+    const newAddressOf = (address: RowAddress) => seen.add(address.offset) && address;
+    for (const _ of table.moveAll({ ...everyFragment, newAddressOf })) {
       most = Math.max(most, seen.size - before);
       before = seen.size;
     }

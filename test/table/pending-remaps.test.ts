@@ -13,7 +13,7 @@ function moveOf(sources: readonly number[], target: number): AddressRemap {
     fragments: () => sources,
     hasMoved: (fragment) => sources.includes(fragment),
     fragmentsOf: () => [target],
-    placeOf: ({ fragment, offset }) =>
+    newAddressOf: ({ fragment, offset }) =>
       offset === 3 ? undefined : { fragment: target, offset: sources.indexOf(fragment) * rowsPerFragment + offset },
   };
 }
@@ -26,12 +26,12 @@ describe('remaps that are not applied yet (P2, P8)', () => {
     moves.add(moveOf([1, 2], 5));
     moves.add(moveOf([3], 6));
     moves.add(moveOf([5, 6], 9));
-    assert.deepEqual(moves.placeOf(at(2, 4)), at(9, 14));
-    assert.deepEqual(moves.placeOf(at(6, 4)), at(9, 14));
-    assert.deepEqual(moves.placeOf(at(5, 14)), at(9, 14));
-    assert.deepEqual(moves.placeOf(at(9, 14)), at(9, 14));
-    assert.deepEqual(moves.placeOf(at(4, 1)), at(4, 1));
-    assert.equal(moves.placeOf(at(2, 3)), undefined);
+    assert.deepEqual(moves.newAddressOf(at(2, 4)), at(9, 14));
+    assert.deepEqual(moves.newAddressOf(at(6, 4)), at(9, 14));
+    assert.deepEqual(moves.newAddressOf(at(5, 14)), at(9, 14));
+    assert.deepEqual(moves.newAddressOf(at(9, 14)), at(9, 14));
+    assert.deepEqual(moves.newAddressOf(at(4, 1)), at(4, 1));
+    assert.equal(moves.newAddressOf(at(2, 3)), undefined);
     assert.deepEqual(
       [1, 2, 3, 4, 5, 6, 9].map((id) => moves.hasMoved(id)),
       [...[true, true, true, false, true, true, false]],
@@ -46,7 +46,7 @@ describe('remaps that are not applied yet (P2, P8)', () => {
     moves.forgetOldest(1);
     assert.deepEqual([moves.count, moves.rows, moves.bytes], [1, 9, 50]);
     assert.equal(moves.hasMoved(1), false);
-    assert.deepEqual(moves.placeOf(at(5, 4)), at(9, 4));
+    assert.deepEqual(moves.newAddressOf(at(5, 4)), at(9, 4));
     moves.forgetOldest(1);
     assert.deepEqual([moves.count, moves.rows, moves.hasMoved(5)], [0, 0, false]);
   });
@@ -55,7 +55,7 @@ describe('remaps that are not applied yet (P2, P8)', () => {
     const moves = new PendingRemaps();
     moves.add(moveOf([1], 2));
     moves.add(moveOf([2], 1));
-    assert.deepEqual(moves.placeOf(at(1, 4)), at(1, 4));
-    assert.deepEqual(moves.placeOf(at(2, 4)), at(1, 4));
+    assert.deepEqual(moves.newAddressOf(at(1, 4)), at(1, 4));
+    assert.deepEqual(moves.newAddressOf(at(2, 4)), at(1, 4));
   });
 });

@@ -44,7 +44,7 @@ class MovingRows implements LiveRows {
       fragments: () => [source],
       hasMoved: (fragment) => fragment === source,
       fragmentsOf: () => [target],
-      placeOf: ({ offset }) => ({ fragment: target, offset: rows - 1 - offset }),
+      newAddressOf: ({ offset }) => ({ fragment: target, offset: rows - 1 - offset }),
     };
     this.#fragment = target;
     this.version = version;

@@ -43,9 +43,9 @@ const broken = (source: PolicySource, errors: readonly cedar.DetailedError[]): A
   new AccessSetupError(errors.map((error) => describe(source, error)).join('\n'));
 
 function describe(source: PolicySource, error: cedar.DetailedError): string {
-  const [place] = error.sourceLocations ?? [];
-  const what = [withoutPreface(error.message), place?.label, error.help].filter((part) => typeof part === 'string');
-  return `${source.name}:${positionOf(source.text, place?.start ?? 0)}: ${what.join('; ')}`;
+  const [position] = error.sourceLocations ?? [];
+  const what = [withoutPreface(error.message), position?.label, error.help].filter((part) => typeof part === 'string');
+  return `${source.name}:${positionOf(source.text, position?.start ?? 0)}: ${what.join('; ')}`;
 }
 
 /** Cedar's own numbers of policies say less than the position. */

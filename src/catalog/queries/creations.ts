@@ -9,7 +9,7 @@
  */
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
-import { overlap, type Spelling } from '../../kernel/places.ts';
+import { overlap, type Spelling } from '../../kernel/spelling.ts';
 import type { Creation, KnownLocation, Publication, TableRecord } from '../port.ts';
 import {
   type CatalogDb,

@@ -12,7 +12,7 @@ import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
-import type { Spelling } from '../../kernel/places.ts';
+import type { Spelling } from '../../kernel/spelling.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { LiveRows, NewRows, PreparedRows, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
@@ -294,7 +294,7 @@ export interface StagedTable {
   append(file: IpcFile): Promise<void>;
   countRows(): Promise<number>;
   /**
-   * Returns the version, which is durable (P3). Refuses with `place taken` where a dataset is. If it fails there is no version;
+   * Returns the version, which is durable (P3). Refuses with `location taken` where a dataset is. If it fails there is no version;
    * `Locations.remove` removes the files that are left of one that could not be made durable.
    */
   commit(): Promise<number>;
@@ -362,6 +362,6 @@ export interface Scratch {
  * Refusals that a caller of this port acts upon: several source rows match one target row; something is stored already
  * where a dataset was to be created.
  */
-export type EngineRefusal = 'ambiguous merge' | 'place taken';
+export type EngineRefusal = 'ambiguous merge' | 'location taken';
 export const isRefusal = (error: unknown, refusal: EngineRefusal): boolean =>
   error instanceof LancegateError && error.internal?.refusal === refusal;

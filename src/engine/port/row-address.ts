@@ -40,7 +40,7 @@ export interface AddressRemap {
    * The address of a row after this remap; undefined for a row that was deleted by then, the same address for one that was not
    * moved. Later remaps and deletions are not applied.
    */
-  placeOf(address: RowAddress): RowAddress | undefined;
+  newAddressOf(address: RowAddress): RowAddress | undefined;
 }
 
 /** The live-row map of a branch, which follows it from version to version. In memory: a bit for each row at the most. */

@@ -195,7 +195,7 @@ export class KeyIndex {
 
   /** Where a row is now that was seen at `address`; undefined where it is gone. */
   #rowNow(address: RowAddress | undefined): RowAddress | undefined {
-    const now = address && this.#remaps.placeOf(address);
+    const now = address && this.#remaps.newAddressOf(address);
     return now !== undefined && this.tracked.has(now) ? now : undefined;
   }
 
@@ -254,7 +254,7 @@ interface Pending {
  * Remaps that are yet to be applied to the table of addresses. A look-up follows them, at the price of one more step, however many
  * they are: a fragment gives way once, and no other has its id again.
  */
-export class PendingRemaps implements Pick<AddressRemap, 'hasMoved' | 'placeOf'> {
+export class PendingRemaps implements Pick<AddressRemap, 'hasMoved' | 'newAddressOf'> {
   readonly #pending: Pending[] = [];
   readonly #ofFragment = new Map<number, Pending>();
   #added = 0;
@@ -284,12 +284,12 @@ export class PendingRemaps implements Pick<AddressRemap, 'hasMoved' | 'placeOf'>
   }
 
   /** Where a row is that had this address before any of the remaps, or after some; undefined where it was gone by then. */
-  placeOf(address: RowAddress): RowAddress | undefined {
+  newAddressOf(address: RowAddress): RowAddress | undefined {
     let now: RowAddress | undefined = address;
     let next = this.#ofFragment.get(address.fragment);
     for (let last = -1; next !== undefined && next.order > last; ) {
       last = next.order;
-      now = next.remap.placeOf(now);
+      now = next.remap.newAddressOf(now);
       if (now === undefined) return undefined;
       next = this.#ofFragment.get(now.fragment);
     }

@@ -73,16 +73,16 @@ export class LanceEngine implements Engine {
   }
 
   async newTable(location: Location, storageOptions: Properties): Promise<StagedTable> {
-    const { folderUri, tableName } = this.#root.place(location);
+    const { folderUri, tableName } = this.#root.folderOf(location);
     if (!this.#root.isLocal) {
       const connection = await this.#connect(folderUri);
       return new RemoteNewTable({ connection, tableName, storageOptions });
     }
-    const place = this.#placeOf(location, undefined);
-    const folder = place.datasetPath;
+    const at = this.#branchAt(location, undefined);
+    const folder = at.datasetPath;
     const within = stagingFolder(folder);
     await engineCall('create', async () => mkdir(within, { recursive: true }));
-    const durability = new Durability(this.#fileSync, place, 0);
+    const durability = new Durability(this.#fileSync, at, 0);
     const commit = new LiftedCommit(folder);
     const connection = await this.#connect(within);
     const stagedName = randomUUID();
@@ -94,7 +94,7 @@ export class LanceEngine implements Engine {
     return engineCall('open', async () => {
       if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { lineage, branch });
       const caches = this.#cachesFor(request);
-      const state = this.#root.isLocal ? await inspectBranch(this.#placeOf(location, branch), true) : undefined;
+      const state = this.#root.isLocal ? await inspectBranch(this.#branchAt(location, branch), true) : undefined;
       const table = await this.#openNewest(request);
       if (version === undefined) {
         const filters = this.#filtersOf('root', location, branch);
@@ -138,7 +138,7 @@ export class LanceEngine implements Engine {
       this.#shadowFolders.forgetBelow(this.#root.pathOf(location));
       return this.#root.remove(location);
     }
-    const { folderUri, tableName } = this.#root.place(location);
+    const { folderUri, tableName } = this.#root.folderOf(location);
     const connection = await this.#connect(folderUri);
     await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
   }
@@ -162,7 +162,7 @@ export class LanceEngine implements Engine {
   async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
     if (!this.#root.isLocal) return nothingRecovered(acknowledgedVersion);
     const suspect = {
-      ...this.#placeOf(location, branch),
+      ...this.#branchAt(location, branch),
       acknowledgedVersion,
       outlivedPowerCut: storageSession !== this.storageSession,
       machineStartedAtMs: this.#machineStart.atMs,
@@ -189,7 +189,7 @@ export class LanceEngine implements Engine {
   }
 
   async #openNewest({ location, branch }: OpenRequest): Promise<NativeTable> {
-    const { folderUri, tableName } = this.#root.place(location);
+    const { folderUri, tableName } = this.#root.folderOf(location);
     const connection = await this.#connect(folderUri);
     const main = await connection.openTable(tableName, []);
     return branch === undefined ? main : (await main.branches()).checkout(branch);
@@ -215,11 +215,11 @@ export class LanceEngine implements Engine {
 
   #localBranch(location: Location, branch: BranchName | undefined, openedAt: number): LocalBranch | undefined {
     if (!this.#root.isLocal) return undefined;
-    const place = this.#placeOf(location, branch);
-    const folder = branchFolder(place.datasetPath, branch);
-    const versions = new VersionsFolder(place.datasetPath, branch);
+    const at = this.#branchAt(location, branch);
+    const folder = branchFolder(at.datasetPath, branch);
+    const versions = new VersionsFolder(at.datasetPath, branch);
     versions.standsAt(openedAt);
-    const durability = new Durability(this.#fileSync, place, openedAt);
+    const durability = new Durability(this.#fileSync, at, openedAt);
     const beginSync = (paths: readonly string[]) => durability.beginSync(paths);
     const commit = new LiftedCommit(folder, beginSync);
     const staging = new Staging(folder, this.#stagingInMemory);
@@ -260,7 +260,7 @@ export class LanceEngine implements Engine {
     );
   }
 
-  #placeOf(location: Location, branch: BranchName | undefined): DurableBranch {
+  #branchAt(location: Location, branch: BranchName | undefined): DurableBranch {
     return { rootPath: this.#root.path, datasetPath: this.#root.pathOf(location), branch };
   }
 

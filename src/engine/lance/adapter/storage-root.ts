@@ -3,7 +3,7 @@ import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { invalidInput } from '../../../kernel/errors.ts';
 import type { Location } from '../../../kernel/ids.ts';
-import type { Spelling } from '../../../kernel/places.ts';
+import type { Spelling } from '../../../kernel/spelling.ts';
 import type { ResolvedLocation } from '../../port/engine.ts';
 
 const suffix = '.lance';
@@ -12,13 +12,13 @@ const openableName = /^[A-Za-z0-9_\-.]+$/;
 const hasScheme = /^[a-z][a-z0-9+.-]*:\/\//i;
 
 /** Where a location lies: the folder a LanceDB connection opens, and the table's name in it. */
-interface Place {
+interface FolderOfTable {
   readonly folderUri: string;
   readonly tableName: string;
 }
 
 /**
- * The folder or object-store prefix under which every dataset lies, and the only way from a location to a place on it.
+ * The folder or object-store prefix under which every dataset lies, and the only way from a location to a path.
  * Nothing a client sends reaches outside (P9) or inside a dataset: segments are checked one by one, and on a file system again
  * after links are resolved.
  */
@@ -32,7 +32,7 @@ export class StorageRoot {
     this.#root = root.replace(/[/\\]+$/, '');
   }
 
-  place(location: Location): Place {
+  folderOf(location: Location): FolderOfTable {
     const cut = location.lastIndexOf('/');
     return {
       folderUri: cut < 0 ? this.#root : `${this.#root}/${location.slice(0, cut)}`,

@@ -224,7 +224,7 @@ class CompactedFragments implements Preparation {
     const deleted = new Map(this.#targets.map(({ id, rows }) => [id, new DeletionVector(rows)]));
     const moves = this.#moves();
     const mark = (address: RowAddress): void => {
-      const now = moves.placeOf(address);
+      const now = moves.newAddressOf(address);
       if (now !== undefined) deleted.get(now.fragment)?.add(now.offset);
     };
     for (const { id: fragment } of this.#groups.flatMap(({ before }) => before)) {

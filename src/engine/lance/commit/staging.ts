@@ -25,14 +25,14 @@ import { inFolder, removeIfPossible } from './version-commit.ts';
 /** The copy from there is on the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
 const mostBytesInMemory = 2 ** 20;
 
-export interface StagedRows extends Pick<StagingPlace, 'discard'> {
+export interface StagedRows extends Pick<DatasetInStaging, 'discard'> {
   readonly manifest: Buffer;
   readonly rows: number;
   readonly moveTo: MoveTo;
 }
 
 /** What the engine made of a clone; its files lie in `folder`. */
-export interface StagedChange extends Pick<StagingPlace, 'discard' | 'folder'> {
+export interface StagedChange extends Pick<DatasetInStaging, 'discard' | 'folder'> {
   readonly manifest: Buffer;
   /** Of the engine's commits to the clone. */
   readonly transactions: readonly Uint8Array[];
@@ -87,7 +87,7 @@ type Taking = 'by renaming' | 'by copying';
 type MoveTo = (datasetFolder: string) => readonly string[];
 
 /** A dataset that is being staged. */
-interface StagingPlace {
+interface DatasetInStaging {
   readonly connection: NativeConnection;
   readonly name: string;
   readonly folder: string;
@@ -109,7 +109,7 @@ export class StagingFolder {
   }
 
   /** The dataset is discarded if `work` fails. */
-  async use<Result>(name: string, work: (place: StagingPlace) => Promise<Result>): Promise<Result> {
+  async use<Result>(name: string, work: (dataset: DatasetInStaging) => Promise<Result>): Promise<Result> {
     const connection = await this.#connect();
     const folder = join(this.#path, `${name}.lance`);
     const discard = (): void => this.#discard(folder);

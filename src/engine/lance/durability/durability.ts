@@ -46,7 +46,7 @@ const nothingAhead: Ahead = { paths: new Set(), done: Promise.resolve() };
  */
 export class Durability {
   readonly #sync: FileSync;
-  readonly #place: DurableBranch;
+  readonly #branch: DurableBranch;
   readonly #path: string;
   #files: ReadonlySet<string> = new Set();
   #ahead = nothingAhead;
@@ -55,10 +55,10 @@ export class Durability {
   #synced: number | undefined;
 
   /** `openedAt`: the version the branch was at when it was opened; 0 for one that is being made. */
-  constructor(sync: FileSync, place: DurableBranch, openedAt: number) {
+  constructor(sync: FileSync, branch: DurableBranch, openedAt: number) {
     this.#sync = sync;
-    this.#place = place;
-    this.#path = branchFolder(place.datasetPath, place.branch);
+    this.#branch = branch;
+    this.#path = branchFolder(branch.datasetPath, branch.branch);
     this.#openedAt = openedAt;
   }
 
@@ -94,13 +94,13 @@ export class Durability {
 
   /** A branch is two things: its first version, and the file that says it exists. */
   async branchMade(name: string, version: number): Promise<void> {
-    const { rootPath, datasetPath } = this.#place;
+    const { rootPath, datasetPath } = this.#branch;
     await new Durability(this.#sync, { rootPath, datasetPath, branch: name }, version).sync(version);
     await this.#syncAll([{ path: branchRecord(datasetPath, name), mayBeMissing: false }]);
   }
 
   async branchDeleted(): Promise<void> {
-    const { datasetPath } = this.#place;
+    const { datasetPath } = this.#branch;
     const folders = [branchRecords(datasetPath), join(datasetPath, 'tree')];
     await Promise.all(folders.map((folder) => this.#sync.folder(folder).catch(ignoreMissing)));
   }
@@ -140,7 +140,7 @@ export class Durability {
     for (const file of files) {
       let folder = dirname(file);
       folders.add(folder);
-      while (!this.#folders.has(folder) && isBelow(this.#place.rootPath, folder)) {
+      while (!this.#folders.has(folder) && isBelow(this.#branch.rootPath, folder)) {
         folder = dirname(folder);
         folders.add(folder);
       }

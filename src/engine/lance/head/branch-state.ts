@@ -27,7 +27,7 @@ import {
 } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 
-interface BranchPlace {
+interface BranchPath {
   readonly datasetPath: string;
   readonly branch: string | undefined;
 }
@@ -38,16 +38,16 @@ export interface BranchState {
 }
 
 /** `allFiles`: also looks for the files of the rows, one listing for each folder. undefined if nothing is stored at all. */
-export async function inspectBranch(place: BranchPlace, allFiles: boolean): Promise<BranchState | undefined> {
-  const folder = branchFolder(place.datasetPath, place.branch);
+export async function inspectBranch(at: BranchPath, allFiles: boolean): Promise<BranchState | undefined> {
+  const folder = branchFolder(at.datasetPath, at.branch);
   const versionsFolder = join(folder, '_versions');
   const newest = listVersions(versionsFolder).at(-1);
   if (newest === undefined) {
-    if (isAnythingLeft(place, folder)) throw damaged('its versions are missing', versionsFolder);
+    if (isAnythingLeft(at, folder)) throw damaged('its versions are missing', versionsFolder);
     return undefined;
   }
   const file = readManifest(versionsFolder, newest);
-  if (file === undefined) return inspectBranch(place, allFiles); // pruned since the listing, so there is a newer one
+  if (file === undefined) return inspectBranch(at, allFiles); // pruned since the listing, so there is a newer one
   if (file.bytes.length === 0) throw damaged(`the manifest of version ${newest} is empty`, file.path);
   const outline = unlessTorn(newest, file.path, () => outlineOf(file.bytes));
   requireReadable(outline);
@@ -61,7 +61,7 @@ export const nothingLeft = (datasetPath: string): LancegateError => damaged('its
 const foldersOfDatasets = ['_versions', '_transactions', 'data'];
 
 /** A folder without any of these is no table. */
-const isAnythingLeft = ({ datasetPath, branch }: BranchPlace, folder: string): boolean =>
+const isAnythingLeft = ({ datasetPath, branch }: BranchPath, folder: string): boolean =>
   branch === undefined
     ? foldersOfDatasets.some((name) => existsSync(join(folder, name)))
     : existsSync(branchRecord(datasetPath, branch));

@@ -262,7 +262,7 @@ export class CompactionRemap implements AddressRemap {
     return this.#targets.has(fragment);
   }
 
-  placeOf(address: RowAddress): RowAddress | undefined {
+  newAddressOf(address: RowAddress): RowAddress | undefined {
     const source = this.#sources.get(address.fragment);
     if (source === undefined) return address;
     if (source.deleted.has(address.offset)) return undefined;

@@ -100,13 +100,15 @@ const countRules: readonly Rule[] = [
   ],
 ];
 
-const takenText = 'another program stored a table in the place of this one';
+const takenText = 'another program stored a table at the location of this one';
 
-export const placeTaken = (): LancegateError =>
-  new LancegateError('ConcurrentCreate', takenText, { internal: { refusal: 'place taken' satisfies EngineRefusal } });
+export const locationTaken = (): LancegateError =>
+  new LancegateError('ConcurrentCreate', takenText, {
+    internal: { refusal: 'location taken' satisfies EngineRefusal },
+  });
 
 const createRules: readonly Rule[] = [
-  [/already exists/, 'ConcurrentCreate', takenText, 'place taken'],
+  [/already exists/, 'ConcurrentCreate', takenText, 'location taken'],
   [
     /Primary key column .* must not be nullable: Field\(id=\d+, name=(.+?), type=/s,
     'TableSchemaValidationError',

@@ -15,7 +15,7 @@ import {
 } from '../commit/version-commit.ts';
 import type { Durability } from '../durability/durability.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
-import { engineCall, placeTaken } from '../native/translate-errors.ts';
+import { engineCall, locationTaken } from '../native/translate-errors.ts';
 import { changesIn } from './shadow-folders.ts';
 
 /** Where the engine writes a table. */
@@ -124,7 +124,7 @@ export class LocalNewTable implements StagedTable {
         const naming = manifestNames(version)[1] === basename(path) ? 1 : 0;
         return commit.commit(first, staged, join(versionsFolder, manifestNames(0)[naming]));
       });
-      if (!isMade) throw placeTaken();
+      if (!isMade) throw locationTaken();
       await engineCall('replace', () => durability.sync(1).catch(removeManifest));
       return 1;
     } finally {
