@@ -6,11 +6,10 @@ import { basename, join, relative } from 'node:path';
 import type { CliContext } from './cli/command.ts';
 import type { StartService } from './cli/serve.ts';
 import type { Machine } from './config/fit-defaults.ts';
+import { sharedMemory } from './config/memory-folder.ts';
 import { systemClock } from './kernel/clock.ts';
 
 const [, program = '', ...args] = process.argv;
-
-const sharedMemory = '/dev/shm';
 
 /**
  * The engine needs a temporary folder. Where the disk of these is full, perhaps of old versions of tables, the service

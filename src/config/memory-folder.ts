@@ -3,7 +3,7 @@ import { lstatSync, mkdirSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Of POSIX shared memory: in every Linux system, and in containers unless they are configured otherwise. */
-const sharedMemory = '/dev/shm';
+export const sharedMemory = '/dev/shm';
 /** `TMPFS_MAGIC` of statfs(2). Anything else that is mounted there may be a disk. */
 const tmpfs = 0x01021994;
 

@@ -5,7 +5,7 @@ import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
-import type { TableAccess } from '../table/table-access.ts';
+import { alreadyExists, type TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { CreateTableCommand, CreateTableResult } from './create-command.ts';
 import type { TableMaker, WrittenTable } from './table-maker.ts';
@@ -40,7 +40,7 @@ class CreateTable {
     await this.#requireNamespace(command);
     const existing = await this.#deps.catalog.findTable(command.table);
     if (existing?.state === 'created' && command.mode === 'exist_ok') return this.#answerExisting(existing, keyed);
-    if (existing?.state === 'created' && command.mode === 'create') throw alreadyExists(command);
+    if (existing?.state === 'created' && command.mode === 'create') throw alreadyExists(command.table);
     checkStorable(await command.source.schema());
     const { source, mode } = command;
     await using creation = await this.#deps.maker.begin({ ...command, existing });
@@ -89,6 +89,3 @@ class CreateTable {
     return { transactionId, location, version, numInsertedRows: rows, properties, storageOptions };
   }
 }
-
-const alreadyExists = ({ table }: CreateTableCommand): LancegateError =>
-  new LancegateError('TableAlreadyExists', `table '${showTable(table)}' already exists`);

@@ -109,6 +109,9 @@ export class TableAccess {
   }
 }
 
+export const alreadyExists = (table: TableRef): LancegateError =>
+  new LancegateError('TableAlreadyExists', `table '${showTable(table)}' already exists`);
+
 const replaced = ({ ref }: TableRecord, cause: unknown): LancegateError =>
   new LancegateError('ConcurrentModification', `table '${showTable(ref)}' was replaced meanwhile`, {
     cause,

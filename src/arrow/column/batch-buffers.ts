@@ -15,7 +15,7 @@ export interface BatchNode {
 }
 
 /** A node or the range of a buffer: two int64. */
-const bytesOfPair = 16;
+export const bytesOfPair = 16;
 const noBytes = new Uint8Array(0);
 const lz4 = 0;
 

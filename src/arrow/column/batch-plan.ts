@@ -6,6 +6,7 @@ import { Builder } from 'flatbuffers';
 import type { MessageToWrite } from '../format/ipc-file.ts';
 import { finishMessage } from '../format/message.ts';
 import { bytesOfBits, columnLayout, type Field } from '../schema/schema.ts';
+import { bytesOfPair } from './batch-buffers.ts';
 import { bitAt, type ColumnData, countZeros } from './column-data.ts';
 
 /** Some rows of a batch, or some values of a column: runs of adjacent ones, in order. Run `i` ends before `ends[i]`. */
@@ -95,7 +96,6 @@ export class BatchPlan {
   }
 }
 
-const bytesOfPair = 16;
 /** At least the tables: the builder then never grows. */
 const overheadBytes = 128;
 

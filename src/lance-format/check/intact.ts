@@ -9,7 +9,7 @@
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { bytesOfBitmap } from '../deletion/roaring.ts';
 import type { StoredFile } from '../manifest/manifest-files.ts';
-import type { Manifest } from '../manifest/parse-manifest.ts';
+import { lanceMagic, type Manifest } from '../manifest/parse-manifest.ts';
 
 /** File systems write back whole pages. */
 const pageBytes = 4096;
@@ -17,7 +17,6 @@ const pageBytes = 4096;
 const windowBytes = 256 * pageBytes;
 const zeros = Buffer.alloc(pageBytes);
 const arrowMagic = 'ARROW1';
-const lanceMagic = 'LANC';
 
 export interface Scrutiny {
   /** True if the machine went down after the file was written: then the pages are looked at too. */

@@ -192,7 +192,8 @@ export function uuidText(encoded: Uint8Array | undefined): string {
 }
 
 const footerBytes = 16;
-const magic = 'LANC';
+/** The end of every file of Lance. */
+export const lanceMagic = 'LANC';
 
 interface ManifestSections {
   readonly message: Uint8Array;
@@ -218,7 +219,7 @@ export function transactionIn(file: Buffer): Uint8Array | string | undefined {
 }
 
 function messageOf(file: Buffer): Uint8Array {
-  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== magic) {
+  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== lanceMagic) {
     throw new MalformedFile('the manifest does not end as one');
   }
   return section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));

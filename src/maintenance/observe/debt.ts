@@ -31,7 +31,7 @@ export const noDebt: Debt = {
 /** A merge reads the keys of a fragment that its index does not cover. */
 const scanMsPerFragment = 0.15;
 /** A merge opens a fragment, or makes, writes and syncs its deletion vector. */
-const msPerFragment = 0.4;
+const mergeMsPerFragment = 0.4;
 
 export const afterCommit = (
   debt: Debt,
@@ -40,7 +40,7 @@ export const afterCommit = (
   commits: debt.commits + 1,
   commitsSinceFull: debt.commitsSinceFull + 1,
   fragments: debt.fragments + 1,
-  fragmentMs: debt.fragmentMs + Math.min(debt.fragments, mostFragments) * msPerFragment,
+  fragmentMs: debt.fragmentMs + Math.min(debt.fragments, mostFragments) * mergeMsPerFragment,
   unindexed: debt.unindexed + 1,
   scanMs: debt.scanMs + (gainsByIndex ? debt.unindexed * scanMsPerFragment : 0),
 });

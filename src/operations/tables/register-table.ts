@@ -12,10 +12,10 @@ import type { Adoption, Catalog, KnownLocation, TableRecord } from '../../catalo
 import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-maker.ts';
 import type { Engine, ResolvedLocation } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { type Location, type NamespacePath, type Properties, showTable, type TableRef } from '../../kernel/ids.ts';
+import type { Location, NamespacePath, Properties, TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
-import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+import { alreadyExists, type TableAccess, type TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { Visible } from '../visible-page.ts';
 
@@ -141,6 +141,3 @@ const nothingThere = (cause?: unknown): LancegateError =>
 
 const notAllowedAt = (location: Location): LancegateError =>
   new LancegateError('PermissionDenied', `RegisterTable at the location '${location}' is not allowed`);
-
-const alreadyExists = (table: TableRef): LancegateError =>
-  new LancegateError('TableAlreadyExists', `table '${showTable(table)}' already exists`);
