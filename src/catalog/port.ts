@@ -97,8 +97,8 @@ export interface Adoption {
   readonly replaces: TableId | undefined;
 }
 
-/** What is known of a keyed request whose commit is about to start: on top of which version. */
-export interface KeyedCommit extends KeyedRequest {
+/** That a keyed request is about to commit on top of a version. */
+export interface WriteIntent extends KeyedRequest {
   readonly tableId: TableId;
   readonly ref: TableRef;
   readonly branch: BranchName | undefined;
@@ -235,12 +235,12 @@ export interface TransactionCatalog {
 /** What is known of requests with an `Idempotency-Key`. */
 export interface KeyedRequestCatalog {
   /** Replaces what was known of these keys. All or none. */
-  announceCommits(commits: readonly KeyedCommit[]): Promise<void>;
-  /** Commits that were announced and never answered. */
-  announcedCommits(): Promise<readonly KeyedCommit[]>;
+  recordIntents(intents: readonly WriteIntent[]): Promise<void>;
+  /** Those of requests that were never answered. */
+  writeIntents(): Promise<readonly WriteIntent[]>;
   /** The commit was not made after all. An answer stays. */
-  withdrawCommit(request: Pick<KeyedRequest, 'owner' | 'key'>): Promise<void>;
-  findKeyed(owner: RequestOwner, key: IdempotencyKey): Promise<KeyedAnswer | KeyedCommit | undefined>;
+  withdrawIntent(request: Pick<KeyedRequest, 'owner' | 'key'>): Promise<void>;
+  findKeyed(owner: RequestOwner, key: IdempotencyKey): Promise<KeyedAnswer | WriteIntent | undefined>;
   /** Forgets up to `limit` keys that had expired at that time, the oldest first; the number that went. */
   forgetKeys(atMs: number, limit: number): Promise<number>;
 }

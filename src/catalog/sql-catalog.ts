@@ -80,9 +80,9 @@ export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
     findTransaction: reading(commits.findTransaction),
     forgetTransactions: writing(commits.forgetTransactions),
 
-    announceCommits: writing(commits.insertCommits),
-    announcedCommits: reading(commits.announcedCommits),
-    withdrawCommit: writing(commits.withdrawCommit),
+    recordIntents: writing(commits.insertIntents),
+    writeIntents: reading(commits.writeIntents),
+    withdrawIntent: writing(commits.withdrawIntent),
     findKeyed: reading(commits.findKeyed),
     forgetKeys: writing(commits.forgetKeys),
 

@@ -22,6 +22,5 @@ export interface TableRef {
 export type Properties = Readonly<Record<string, string>>;
 
 /** How an identifier is shown in answers and errors; `$` is the specification's default delimiter. */
-export const showNamespace = (path: NamespacePath, delimiter = '$'): string =>
-  path.length === 0 ? delimiter : path.join(delimiter);
+export const showNamespace = (path: NamespacePath): string => (path.length === 0 ? '$' : path.join('$'));
 export const showTable = (table: TableRef, delimiter = '$'): string => [...table.namespace, table.name].join(delimiter);

@@ -76,7 +76,7 @@ export class Committer {
       await this.#record(batch, counts);
       this.#measure(batch, merged, by);
       await acknowledge(members, counts);
-      this.#announce(batch, merged);
+      this.#notify(batch, merged);
     } catch (error) {
       await this.#refuse(members, error);
     } finally {
@@ -112,7 +112,7 @@ export class Committer {
     const intents = batch.requests.flatMap(({ keyed, table: { id: tableId, ref }, branch }) =>
       keyed === undefined ? [] : [{ ...keyed, tableId, ref, branch, baseVersion }],
     );
-    if (intents.length > 0) await this.#deps.catalog.announceCommits(intents);
+    if (intents.length > 0) await this.#deps.catalog.recordIntents(intents);
   }
 
   /**
@@ -164,8 +164,8 @@ export class Committer {
     logger.warn({ ...name, surplusRows }, 'keys had several rows, and an upsert left one of each');
   }
 
-  /** To maintenance, which so learns of every version before the next one is begun. */
-  #announce(batch: Batch, merged: Merged): void {
+  /** Maintenance learns of every version before the next one is begun. */
+  #notify(batch: Batch, merged: Merged): void {
     const { version, head, gainsByIndex, mostFragments } = merged;
     if (version === head.version) return;
     const { table, branch, on } = batch.first;

@@ -266,7 +266,7 @@ describe('an Idempotency-Key makes a retry harmless (P6)', () => {
 
   describe('after a crash between a commit and its record', () => {
     const owner = '["lancegate","tester"]' as RequestOwner;
-    /** The service dies having announced the commit of a keyed merge, of which there is no record. */
+    /** The service dies having recorded the write intent of a keyed merge, of which there is no other record. */
     const crash = (key: string, baseVersion: number, table: string) =>
       service.restart(async () => {
         const catalog: Catalog = await openSqliteCatalog(join(service.dataFolder, 'catalog.sqlite'), {
@@ -279,7 +279,7 @@ describe('an Idempotency-Key makes a retry harmless (P6)', () => {
         const record = await catalog.findTable({ namespace: [], name: table as never });
         assert.ok(record);
         const where = { tableId: record.id, ref: record.ref, branch: undefined, baseVersion };
-        await catalog.announceCommits([{ ...request, ...where }]);
+        await catalog.recordIntents([{ ...request, ...where }]);
         await catalog.close();
       });
 

@@ -148,7 +148,7 @@ export class Stage {
     );
     const catalog = await openSqliteCatalog(join(stage.folder, 'catalog.sqlite'), { holder: { command: 'test' } });
     t.after(() => catalog.close());
-    catalog.announceCommits = () => stage.betweenLookAndCommit();
+    catalog.recordIntents = () => stage.betweenLookAndCommit();
     const record = catalog.recordTransactions.bind(catalog);
     catalog.recordTransactions = async (...args) => {
       await interruptions.record?.();

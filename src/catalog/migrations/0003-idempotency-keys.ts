@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import type { ColumnTypes } from './column-types.ts';
 
-/** A row is answered, or its commit is announced: the columns of the one are null in the other. */
+/** A row is an answer or a write intent: the columns of the one are null in the other. */
 export const idempotencyKeys = ({ sortedText }: ColumnTypes): Migration => ({
   async up(db: Kysely<unknown>) {
     await db.schema

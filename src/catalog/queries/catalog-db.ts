@@ -82,7 +82,7 @@ interface OpenBranchRow {
   readonly storage_session: string;
 }
 
-/** `answer` is null while a commit is only announced; then the columns after it say where. */
+/** `answer` is null in a write intent, which the columns after it say. */
 export interface IdempotencyKeyRow {
   readonly owner: RequestOwner;
   readonly key: IdempotencyKey;

@@ -5,12 +5,12 @@
 import type { BranchName, IdempotencyKey, TableId, TransactionId } from '../../kernel/ids.ts';
 import type {
   KeyedAnswer,
-  KeyedCommit,
   KeyedRequest,
   OpenBranch,
   OpenBranchRecord,
   RequestOwner,
   TransactionRecord,
+  WriteIntent,
 } from '../port.ts';
 import {
   type CatalogDb,
@@ -153,7 +153,7 @@ const rowOfAnswer = (answered: KeyedAnswer): IdempotencyKeyRow => ({
   base_version: null,
 });
 
-const rowOfCommit = (commit: KeyedCommit): IdempotencyKeyRow => ({
+const rowOfIntent = (commit: WriteIntent): IdempotencyKeyRow => ({
   ...rowOfRequest(commit),
   answer: null,
   table_id: commit.tableId,
@@ -162,7 +162,7 @@ const rowOfCommit = (commit: KeyedCommit): IdempotencyKeyRow => ({
   base_version: commit.baseVersion,
 });
 
-const commitOf = (row: IdempotencyKeyRow): KeyedCommit => ({
+const intentOf = (row: IdempotencyKeyRow): WriteIntent => ({
   ...requestOf(row),
   tableId: row.table_id!,
   ref: tableRefOf(row.table_path!),
@@ -173,8 +173,8 @@ const commitOf = (row: IdempotencyKeyRow): KeyedCommit => ({
 export const insertAnswers = (db: CatalogDb, answers: readonly KeyedAnswer[]): Promise<void> =>
   putRows(db, answers.map(rowOfAnswer));
 
-export const insertCommits = (db: CatalogDb, commits: readonly KeyedCommit[]): Promise<void> =>
-  putRows(db, commits.map(rowOfCommit));
+export const insertIntents = (db: CatalogDb, commits: readonly WriteIntent[]): Promise<void> =>
+  putRows(db, commits.map(rowOfIntent));
 
 async function putRows(db: CatalogDb, rows: readonly IdempotencyKeyRow[]): Promise<void> {
   for (const some of insertable(rows)) {
@@ -201,7 +201,7 @@ export async function findKeyed(
   db: CatalogDb,
   owner: RequestOwner,
   key: IdempotencyKey,
-): Promise<KeyedAnswer | KeyedCommit | undefined> {
+): Promise<KeyedAnswer | WriteIntent | undefined> {
   const row = await db
     .selectFrom('idempotency_keys')
     .selectAll()
@@ -209,10 +209,10 @@ export async function findKeyed(
     .where('key', '=', key)
     .executeTakeFirst();
   if (row === undefined) return undefined;
-  return row.answer === null ? commitOf(row) : { ...requestOf(row), answer: row.answer };
+  return row.answer === null ? intentOf(row) : { ...requestOf(row), answer: row.answer };
 }
 
-export async function announcedCommits(db: CatalogDb): Promise<readonly KeyedCommit[]> {
+export async function writeIntents(db: CatalogDb): Promise<readonly WriteIntent[]> {
   const rows = await db
     .selectFrom('idempotency_keys')
     .selectAll()
@@ -220,10 +220,10 @@ export async function announcedCommits(db: CatalogDb): Promise<readonly KeyedCom
     .orderBy('owner')
     .orderBy('key')
     .execute();
-  return rows.map(commitOf);
+  return rows.map(intentOf);
 }
 
-export async function withdrawCommit(
+export async function withdrawIntent(
   db: CatalogDb,
   { owner, key }: Pick<KeyedRequest, 'owner' | 'key'>,
 ): Promise<void> {

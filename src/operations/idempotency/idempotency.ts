@@ -17,7 +17,7 @@
  * transaction per commit, whatever the number of requests in it.
  */
 import { createHash } from 'node:crypto';
-import type { Catalog, KeyedAnswer, KeyedCommit, KeyedRequest, RequestOwner } from '../../catalog/port.ts';
+import type { Catalog, KeyedAnswer, KeyedRequest, RequestOwner, WriteIntent } from '../../catalog/port.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { IdempotencyKey } from '../../kernel/ids.ts';
@@ -119,9 +119,9 @@ export class Idempotency {
 
   /** At start, when interrupted commits are undone and before new ones begin. */
   async settle(): Promise<void> {
-    for (const commit of await this.#catalog.announcedCommits()) {
-      if (await this.#wasNotMade(commit)) continue;
-      const { ref: table, branch, baseVersion } = commit;
+    for (const intent of await this.#catalog.writeIntents()) {
+      if (await this.#wasNotMade(intent)) continue;
+      const { ref: table, branch, baseVersion } = intent;
       this.#logger.warn({ table, branch, baseVersion }, 'the outcome of a merge with an Idempotency-Key is unknown');
     }
   }
@@ -161,21 +161,21 @@ export class Idempotency {
       return await work(keyed);
     } catch (error) {
       const wroteNothing = error instanceof LancegateError && error.entry.written === 'nothing';
-      if (wroteNothing) await this.#catalog.withdrawCommit(keyed);
+      if (wroteNothing) await this.#catalog.withdrawIntent(keyed);
       throw error;
     }
   }
 
   /** True if certainly not; then the write intent is gone. */
-  async #wasNotMade(commit: KeyedCommit): Promise<boolean> {
-    const version = await this.#newestVersion(commit);
-    if (version === undefined || version > commit.baseVersion) return false;
-    await this.#catalog.withdrawCommit(commit);
+  async #wasNotMade(intent: WriteIntent): Promise<boolean> {
+    const version = await this.#newestVersion(intent);
+    if (version === undefined || version > intent.baseVersion) return false;
+    await this.#catalog.withdrawIntent(intent);
     return true;
   }
 
   /** Undefined if the branch does not exist any more, or cannot be read. */
-  async #newestVersion({ ref, tableId, branch }: KeyedCommit): Promise<number | undefined> {
+  async #newestVersion({ ref, tableId, branch }: WriteIntent): Promise<number | undefined> {
     const record = await this.#catalog.findTable(ref);
     if (record?.id !== tableId) return undefined;
     try {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import type { Catalog, KeyedAnswer, KeyedCommit, KeyedRequest, RequestOwner } from '#src/catalog/port.ts';
+import type { Catalog, KeyedAnswer, KeyedRequest, RequestOwner, WriteIntent } from '#src/catalog/port.ts';
 import type { BranchName, IdempotencyKey, TableId } from '#src/kernel/ids.ts';
 import { createTable, place, publicationOf, rejects, table, transactionOf } from './fixtures.ts';
 
@@ -19,7 +19,7 @@ const answered = (key: string, more: Partial<KeyedAnswer> = {}): KeyedAnswer => 
   answer: `{"answer to":"${key}"}`,
   ...more,
 });
-const announced = (key: string, more: Partial<KeyedCommit> = {}): KeyedCommit => ({
+const intentOf = (key: string, more: Partial<WriteIntent> = {}): WriteIntent => ({
   ...keyed(key),
   tableId: 'some-table' as TableId,
   ref: table('sales', 'orders'),
@@ -68,24 +68,24 @@ export function idempotencyContract(open: () => Promise<Catalog>): void {
       assert.equal(await find('k'), undefined);
     });
 
-    test('an announced commit is found as it was announced, until it is answered (P6)', async () => {
-      const onMain = announced('a');
-      const onBranch = announced('b', { branch: 'exp/🦊' as BranchName, baseVersion: Number.MAX_SAFE_INTEGER });
-      await catalog.announceCommits([onMain, onBranch]);
-      await catalog.announceCommits([]);
+    test('a write intent is found as it was recorded, until its request is answered (P6)', async () => {
+      const onMain = intentOf('a');
+      const onBranch = intentOf('b', { branch: 'exp/🦊' as BranchName, baseVersion: Number.MAX_SAFE_INTEGER });
+      await catalog.recordIntents([onMain, onBranch]);
+      await catalog.recordIntents([]);
       assert.deepEqual(await find('b'), onBranch);
-      assert.deepEqual(await catalog.announcedCommits(), [onMain, onBranch]);
+      assert.deepEqual(await catalog.writeIntents(), [onMain, onBranch]);
       await catalog.recordTransactions([transactionOf('1')], [answered('a')]);
       assert.deepEqual(await find('a'), answered('a'));
-      assert.deepEqual(await catalog.announcedCommits(), [onBranch]);
+      assert.deepEqual(await catalog.writeIntents(), [onBranch]);
     });
 
-    test('an announced commit can be withdrawn; an answer stays, and so do the keys of others', async () => {
-      await catalog.announceCommits([announced('a'), announced('a', { owner: bob })]);
+    test('a write intent can be withdrawn; an answer stays, and so do the keys of others', async () => {
+      await catalog.recordIntents([intentOf('a'), intentOf('a', { owner: bob })]);
       await catalog.recordTransactions([], [answered('b')]);
-      await catalog.withdrawCommit(keyed('a'));
-      await catalog.withdrawCommit(keyed('a'));
-      await catalog.withdrawCommit(keyed('b'));
+      await catalog.withdrawIntent(keyed('a'));
+      await catalog.withdrawIntent(keyed('a'));
+      await catalog.withdrawIntent(keyed('b'));
       assert.equal(await find('a'), undefined);
       assert.ok(await find('a', bob));
       assert.deepEqual(await find('b'), answered('b'));
@@ -93,8 +93,8 @@ export function idempotencyContract(open: () => Promise<Catalog>): void {
 
     test('a key that is used anew forgets what it stood for', async () => {
       await catalog.recordTransactions([], [answered('k')]);
-      const next = announced('k', { requestDigest: 'other', bodyDigest: 'also other', expiresAtMs: 9 });
-      await catalog.announceCommits([next]);
+      const next = intentOf('k', { requestDigest: 'other', bodyDigest: 'also other', expiresAtMs: 9 });
+      await catalog.recordIntents([next]);
       assert.deepEqual(await find('k'), next);
     });
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Int32, vectorFromArray } from 'apache-arrow';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import type { Catalog, KeyedCommit } from '#src/catalog/port.ts';
+import type { Catalog, WriteIntent } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { createTable } from '#src/create/request.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
@@ -43,7 +43,7 @@ function contentOf(n: number, key: string) {
   return { source: sourceFrom(inChunks(bytes)), idempotency };
 }
 
-type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'announceCommits' | 'closeBranch'>>;
+type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'recordIntents' | 'closeBranch'>>;
 
 async function start(t: TestContext) {
   const folder = temporaryFolder((clean) => t.after(clean));
@@ -114,14 +114,14 @@ test('a merge whose record cannot be written is not acknowledged, and its retry 
   await assert.rejects(merge(1), refusedAs('OutcomeUnknown'));
   await assert.rejects(merge(2, 'k1'), refusedAs('InvalidInput'));
   assert.equal(await count(), 2);
-  assert.equal((await catalog.announcedCommits()).length, 1);
+  assert.equal((await catalog.writeIntents()).length, 1);
 });
 
 test('a merge that found the disk full has written nothing, and its retry is applied once there is room (P6)', async (t) => {
   const { merge, count, engineFaults, catalog } = await start(t);
   engineFaults.merge = () => Promise.reject(translateEngineError('merge', new Error('No space left on device'), ''));
   await assert.rejects(merge(1), refusedAs('StorageFull'));
-  assert.deepEqual(await catalog.announcedCommits(), []);
+  assert.deepEqual(await catalog.writeIntents(), []);
   engineFaults.merge = undefined;
   await merge(2);
   await merge(1);
@@ -143,29 +143,29 @@ test('on a full disk the service ends in order all the same, and leaves its bran
   assert.equal((await catalog.recoveryMarks()).length, 1);
 });
 
-test('when a commit is recorded it had been announced, on top of the version before it; afterwards it is not (P6)', async (t) => {
+test('a commit that is recorded had a write intent on top of the version before it; afterwards it has none (P6)', async (t) => {
   const { merge, faults, catalog } = await start(t);
-  const announced: (readonly KeyedCommit[])[] = [];
+  const seenIntents: (readonly WriteIntent[])[] = [];
   faults.now = {
     recordTransactions: async (records, answers) => {
-      announced.push(await catalog.announcedCommits());
+      seenIntents.push(await catalog.writeIntents());
       await catalog.recordTransactions(records, answers);
     },
   };
   await merge(1);
   await merge(2);
-  const seen = announced.map((commits) => commits.map(({ key, baseVersion }) => [key, baseVersion]));
+  const seen = seenIntents.map((commits) => commits.map(({ key, baseVersion }) => [key, baseVersion]));
   assert.deepEqual(seen, [[['k1', 1]], [['k2', 2]]]);
-  assert.deepEqual(await catalog.announcedCommits(), []);
+  assert.deepEqual(await catalog.writeIntents(), []);
 });
 
-test('merges that share a commit are announced together', async (t) => {
+test('the write intents of merges that share a commit are recorded together', async (t) => {
   const { merge, count, faults, catalog } = await start(t);
   const groups: number[] = [];
   faults.now = {
-    announceCommits: async (commits) => {
+    recordIntents: async (commits) => {
       groups.push(commits.length);
-      await catalog.announceCommits(commits);
+      await catalog.recordIntents(commits);
     },
   };
   const all = Array.from({ length: 12 }, (_, i) => i + 1);
@@ -174,13 +174,13 @@ test('merges that share a commit are announced together', async (t) => {
     groups.reduce((sum, size) => sum + size, 0),
     all.length,
   );
-  assert.ok(groups.length < all.length, `${groups.length} announcements`);
+  assert.ok(groups.length < all.length, `${groups.length} groups of intents`);
   assert.equal(await count(), all.length + 1);
 });
 
-test('a merge that cannot be announced is not made', async (t) => {
+test('a merge whose write intent cannot be recorded is not made', async (t) => {
   const { merge, count, faults } = await start(t);
-  faults.now = { announceCommits: brokenDisk };
+  faults.now = { recordIntents: brokenDisk };
   await assert.rejects(merge(1), refusedAs('Internal'));
   assert.equal(await count(), 1);
   faults.now = {};
