@@ -266,3 +266,27 @@ test('an external commit between the look and the commit makes the known keys wo
     [1, 0],
   ]);
 });
+
+test('a reader that refreshes the dataset between the look and the shadow changes no count (P4)', async (t) => {
+  const stage = await open(t, [[1, 'old']]);
+  let looks = 0;
+  stage.betweenLookAndCommit = async () => {
+    looks += 1;
+    if (looks > 1) return;
+    const outsider = await stage.engine.open({ location: place });
+    await outsider.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[3, 'outside']])), undefined);
+    await stage.datasets.latest(place, undefined);
+  };
+  const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;
+  const requests = await Promise.all(
+    [[3, 'b'] as Pair, [4, 'b'] as Pair].map((pair) => stage.request(tableOf([pair]))),
+  );
+  const answers = await stage.together(
+    requests.map((request, index) => ({ ...request, keyed: { ...keyed, key: `${index}` as IdempotencyKey } })),
+  );
+  assert.deepEqual(countsOf(answers), [
+    [0, 1],
+    [1, 0],
+  ]);
+  assert.equal(looks, 2);
+});

@@ -111,6 +111,8 @@ export class Stage {
   /** Runs between the writer's look at the version and its commit, for requests with a key. */
   betweenLookAndCommit: () => Promise<void> = async () => undefined;
   writer!: TableWriter;
+  /** The open datasets that the writer shares with readers. */
+  datasets!: OpenDatasets;
   record!: TableRecord;
   #dataset!: Dataset;
   #place = place;
@@ -164,6 +166,7 @@ export class Stage {
     const engine = stage.#interrupted(interruptions, { hidesChanges, knowsPlaces, cannotCount });
     stage.keyBudget = new KeyBudget(keyMemoryBytes, clock);
     const datasets = new OpenDatasets(stage.#keeping(engine), 10);
+    stage.datasets = datasets;
     const access = replacing(new TableAccess(catalog, engine, datasets), {
       requireUnchanged: async (record: TableRecord) => ({ ...record, location: stage.#place }),
     });

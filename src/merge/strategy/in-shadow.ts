@@ -30,6 +30,8 @@ export class InShadow {
     const before = await this.#rowsBefore(batch, head);
     const shadow = await head.dataset.shadow();
     try {
+      // A reader may have refreshed the dataset since the head was read.
+      if (shadow.baseVersion !== head.version) return 'overtaken';
       const merged = await this.#merge(batch, head.dataset, shadow);
       if (!hasChanged(merged.totals)) return unchanged(batch, head);
       const made = await shadow.commit(() => batch.requireTime());
