@@ -1,5 +1,6 @@
 /** What a client can ask about a table: its description, whether it exists, its statistics and how many rows it has. */
-import type { TableStatistics } from '../../engine/port/engine.ts';
+import type { Schema } from '../../arrow/schema/schema.ts';
+import type { Dataset, TableStatistics } from '../../engine/port/engine.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
@@ -24,16 +25,21 @@ export const describeTable =
   async ({ table, branch, version }: AtVersion): Promise<TableDescription> => {
     const record = await access.find(table);
     if (record.state === 'created') {
-      const created = await access.read(record, branch, version, async (dataset) => ({
-        version: await dataset.version(),
-        schema: await dataset.schema(),
-      }));
-      return access.describe(record, created);
+      return access.describe(record, await access.read(record, branch, version, versionWithSchema));
     }
     if (branch !== undefined) throw isOnlyDeclared('TableBranchNotFound', table, 'branch but main');
     if (version !== undefined) throw isOnlyDeclared('TableVersionNotFound', table, 'version');
     return access.describe(record, undefined);
   };
+
+/** Of one version (P11): another request may refresh the dataset, which it shares, between two questions. */
+async function versionWithSchema(dataset: Dataset): Promise<{ readonly version: number; readonly schema: Schema }> {
+  for (;;) {
+    const version = await dataset.version();
+    const schema = await dataset.schema();
+    if (version === (await dataset.version())) return { version, schema };
+  }
+}
 
 /** Resolves for a table that exists, declared-only ones included if `version` is undefined; else `TableNotFound`. */
 export const tableExists =
