@@ -70,15 +70,18 @@ export class Committer {
   async commit(members: readonly BatchMember[], head: Head): Promise<void> {
     const requests = members.map(({ request }) => request);
     const batch = new Batch(requests, members[0]?.batchKey !== undefined, this.#deps.keyHasher);
+    let isCommitted = false;
     try {
       const merged = await this.#mergeIntoHead(batch, head);
+      isCommitted = merged.version !== merged.head.version;
       const { each: counts, by } = await this.#countWhileSyncing(batch, merged);
       await this.#record(batch, counts);
       this.#measure(batch, merged, by);
       await acknowledge(members, counts);
       this.#notify(batch, merged);
     } catch (error) {
-      await this.#refuse(members, error);
+      if (!isCommitted) await this.#refuse(members, error);
+      else for (const { reject } of members) reject(afterCommit(error));
     } finally {
       batch.discard();
     }
@@ -244,6 +247,13 @@ const overtaken = (): LancegateError =>
   new LancegateError('ConcurrentModification', 'other programs kept changing the table; nothing was written', {
     retryAfterSeconds: 1,
   });
+
+/** Of what fails once the version is there: it never says that nothing was written (P6). */
+const afterCommit = (error: unknown): unknown =>
+  error instanceof LancegateError && error.entry.written === 'nothing' ? unfinished(error) : error;
+
+const unfinished = (cause: unknown): LancegateError =>
+  new LancegateError('Internal', 'the rows were merged, but the merge could not be completed', { cause });
 
 const notRecorded = (cause: unknown): LancegateError =>
   new LancegateError('Internal', 'the rows were merged, but that could not be recorded', { cause });

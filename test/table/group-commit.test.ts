@@ -290,3 +290,22 @@ test('a reader that refreshes the dataset between the look and the shadow change
   ]);
   assert.equal(looks, 2);
 });
+
+test('what fails after the commit never answers that nothing was written, nor is merged again (P6)', async (t) => {
+  const interruptions: Interruptions = {};
+  const stage = await open(t, [[1, 'old']], { interruptions });
+  interruptions.shadowCommit = async () => {
+    interruptions.sync = async () => {
+      throw new LancegateError('InvalidInput', 'as an engine error could be translated');
+    };
+  };
+  const requests = await Promise.all(
+    [[2, 'a'] as Pair, [3, 'b'] as Pair].map((pair) => stage.request(tableOf([pair]))),
+  );
+  for (const answer of countsOf(await stage.together(requests)) as unknown[]) {
+    assert.equal((answer as LancegateError).kind, 'Internal');
+    assert.notEqual((answer as LancegateError).entry.written, 'nothing');
+  }
+  assert.deepEqual(await stage.rows(), ['1:old', '2:a', '3:b']);
+  assert.deepEqual(stage.mergedVersions, [2], 'once');
+});
