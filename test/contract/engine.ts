@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { type Dataset, type Engine, isRefusal } from '#src/engine/port/engine.ts';
+import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { type Dataset, isRefusal } from '#src/engine/port/engine.ts';
 import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
@@ -11,7 +12,7 @@ import { createIndex } from '#test/fixtures/create-index.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 interface EngineUnderTest {
-  readonly engine: Engine;
+  readonly engine: LanceEngine;
   /** What the port says is not known on object stores must be unknown there, and known on a file system. */
   readonly storage: 'file system' | 'object store';
   /** Changes a table the way another program would, which has opened the storage itself. */

@@ -6,8 +6,8 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect, Index, type Table as LanceTable } from '@lancedb/lancedb';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
+import type { LanceDataset } from '#src/engine/lance/adapter/lance-dataset.ts';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
 import type { LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
@@ -53,12 +53,12 @@ interface StoredRow {
 class TrackedTable {
   readonly folder: string;
   readonly engine: LanceEngine;
-  readonly dataset: Dataset;
+  readonly dataset: LanceDataset;
   readonly tracked: LiveRows;
   readonly #branch: BranchName | undefined;
   #remembered = new Map<Address, StoredRow>();
 
-  constructor(folder: string, engine: LanceEngine, dataset: Dataset, branch?: BranchName) {
+  constructor(folder: string, engine: LanceEngine, dataset: LanceDataset, branch?: BranchName) {
     this.folder = folder;
     this.engine = engine;
     this.dataset = dataset;

@@ -22,6 +22,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
+import type { LanceDataset } from '#src/engine/lance/adapter/lance-dataset.ts';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { FileWriter } from '#src/engine/lance/commit/file-writer.ts';
 import { RowReplacement } from '#src/engine/lance/commit/row-replacement.ts';
@@ -167,7 +168,7 @@ async function opened(
   t: TestContext,
   rows: readonly Row[],
   options: Properties = {},
-): Promise<{ stage: Stage; dataset: Dataset; tracked: LiveRows }> {
+): Promise<{ stage: Stage; dataset: LanceDataset; tracked: LiveRows }> {
   const stage = new Stage(t);
   const dataset = await createDataset(stage.engine, location, fileOf(rows), options);
   t.after(() => dataset.close());

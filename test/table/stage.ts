@@ -7,6 +7,7 @@ import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { TableRecord } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
+import type { LanceDataset } from '#src/engine/lance/adapter/lance-dataset.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import type { MergeCounts, Projection } from '#src/engine/port/merge-spec.ts';
@@ -114,7 +115,7 @@ export class Stage {
   /** The open datasets that the writer shares with readers. */
   datasets!: OpenDatasets;
   record!: TableRecord;
-  #dataset!: Dataset;
+  #dataset!: LanceDataset;
   #place = place;
   /** Datasets that are open to read places from them, beside the commits. */
   #readers = 0;

@@ -231,15 +231,12 @@ interface Branches {
 
 /** Commits that the engine makes by itself, where there can be no shadow. */
 interface EngineWrites {
-  append(file: IpcFile): Promise<void>;
   /**
    * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
-   * there then or in a moment: `mayHaveCommitted` says. The same holds for `ReaderDied`, if a reader ran a filter. A
-   * filter counts against the share of `principal` (`principalKey`).
+   * there then or in a moment. The same holds for `ReaderDied`, if a reader ran a filter. A filter counts against the share of
+   * `principal` (`principalKey`).
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
-  /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
-  mayHaveCommitted(matched: number): Promise<boolean>;
   /** Commits a version without these rows; addresses without a row are passed over. */
   deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
 }

@@ -147,12 +147,7 @@ export class LanceDataset implements Dataset {
     await this.#commit('append', (table) => table.add(file, 'append'));
   }
 
-  merge(
-    spec: MergeSpec,
-    file: IpcFile,
-    timeoutMs: number | undefined,
-    principal: string | undefined,
-  ): Promise<MergeCounts> {
+  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts> {
     const run = async (): Promise<MergeCounts> => {
       this.#head.requireWritable();
       if (this.#filters !== undefined && hasClientFilter(spec)) {

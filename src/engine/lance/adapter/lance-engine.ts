@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type {
-  Dataset,
   Engine,
   FilteredMerges,
   OpenRequest,
@@ -89,7 +88,7 @@ export class LanceEngine implements Engine {
     return new LocalNewTable({ connection, storageOptions, folder, stagedName, commit, durability, fresh });
   }
 
-  async open(request: OpenRequest): Promise<Dataset> {
+  async open(request: OpenRequest): Promise<LanceDataset> {
     const { location, branch, version, lineage, isPrivate } = request;
     return engineCall('open', async () => {
       if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { lineage, branch });

@@ -7,12 +7,12 @@ import type { RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 
 /** A dataset that only the engine commits to meanwhile, as far as this process goes. */
-type EngineDataset = Pick<
-  Dataset,
-  'version' | 'merge' | 'mayHaveCommitted' | 'append' | 'deleteRows' | 'select' | 'take'
-> & {
+interface EngineDataset extends Pick<Dataset, 'version' | 'select' | 'take' | 'merge' | 'deleteRows'> {
+  append(file: IpcFile): Promise<void>;
   deleteWhere(predicate: CheckedSql): Promise<number>;
-};
+  /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
+  mayHaveCommitted(matched: number): Promise<boolean>;
+}
 
 /**
  * In place of a shadow where there can be none (docs/adr/0023): every step is a commit of the engine's own. A commit of another
