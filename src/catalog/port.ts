@@ -260,6 +260,7 @@ export interface OpenBranchCatalog {
   closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
 }
 
+/** What uses it takes those of these interfaces that it needs. */
 export interface Catalog
   extends NamespaceCatalog,
     TableCatalog,

@@ -1,5 +1,5 @@
 import { checkStorable } from '../arrow/schema/schema-rules.ts';
-import type { Catalog, TableRecord } from '../catalog/port.ts';
+import type { NamespaceCatalog, TableCatalog, TableRecord, TransactionCatalog } from '../catalog/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
@@ -11,7 +11,7 @@ import type { CreateTableCommand, CreateTableResult } from './create-command.ts'
 import type { TableMaker, WrittenTable } from './table-maker.ts';
 
 interface CreateDeps {
-  readonly catalog: Catalog;
+  readonly catalog: NamespaceCatalog & TableCatalog & TransactionCatalog;
   readonly access: TableAccess;
   readonly maker: TableMaker;
   readonly locks: TableLocks;

@@ -1,7 +1,14 @@
 import { createHash } from 'node:crypto';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
-import type { Catalog, Creation, KeyedAnswer, Publication, TableRecord } from '../catalog/port.ts';
-import { type Engine, isRefusal, type StagedTable } from '../engine/port/engine.ts';
+import type {
+  Creation,
+  CreationCatalog,
+  KeyedAnswer,
+  NamespaceCatalog,
+  Publication,
+  TableRecord,
+} from '../catalog/port.ts';
+import { type Datasets, isRefusal, type Locations, type StagedTable } from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import {
@@ -26,8 +33,8 @@ interface NewTableRequest {
 }
 
 interface CreationDeps {
-  readonly catalog: Catalog;
-  readonly engine: Engine;
+  readonly catalog: CreationCatalog;
+  readonly engine: Locations & Datasets;
   readonly clock: Clock;
   readonly newId: NewId;
   readonly metrics: Metrics;
@@ -288,7 +295,12 @@ function folderName(name: ObjectName): string {
 }
 
 /** `{namespace…}/{table}.lance` if that was never used, else with a short id, so that no table inherits the files of another. */
-export async function newLocation(table: TableRef, catalog: Catalog, engine: Engine, newId: NewId): Promise<Location> {
+export async function newLocation(
+  table: TableRef,
+  catalog: CreationCatalog,
+  engine: Locations,
+  newId: NewId,
+): Promise<Location> {
   const folder = [...table.namespace.map(folderName), folderName(table.name)].join('/');
   const first = `${folder}.lance` as Location;
   if ((await catalog.isLocationFresh(first)) && (await engine.isVacant(first))) return first;
@@ -323,7 +335,7 @@ const foldersOf = (location: Location): readonly ObjectName[] => location.split(
  * a folder. Reads all namespaces.
  */
 export async function namespacesAround(
-  catalog: Catalog,
+  catalog: NamespaceCatalog,
   location: Location,
   spelling: Spelling,
 ): Promise<readonly NamespacePath[]> {

@@ -6,16 +6,16 @@
  * A check costs one `statfs` while there is space. While there is none, each check visits all tables, because more versions
  * pass their retention; afterwards the watch pauses for ten times as long as the visit took.
  */
-import { type Catalog, pathOfTable } from '../catalog/port.ts';
-import type { Engine } from '../engine/port/engine.ts';
+import { pathOfTable, type TableCatalog } from '../catalog/port.ts';
+import type { Locations } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { isNearlyFull } from './decide/policy.ts';
 import type { BranchRef } from './report.ts';
 
 interface SpaceWatchParts {
-  readonly engine: Pick<Engine, 'space'>;
-  readonly catalog: Pick<Catalog, 'listAllTables'>;
+  readonly engine: Pick<Locations, 'space'>;
+  readonly catalog: Pick<TableCatalog, 'listAllTables'>;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Removes old versions of main and all branches. Never rejects. */

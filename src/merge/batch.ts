@@ -3,7 +3,7 @@ import type { FieldPath } from '../arrow/schema/field-path.ts';
 import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import type { Dataset } from '../engine/port/engine.ts';
+import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/engine.ts';
 import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
@@ -50,7 +50,7 @@ export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>>
 
 /** The newest version of a branch, while its lock is held. */
 export interface Head {
-  readonly dataset: Dataset;
+  readonly dataset: Snapshot & BranchHead & HeadCommits & History;
   readonly location: Location;
   readonly branch: BranchName | undefined;
   readonly version: number;
@@ -210,7 +210,7 @@ export class Batch {
   }
 
   /** Begins to write these rows; those of an earlier attempt are taken again if they are the same. */
-  prepare(dataset: Dataset, parts: readonly RowsOf[]): PreparedRows {
+  prepare(dataset: HeadCommits, parts: readonly RowsOf[]): PreparedRows {
     if (this.#prepared !== undefined && areEqual(this.#prepared.parts, parts)) return this.#prepared.rows;
     this.discard();
     const isWhole = parts === this.#rows.parts || parts.every(({ keep }) => keep?.includes(0) !== true);

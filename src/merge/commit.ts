@@ -8,7 +8,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
-import type { Catalog, TransactionRecord } from '../catalog/port.ts';
+import type { KeyedRequestCatalog, TransactionCatalog, TransactionRecord } from '../catalog/port.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -26,7 +26,7 @@ import { InShadow } from './strategy/in-shadow.ts';
 import { type Committed, type Counted, unchanged } from './strategy/strategy.ts';
 
 export interface CommitterDeps extends KeyIndexLoaderDeps {
-  readonly catalog: Catalog;
+  readonly catalog: KeyedRequestCatalog & TransactionCatalog;
   readonly access: TableAccess;
   readonly datasets: OpenDatasets;
   readonly recoveryMarks: RecoveryMarks;

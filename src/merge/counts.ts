@@ -3,7 +3,7 @@
  * key had before: the key index knows, or the engine's totals leave no doubt, or the rows that the commit removed or added
  * show it, or else the version before is searched.
  */
-import type { Dataset, Engine, OpenRequest } from '../engine/port/engine.ts';
+import type { Datasets, History, OpenRequest, Snapshot } from '../engine/port/engine.ts';
 import type { RowAddressSql } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -55,9 +55,9 @@ export function rowsBeforeByTotals(batch: Batch, totals: MergeTotals): CountedRo
 }
 
 interface RowsOfCommit {
-  readonly engine: Engine;
+  readonly engine: Datasets;
   /** At the version that the engine's commit of the batch made, or a later one. */
-  readonly dataset: Dataset;
+  readonly dataset: Snapshot & History;
   /** That version. */
   readonly version: number;
   /** The version before that commit. */
@@ -94,7 +94,7 @@ const mostRowsRead = 100_000;
 async function rowsBeforeByChanges(
   batch: Batch,
   { dataset, version, totals }: RowsOfCommit,
-  past: Dataset,
+  past: Snapshot,
 ): Promise<RowsBefore | undefined> {
   if (batch.updates) {
     const removed = await changedRows(dataset, version, 'removed', totals.numUpdatedRows);
@@ -109,7 +109,7 @@ async function rowsBeforeByChanges(
 }
 
 async function changedRows(
-  dataset: Dataset,
+  dataset: History,
   version: number,
   change: 'removed' | 'added',
   expectedRows: number,

@@ -6,7 +6,7 @@ import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable, typedSchema } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { TableMaker, WrittenTable } from '../create/table-maker.ts';
-import type { Dataset } from '../engine/port/engine.ts';
+import type { BranchHead, Snapshot } from '../engine/port/engine.ts';
 import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TransactionId } from '../kernel/ids.ts';
@@ -66,7 +66,7 @@ class MergeRows {
   }
 
   /** For a `dataset`, or for a table that has none yet. Refused as soon as the schema is there. */
-  #receive({ source, on }: MergeRowsCommand, dataset: Dataset | undefined): Promise<IpcChunk> {
+  #receive({ source, on }: MergeRowsCommand, dataset: (Snapshot & BranchHead) | undefined): Promise<IpcChunk> {
     return this.#deps.metrics.mergeStage('receive', async () => {
       const schema = await source.schema();
       if (dataset === undefined) {
@@ -199,7 +199,11 @@ interface TableSchema {
  * The schema of the table, which the source fits. It is taken as last seen; before it leads to a refusal it is looked up again,
  * since a writer outside this service may have changed it.
  */
-async function fittingSchema(dataset: Dataset, source: Schema, on: readonly FieldPath[]): Promise<TableSchema> {
+async function fittingSchema(
+  dataset: Snapshot & BranchHead,
+  source: Schema,
+  on: readonly FieldPath[],
+): Promise<TableSchema> {
   const read = async (): Promise<TableSchema> => {
     const schema = await dataset.schema();
     requireFit(source, schema, on);

@@ -1,6 +1,6 @@
 /** Branches of a table: create, delete and list. What changes them takes the table's lock exclusively. */
-import type { Catalog } from '../catalog/port.ts';
-import type { Engine, StoredBranch } from '../engine/port/engine.ts';
+import type { OpenBranchCatalog } from '../catalog/port.ts';
+import type { BranchRecovery, StoredBranch } from '../engine/port/engine.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import { neverAborts } from '../kernel/read-write-lock.ts';
@@ -11,8 +11,8 @@ import type { TableLocks } from '../table/table-locks.ts';
 import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
 
 interface Deps {
-  readonly catalog: Catalog;
-  readonly engine: Engine;
+  readonly catalog: OpenBranchCatalog;
+  readonly engine: BranchRecovery;
   readonly access: TableAccess;
   readonly locks: TableLocks;
   readonly datasets: OpenDatasets;

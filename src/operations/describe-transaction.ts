@@ -1,4 +1,4 @@
-import type { Catalog } from '../catalog/port.ts';
+import type { TransactionCatalog } from '../catalog/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import type { Visible } from './visible-page.ts';
@@ -19,7 +19,7 @@ interface TransactionDescription {
  * `TransactionNotFound`, also for one that is not visible.
  */
 export const describeTransaction =
-  ({ catalog }: { catalog: Catalog }) =>
+  ({ catalog }: { catalog: TransactionCatalog }) =>
   async ({ id, visible }: DescribeTransactionCommand): Promise<TransactionDescription> => {
     const record = await catalog.findTransaction(id);
     if (record === undefined || !visible({ table: record.ref, branch: record.branch })) {

@@ -1,4 +1,4 @@
-import type { Catalog } from '../catalog/port.ts';
+import type { KeyedRequestCatalog, TransactionCatalog } from '../catalog/port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
@@ -12,7 +12,7 @@ const nextRoundAfterMs = 1_000;
  * second while there are more. Returns how to stop it, which waits for a round under way.
  */
 export function keepForgetting(parts: {
-  readonly catalog: Catalog;
+  readonly catalog: KeyedRequestCatalog & TransactionCatalog;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly transactionsKeptMs: number;

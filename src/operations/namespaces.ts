@@ -1,12 +1,12 @@
 /** Namespaces: create, describe, list and drop. */
-import type { Catalog, NamespaceRecord } from '../catalog/port.ts';
+import type { NamespaceCatalog, NamespaceRecord, TableCatalog } from '../catalog/port.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type NamespacePath, type ObjectName, type Properties, showNamespace, type TableRef } from '../kernel/ids.ts';
 import type { DropTable } from './tables/drop-table.ts';
 import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
 
 interface Deps {
-  readonly catalog: Catalog;
+  readonly catalog: NamespaceCatalog;
 }
 
 interface CreateNamespaceCommand {
@@ -33,7 +33,7 @@ export const createNamespace =
 
 /** Of two that create one namespace at once, the later finds it there; only mode `create` minds. */
 async function createOrFind(
-  catalog: Catalog,
+  catalog: NamespaceCatalog,
   namespace: NamespacePath,
   mustBeNew: boolean,
   properties: Properties,
@@ -48,7 +48,7 @@ async function createOrFind(
 }
 
 /** `NamespaceNotFound`. */
-async function findNamespace(catalog: Catalog, namespace: NamespacePath): Promise<NamespaceRecord> {
+async function findNamespace(catalog: NamespaceCatalog, namespace: NamespacePath): Promise<NamespaceRecord> {
   const record = await catalog.findNamespace(namespace);
   if (record !== undefined) return record;
   throw new LancegateError('NamespaceNotFound', `namespace '${showNamespace(namespace)}' does not exist`);
@@ -96,7 +96,7 @@ interface DropNamespaceCommand {
 }
 
 export const dropNamespace =
-  ({ catalog }: Deps, dropTable: DropTable) =>
+  ({ catalog }: { readonly catalog: NamespaceCatalog & TableCatalog }, dropTable: DropTable) =>
   async ({ namespace, mode, behavior, mayDrop, dropped }: DropNamespaceCommand): Promise<void> => {
     const existing = await catalog.findNamespace(namespace);
     if (existing === undefined && mode === 'skip') return;
@@ -127,7 +127,7 @@ function laterStep(error: unknown): void {
   throw new LancegateError('Internal', 'the namespace was filled while it was dropped', { cause: error });
 }
 
-async function tablesIn(catalog: Catalog, namespace: NamespacePath): Promise<readonly TableRef[]> {
+async function tablesIn(catalog: TableCatalog, namespace: NamespacePath): Promise<readonly TableRef[]> {
   const limit = 1000;
   const tables: TableRef[] = [];
   for (;;) {

@@ -1,12 +1,12 @@
-import type { Catalog, OpenBranchRecord } from '../catalog/port.ts';
-import type { Engine, Recovery } from '../engine/port/engine.ts';
+import type { OpenBranchCatalog, OpenBranchRecord } from '../catalog/port.ts';
+import type { BranchRecovery, Recovery } from '../engine/port/engine.ts';
 import { isStorageFull } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
 interface Parts {
-  readonly catalog: Catalog;
-  readonly engine: Engine;
+  readonly catalog: OpenBranchCatalog;
+  readonly engine: BranchRecovery;
   readonly logger: Logger;
 }
 
@@ -29,7 +29,7 @@ function staysListed(error: unknown, log: Logger): void {
   log.warn({ error }, 'an intact branch could not be marked as closed; the next start checks it again');
 }
 
-async function recover(engine: Engine, open: OpenBranchRecord, log: Logger): Promise<boolean> {
+async function recover(engine: BranchRecovery, open: OpenBranchRecord, log: Logger): Promise<boolean> {
   try {
     const recovery = await engine.recover(open);
     report(recovery, open, log);

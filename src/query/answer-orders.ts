@@ -7,7 +7,7 @@
 import type { Duplex } from 'node:stream';
 import { LRUCache } from 'lru-cache';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
-import type { Dataset, Engine } from '../engine/port/engine.ts';
+import type { BranchHead, Datasets, EngineWrites, Snapshot } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import {
   frameHead,
@@ -24,7 +24,7 @@ import {
 
 export interface ReaderParts {
   readonly channel: Duplex;
-  readonly openEngines: (setup: ReaderSetup) => Readonly<Record<Order['at']['store'], Engine>>;
+  readonly openEngines: (setup: ReaderSetup) => Readonly<Record<Order['at']['store'], Datasets>>;
   readonly residentBytes: () => number;
   /** Writes the message to the channel and kills the process. */
   readonly endAtOnce: (lastWords: Buffer) => never;
@@ -102,20 +102,23 @@ class Reader {
   }
 }
 
+/** What an order needs of its dataset. */
+type KeptDataset = Snapshot & BranchHead & EngineWrites;
+
 /**
  * The datasets that a reader keeps open from one order to the next, which makes a count of 6 ms instead of 8. The least recently
  * used is closed first; few are kept, because each holds its manifest.
  */
 export class KeptDatasets {
-  readonly #engines: Readonly<Record<ReadAt['store'], Engine>>;
+  readonly #engines: Readonly<Record<ReadAt['store'], Datasets>>;
   /** By lineage. One order at a time: no query reads from a dataset while it is closed. */
-  readonly #kept = new LRUCache<string, Dataset>({ max: 32, dispose: (dataset) => dataset.close() });
+  readonly #kept = new LRUCache<string, KeptDataset>({ max: 32, dispose: (dataset) => dataset.close() });
 
-  constructor(engines: Readonly<Record<ReadAt['store'], Engine>>) {
+  constructor(engines: Readonly<Record<ReadAt['store'], Datasets>>) {
     this.#engines = engines;
   }
 
-  async use<Result>(at: ReadAt, run: (dataset: Dataset) => Promise<Result>): Promise<Result> {
+  async use<Result>(at: ReadAt, run: (dataset: KeptDataset) => Promise<Result>): Promise<Result> {
     if (!at.isExact) return run(await this.#latest(at));
     const { location, branch, version } = at;
     const dataset = await this.#engines[at.store].open({ location, branch, version });
@@ -130,7 +133,7 @@ export class KeptDatasets {
    * At the version that the service knows, or a newer one (P11). If another table got the location, or a branch was created
    * again under its name, the service names another lineage, so the dataset that was kept does not match.
    */
-  async #latest(at: ReadAt): Promise<Dataset> {
+  async #latest(at: ReadAt): Promise<KeptDataset> {
     const kept = this.#kept.get(at.lineage);
     if (kept !== undefined && (await reaches(kept, at.version))) return kept;
     this.#kept.delete(at.lineage);
@@ -142,7 +145,7 @@ export class KeptDatasets {
   }
 }
 
-async function reaches(dataset: Dataset, version: number): Promise<boolean> {
+async function reaches(dataset: Snapshot & BranchHead, version: number): Promise<boolean> {
   if ((await dataset.version()) >= version) return true;
   await dataset.refresh();
   return (await dataset.version()) >= version;

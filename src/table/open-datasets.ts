@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { Dataset, Engine } from '../engine/port/engine.ts';
+import type { Dataset, Datasets } from '../engine/port/engine.ts';
 import type { BranchName, Location } from '../kernel/ids.ts';
 
 interface Entry {
@@ -13,10 +13,10 @@ interface Entry {
  * when nothing refers to it any more.
  */
 export class OpenDatasets {
-  readonly #engine: Engine;
+  readonly #engine: Datasets;
   readonly #open: LRUCache<string, Entry>;
 
-  constructor(engine: Engine, maxOpen: number) {
+  constructor(engine: Datasets, maxOpen: number) {
     this.#engine = engine;
     this.#open = new LRUCache({ max: maxOpen });
   }

@@ -1,5 +1,5 @@
-import type { Catalog } from '../catalog/port.ts';
-import type { Dataset, Engine } from '../engine/port/engine.ts';
+import type { OpenBranchCatalog } from '../catalog/port.ts';
+import type { BranchHead, BranchRecovery, Snapshot } from '../engine/port/engine.ts';
 import type { BranchName, TableId } from '../kernel/ids.ts';
 
 interface Opened {
@@ -14,11 +14,11 @@ interface Opened {
  * start. A branch is entered before its first commit, and removed when this process stops in order. In between it costs nothing.
  */
 export class RecoveryMarks {
-  readonly #catalog: Catalog;
-  readonly #engine: Engine;
+  readonly #catalog: OpenBranchCatalog;
+  readonly #engine: BranchRecovery;
   readonly #opened = new Map<string, Opened>();
 
-  constructor(parts: { catalog: Catalog; engine: Engine }) {
+  constructor(parts: { catalog: OpenBranchCatalog; engine: BranchRecovery }) {
     this.#catalog = parts.catalog;
     this.#engine = parts.engine;
   }
@@ -27,7 +27,7 @@ export class RecoveryMarks {
    * To be called under the branch's lock with the dataset at its newest version, before every commit. That version counts as
    * acknowledged, whichever program wrote it, so it is made durable first.
    */
-  async beforeCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+  async beforeCommit(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
     const key = keyOf(tableId, branch);
     if (this.#opened.has(key)) return;
     await dataset.sync();
@@ -41,7 +41,7 @@ export class RecoveryMarks {
    * Makes the dataset's version durable, and the one that recovery goes back to: for commits without a recorded transaction, such
    * as those of maintenance. To be called before older versions are pruned.
    */
-  async acknowledge(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+  async acknowledge(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
     await this.afterCommit(tableId, branch, dataset);
     await this.#catalog.acknowledgeVersion(tableId, branch, await dataset.version());
   }
@@ -58,7 +58,7 @@ export class RecoveryMarks {
    * own, and recovery does not look at versions before the acknowledged one. If it fails, what was written may be lost although it
    * can be read, so the branch stays on the list for the next start.
    */
-  async afterCommit(tableId: TableId, branch: BranchName | undefined, dataset: Dataset): Promise<void> {
+  async afterCommit(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
     const key = keyOf(tableId, branch);
     const version = await dataset.version();
     try {

@@ -1,6 +1,6 @@
 import type { Schema } from '../arrow/schema/schema.ts';
-import type { Catalog, TableRecord } from '../catalog/port.ts';
-import type { Dataset, Engine } from '../engine/port/engine.ts';
+import type { TableCatalog, TableRecord } from '../catalog/port.ts';
+import type { Branches, BranchHead, Datasets, History, Locations, Snapshot } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, type Properties, showTable, type TableRef } from '../kernel/ids.ts';
 import type { OpenDatasets } from './open-datasets.ts';
@@ -16,11 +16,11 @@ export interface TableDescription {
 
 /** How operations find tables and read what is on storage. */
 export class TableAccess {
-  readonly #catalog: Catalog;
-  readonly #engine: Engine;
+  readonly #catalog: TableCatalog;
+  readonly #engine: Locations & Datasets;
   readonly #datasets: OpenDatasets;
 
-  constructor(catalog: Catalog, engine: Engine, datasets: OpenDatasets) {
+  constructor(catalog: TableCatalog, engine: Locations & Datasets, datasets: OpenDatasets) {
     this.#catalog = catalog;
     this.#engine = engine;
     this.#datasets = datasets;
@@ -55,12 +55,12 @@ export class TableAccess {
   }
 
   /** A branch at its newest version, shared with other requests. */
-  latest(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
+  latest(record: TableRecord, branch: BranchName | undefined): Promise<Snapshot & Branches> {
     return this.onFilesOf(record, () => this.#datasets.latest(record.location, branch));
   }
 
   /** A branch as it was last seen, without asking the storage whether it has grown. */
-  lastSeen(record: TableRecord, branch: BranchName | undefined): Promise<Dataset> {
+  lastSeen(record: TableRecord, branch: BranchName | undefined): Promise<Snapshot & BranchHead> {
     return this.onFilesOf(record, () => this.#datasets.lastSeen(record.location, branch));
   }
 
@@ -69,7 +69,7 @@ export class TableAccess {
     record: TableRecord,
     branch: BranchName | undefined,
     version: number | undefined,
-    read: (dataset: Dataset) => Promise<Result>,
+    read: (dataset: Snapshot & History) => Promise<Result>,
   ): Promise<Result> {
     return this.onFilesOf(record, async () => {
       if (version === undefined) return read(await this.#datasets.latest(record.location, branch));

@@ -129,7 +129,7 @@ export interface Space {
 }
 
 /** One version of a branch. If it was opened at its newest version, reads move along with that. */
-interface Snapshot {
+export interface Snapshot {
   /** What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. */
   readonly lineage: symbol;
   version(): Promise<number>;
@@ -149,12 +149,23 @@ interface Snapshot {
   close(): void;
 }
 
-/** The newest version of a branch, and its commits by row address. */
-interface BranchHead {
+/** The newest version of a branch. */
+export interface BranchHead {
   /** Since it was opened, indexes got more room in memory than it can use. It works on, but more slowly. */
   readonly isOutgrown: boolean;
   /** Moves to the newest version. */
   refresh(): Promise<void>;
+  /**
+   * Resolves once this version would survive a power cut (P3), and with it those after `after`, the newest that is known to be
+   * durable; by default, those since the last call or since the dataset was opened. To be called after a commit and before it
+   * is acknowledged. Making or deleting a branch syncs by itself. Once a sync has failed, what was written may be lost although
+   * it can be read, and every sync fails until the next start.
+   */
+  sync(after?: number): Promise<void>;
+}
+
+/** The commits that follow the newest version of a branch: by row address, or in a shadow. */
+export interface HeadCommits {
   /**
    * For changes by the engine, at this version. Without the branch's lock from then on until `commit`, that may be `overtaken`.
    */
@@ -173,23 +184,10 @@ interface BranchHead {
    * one; else true if that is not known, as without an index.
    */
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
-  /**
-   * Reads the newest index that `prepareIndex` built of a column into memory, so that the next merges need not: 0.1 s for each
-   * million rows, concurrently with merges. Returns false if there is no room for all of it; then it reads nothing, as without
-   * such an index.
-   */
-  warmIndex(column: string): Promise<boolean>;
-  /**
-   * Resolves once this version would survive a power cut (P3), and with it those after `after`, the newest that is known to be
-   * durable; by default, those since the last call or since the dataset was opened. To be called after a commit and before it
-   * is acknowledged. Making or deleting a branch syncs by itself. Once a sync has failed, what was written may be lost although
-   * it can be read, and every sync fails until the next start.
-   */
-  sync(after?: number): Promise<void>;
 }
 
 /** What earlier commits did. */
-interface History {
+export interface History {
   /**
    * The addresses of the rows that the commit of `version` removed, updated ones included; or of those it added, in new
    * fragments. Reads two manifests and deletion vectors; undefined where that is not possible, as on object stores.
@@ -200,11 +198,17 @@ interface History {
 }
 
 /** Maintenance of a branch. */
-interface Upkeep {
+export interface Upkeep {
   /** Read from the newest manifest alone. */
   layout(): Promise<Layout>;
   /** Builds the BTREE index of a column, named `{column}_idx`, in place of the one that there is. */
   prepareIndex(column: string): Promise<PreparedCommit>;
+  /**
+   * Reads the newest index that `prepareIndex` built of a column into memory, so that the next merges need not: 0.1 s for each
+   * million rows, concurrently with merges. Returns false if there is no room for all of it; then it reads nothing, as without
+   * such an index.
+   */
+  warmIndex(column: string): Promise<boolean>;
   /**
    * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
    * index covers the new fragments. undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
@@ -223,14 +227,14 @@ interface Upkeep {
 }
 
 /** The branches of a dataset. */
-interface Branches {
+export interface Branches {
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly StoredBranch[]>;
   deleteBranch(name: BranchName): Promise<void>;
 }
 
 /** Commits that the engine makes by itself, where there can be no shadow. */
-interface EngineWrites {
+export interface EngineWrites {
   /**
    * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
    * there then or in a moment. The same holds for `ReaderDied`, if a reader ran a filter. A filter counts against the share of
@@ -241,8 +245,11 @@ interface EngineWrites {
   deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
 }
 
-/** A branch of a dataset, open at a version. Commits move it to the one they made. */
-export interface Dataset extends Snapshot, BranchHead, History, Upkeep, Branches, EngineWrites {}
+/**
+ * A branch of a dataset, open at a version. Commits move it to the one they made. What uses one takes those of these interfaces
+ * that it needs.
+ */
+export interface Dataset extends Snapshot, BranchHead, HeadCommits, History, Upkeep, Branches, EngineWrites {}
 
 export interface OpenRequest {
   readonly location: Location;
@@ -300,7 +307,7 @@ export interface StagedTable {
 }
 
 /** Where datasets are: under one root. */
-interface Locations {
+export interface Locations {
   /** undefined on object stores. */
   space(): Promise<Space | undefined>;
   /** Removes every file of the location. Harmless when repeated. */
@@ -318,17 +325,25 @@ interface Locations {
   resolve(location: Location): Promise<ResolvedLocation | undefined>;
 }
 
-export interface Engine extends Locations {
-  /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
-  readonly storageSession: string;
-  /** Undoes what a branch has of commits that were cut short (P1). Meanwhile nothing else may use the dataset. */
-  recover(request: RecoverRequest): Promise<Recovery>;
+/** The datasets at these locations. */
+export interface Datasets {
   newTable(location: Location, storageOptions: Properties): Promise<StagedTable>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
   open(request: OpenRequest): Promise<Dataset>;
   /** A private folder for intermediate results; gone with `discard`. */
   scratch(): Promise<Scratch>;
 }
+
+/** What the end of a writer leaves behind. */
+export interface BranchRecovery {
+  /** Names the time during which nothing written is lost even if it was not synced. A power cut ends it. */
+  readonly storageSession: string;
+  /** Undoes what a branch has of commits that were cut short (P1). Meanwhile nothing else may use the dataset. */
+  recover(request: RecoverRequest): Promise<Recovery>;
+}
+
+/** As with `Dataset`: what uses it takes those of these interfaces that it needs. */
+export interface Engine extends Locations, Datasets, BranchRecovery {}
 
 /** A merge with a filter that a client wrote, for a dataset of this engine at its checked-out version. */
 export interface FilteredMerge {
@@ -351,7 +366,7 @@ export interface FilteredMerges {
 }
 
 export interface Scratch {
-  create(name: string, file: IpcFile): Promise<Dataset>;
+  create(name: string, file: IpcFile): Promise<Snapshot & EngineWrites>;
   discard(): Promise<void>;
 }
 

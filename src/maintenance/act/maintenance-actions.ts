@@ -5,8 +5,17 @@
  *
  * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
  */
-import type { Catalog } from '../../catalog/port.ts';
-import type { Dataset, Engine, Layout, PreparedCommit } from '../../engine/port/engine.ts';
+import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
+import type {
+  Branches,
+  BranchHead,
+  Datasets,
+  Layout,
+  Locations,
+  PreparedCommit,
+  Snapshot,
+  Upkeep,
+} from '../../engine/port/engine.ts';
 import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -23,9 +32,12 @@ import {
 } from '../decide/policy.ts';
 import type { BranchRef, CompactionReport, IndexReport, PruneReport } from '../report.ts';
 
+/** What a job needs of its branch. */
+type MaintainedBranch = Snapshot & BranchHead & Upkeep;
+
 interface ActionDeps {
-  readonly catalog: Catalog;
-  readonly engine: Engine;
+  readonly catalog: TableCatalog & OpenBranchCatalog;
+  readonly engine: Locations & Datasets;
   readonly locks: TableLocks;
   readonly recoveryMarks: RecoveryMarks;
 }
@@ -120,7 +132,7 @@ export class MaintenanceActions {
 
   async #compact(
     target: BranchRef,
-    dataset: Dataset,
+    dataset: MaintainedBranch,
     layout: Layout,
     chosen: readonly number[] | undefined,
   ): Promise<Compacted> {
@@ -136,7 +148,7 @@ export class MaintenanceActions {
    */
   async #compactLocked(
     { table, tableId, branch }: BranchRef,
-    dataset: Dataset,
+    dataset: MaintainedBranch,
     { indexes }: Layout,
     supersededBeforeMs = 0,
   ): Promise<Compacted> {
@@ -161,7 +173,7 @@ export class MaintenanceActions {
   }
 
   /** Returns whether the index fits into memory. Merges into branches use none, so those are not read. */
-  async #index(target: BranchRef, dataset: Dataset, column: string): Promise<boolean> {
+  async #index(target: BranchRef, dataset: MaintainedBranch, column: string): Promise<boolean> {
     await dataset.refresh();
     await this.#commit(target, dataset, await dataset.prepareIndex(column));
     return target.branch !== undefined || dataset.warmIndex(column);
@@ -170,7 +182,7 @@ export class MaintenanceActions {
   /** Takes the branch's lock for the commit alone; writers may go on before it is durable. */
   async #commit(
     { table, tableId, branch }: BranchRef,
-    dataset: Dataset,
+    dataset: Snapshot & BranchHead,
     prepared: PreparedCommit,
   ): Promise<{ readonly lockedMs: number; readonly removedFragments: number }> {
     const { locks, recoveryMarks } = this.#deps;
@@ -193,7 +205,7 @@ export class MaintenanceActions {
 
   async #prune(
     target: BranchRef,
-    dataset: Dataset,
+    dataset: MaintainedBranch,
     reason: PruneReport['reason'],
     supersededBeforeMs: number,
   ): Promise<PruneReport | undefined> {
@@ -211,7 +223,7 @@ export class MaintenanceActions {
    * Recovery after a power cut goes back to this version (P3): the newest one, if the catalog has space to record it. Holds
    * the branch's lock, so that no commit comes between.
    */
-  async #acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Dataset): Promise<number> {
+  async #acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Snapshot & BranchHead): Promise<number> {
     const { locks, catalog, recoveryMarks } = this.#deps;
     const release = await locks.lockBranch(table, branch, neverAborts);
     try {
@@ -224,7 +236,10 @@ export class MaintenanceActions {
     }
   }
 
-  async #onTable<Result>(target: BranchRef, work: (dataset: Dataset) => Promise<Result>): Promise<Result | undefined> {
+  async #onTable<Result>(
+    target: BranchRef,
+    work: (dataset: MaintainedBranch & Branches) => Promise<Result>,
+  ): Promise<Result | undefined> {
     const release = await this.#deps.locks.lockShared(target.table, neverAborts);
     try {
       const record = await this.#deps.catalog.findTable(target.table);

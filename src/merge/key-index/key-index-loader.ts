@@ -1,6 +1,6 @@
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
-import type { Dataset, Engine, OpenRequest } from '../../engine/port/engine.ts';
+import type { Datasets, HeadCommits, OpenRequest, Snapshot } from '../../engine/port/engine.ts';
 import type { Replaced } from '../../engine/port/row-address.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import { leastBytesPerKey } from '../../keys/key-table.ts';
@@ -10,7 +10,7 @@ import type { Batch, Head, MergeRequest } from '../batch.ts';
 import { KeyIndex, type Unknowable } from './key-index.ts';
 
 export interface KeyIndexLoaderDeps {
-  readonly engine: Engine;
+  readonly engine: Datasets;
   readonly logger: Logger;
   readonly keyBudget: KeyBudget;
   readonly keyHasher: KeyHasher;
@@ -113,7 +113,7 @@ export class KeyIndexLoader {
     if (index !== undefined) void this.#readConcurrently(index, { location, branch });
   }
 
-  #open(dataset: Dataset, on: readonly FieldPath[], rows: number): KeyIndex | undefined {
+  #open(dataset: Snapshot & HeadCommits, on: readonly FieldPath[], rows: number): KeyIndex | undefined {
     const tracked = dataset.liveRows();
     const hold = this.#deps.keyBudget.open(() => this.forget());
     if (tracked !== undefined && hold.resize(rows * leastBytesPerKey)) {
@@ -125,7 +125,7 @@ export class KeyIndexLoader {
     return undefined;
   }
 
-  async #bringUpToDate(known: KeyIndex, dataset: Dataset): Promise<Unknowable | undefined> {
+  async #bringUpToDate(known: KeyIndex, dataset: Snapshot): Promise<Unknowable | undefined> {
     try {
       // A request of another client may move the dataset to a newer version during the reading.
       for (let round = 0; round < mostRounds; round++) {

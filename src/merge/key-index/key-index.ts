@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
-import type { Dataset } from '../../engine/port/engine.ts';
+import type { Snapshot } from '../../engine/port/engine.ts';
 import {
   type AddressRemap,
   addressesIn,
@@ -74,7 +74,7 @@ export class KeyIndex {
   #isReleased = false;
 
   constructor(
-    dataset: Dataset,
+    dataset: Snapshot,
     on: readonly FieldPath[],
     tracked: LiveRows,
     { hasher, hold }: { hasher: KeyHasher; hold: KeyHold },
@@ -105,7 +105,7 @@ export class KeyIndex {
   }
 
   /** `dataset` is at the version of `tracked`. It has to read as many rows as there are. */
-  async readRest(dataset: Dataset): Promise<Unknowable | undefined> {
+  async readRest(dataset: Snapshot): Promise<Unknowable | undefined> {
     const ids = [...this.#unread];
     if (ids.length === 0) return undefined;
     const rows = this.unreadRows;

@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { IpcChunk } from '../../arrow/schema/schema.ts';
 import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
-import type { Dataset } from '../../engine/port/engine.ts';
+import type { Snapshot } from '../../engine/port/engine.ts';
 import { addressOf, type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { readKeys, sqlFieldPath } from '../../keys/key-columns.ts';
@@ -17,7 +17,7 @@ const sliceRows = 4_096;
 const mostLiterals = 100_000;
 
 /** A dataset, or a shadow of one. */
-type Readable = Pick<Dataset, 'select' | 'take'>;
+type Readable = Pick<Snapshot, 'select' | 'take'>;
 
 /** Key columns, and what makes the digests of their keys. */
 interface KeyReading {

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { Dataset } from '../../engine/port/engine.ts';
+import type { Snapshot } from '../../engine/port/engine.ts';
 import type { RowAddress } from '../../engine/port/row-address.ts';
 import type { Batch, Head, MergeRequest } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
@@ -76,7 +76,7 @@ export class ByRowAddress {
   }
 
   /** Nothing is tried with columns that the table has otherwise, or without some of its columns: the index would be read in vain. */
-  async #isFor({ isByKeys, first: { chunk } }: Batch, dataset: Dataset): Promise<boolean> {
+  async #isFor({ isByKeys, first: { chunk } }: Batch, dataset: Snapshot): Promise<boolean> {
     if (!isByKeys) return false;
     const schema = await dataset.schema();
     const isWhole = chunk.schema.fields.length === schema.fields.length;

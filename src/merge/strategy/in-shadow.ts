@@ -1,4 +1,4 @@
-import type { Dataset, Engine } from '../../engine/port/engine.ts';
+import type { Datasets, HeadCommits, Snapshot } from '../../engine/port/engine.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import type { Batch, Head } from '../batch.ts';
@@ -17,10 +17,10 @@ interface Merged {
 
 /** The engine finds the rows and merges, in a shadow of the branch: every kind of batch. */
 export class InShadow {
-  readonly #engine: Engine;
+  readonly #engine: Datasets;
   readonly #index: KeyIndexLoader;
 
-  constructor(index: KeyIndexLoader, engine: Engine) {
+  constructor(index: KeyIndexLoader, engine: Datasets) {
     this.#index = index;
     this.#engine = engine;
   }
@@ -56,7 +56,7 @@ export class InShadow {
     return found && { by: 'key_index', rowsBefore: (key: number) => found.numRows(key) };
   }
 
-  async #merge(batch: Batch, dataset: Dataset, shadow: Shadow): Promise<Merged> {
+  async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<Merged> {
     const { first } = batch;
     if (first.on.some(({ segments }) => segments.length > 1)) {
       const merged = await mergeNested(this.#engine, { dataset, shadow }, batch, () => longestTime(batch));
@@ -108,7 +108,7 @@ const withSurplus = (totals: MergeTotals, rows: number): MergeTotals => ({
  * update of some of the columns, and on a branch of a branch looks for main's index where it is not. Without the index it
  * reads the key column of the whole table instead.
  */
-async function mayUseIndex(batch: Batch, dataset: Dataset): Promise<boolean> {
+async function mayUseIndex(batch: Batch, dataset: Snapshot): Promise<boolean> {
   const { first } = batch;
   if (first.branch !== undefined || batch.hasNullKey) return false;
   if (!(await isIndexFaster(dataset, first.chunk.rows))) return false;
@@ -119,7 +119,7 @@ async function mayUseIndex(batch: Batch, dataset: Dataset): Promise<boolean> {
 const rowsSoonFound = 5_000;
 
 /** For a source that is a good part of the table, reading the key column once is faster than finding each key. */
-async function isIndexFaster(dataset: Dataset, sourceRows: number): Promise<boolean> {
+async function isIndexFaster(dataset: Snapshot, sourceRows: number): Promise<boolean> {
   return sourceRows <= rowsSoonFound || sourceRows * 8 <= (await dataset.countRows());
 }
 

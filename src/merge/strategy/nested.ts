@@ -11,7 +11,7 @@ import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Field } from '../../arrow/schema/schema.ts';
 import { joinFiles } from '../../arrow/stream/ipc-chunks.ts';
-import type { Dataset, Engine, Scratch } from '../../engine/port/engine.ts';
+import type { Datasets, EngineWrites, Scratch, Snapshot } from '../../engine/port/engine.ts';
 import type { Filter, MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
@@ -27,14 +27,14 @@ const originColumn = '__lancegate_origin';
 const everyRow = ownSql('true');
 
 interface NestedTarget {
-  readonly dataset: Dataset;
+  readonly dataset: Snapshot;
   /** Of the dataset. */
   readonly shadow: Shadow;
 }
 
 /** `remainingMs` is asked for each of the engine's merges; undefined is no deadline. */
 export async function mergeNested(
-  engine: Engine,
+  engine: Datasets,
   target: NestedTarget,
   batch: Batch,
   remainingMs: () => number | undefined,
@@ -84,14 +84,14 @@ async function copyCandidates(
   columns: readonly Field[],
   { first }: Batch,
   where: CheckedSql,
-): Promise<Dataset> {
+): Promise<Snapshot & EngineWrites> {
   const projections = [...keyProjections(first.on), originProjection('target'), ...columnProjections(columns)];
   return scratch.create('target', await collect(shadow, projections, where));
 }
 
 async function mergeInScratch(
   scratch: Scratch,
-  found: Dataset,
+  found: EngineWrites,
   batch: Batch,
   timeoutMs: number | undefined,
 ): Promise<MergeCounts> {

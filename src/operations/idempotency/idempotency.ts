@@ -17,7 +17,14 @@
  * transaction per commit, whatever the number of requests in it.
  */
 import { createHash } from 'node:crypto';
-import type { Catalog, KeyedAnswer, KeyedRequest, RequestOwner, WriteIntent } from '../../catalog/port.ts';
+import type {
+  KeyedAnswer,
+  KeyedRequest,
+  KeyedRequestCatalog,
+  RequestOwner,
+  TableCatalog,
+  WriteIntent,
+} from '../../catalog/port.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { IdempotencyKey } from '../../kernel/ids.ts';
@@ -65,7 +72,7 @@ interface KeyLock {
 }
 
 export class Idempotency {
-  readonly #catalog: Catalog;
+  readonly #catalog: KeyedRequestCatalog & TableCatalog;
   readonly #access: TableAccess;
   readonly #clock: Clock;
   readonly #logger: Logger;
@@ -74,7 +81,7 @@ export class Idempotency {
   readonly #locks = new Map<string, KeyLock>();
 
   constructor(parts: {
-    catalog: Catalog;
+    catalog: KeyedRequestCatalog & TableCatalog;
     access: TableAccess;
     clock: Clock;
     logger: Logger;

@@ -1,14 +1,14 @@
-import type { Catalog } from '../../catalog/port.ts';
+import type { CreationCatalog, TableCatalog } from '../../catalog/port.ts';
 import { newLocation } from '../../create/table-maker.ts';
-import type { Engine } from '../../engine/port/engine.ts';
+import type { Locations } from '../../engine/port/engine.ts';
 import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties, TableRef } from '../../kernel/ids.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 
 interface Deps {
-  readonly catalog: Catalog;
-  readonly engine: Engine;
+  readonly catalog: TableCatalog & CreationCatalog;
+  readonly engine: Locations;
   readonly access: TableAccess;
   readonly newId: NewId;
 }

@@ -1,6 +1,6 @@
 /** What a client can ask about a table: its description, whether it exists, its statistics and how many rows it has. */
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { Dataset, TableStatistics } from '../../engine/port/engine.ts';
+import type { Snapshot, TableStatistics } from '../../engine/port/engine.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
@@ -33,7 +33,7 @@ export const describeTable =
   };
 
 /** Of one version (P11): another request may refresh the dataset, which it shares, between two questions. */
-async function versionWithSchema(dataset: Dataset): Promise<{ readonly version: number; readonly schema: Schema }> {
+async function versionWithSchema(dataset: Snapshot): Promise<{ readonly version: number; readonly schema: Schema }> {
   for (;;) {
     const version = await dataset.version();
     const schema = await dataset.schema();

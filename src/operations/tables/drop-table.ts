@@ -1,4 +1,4 @@
-import type { Catalog, TableRecord } from '../../catalog/port.ts';
+import type { TableCatalog, TableRecord } from '../../catalog/port.ts';
 import type { TableMaker } from '../../create/table-maker.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -7,7 +7,7 @@ import type { TableAccess, TableDescription } from '../../table/table-access.ts'
 import type { TableLocks } from '../../table/table-locks.ts';
 
 interface RemovalDeps {
-  readonly catalog: Catalog;
+  readonly catalog: TableCatalog;
   readonly access: TableAccess;
   readonly locks: TableLocks;
   readonly datasets: OpenDatasets;

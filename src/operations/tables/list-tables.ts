@@ -1,4 +1,4 @@
-import { type Catalog, pathOfTable } from '../../catalog/port.ts';
+import { pathOfTable, type TableCatalog } from '../../catalog/port.ts';
 import type { NamespacePath, TableRef } from '../../kernel/ids.ts';
 import { type Listing, type Page, type Visible, visiblePage } from '../visible-page.ts';
 
@@ -12,7 +12,7 @@ interface ListTablesCommand {
 
 /** The tables directly in one namespace, or all, by name. `NamespaceNotFound`. */
 export const listTables =
-  ({ catalog }: { catalog: Catalog }) =>
+  ({ catalog }: { catalog: TableCatalog }) =>
   async ({ namespace, page, includeDeclared, visible }: ListTablesCommand): Promise<Listing<TableRef>> => {
     const { items, next } = await visiblePage(
       page,

@@ -1,4 +1,4 @@
-import type { Engine } from '../../engine/port/engine.ts';
+import type { Locations } from '../../engine/port/engine.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { TableAccess } from '../../table/table-access.ts';
@@ -22,7 +22,7 @@ interface ListedVersion {
 
 /** The versions of a branch that can still be read. Reads one manifest for each that it lists, so a page costs the same in a long history. */
 export const listVersions =
-  ({ access, engine }: { access: TableAccess; engine: Engine }) =>
+  ({ access, engine }: { access: TableAccess; engine: Locations }) =>
   async ({ table, branch, page, order }: ListVersionsCommand): Promise<Listing<ListedVersion>> => {
     const after = page.after === undefined ? undefined : versionOf(page.after);
     const record = await access.findCreated(table);

@@ -8,9 +8,9 @@
  * If the location's text shows that rights are missing, the answer is `PermissionDenied`. If only the catalog or the storage
  * shows it, the answer is that of an empty location, so that neither an answer nor its time shows which locations exist (P9).
  */
-import type { Adoption, Catalog, KnownLocation, TableRecord } from '../../catalog/port.ts';
+import type { Adoption, KnownLocation, NamespaceCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-maker.ts';
-import type { Engine, ResolvedLocation } from '../../engine/port/engine.ts';
+import type { Datasets, Locations, ResolvedLocation } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Location, NamespacePath, Properties, TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -20,8 +20,8 @@ import type { TableLocks } from '../../table/table-locks.ts';
 import type { Visible } from '../visible-page.ts';
 
 interface Deps {
-  readonly catalog: Catalog;
-  readonly engine: Engine;
+  readonly catalog: TableCatalog & NamespaceCatalog;
+  readonly engine: Locations & Datasets;
   readonly access: TableAccess;
   readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
@@ -79,7 +79,7 @@ function ownersByWords(location: Location, { namespace: near }: TableRef): reado
 
 /** All owners of the location on which the principal needs rights. */
 async function ownersOf(
-  catalog: Catalog,
+  catalog: NamespaceCatalog,
   { location, spelling }: ResolvedLocation,
   seen: readonly KnownLocation[],
   table: TableRef,
@@ -109,7 +109,7 @@ function requireLeft(seen: readonly KnownLocation[], replaced: TableRecord | und
   if (isTaken) throw invalidInput('location: it belongs to another table, or lies inside or around one that does');
 }
 
-async function faultOfFiles(engine: Engine, location: Location): Promise<unknown> {
+async function faultOfFiles(engine: Datasets, location: Location): Promise<unknown> {
   try {
     (await engine.open({ location })).close();
     return undefined;

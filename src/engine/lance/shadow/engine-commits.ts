@@ -1,13 +1,13 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
-import type { Dataset } from '../../port/engine.ts';
+import type { EngineWrites, Snapshot } from '../../port/engine.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 
 /** A dataset that only the engine commits to meanwhile, as far as this process goes. */
-interface EngineDataset extends Pick<Dataset, 'version' | 'select' | 'take' | 'merge' | 'deleteRows'> {
+interface EngineDataset extends Pick<Snapshot, 'version' | 'select' | 'take'>, EngineWrites {
   append(file: IpcFile): Promise<void>;
   deleteWhere(predicate: CheckedSql): Promise<number>;
   /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
