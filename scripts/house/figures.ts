@@ -7,6 +7,15 @@ const mostFilesInFolder = 15;
 const mostMembersOfPort = 10;
 const mostLinesOfTestFunction = 60;
 
+/**
+ * Each is all of a port: it joins the small interfaces, and has more members than one of them may. An adapter implements it, and
+ * what keeps it or hands it on to others names it. What calls its members takes the small interfaces.
+ */
+const wholePorts: ReadonlySet<string> = new Set(['Dataset', 'Catalog', 'Engine']);
+/** With the rooms of the ports, where the adapters are, the only ones that may name a whole port. */
+const holdersOfWholes: ReadonlySet<string> = new Set(['src/operations/operations.ts', 'src/table/open-datasets.ts']);
+const roomsOfPorts = /^src\/(?:engine|catalog)\//;
+
 /** Its longest function is a table: each request with the record that it leaves. */
 const tablesInFunctions: ReadonlySet<string> = new Set(['test/http/audit.test.ts']);
 
@@ -29,7 +38,8 @@ export function figures({ code }: House): readonly Violation[] {
   const source = code.filter(({ path }) => path.startsWith('src/'));
   return [
     ...fullFolders(source),
-    ...source.filter(({ path }) => /\/port(?:\/|[.-])/.test(path)).flatMap(largePorts),
+    ...largePorts(source.filter(({ path }) => /\/port(?:\/|[.-])/.test(path))),
+    ...source.filter(({ path }) => !roomsOfPorts.test(path) && !holdersOfWholes.has(path)).flatMap(takenWholes),
     ...code.flatMap(reExports),
     ...typesWithOneName(source),
     ...filesWithOneName(source),
@@ -59,14 +69,49 @@ const reExports = ({ path, tree }: CodeFile): readonly Violation[] =>
       text: 'a re-export: import from the file that declares',
     }));
 
-const largePorts = ({ path, tree }: CodeFile): readonly Violation[] =>
-  nodesOf(tree)
-    .filter(ts.isInterfaceDeclaration)
-    .filter(({ members }) => members.length > mostMembersOfPort && members.some(isMethod))
-    .map(({ name, members }) => ({
+function largePorts(files: readonly CodeFile[]): readonly Violation[] {
+  const declared = files.flatMap(({ path, tree }) =>
+    nodesOf(tree)
+      .filter(ts.isInterfaceDeclaration)
+      .map((node) => ({ path, tree, node })),
+  );
+  const byName = new Map(declared.map(({ node }) => [node.name.text, node]));
+  return declared
+    .map(({ path, tree, node }) => ({ path, tree, name: node.name, members: [...membersOf(node, byName)] }))
+    .filter(({ name, members }) => !wholePorts.has(name.text) && members.some(isMethod))
+    .filter(({ members }) => members.length > mostMembersOfPort)
+    .map(({ path, tree, name, members }) => ({
       path,
       line: lineOf(tree, name.getStart(tree)),
       text: `the port ${name.text} has ${members.length} members, at most ${mostMembersOfPort}`,
+    }));
+}
+
+/** With those of the ports that it extends, each once. */
+const membersOf = (
+  port: ts.InterfaceDeclaration,
+  byName: ReadonlyMap<string, ts.InterfaceDeclaration>,
+): ReadonlySet<ts.TypeElement> =>
+  new Set([...port.members, ...extendedBy(port, byName).flatMap((other) => [...membersOf(other, byName)])]);
+
+const extendedBy = (
+  port: ts.InterfaceDeclaration,
+  byName: ReadonlyMap<string, ts.InterfaceDeclaration>,
+): readonly ts.InterfaceDeclaration[] =>
+  (port.heritageClauses ?? [])
+    .flatMap(({ types }) => types)
+    .flatMap(({ expression }) => byName.get(expression.getText()) ?? []);
+
+/** A caller of a whole port would depend on members that it does not use. */
+const takenWholes = ({ path, tree }: CodeFile): readonly Violation[] =>
+  nodesOf(tree)
+    .filter(ts.isImportSpecifier)
+    .map(({ name, propertyName = name }) => propertyName)
+    .filter(({ text }) => wholePorts.has(text))
+    .map((name) => ({
+      path,
+      line: lineOf(tree, name.getStart(tree)),
+      text: `${name.text} is all of a port: take the small interfaces that it joins`,
     }));
 
 const isMethod = (member: ts.TypeElement): boolean =>

@@ -51,6 +51,28 @@ const figures: Readonly<Record<string, Plant>> = {
       'src/engine/port/large.ts:1 the port Large has 11 members, at most 10',
     ],
   },
+  'a port that extends others and has eleven members with theirs, save for the wholes': {
+    files: {
+      'src/engine/port/parts.ts': `export interface One {\n${members(6)}}\nexport interface Two extends One {\n${members(4)}}\n`,
+      'src/engine/port/joined.ts': `export interface Joined extends Two {\n${members(1)}}\n`,
+      'src/engine/port/engine.ts':
+        'export interface Dataset extends One, Two {}\nexport interface Both extends One, Two, Rows {}\n',
+      'src/catalog/port.ts': `export interface Rows {\n${members(6)}}\nexport interface Catalog extends Rows {\n${members(5)}}\n`,
+    },
+    found: [
+      'src/engine/port/joined.ts:1 the port Joined has 11 members, at most 10',
+      'src/engine/port/engine.ts:2 the port Both has 16 members, at most 10',
+    ],
+  },
+  'a whole port that a caller takes': {
+    files: {
+      'src/engine/port/engine.ts': 'export interface Dataset {}\nexport interface Snapshot {}\n',
+      'src/engine/lance/adapter.ts': "import type { Dataset } from '../port/engine.ts';\n",
+      'src/table/open-datasets.ts': "import type { Dataset } from '../engine/port/engine.ts';\n",
+      'src/merge/batch.ts': "import type { Dataset as Whole, Snapshot } from '../engine/port/engine.ts';\n",
+    },
+    found: ['src/merge/batch.ts:1 Dataset is all of a port: take the small interfaces that it joins'],
+  },
   'a re-export, also of types': {
     files: { 'src/one.ts': "import { a } from './two.ts';\nexport type { B } from './two.ts';\nexport { a };\n" },
     found: ['src/one.ts:2 a re-export: import from the file that declares'],
