@@ -210,10 +210,7 @@ describe('the SQLite catalog', () => {
     const database = openExclusiveDatabase(file);
     database.exec('create table filler (x); pragma max_page_count = 3');
     const log = new WriteAheadLog(database, file, syncOnDisk);
-    const session = new SqliteSession(
-      new Kysely({ dialect: new NodeSqliteDialect(database, () => log.committed()) }),
-      log,
-    );
+    const session = new SqliteSession(new Kysely({ dialect: new NodeSqliteDialect(database, log) }), log);
     const fill = (db: CatalogDb) => sql`insert into filler values (zeroblob(100000))`.execute(db);
     await assert.rejects(session.transact(fill), (error) => {
       assert.ok(error instanceof LancegateError);

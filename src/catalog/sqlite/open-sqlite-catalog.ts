@@ -5,18 +5,17 @@
  * Each query blocks the event loop while it runs, and is short; the disk is waited for on another thread.
  */
 import { randomUUID } from 'node:crypto';
-import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Kysely, sql } from 'kysely';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
-import { LancegateError } from '../../kernel/errors.ts';
 import { catalogMigrations, migrateCatalog } from '../migrations/migrations.ts';
 import { type Catalog, CatalogHeld, CatalogTooNew, CatalogUnusable } from '../port.ts';
 import type { CatalogSchema } from '../queries/catalog-db.ts';
 import { sqlCatalog } from '../sql-catalog.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
-import { NodeSqliteDialect, SqliteSession, type SyncFile, syncOnDisk, WriteAheadLog } from './session.ts';
+import { CatalogFile, NodeSqliteDialect, SqliteSession, type SyncFile, syncOnDisk, WriteAheadLog } from './session.ts';
 
 interface SqliteCatalogOptions {
   /** How this process is named to another one that finds the catalog held. */
@@ -57,10 +56,10 @@ async function prepareCatalog(
     writeHolder(path, holder);
     const opened = new WriteAheadLog(database, path, syncFile);
     log = opened;
-    const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database, () => opened.committed()) });
+    const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database, opened) });
     await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
     await opened.synced();
-    return heldCatalog(sqlCatalog(new SqliteSession(db, opened, fileCheck(path)), newId), path, holder);
+    return heldCatalog(sqlCatalog(new SqliteSession(db, opened, new CatalogFile(path)), newId), path, holder);
   } catch (error) {
     removeHolder(path);
     database.close();
@@ -80,19 +79,6 @@ function heldCatalog(catalog: Catalog, path: string, holder: CatalogHolder): Sql
       closing ??= catalog.close();
       return closing;
     },
-  };
-}
-
-/** Some microseconds each, and no file of another process's making passes for ours. */
-function fileCheck(path: string): () => void {
-  const { ino } = statSync(path);
-  return () => {
-    if (statSync(path, { throwIfNoEntry: false })?.ino === ino) return;
-    throw new LancegateError('Internal', 'The catalog failed.', {
-      internal: {
-        catalog: 'its file was removed or replaced; nothing more is taken until the service is started again',
-      },
-    });
   };
 }
 

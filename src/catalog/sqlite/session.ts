@@ -1,4 +1,4 @@
-import { closeSync, constants, fdatasync, openSync } from 'node:fs';
+import { closeSync, constants, fdatasync, openSync, statSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import { promisify } from 'node:util';
 import {
@@ -28,20 +28,17 @@ const commitsInLog = 100;
 export class SqliteSession implements SqlSession {
   readonly #db: Kysely<CatalogSchema>;
   readonly #log: WriteAheadLog;
-  readonly #requireFile: () => void;
+  readonly #file: CatalogFile | undefined;
   readonly #underWay = new Set<Promise<unknown>>();
   /** The last transaction that began, or will. Never rejects. */
   #lastWrite: Promise<unknown> = Promise.resolve();
   #commits = 0;
 
-  /**
-   * `log` gets the commits of `db`. `requireFile` throws where the file has gone: SQLite would go on in a file that no
-   * start finds again (P3).
-   */
-  constructor(db: Kysely<CatalogSchema>, log: WriteAheadLog, requireFile: () => void = () => undefined) {
+  /** `log` gets the commits of `db`, whose file is `file`. */
+  constructor(db: Kysely<CatalogSchema>, log: WriteAheadLog, file?: CatalogFile) {
     this.#db = db;
     this.#log = log;
-    this.#requireFile = requireFile;
+    this.#file = file;
   }
 
   read<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
@@ -51,7 +48,7 @@ export class SqliteSession implements SqlSession {
   transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
     return this.#run(
       this.#write(async () => {
-        this.#requireFile();
+        this.#file?.requireSame();
         const result = await this.#db.transaction().execute(work);
         this.#limitLog();
         return result;
@@ -95,23 +92,25 @@ export class SqliteSession implements SqlSession {
   }
 }
 
+type CommitLog = Pick<WriteAheadLog, 'committed'>;
+
 /** Kysely's SQLite dialect over `node:sqlite`, with three differences, all below. */
 export class NodeSqliteDialect extends SqliteDialect {
   readonly #database: DatabaseSync;
   readonly #config: SqliteDialectConfig;
-  readonly #onCommit: () => void;
+  readonly #log: CommitLog | undefined;
 
-  /** `onCommit` is called after each commit, before any other query can read what it brought. */
-  constructor(database: DatabaseSync, onCommit: () => void = () => undefined) {
+  /** `log` learns of each commit before any other query can read what it brought. */
+  constructor(database: DatabaseSync, log?: CommitLog) {
     const config = { database: preparedStatements(database) };
     super(config);
     this.#database = database;
     this.#config = config;
-    this.#onCommit = onCommit;
+    this.#log = log;
   }
 
   override createDriver(): Driver {
-    return new WatchedDriver(this.#config, this.#database, this.#onCommit);
+    return new WatchedDriver(this.#config, this.#database, this.#log);
   }
 
   override createAdapter(): SqliteAdapter {
@@ -125,17 +124,17 @@ export class NodeSqliteDialect extends SqliteDialect {
  */
 class WatchedDriver extends SqliteDriver {
   readonly #database: DatabaseSync;
-  readonly #onCommit: () => void;
+  readonly #log: CommitLog | undefined;
 
-  constructor(config: SqliteDialectConfig, database: DatabaseSync, onCommit: () => void) {
+  constructor(config: SqliteDialectConfig, database: DatabaseSync, log: CommitLog | undefined) {
     super(config);
     this.#database = database;
-    this.#onCommit = onCommit;
+    this.#log = log;
   }
 
   override async commitTransaction(connection: DatabaseConnection): Promise<void> {
     await super.commitTransaction(connection);
-    this.#onCommit();
+    this.#log?.committed();
   }
 
   override async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
@@ -280,3 +279,24 @@ const diskFailed = (cause: unknown): LancegateError =>
     cause,
     internal: { catalog: 'the disk failed to keep it; nothing more is taken until the service is started again' },
   });
+
+/** The file of a catalog, as it was when the catalog was opened. */
+export class CatalogFile {
+  readonly #path: string;
+  readonly #inode: number;
+
+  constructor(path: string) {
+    this.#path = path;
+    this.#inode = statSync(path).ino;
+  }
+
+  /** Throws where the file has gone: SQLite would go on in a file that no start finds again (P3). */
+  requireSame(): void {
+    if (statSync(this.#path, { throwIfNoEntry: false })?.ino === this.#inode) return;
+    throw new LancegateError('Internal', 'The catalog failed.', {
+      internal: {
+        catalog: 'its file was removed or replaced; nothing more is taken until the service is started again',
+      },
+    });
+  }
+}

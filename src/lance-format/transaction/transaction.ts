@@ -9,7 +9,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { namesIn, readManifest } from '../manifest/manifest-files.ts';
+import { listVersions, namesIn, readManifest } from '../manifest/manifest-files.ts';
 import { transactionIn } from '../manifest/parse-manifest.ts';
 import { deletionFile, fragment, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { type Decoded, decode, fieldsIn } from '../protobuf.ts';
@@ -123,3 +123,25 @@ function operationOf(encoded: Uint8Array): Operation | undefined {
  */
 export const hasTransactionOn = (versionsFolder: string, version: number): boolean =>
   namesIn(join(dirname(versionsFolder), '_transactions')).some((name) => Number.parseInt(name, 10) >= version);
+
+/** What the engine made in a folder that it has for itself. Every version there is readable. */
+export interface PrivateChanges {
+  readonly version: number;
+  /** Of the newest manifest. */
+  readonly path: string;
+  readonly result: Buffer;
+  /** The transactions, oldest first. */
+  readonly steps: readonly Uint8Array[];
+}
+
+/** What was made after `since`. */
+export function changesIn(versionsFolder: string, since: number): PrivateChanges {
+  const version = listVersions(versionsFolder).at(-1) ?? 0;
+  const found = readManifest(versionsFolder, version);
+  if (found === undefined) throw new Error('no manifest where the engine made a version');
+  const steps = transactionsBetween(versionsFolder, since, version, Number.POSITIVE_INFINITY).map((step) => {
+    if (step === undefined) throw new Error('a version of the engine without its transaction');
+    return step;
+  });
+  return { version, path: found.path, result: found.bytes, steps };
+}

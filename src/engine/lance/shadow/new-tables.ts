@@ -4,6 +4,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Properties } from '../../../kernel/ids.ts';
 import { manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import { firstVersion, type LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
+import { changesIn } from '../../../lance-format/transaction/transaction.ts';
 import type { StagedTable } from '../../port/engine.ts';
 import {
   type Fresh,
@@ -16,7 +17,6 @@ import {
 import type { Durability } from '../durability/durability.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 import { engineCall, locationTaken } from '../native/translate-errors.ts';
-import { changesIn } from './shadow-folders.ts';
 
 /** Where the engine writes a table. */
 interface Target {

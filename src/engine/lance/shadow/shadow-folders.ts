@@ -2,15 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import {
-  listVersions,
-  manifestNames,
-  namesIn,
-  readManifest,
-  stagingFolder,
-} from '../../../lance-format/manifest/manifest-files.ts';
+import { listVersions, manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
-import { transactionsBetween } from '../../../lance-format/transaction/transaction.ts';
+import { changesIn, type PrivateChanges } from '../../../lance-format/transaction/transaction.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 
 /** Each keeps an open dataset with its manifest, and a few files. */
@@ -173,7 +167,7 @@ export class ShadowFolder {
   }
 
   get newestVersion(): number {
-    return newestVersionIn(this.#versionsFolder);
+    return listVersions(this.#versionsFolder).at(-1) ?? 0;
   }
 
   changesSince(version: number): PrivateChanges {
@@ -224,28 +218,4 @@ export class ShadowFolder {
   get #versionsFolder(): string {
     return join(this.path, '_versions');
   }
-}
-
-/** What the engine made in a folder of this service. Every version there is readable. */
-interface PrivateChanges {
-  readonly version: number;
-  /** Of the newest manifest. */
-  readonly path: string;
-  readonly result: Buffer;
-  /** The transactions, oldest first. */
-  readonly steps: readonly Uint8Array[];
-}
-
-const newestVersionIn = (versionsFolder: string): number => listVersions(versionsFolder).at(-1) ?? 0;
-
-/** What was made after `since`. */
-export function changesIn(versionsFolder: string, since: number): PrivateChanges {
-  const version = newestVersionIn(versionsFolder);
-  const found = readManifest(versionsFolder, version);
-  if (found === undefined) throw new Error('no manifest where the engine made a version');
-  const steps = transactionsBetween(versionsFolder, since, version, Number.POSITIVE_INFINITY).map((step) => {
-    if (step === undefined) throw new Error('a version of the engine without its transaction');
-    return step;
-  });
-  return { version, path: found.path, result: found.bytes, steps };
 }
