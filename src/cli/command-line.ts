@@ -1,5 +1,5 @@
 import { parseArguments } from '../config/arguments.ts';
-import { type OptionTable, readOptions, type Values } from '../config/options.ts';
+import { type OptionTable, type OptionValues, readOptions } from '../config/options.ts';
 import { type ConfigReading, readConfig } from '../config/read-config.ts';
 import { type SettingName, settings } from '../config/settings.ts';
 import { type CliContext, UsageError } from './command.ts';
@@ -15,7 +15,7 @@ interface CommandSyntax<Options extends OptionTable> {
 }
 
 export interface CommandLine<Options> {
-  readonly options: Values<Options>;
+  readonly options: OptionValues<Options>;
   readonly reading: ConfigReading;
   readonly positionals: readonly string[];
 }

@@ -16,7 +16,7 @@ export interface Option<T> {
 }
 
 export type OptionTable = Readonly<Record<string, Option<unknown>>>;
-export type Values<Table> = { readonly [Name in keyof Table]: Table[Name] extends Option<infer T> ? T : never };
+export type OptionValues<Table> = { readonly [Name in keyof Table]: Table[Name] extends Option<infer T> ? T : never };
 
 type OptionWords = Pick<Option<unknown>, 'flag' | 'doc'>;
 
@@ -45,7 +45,7 @@ export interface Found {
 }
 
 export interface OptionReading<Table> {
-  readonly values: Values<Table>;
+  readonly values: OptionValues<Table>;
   readonly sources: Readonly<Record<string, string>>;
   /** If there are any, `values` is incomplete and must not be used. */
   readonly problems: readonly string[];
@@ -67,7 +67,7 @@ export function readOptions<Table extends OptionTable>(
     if (found && values[name] === undefined) problems.push(describeBadValue(option, found));
     if (!found && option.required) problems.push(`--${option.flag} is required: ${option.doc}`);
   }
-  return { values: Object.freeze(values) as Values<Table>, sources, problems };
+  return { values: Object.freeze(values) as OptionValues<Table>, sources, problems };
 }
 
 const defaultOf = ({ default: text }: Option<unknown>): Found | undefined =>

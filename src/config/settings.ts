@@ -3,7 +3,7 @@
  * docs/configuration.md all come from this table; so does the type of the configuration.
  */
 import { authenticationOptions } from './authentication-options.ts';
-import { type Option, type OptionTable, optional, type Values, withDefault } from './options.ts';
+import { type Option, type OptionTable, type OptionValues, optional, withDefault } from './options.ts';
 import {
   addressRange,
   basePath,
@@ -256,5 +256,5 @@ export const settings = {
 } as const satisfies Readonly<Record<string, Setting>>;
 
 /** Validated and frozen. Sizes are in bytes, times in milliseconds, paths absolute. */
-export type Config = Values<typeof settings>;
+export type Config = OptionValues<typeof settings>;
 export type SettingName = keyof typeof settings;

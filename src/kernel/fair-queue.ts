@@ -17,7 +17,7 @@ interface Seeker {
 }
 
 /** A request that waits. */
-interface Waiter extends Seeker {
+interface WaitingSeeker extends Seeker {
   readonly grant: () => void;
 }
 
@@ -30,7 +30,7 @@ export class FairQueue {
   readonly #limits: FairQueueLimits;
   readonly #held = new Map<string, number>();
   /** By principal, the next one first. None is empty. */
-  readonly #lanes = new Map<string, Waiter[]>();
+  readonly #lanes = new Map<string, WaitingSeeker[]>();
   #running = 0;
   #waiting = 0;
 
@@ -63,7 +63,7 @@ export class FairQueue {
         this.#remove(waiter);
         reject(signal.reason as Error);
       });
-      const waiter: Waiter = {
+      const waiter: WaitingSeeker = {
         ...seeker,
         grant: () => {
           stopListening();
@@ -120,7 +120,7 @@ export class FairQueue {
   }
 
   /** The first request, principals in rotation, that may have a slot now. */
-  #next(): Waiter | undefined {
+  #next(): WaitingSeeker | undefined {
     for (const lane of this.#lanes.values()) {
       const found = lane.find((waiter) => this.#hasRoom(waiter));
       if (found !== undefined) return found;
@@ -128,7 +128,7 @@ export class FairQueue {
     return undefined;
   }
 
-  #remove(waiter: Waiter): void {
+  #remove(waiter: WaitingSeeker): void {
     const lane = this.#lanes.get(waiter.principal) ?? [];
     lane.splice(lane.indexOf(waiter), 1);
     this.#waiting -= 1;

@@ -48,7 +48,7 @@ export class KeyHasher {
     const words = new Uint32Array(rows * wordsPerKey);
     const longestBytes = measureKeys(columns, rows).longest.bytes;
     const slice = Math.ceil(Math.min(rowsPerSlice, bytesPerSlice / longestBytes));
-    const message = new Message(values, longestBytes);
+    const message = new KeyMessage(values, longestBytes);
     for (let row = 0; row < rows; row++) {
       if (row % slice === slice - 1) await setImmediate();
       const bytes = message.write(row);
@@ -66,7 +66,7 @@ function widthBytes({ field }: KeyColumn): number {
 }
 
 /** One key as the bytes to make a digest of. What lies behind them is zero, or what an earlier key left there. */
-class Message {
+class KeyMessage {
   readonly words: Uint32Array;
   readonly #bytes: Uint8Array;
   readonly #values: readonly KeyValues[];

@@ -71,13 +71,13 @@ function readColumn(chunk: IpcChunk, chain: readonly Field[]): KeyColumn {
   return { field, values: normaliseNaNs(field, values), nulls: hasNull ? nulls : undefined };
 }
 
-interface Values {
+interface ColumnValues {
   readonly values: KeyValues;
   /** One byte for each value, 1 where it is NULL. */
   readonly nulls: Uint8Array;
 }
 
-function joined(columns: readonly NestedColumn[], field: Field): Values {
+function joined(columns: readonly NestedColumn[], field: Field): ColumnValues {
   const values = concatenateValues(columns.map(({ data }) => valuesOf(data, field)));
   const nulls = new Uint8Array(columns.reduce((sum, { data }) => sum + data.length, 0));
   let start = 0;
@@ -140,7 +140,7 @@ function concatenateVariable(parts: readonly (KeyValues & { form: 'variable' })[
   return { form: 'variable', bytes: Buffer.concat(parts.map(({ bytes }) => bytes)), starts, ends };
 }
 
-function readDictionary(chunk: IpcChunk, field: Field, id: bigint): Values {
+function readDictionary(chunk: IpcChunk, field: Field, id: bigint): ColumnValues {
   const plain: Field = { ...field, dictionary: undefined };
   const batches = chunk.dictionaries
     .map((block) => openDictionary(chunk.file, block))
@@ -152,7 +152,7 @@ function readDictionary(chunk: IpcChunk, field: Field, id: bigint): Values {
 }
 
 /** Replaces indices by what they stand for; a NULL in the dictionary is a NULL in the column. */
-function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dictionary: Values): KeyValues {
+function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dictionary: ColumnValues): KeyValues {
   if (indices.form !== 'fixed') throw new Error('indices have one width');
   const { bytes, widthBytes } = indices;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

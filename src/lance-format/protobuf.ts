@@ -5,7 +5,7 @@
  */
 
 /** What a field holds, by the kind of field: `WireReader` and `WireWriter` have a method of that name. */
-interface Values {
+interface FieldValues {
   readonly number: number;
   readonly uint64: bigint;
   readonly flag: boolean;
@@ -14,13 +14,13 @@ interface Values {
   readonly packed: readonly number[];
 }
 
-interface Field<Kind extends keyof Values = keyof Values, IsRepeated extends boolean = boolean> {
+interface MessageField<Kind extends keyof FieldValues = keyof FieldValues, IsRepeated extends boolean = boolean> {
   readonly number: number;
   readonly kind: Kind;
   readonly isRepeated: IsRepeated;
 }
 
-type Fields = Readonly<Record<string, Field>>;
+type Fields = Readonly<Record<string, MessageField>>;
 
 interface MessageTable<Known extends Fields> {
   readonly fields: Known;
@@ -29,10 +29,10 @@ interface MessageTable<Known extends Fields> {
 }
 
 type ValueOf<Of> =
-  Of extends Field<infer Kind, infer IsRepeated>
+  Of extends MessageField<infer Kind, infer IsRepeated>
     ? IsRepeated extends true
-      ? readonly Values[Kind][]
-      : Values[Kind]
+      ? readonly FieldValues[Kind][]
+      : FieldValues[Kind]
     : never;
 
 /** The values of a message's fields by name. */
@@ -42,8 +42,8 @@ export type Decoded<Table> =
     : never;
 
 const single =
-  <Kind extends keyof Values>(kind: Kind) =>
-  (number: number): Field<Kind, false> => ({ number, kind, isRepeated: false });
+  <Kind extends keyof FieldValues>(kind: Kind) =>
+  (number: number): MessageField<Kind, false> => ({ number, kind, isRepeated: false });
 
 /** Sizes, versions and identifiers that count up; JavaScript's numbers hold them exactly. */
 export const uint = single('number');
@@ -53,14 +53,17 @@ export const text = single('text');
 /** Also for a message that is decoded where it is needed, or passed on as it is. */
 export const bytes = single('bytes');
 
-export const repeated = <Kind extends keyof Values>({ number, kind }: Field<Kind, false>): Field<Kind, true> => ({
+export const repeated = <Kind extends keyof FieldValues>({
+  number,
+  kind,
+}: MessageField<Kind, false>): MessageField<Kind, true> => ({
   number,
   kind,
   isRepeated: true,
 });
 
 /** Numbers that writers pack into one field, or into several. */
-export const packed = (number: number): Field<'packed', true> => repeated(single('packed')(number));
+export const packed = (number: number): MessageField<'packed', true> => repeated(single('packed')(number));
 
 export function messageTable<Known extends Fields>(fields: Known): MessageTable<Known> {
   const names: (keyof Known | undefined)[] = [];
@@ -150,7 +153,7 @@ export function editEach<Known extends Fields>(
   return writer.finish();
 }
 
-function write(writer: WireWriter, { number, kind, isRepeated }: Field, value: unknown): void {
+function write(writer: WireWriter, { number, kind, isRepeated }: MessageField, value: unknown): void {
   if (value === undefined) return;
   if (!isRepeated) writer[kind](number, value as never);
   else for (const each of value as readonly unknown[]) writer[kind](number, each as never);

@@ -88,7 +88,7 @@ export class Committer {
   }
 
   /** Into the head, or into the next one as often as another program commits first. */
-  async #mergeIntoHead(batch: Batch, first: Head): Promise<Merged> {
+  async #mergeIntoHead(batch: Batch, first: Head): Promise<CommittedBatch> {
     let head = first;
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
       await this.#recordIntents(batch, head);
@@ -122,7 +122,7 @@ export class Committer {
    * Counts while the disk is busy, once the sync has begun, or at once if counting is brief. Ends when both have ended, so that
    * nothing is left of a commit when the lock is released.
    */
-  async #countWhileSyncing(batch: Batch, merged: Merged): Promise<CountsOfBatch> {
+  async #countWhileSyncing(batch: Batch, merged: CommittedBatch): Promise<CountsOfBatch> {
     const { metrics, recoveryMarks } = this.#deps;
     const { table, branch } = batch.first;
     const { head, version, attempt: numAttempts } = merged;
@@ -155,7 +155,11 @@ export class Committer {
     }
   }
 
-  #measure({ requests, first: { table, branch } }: Batch, merged: Merged, countedBy: CountsOfBatch['by']): void {
+  #measure(
+    { requests, first: { table, branch } }: Batch,
+    merged: CommittedBatch,
+    countedBy: CountsOfBatch['by'],
+  ): void {
     const { version, head, surplusRows } = merged;
     if (version === head.version) return;
     const { metrics, logger } = this.#deps;
@@ -168,7 +172,7 @@ export class Committer {
   }
 
   /** Maintenance learns of every version before the next one is begun. */
-  #notify(batch: Batch, merged: Merged): void {
+  #notify(batch: Batch, merged: CommittedBatch): void {
     const { version, head, gainsByIndex, mostFragments } = merged;
     if (version === head.version) return;
     const { table, branch, on } = batch.first;
@@ -199,7 +203,7 @@ export class Committer {
 }
 
 /** A batch that was merged into the head. */
-interface Merged extends Committed {
+interface CommittedBatch extends Committed {
   readonly head: Head;
   readonly attempt: number;
   readonly engineMs: number;

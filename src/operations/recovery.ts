@@ -4,7 +4,7 @@ import { isStorageFull } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
-interface Parts {
+interface Deps {
   readonly catalog: OpenBranchCatalog;
   readonly engine: BranchRecovery;
   readonly logger: Logger;
@@ -15,7 +15,7 @@ interface Parts {
  * to what was acknowledged (P1, P3). A branch that cannot be brought back is left as it is, said so, and looked at again at
  * the next start; it does not keep the other tables from being served.
  */
-export async function recoverTables({ catalog, engine, logger }: Parts): Promise<void> {
+export async function recoverTables({ catalog, engine, logger }: Deps): Promise<void> {
   for (const open of await catalog.recoveryMarks()) {
     const log = logger.child({ table: showTable(open.ref), branch: open.branch ?? 'main' });
     const recovered = await recover(engine, open, log);

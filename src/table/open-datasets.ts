@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { Dataset, Datasets } from '../engine/port/engine.ts';
 import type { BranchName, Location } from '../kernel/ids.ts';
 
-interface Entry {
+interface OpenDataset {
   readonly location: Location;
   readonly dataset: Promise<Dataset>;
 }
@@ -14,7 +14,7 @@ interface Entry {
  */
 export class OpenDatasets {
   readonly #engine: Datasets;
-  readonly #open: LRUCache<string, Entry>;
+  readonly #open: LRUCache<string, OpenDataset>;
 
   constructor(engine: Datasets, maxOpen: number) {
     this.#engine = engine;
@@ -51,7 +51,7 @@ export class OpenDatasets {
     location: Location,
     branch: BranchName | undefined,
     lineage: symbol | undefined,
-  ): Promise<{ entry: Entry; dataset: Dataset; isKept: boolean }> {
+  ): Promise<{ entry: OpenDataset; dataset: Dataset; isKept: boolean }> {
     const key = keyOf(location, branch);
     const kept = this.#open.get(key);
     const entry = kept ?? { location, dataset: this.#engine.open({ location, branch, lineage }) };
@@ -65,7 +65,7 @@ export class OpenDatasets {
   }
 
   /** Unless another one was opened since. */
-  #drop(key: string, entry: Entry): void {
+  #drop(key: string, entry: OpenDataset): void {
     if (this.#open.peek(key) === entry) this.#open.delete(key);
   }
 }

@@ -6,7 +6,7 @@
  * last fraction of a second are missing, also those of acknowledged requests: a sync for each record would make every request
  * wait for the disk.
  *
- * After the file was moved or removed, as logrotate does, the next batch goes to a new file of that name.
+ * After the file was moved or removed, as logrotate does, the next portion goes to a new file of that name.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
@@ -28,7 +28,7 @@ interface AuditFileParts {
 const flushAfterMs = 100;
 
 /** Lines that are being written. */
-interface Batch {
+interface AuditPortion {
   readonly bytes: Buffer;
   readonly chars: number;
   readonly records: number;
@@ -41,7 +41,7 @@ export class AuditFile implements Audit {
   #file: FileHandle;
   #lines: string[] = [];
   #waitingChars = 0;
-  #batch: Batch | undefined;
+  #portion: AuditPortion | undefined;
   #writing: Promise<void> | undefined;
   #cancelTimer: (() => void) | undefined;
   #nextFileCheckMs = 0;
@@ -96,7 +96,7 @@ export class AuditFile implements Audit {
     await Promise.race([this.#writeRest(), late.promise]);
     cancel();
     this.#cancelTimer?.();
-    const left = this.#lines.length + (this.#batch?.records ?? 0);
+    const left = this.#lines.length + (this.#portion?.records ?? 0);
     if (left === 0) await this.#file.close();
     else {
       this.#parts.metrics.auditLost(left);
@@ -138,15 +138,15 @@ export class AuditFile implements Audit {
     });
   }
 
-  /** Ends at the first fault and keeps the batch for the next attempt. Never rejects. */
+  /** Ends at the first fault and keeps the portion for the next attempt. Never rejects. */
   async #write(): Promise<void> {
     try {
       await this.#followFile();
-      for (let batch = this.#nextBatch(); batch !== undefined; batch = this.#nextBatch()) {
-        await this.#writeBatch(batch);
-        this.#waitingChars -= batch.chars;
-        this.#batch = undefined;
-        this.#parts.metrics.auditWritten(batch.records);
+      for (let portion = this.#nextPortion(); portion !== undefined; portion = this.#nextPortion()) {
+        await this.#writePortion(portion);
+        this.#waitingChars -= portion.chars;
+        this.#portion = undefined;
+        this.#parts.metrics.auditWritten(portion.records);
       }
       this.#setFault(undefined);
     } catch (error) {
@@ -155,22 +155,22 @@ export class AuditFile implements Audit {
   }
 
   #hasRecords(): boolean {
-    return this.#batch !== undefined || this.#lines.length > 0;
+    return this.#portion !== undefined || this.#lines.length > 0;
   }
 
-  #nextBatch(): Batch | undefined {
-    if (this.#batch !== undefined || this.#lines.length === 0) return this.#batch;
+  #nextPortion(): AuditPortion | undefined {
+    if (this.#portion !== undefined || this.#lines.length === 0) return this.#portion;
     // To make so many into one buffer takes the event loop a millisecond.
     const lines = this.#lines.splice(0, 2_048);
     const text = lines.join('');
-    this.#batch = { bytes: Buffer.from(text), chars: text.length, records: lines.length, writtenBytes: 0 };
-    return this.#batch;
+    this.#portion = { bytes: Buffer.from(text), chars: text.length, records: lines.length, writtenBytes: 0 };
+    return this.#portion;
   }
 
-  async #writeBatch(batch: Batch): Promise<void> {
-    while (batch.writtenBytes < batch.bytes.length) {
-      const { bytesWritten } = await this.#file.write(batch.bytes, batch.writtenBytes);
-      batch.writtenBytes += bytesWritten;
+  async #writePortion(portion: AuditPortion): Promise<void> {
+    while (portion.writtenBytes < portion.bytes.length) {
+      const { bytesWritten } = await this.#file.write(portion.bytes, portion.writtenBytes);
+      portion.writtenBytes += bytesWritten;
     }
   }
 
@@ -197,8 +197,8 @@ export class AuditFile implements Audit {
   async #changeTo(file: FileHandle): Promise<void> {
     const old = this.#file;
     this.#file = file;
-    if (this.#batch !== undefined && this.#batch.writtenBytes > 0) {
-      this.#batch.writtenBytes = this.#batch.bytes.lastIndexOf('\n', this.#batch.writtenBytes - 1) + 1;
+    if (this.#portion !== undefined && this.#portion.writtenBytes > 0) {
+      this.#portion.writtenBytes = this.#portion.bytes.lastIndexOf('\n', this.#portion.writtenBytes - 1) + 1;
     }
     await old.close();
   }

@@ -22,7 +22,7 @@ const entryOverheadBytes = 64;
 const maxFixedWidthBytes = 1 << 24;
 const maxListSize = 1 << 20;
 
-interface Reading {
+interface SchemaSize {
   fields: number;
   textBytes: number;
 }
@@ -120,22 +120,22 @@ const typeReaders: Readonly<Record<number, ReadType>> = {
   26: unsupported('large_list_view'),
 };
 
-function readMetadata(table: FlatTable, field: number, reading: Reading): ReadonlyMap<string, string> {
+function readMetadata(table: FlatTable, field: number, size: SchemaSize): ReadonlyMap<string, string> {
   const metadata = new Map<string, string>();
   for (const entry of table.tables(field)) {
     const key = entry.text(0) ?? '';
     const value = entry.text(1) ?? '';
-    count(reading, 0, key.length + value.length + entryOverheadBytes);
+    count(size, 0, key.length + value.length + entryOverheadBytes);
     metadata.set(key, value);
   }
   return metadata;
 }
 
-function count(reading: Reading, fields: number, textBytes: number): void {
-  reading.fields += fields;
-  reading.textBytes += textBytes;
-  if (reading.fields > maxFields) throw tooLarge(`the schema has more than ${maxFields} fields`);
-  if (reading.textBytes > maxTextBytes) throw tooLarge(`the schema's names and metadata exceed ${maxTextBytes} bytes`);
+function count(size: SchemaSize, fields: number, textBytes: number): void {
+  size.fields += fields;
+  size.textBytes += textBytes;
+  if (size.fields > maxFields) throw tooLarge(`the schema has more than ${maxFields} fields`);
+  if (size.textBytes > maxTextBytes) throw tooLarge(`the schema's names and metadata exceed ${maxTextBytes} bytes`);
 }
 
 const tooLarge = (why: string) => new LancegateError('TableSchemaValidationError', why);
@@ -161,28 +161,28 @@ function requireChildren(type: DataType, children: readonly Field[], path: reado
   if (entries?.type.kind !== 'struct' || entries.children.length !== 2) throw refuse(path, 'a map without entries');
 }
 
-function readField(table: FlatTable, parent: readonly string[], reading: Reading): Field {
+function readField(table: FlatTable, parent: readonly string[], size: SchemaSize): Field {
   const name = table.text(0) ?? '';
   const path = [...parent, name];
-  count(reading, 1, name.length);
+  count(size, 1, name.length);
   if (path.length > maxDepth) throw refuse(path, `nested more than ${maxDepth} deep`);
   const typeTable = table.table(3);
   if (typeTable === undefined) throw invalidInput('malformed metadata: a field without a type');
   const number = table.uint8(2);
   const type = (typeReaders[number] ?? unsupported(`number ${number}`))(typeTable, path);
-  const children = [...table.tables(5)].map((child) => readField(child, path, reading));
+  const children = [...table.tables(5)].map((child) => readField(child, path, size));
   requireChildren(type, children, path);
   const nullable = table.uint8(1) !== 0;
   const dictionary = readDictionary(table.table(4));
-  return { name, nullable, type, dictionary, children, metadata: readMetadata(table, 6, reading) };
+  return { name, nullable, type, dictionary, children, metadata: readMetadata(table, 6, size) };
 }
 
 /** The `Schema` table of a message or of a file's footer. */
 export function readSchemaTable(table: FlatTable): Schema {
   if (table.int16(0) !== 0) throw invalidInput('the data is big-endian; little-endian is wanted');
-  const reading: Reading = { fields: 0, textBytes: 0 };
-  const fields = [...table.tables(1)].map((field) => readField(field, [], reading));
-  return { fields, metadata: readMetadata(table, 2, reading) };
+  const size: SchemaSize = { fields: 0, textBytes: 0 };
+  const fields = [...table.tables(1)].map((field) => readField(field, [], size));
+  return { fields, metadata: readMetadata(table, 2, size) };
 }
 
 /**

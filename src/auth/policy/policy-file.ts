@@ -21,14 +21,14 @@ import { tryPolicies } from './policy-trial.ts';
 /** Some eight thousand policies, which block the event loop for half a second when they come into force. */
 const maxBytes = 2 ** 20;
 
-interface Parts {
+interface PolicyFileParts {
   readonly path: string;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
 /** What one read of the file found; equal digests are equal files. */
-interface Found {
+interface PolicyFileContent {
   readonly digest: string;
   readonly text?: string;
   readonly error?: unknown;
@@ -36,7 +36,7 @@ interface Found {
 
 export class PolicyFile {
   readonly policy: CedarPolicy;
-  readonly #parts: Parts;
+  readonly #parts: PolicyFileParts;
   #digestInForce: string;
   /** Digest of the content last judged, whether it was accepted or refused. */
   #judged: string;
@@ -48,7 +48,7 @@ export class PolicyFile {
   #cancelNext: () => void = () => undefined;
   #isClosed = false;
 
-  private constructor(parts: Parts, policy: CedarPolicy, digest: string) {
+  private constructor(parts: PolicyFileParts, policy: CedarPolicy, digest: string) {
     this.policy = policy;
     this.#parts = parts;
     this.#digestInForce = digest;
@@ -57,7 +57,7 @@ export class PolicyFile {
   }
 
   /** `AccessSetupError` for a broken file; the error of `node:fs` for one that cannot be read. Watches the file until `close`. */
-  static async open(parts: Parts): Promise<PolicyFile> {
+  static async open(parts: PolicyFileParts): Promise<PolicyFile> {
     const text = await readPolicies(parts.path);
     const checked = await tryPolicies({ name: basename(parts.path), text });
     const policy = CedarPolicy.load({ logger: parts.logger });
@@ -105,7 +105,7 @@ export class PolicyFile {
     if (isSettled && found.digest !== this.#judged) await this.#judge(found);
   }
 
-  async #read(): Promise<Found> {
+  async #read(): Promise<PolicyFileContent> {
     try {
       const text = await readPolicies(this.#parts.path);
       return { digest: digestOf(text), text };
@@ -114,7 +114,7 @@ export class PolicyFile {
     }
   }
 
-  async #judge({ digest, text, error }: Found): Promise<void> {
+  async #judge({ digest, text, error }: PolicyFileContent): Promise<void> {
     this.#judged = digest;
     if (text === undefined) {
       this.#sayRefused({ error }, 'the policy file cannot be read; the policies stay as they are');

@@ -49,7 +49,7 @@ export const introspectionDefaults = {
 
 const jwtForm = /^[\w-]+\.[\w-]+\.[\w-]*$/;
 
-type Answer = { readonly principal: Principal } | { readonly refusal: string };
+type Judgement = { readonly principal: Principal } | { readonly refusal: string };
 
 export class IntrospectionVerifier implements Verifier {
   readonly #settings: IntrospectionSettings;
@@ -57,8 +57,8 @@ export class IntrospectionVerifier implements Verifier {
   readonly #metadata: () => Promise<IssuerMetadata>;
   readonly #client: oauth.Client;
   readonly #authentication: oauth.ClientAuth;
-  readonly #answers: ExpiringCache<Answer>;
-  readonly #lookUps = new Map<string, Promise<Answer>>();
+  readonly #answers: ExpiringCache<Judgement>;
+  readonly #lookUps = new Map<string, Promise<Judgement>>();
 
   /** `AccessSetupError` for an endpoint whose answers could be forged on the way. */
   constructor(settings: IntrospectionSettings, clock: Clock, logger: Pick<Logger, 'warn'>) {
@@ -79,7 +79,7 @@ export class IntrospectionVerifier implements Verifier {
     return answer.principal;
   }
 
-  #lookUp(digest: string, token: string): Promise<Answer> {
+  #lookUp(digest: string, token: string): Promise<Judgement> {
     const underWay = this.#lookUps.get(digest);
     if (underWay !== undefined) return underWay;
     if (this.#lookUps.size >= 64) {
@@ -90,7 +90,7 @@ export class IntrospectionVerifier implements Verifier {
     return lookUp;
   }
 
-  async #ask(digest: string, token: string): Promise<Answer> {
+  async #ask(digest: string, token: string): Promise<Judgement> {
     const response = await this.#request(token);
     const answer = this.#judge(response);
     this.#answers.set(digest, answer, this.#validUntilMs(answer, response));
@@ -98,7 +98,7 @@ export class IntrospectionVerifier implements Verifier {
   }
 
   /** The server's clock decides whether a token is active; the clock of this service only ends the cached answer. */
-  #validUntilMs(answer: Answer, { exp }: oauth.IntrospectionResponse): number {
+  #validUntilMs(answer: Judgement, { exp }: oauth.IntrospectionResponse): number {
     const nowMs = this.#clock.nowMs();
     // Spares the server a client that insists; short, because a client may send a token just before it is valid.
     if ('refusal' in answer) return nowMs + 2_000;
@@ -123,7 +123,7 @@ export class IntrospectionVerifier implements Verifier {
     }
   }
 
-  #judge(response: oauth.IntrospectionResponse): Answer {
+  #judge(response: oauth.IntrospectionResponse): Judgement {
     if (!response.active) return { refusal: 'The token is not active.' };
     if (!isAccessToken(response)) return { refusal: 'The token is not an access token.' };
     if (!this.#isForUs(response.aud)) return { refusal: 'The claim aud of the token does not fit.' };

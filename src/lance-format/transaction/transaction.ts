@@ -14,12 +14,12 @@ import { transactionIn } from '../manifest/parse-manifest.ts';
 import { deletionFile, fragment, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { type Decoded, decode, fieldsIn } from '../protobuf.ts';
 
-type Operation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'> | 'unknown';
+type LanceOperation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'> | 'unknown';
 
 /** Operations that neither change nor move a row. The first also drops indexes; the last changes settings. */
-const keepingAddresses: ReadonlySet<Operation> = new Set(['createIndex', 'reserveFragments', 'updateConfig']);
+const keepingAddresses: ReadonlySet<LanceOperation> = new Set(['createIndex', 'reserveFragments', 'updateConfig']);
 /** Operations that write no column anew, so it is known where each row is. An update may write columns anew. */
-const keepingColumns: ReadonlySet<Operation> = keepingAddresses.union(new Set(['append', 'delete', 'rewrite']));
+const keepingColumns: ReadonlySet<LanceOperation> = keepingAddresses.union(new Set(['append', 'delete', 'rewrite']));
 
 /** Each version costs the reading of its manifest; past so many, working out what changed costs less. */
 const mostVersions = 64;
@@ -110,9 +110,9 @@ function readFragment(encoded: Uint8Array): RewrittenFragment {
 const firstOperation = 100;
 
 /** What a transaction did, by the name of the field; `unknown` for an operation of a newer Lance, undefined without any. */
-function operationOf(encoded: Uint8Array): Operation | undefined {
+function operationOf(encoded: Uint8Array): LanceOperation | undefined {
   const { readVersion, uuid, ...operations } = decode(transaction, encoded);
-  const [name] = Object.keys(operations) as Operation[];
+  const [name] = Object.keys(operations) as LanceOperation[];
   return name ?? (fieldsIn(encoded).some(({ number }) => number >= firstOperation) ? 'unknown' : undefined);
 }
 

@@ -8,7 +8,7 @@ import { mergeNested } from './nested.ts';
 import { type Committed, type Counted, deleteSurplus, leavesOneRow, unchanged } from './strategy.ts';
 
 /** What was merged into a shadow. */
-interface Merged {
+interface ShadowMerge {
   /** The surplus rows count as deleted. */
   readonly totals: MergeTotals;
   readonly surplusRows: number;
@@ -56,7 +56,7 @@ export class InShadow {
     return found && { by: 'key_index', rowsBefore: (key: number) => found.numRows(key) };
   }
 
-  async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<Merged> {
+  async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
     const { first } = batch;
     if (first.on.some(({ segments }) => segments.length > 1)) {
       const merged = await mergeNested(this.#engine, { dataset, shadow }, batch, () => longestTime(batch));
@@ -74,7 +74,7 @@ export class InShadow {
   async #count(
     batch: Batch,
     { dataset, location, branch, version: headVersion }: Head,
-    { totals, surplusRows }: Merged,
+    { totals, surplusRows }: ShadowMerge,
     { before, version }: { readonly before: CountedRows | undefined; readonly version: number },
   ): Promise<Counted> {
     if (batch.requests.length === 1) return { each: [totals], by: undefined };

@@ -60,7 +60,7 @@ export const keyedAnswer = (request: KeyedRequest, result: object): KeyedAnswer 
 /** `isReplay`: an earlier request with this key got this answer; this one did nothing. */
 export type Replayable<Result> = Result & { readonly isReplay: boolean };
 
-type Operation = 'create_table' | 'merge_insert';
+type KeyedOperation = 'create_table' | 'merge_insert';
 
 /** Clients retry one at a time; more than this at once is a client gone wrong. */
 const maxAtOnce = 16;
@@ -101,7 +101,7 @@ export class Idempotency {
    * wait for the key.
    */
   async once<Result extends object>(
-    operation: Operation,
+    operation: KeyedOperation,
     command: RepeatableCommand,
     scope: RequestScope,
     work: (keyed: Keyed | undefined) => Promise<Result>,
@@ -198,7 +198,7 @@ export class Idempotency {
  * Of everything that decides what the request does, as it was understood: spelling and order of the parameters make no
  * difference, and how long the client wants to wait is no part of it.
  */
-function requestDigest(operation: Operation, command: RepeatableCommand): string {
+function requestDigest(operation: KeyedOperation, command: RepeatableCommand): string {
   const { source: _, idempotency: __, ...asked } = command;
   return createHash('sha256')
     .update(JSON.stringify([operation, asked], inOrder))

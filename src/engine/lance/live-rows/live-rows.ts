@@ -208,10 +208,11 @@ interface Source {
   /** How many rows of its group came before its own. */
   readonly start: number;
   readonly deleted: DeletionVector;
-  readonly targets: readonly Target[];
+  readonly targets: readonly NewFragment[];
 }
 
-interface Target {
+/** A fragment that a compaction wrote. */
+interface NewFragment {
   readonly id: number;
   /** Which rows of the group it has, deleted ones not counted. */
   readonly start: number;
@@ -310,7 +311,7 @@ const living = ({ rows, deleted }: Tracked): number => rows - deleted.count;
 const livingIn = (fragments: readonly Known[]): number =>
   fragments.reduce((sum, { tracked }) => sum + living(tracked), 0);
 
-function targetsOf(compacted: readonly Known[]): readonly Target[] {
+function targetsOf(compacted: readonly Known[]): readonly NewFragment[] {
   let start = 0;
   return compacted.map(({ id, tracked }) => {
     const target = {

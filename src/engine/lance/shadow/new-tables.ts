@@ -19,7 +19,7 @@ import type { NativeConnection, NativeTable } from '../native/native.ts';
 import { engineCall, locationTaken } from '../native/translate-errors.ts';
 
 /** Where the engine writes a table. */
-interface Target {
+interface NewTableTarget {
   readonly connection: NativeConnection;
   readonly tableName: string;
   readonly storageOptions: Properties;
@@ -27,10 +27,10 @@ interface Target {
 
 /** The engine's own table, made by the first append. */
 class AppendedTable {
-  readonly #target: Target;
+  readonly #target: NewTableTarget;
   #table: NativeTable | undefined;
 
-  constructor(target: Target) {
+  constructor(target: NewTableTarget) {
     this.#target = target;
   }
 
@@ -59,7 +59,7 @@ class AppendedTable {
 export class RemoteNewTable implements StagedTable {
   readonly #table: AppendedTable;
 
-  constructor(target: Target) {
+  constructor(target: NewTableTarget) {
     this.#table = new AppendedTable(target);
   }
 
@@ -81,7 +81,7 @@ export class RemoteNewTable implements StagedTable {
   }
 }
 
-interface LocalNewTableParts extends Omit<Target, 'tableName'> {
+interface LocalNewTableParts extends Omit<NewTableTarget, 'tableName'> {
   /** Of the dataset. */
   readonly folder: string;
   /** In the staging folder; never the same twice. `connection` is to this folder. */
