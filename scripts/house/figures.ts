@@ -34,6 +34,9 @@ const sharedFileNames: ReadonlySet<string> = new Set([
   'issuer-key.ts',
 ]);
 
+/** Type names that mean the same in every file that has one: `Deps` is what the functions of its file get. */
+const sharedTypeNames: ReadonlySet<string> = new Set(['Deps']);
+
 export function figures({ code }: House): readonly Violation[] {
   const source = code.filter(({ path }) => path.startsWith('src/'));
   return [
@@ -125,7 +128,8 @@ interface Declared {
 }
 
 function typesWithOneName(source: readonly CodeFile[]): readonly Violation[] {
-  return groupBy(source.flatMap(exportedTypes), ({ name }) => name)
+  return groupBy(source.flatMap(declaredTypes), ({ name }) => name)
+    .filter(([name]) => !sharedTypeNames.has(name))
     .filter(([, declared]) => new Set(declared.map(({ path }) => path)).size > 1)
     .flatMap(([, declared]) =>
       declared.map(({ name, path, line }) => ({
@@ -142,10 +146,9 @@ const others = (all: readonly { path: string }[], path: string): string =>
     .filter((other) => other !== path)
     .join(', ');
 
-const exportedTypes = ({ path, tree }: CodeFile): readonly Declared[] =>
+const declaredTypes = ({ path, tree }: CodeFile): readonly Declared[] =>
   tree.statements
     .filter((node) => ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node) || ts.isClassDeclaration(node))
-    .filter(({ modifiers }) => modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword))
     .flatMap(({ name }) =>
       name === undefined ? [] : [{ name: name.text, path, line: lineOf(tree, name.getStart(tree)) }],
     );

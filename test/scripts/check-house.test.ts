@@ -77,15 +77,18 @@ const figures: Readonly<Record<string, Plant>> = {
     files: { 'src/one.ts': "import { a } from './two.ts';\nexport type { B } from './two.ts';\nexport { a };\n" },
     found: ['src/one.ts:2 a re-export: import from the file that declares'],
   },
-  'a type name for two things': {
+  'a type name for two things, exported or not, save for what means the same': {
     files: {
-      'src/one.ts': 'export type Thing = string;\nexport { local };\n',
-      'src/two.ts': '\nexport interface Thing {}\nexport class Other {}\ntype Own = 1;\n',
-      'src/three.ts': 'type Own = 2;\n',
+      'src/one.ts': 'export type Thing = string;\ninterface Deps {}\nexport { local };\n',
+      'src/two.ts': '\nexport interface Thing {}\nexport class Other {}\ntype Own = 1;\ninterface Deps {}\n',
+      'src/three.ts': 'class Own {}\n',
+      'test/four.ts': 'class Other {}\n',
     },
     found: [
       'src/one.ts:1 the type Thing is also declared in src/two.ts',
       'src/two.ts:2 the type Thing is also declared in src/one.ts',
+      'src/two.ts:4 the type Own is also declared in src/three.ts',
+      'src/three.ts:1 the type Own is also declared in src/two.ts',
     ],
   },
   'a file name in two rooms, save for what means the same': {
