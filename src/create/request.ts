@@ -1,11 +1,10 @@
 import { checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { NamespaceCatalog, TableCatalog, TableRecord, TransactionCatalog } from '../catalog/port.ts';
-import { LancegateError } from '../kernel/errors.ts';
-import { showTable } from '../kernel/ids.ts';
+import { namespaceNotFound, tableAlreadyExists } from '../catalog/refusals.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
-import { alreadyExists, type TableAccess } from '../table/table-access.ts';
+import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { CreateTableCommand, CreateTableResult } from './create-command.ts';
 import type { TableMaker, WrittenTable } from './table-maker.ts';
@@ -40,7 +39,7 @@ class CreateTable {
     await this.#requireNamespace(command);
     const existing = await this.#deps.catalog.findTable(command.table);
     if (existing?.state === 'created' && command.mode === 'exist_ok') return this.#answerExisting(existing, keyed);
-    if (existing?.state === 'created' && command.mode === 'create') throw alreadyExists(command.table);
+    if (existing?.state === 'created' && command.mode === 'create') throw tableAlreadyExists(command.table);
     checkStorable(await command.source.schema());
     const { source, mode } = command;
     await using creation = await this.#deps.maker.begin({ ...command, existing });
@@ -65,7 +64,7 @@ class CreateTable {
   /** Checked before the body is read, so that a hopeless upload ends early; publishing checks it again. */
   async #requireNamespace({ table }: CreateTableCommand): Promise<void> {
     if ((await this.#deps.catalog.findNamespace(table.namespace)) !== undefined) return;
-    throw new LancegateError('NamespaceNotFound', `the namespace of table '${showTable(table)}' does not exist`);
+    throw namespaceNotFound(table.namespace);
   }
 
   async #discardReplaced(existing: TableRecord, { record }: WrittenTable): Promise<void> {

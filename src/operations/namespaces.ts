@@ -1,7 +1,8 @@
 /** Namespaces: create, describe, list and drop. */
 import type { NamespaceCatalog, NamespaceRecord, TableCatalog } from '../catalog/port.ts';
+import { namespaceAlreadyExists, namespaceNotFound } from '../catalog/refusals.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
-import { type NamespacePath, type ObjectName, type Properties, showNamespace, type TableRef } from '../kernel/ids.ts';
+import type { NamespacePath, ObjectName, Properties, TableRef } from '../kernel/ids.ts';
 import type { DropTable } from './tables/drop-table.ts';
 import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
 
@@ -23,7 +24,7 @@ export const createNamespace =
     if (existing === undefined) return createOrFind(catalog, namespace, mode === 'create', properties);
     switch (mode) {
       case 'create':
-        throw new LancegateError('NamespaceAlreadyExists', `namespace '${showNamespace(namespace)}' already exists`);
+        throw namespaceAlreadyExists(namespace);
       case 'exist_ok':
         return existing.properties;
       case 'overwrite':
@@ -51,7 +52,7 @@ async function createOrFind(
 async function findNamespace(catalog: NamespaceCatalog, namespace: NamespacePath): Promise<NamespaceRecord> {
   const record = await catalog.findNamespace(namespace);
   if (record !== undefined) return record;
-  throw new LancegateError('NamespaceNotFound', `namespace '${showNamespace(namespace)}' does not exist`);
+  throw namespaceNotFound(namespace);
 }
 
 export const describeNamespace =

@@ -1,5 +1,6 @@
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { TableCatalog, TableRecord } from '../catalog/port.ts';
+import { tableNotFound } from '../catalog/refusals.ts';
 import type { Branches, BranchHead, Datasets, History, Locations, Snapshot } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, type Properties, showTable, type TableRef } from '../kernel/ids.ts';
@@ -30,7 +31,7 @@ export class TableAccess {
   async find(table: TableRef): Promise<TableRecord> {
     const record = await this.#catalog.findTable(table);
     if (record !== undefined) return record;
-    throw new LancegateError('TableNotFound', `table '${showTable(table)}' does not exist`);
+    throw tableNotFound(table);
   }
 
   /** `TableNotFound`; `InvalidTableState` for a table that is only declared. */
@@ -108,9 +109,6 @@ export class TableAccess {
     return { table: ref, location: this.#engine.uriOf(location), properties, storageOptions, created };
   }
 }
-
-export const alreadyExists = (table: TableRef): LancegateError =>
-  new LancegateError('TableAlreadyExists', `table '${showTable(table)}' already exists`);
 
 const replaced = ({ ref }: TableRecord, cause: unknown): LancegateError =>
   new LancegateError('ConcurrentModification', `table '${showTable(ref)}' was replaced meanwhile`, {

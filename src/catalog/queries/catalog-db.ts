@@ -1,18 +1,15 @@
 /** The rows as the database holds them. Objects of text to text are kept as JSON text: nothing ever queries inside. */
 import type { Kysely } from 'kysely';
-import { LancegateError } from '../../kernel/errors.ts';
-import {
-  type BranchName,
-  type IdempotencyKey,
-  type Location,
-  type NamespacePath,
-  type ObjectName,
-  type Properties,
-  showNamespace,
-  showTable,
-  type TableId,
-  type TableRef,
-  type TransactionId,
+import type {
+  BranchName,
+  IdempotencyKey,
+  Location,
+  NamespacePath,
+  ObjectName,
+  Properties,
+  TableId,
+  TableRef,
+  TransactionId,
 } from '../../kernel/ids.ts';
 import {
   pathOf,
@@ -139,21 +136,3 @@ export const boundsBelow = (path: FullPath): { readonly from: FullPath; readonly
   from: `${path}${pathSeparator}` as FullPath,
   to: `${path}${pastSeparator}` as FullPath,
 });
-
-export const namespaceNotFound = (path: NamespacePath): LancegateError =>
-  new LancegateError('NamespaceNotFound', `The namespace ${showNamespace(path)} does not exist.`);
-
-export const namespaceAlreadyExists = (path: NamespacePath): LancegateError =>
-  new LancegateError('NamespaceAlreadyExists', `The namespace ${showNamespace(path)} already exists.`);
-
-export const namespaceNotEmpty = (path: NamespacePath): LancegateError =>
-  new LancegateError('NamespaceNotEmpty', `The namespace ${showNamespace(path)} is not empty.`);
-
-export const tableNotFound = (ref: TableRef): LancegateError =>
-  new LancegateError('TableNotFound', `The table ${showTable(ref)} does not exist.`);
-
-export const tableAlreadyExists = (ref: TableRef): LancegateError =>
-  new LancegateError('TableAlreadyExists', `The table ${showTable(ref)} already exists.`);
-
-export const concurrentCreate = (ref: TableRef): LancegateError =>
-  new LancegateError('ConcurrentCreate', `Another create of the table ${showTable(ref)} got in between.`);

@@ -11,10 +11,10 @@ import { invalidInput } from '../../kernel/errors.ts';
 import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
 import { overlap, type Spelling } from '../../kernel/spelling.ts';
 import type { Creation, KnownLocation, Publication, TableRecord } from '../port.ts';
+import { concurrentCreate } from '../refusals.ts';
 import {
   type CatalogDb,
   type CreationRow,
-  concurrentCreate,
   type LocationRow,
   namespacePathOf,
   tablePathOf,

@@ -1,14 +1,12 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import type { NamespacePath, ObjectName, Properties } from '../../kernel/ids.ts';
 import type { NamespaceRecord, PageRequest } from '../port.ts';
+import { namespaceAlreadyExists, namespaceNotEmpty, namespaceNotFound } from '../refusals.ts';
 import {
   boundsBelow,
   type CatalogDb,
   type FullPath,
   namesOf,
-  namespaceAlreadyExists,
-  namespaceNotEmpty,
-  namespaceNotFound,
   namespacePathOf,
   propertiesFromJson,
   propertiesToJson,

@@ -2,7 +2,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { TableId, TableRef } from '../../kernel/ids.ts';
 import type { Adoption, TableRecord, TableState } from '../port.ts';
-import { type CatalogDb, concurrentCreate, tableAlreadyExists, tableNotFound } from './catalog-db.ts';
+import { concurrentCreate, tableAlreadyExists, tableNotFound } from '../refusals.ts';
+import type { CatalogDb } from './catalog-db.ts';
 import { claimForAdoption, claimFresh, findCreationId, locationsAt, releaseLocation } from './creations.ts';
 import { requireNamespace } from './namespaces.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';

@@ -9,13 +9,14 @@
  * shows it, the answer is that of an empty location, so that neither an answer nor its time shows which locations exist (P9).
  */
 import type { Adoption, KnownLocation, NamespaceCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
+import { tableAlreadyExists } from '../../catalog/refusals.ts';
 import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-maker.ts';
 import type { Datasets, Locations, ResolvedLocation } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Location, NamespacePath, Properties, TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
-import { alreadyExists, type TableAccess, type TableDescription } from '../../table/table-access.ts';
+import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { Visible } from '../visible-page.ts';
 
@@ -52,7 +53,7 @@ export const registerTable =
     const isAllowedTo = (owners: readonly LocationOwner[]): boolean => isAllowed(owners, table, mayAdopt);
     if (!isAllowedTo(ownersByWords(asked, table))) throw notAllowedAt(asked);
     const existing = await catalog.findTable(table);
-    if (existing !== undefined && mode === 'create') throw alreadyExists(table);
+    if (existing !== undefined && mode === 'create') throw tableAlreadyExists(table);
     const known = await catalog.locationsAt(asked, 'exact');
     const isKnownAllowed = isAllowedTo(await ownersOf(catalog, { location: asked, spelling: 'exact' }, known, table));
     const found = await engine.resolve(isKnownAllowed ? asked : emptyOneLike(asked));

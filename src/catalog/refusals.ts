@@ -1,0 +1,21 @@
+/** What the catalog refuses, and what its users refuse for the same reason before they ask it. LanceDB's clients look for `already exists`. */
+import { LancegateError } from '../kernel/errors.ts';
+import { type NamespacePath, showNamespace, showTable, type TableRef } from '../kernel/ids.ts';
+
+export const namespaceNotFound = (path: NamespacePath): LancegateError =>
+  new LancegateError('NamespaceNotFound', `namespace '${showNamespace(path)}' does not exist`);
+
+export const namespaceAlreadyExists = (path: NamespacePath): LancegateError =>
+  new LancegateError('NamespaceAlreadyExists', `namespace '${showNamespace(path)}' already exists`);
+
+export const namespaceNotEmpty = (path: NamespacePath): LancegateError =>
+  new LancegateError('NamespaceNotEmpty', `namespace '${showNamespace(path)}' is not empty`);
+
+export const tableNotFound = (ref: TableRef): LancegateError =>
+  new LancegateError('TableNotFound', `table '${showTable(ref)}' does not exist`);
+
+export const tableAlreadyExists = (ref: TableRef): LancegateError =>
+  new LancegateError('TableAlreadyExists', `table '${showTable(ref)}' already exists`);
+
+export const concurrentCreate = (ref: TableRef): LancegateError =>
+  new LancegateError('ConcurrentCreate', `another create of table '${showTable(ref)}' got in between`);
