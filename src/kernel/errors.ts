@@ -155,3 +155,7 @@ export const isStorageFull = (error: unknown): boolean =>
 
 export const invalidInput = (message: string, cause?: unknown): LancegateError =>
   new LancegateError('InvalidInput', message, cause === undefined ? {} : { cause });
+
+/** The refusal of a full queue. `waiters`: who waits in it, in the plural. */
+export const queueIsFull = (waiters: string): LancegateError =>
+  new LancegateError('SlowDown', `too many ${waiters} wait already`, { retryAfterSeconds: 1 });

@@ -1,4 +1,4 @@
-import { LancegateError } from './errors.ts';
+import { type LancegateError, queueIsFull } from './errors.ts';
 import { onAbort } from './request-scope.ts';
 
 interface FairQueueLimits {
@@ -82,8 +82,8 @@ export class FairQueue {
   #refusal({ principal }: Seeker): LancegateError | undefined {
     const { maxWaiting, principalShare } = this.#limits;
     const own = this.#lanes.get(principal)?.length ?? 0;
-    if (own >= partOf(maxWaiting, principalShare)) return slowDown('too many queries of this principal wait already');
-    return this.#waiting >= maxWaiting ? slowDown('too many queries wait already') : undefined;
+    if (own >= partOf(maxWaiting, principalShare)) return queueIsFull('queries of this principal');
+    return this.#waiting >= maxWaiting ? queueIsFull('queries') : undefined;
   }
 
   #hasRoom({ principal, work }: Seeker): boolean {
@@ -156,5 +156,3 @@ export class FairQueue {
 const principalName = (principal: string): string => `principal ${principal}`;
 const workName = (work: string): string => `work ${work}`;
 const partOf = (whole: number, share: number): number => Math.max(1, Math.floor(whole * share));
-
-const slowDown = (message: string): LancegateError => new LancegateError('SlowDown', message, { retryAfterSeconds: 1 });

@@ -1,4 +1,4 @@
-import { LancegateError } from './errors.ts';
+import { queueIsFull } from './errors.ts';
 
 /** For a wait that ends by itself, because every request ahead has a deadline. */
 export const neverAborts = new AbortController().signal;
@@ -19,12 +19,15 @@ interface Waiter {
  */
 export class ReadWriteLock {
   readonly #maxWaiting: number;
+  readonly #waiters: string;
   readonly #waiting: Waiter[] = [];
   #sharedHolders = 0;
   #isExclusive = false;
 
-  constructor(maxWaiting: number) {
+  /** `waiters`: who waits for this lock, for its refusals. */
+  constructor(maxWaiting: number, waiters: string) {
     this.#maxWaiting = maxWaiting;
+    this.#waiters = waiters;
   }
 
   get isIdle(): boolean {
@@ -39,7 +42,7 @@ export class ReadWriteLock {
   acquire(mode: Mode, signal: AbortSignal): Promise<Release> {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     if (this.#waiting.length === 0 && this.#isFree(mode)) return Promise.resolve(this.#hold(mode));
-    if (this.#waiting.length >= this.#maxWaiting) return Promise.reject(queueIsFull());
+    if (this.#waiting.length >= this.#maxWaiting) return Promise.reject(queueIsFull(this.#waiters));
     return this.#wait(mode, signal);
   }
 
@@ -88,7 +91,3 @@ export class ReadWriteLock {
     }
   }
 }
-
-/** The refusal of a full queue of writers. */
-export const queueIsFull = (): LancegateError =>
-  new LancegateError('SlowDown', 'too many writers already wait for this table', { retryAfterSeconds: 1 });

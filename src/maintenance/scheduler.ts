@@ -41,7 +41,7 @@ export class MaintenanceScheduler implements CommitObserver {
   readonly #jobs: MaintenanceJobs;
   readonly #watched = new Map<string, BranchWatch>();
   /** One job at a time: two at once would leave a machine of two cores to none of the writers. */
-  readonly #lock = new ReadWriteLock(Number.POSITIVE_INFINITY);
+  readonly #lock = new ReadWriteLock(Number.POSITIVE_INFINITY, 'maintenance jobs');
   readonly #stopping = new AbortController();
   #cancelCheck: (() => void) | undefined;
   #isRunning = false;

@@ -1,6 +1,9 @@
 import type { BranchName, TableRef } from '../kernel/ids.ts';
 import { ReadWriteLock, type Release } from '../kernel/read-write-lock.ts';
 
+/** Who waits for a lock or in the queue of a branch, as refusals name them. */
+export const writersOfTable = 'writers of this table';
+
 interface LocksOfTable {
   /** Writers of branches share it. What changes the table as a whole (drop, publish, branches) holds it exclusively. */
   readonly table: ReadWriteLock;
@@ -39,7 +42,7 @@ export class TableLocks {
   async lockBranch(table: TableRef, branch: BranchName | undefined, signal: AbortSignal): Promise<Release> {
     const { branches } = this.#locksOf(keyOf(table));
     const name = branch ?? '';
-    const lock = branches.get(name) ?? new ReadWriteLock(this.#maxWaitingPerTable);
+    const lock = branches.get(name) ?? new ReadWriteLock(this.#maxWaitingPerTable, writersOfTable);
     branches.set(name, lock);
     const release = await lock.acquire('exclusive', signal);
     return () => {
@@ -66,7 +69,10 @@ export class TableLocks {
   #locksOf(key: string): LocksOfTable {
     const known = this.#locks.get(key);
     if (known !== undefined) return known;
-    const locks = { table: new ReadWriteLock(this.#maxWaitingPerTable), branches: new Map<string, ReadWriteLock>() };
+    const locks = {
+      table: new ReadWriteLock(this.#maxWaitingPerTable, writersOfTable),
+      branches: new Map<string, ReadWriteLock>(),
+    };
     this.#locks.set(key, locks);
     return locks;
   }

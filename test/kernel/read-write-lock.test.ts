@@ -7,7 +7,7 @@ const never = new AbortController().signal;
 const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 test('the lock is granted in the order of arrival, and no waiter overtakes one for the exclusive lock (P5, P10)', async () => {
-  const lock = new ReadWriteLock(10);
+  const lock = new ReadWriteLock(10, 'writers');
   const order: string[] = [];
   const enter = async (name: string, mode: 'shared' | 'exclusive') => {
     const release = await lock.acquire(mode, never);
@@ -30,7 +30,7 @@ test('the lock is granted in the order of arrival, and no waiter overtakes one f
 });
 
 test('one who leaves the queue lets those behind pass', async () => {
-  const lock = new ReadWriteLock(10);
+  const lock = new ReadWriteLock(10, 'writers');
   const release = await lock.acquire('shared', never);
   const leaver = new AbortController();
   const exclusive = lock.acquire('exclusive', leaver.signal);
@@ -44,16 +44,19 @@ test('one who leaves the queue lets those behind pass', async () => {
 });
 
 test('a full queue answers "slow down" at once (P7)', async () => {
-  const lock = new ReadWriteLock(1);
+  const lock = new ReadWriteLock(1, 'writers');
   const release = await lock.acquire('exclusive', never);
   const waiting = lock.acquire('exclusive', never);
-  await assert.rejects(lock.acquire('exclusive', never), { kind: 'SlowDown', retryAfterSeconds: 1 });
+  await assert.rejects(lock.acquire('exclusive', never), {
+    ...{ kind: 'SlowDown', retryAfterSeconds: 1 },
+    message: 'too many writers wait already',
+  });
   release();
   (await waiting)();
 });
 
 test('a release that is called twice gives one turn back', async () => {
-  const lock = new ReadWriteLock(4);
+  const lock = new ReadWriteLock(4, 'writers');
   const first = await lock.acquire('exclusive', never);
   const second = lock.acquire('exclusive', never);
   const third = lock.acquire('exclusive', never);
@@ -71,7 +74,7 @@ test('a release that is called twice gives one turn back', async () => {
 });
 
 test('waiters for the exclusive lock are counted until they hold it or leave; others are not', async () => {
-  const lock = new ReadWriteLock(4);
+  const lock = new ReadWriteLock(4, 'writers');
   const release = await lock.acquire('shared', never);
   const leaver = new AbortController();
   const left = lock.acquire('exclusive', leaver.signal);

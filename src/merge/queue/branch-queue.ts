@@ -1,6 +1,8 @@
 import type { MergeCounts } from '../../engine/port/merge-spec.ts';
-import { neverAborts, queueIsFull } from '../../kernel/read-write-lock.ts';
+import { queueIsFull } from '../../kernel/errors.ts';
+import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
+import { writersOfTable } from '../../table/table-locks.ts';
 import type { MergeRequest } from '../batch.ts';
 import { Committer, type CommitterDeps } from '../commit.ts';
 import { GroupCommitDelay, type PendingMerge, PendingMerges } from './pending-merges.ts';
@@ -107,7 +109,7 @@ class BranchQueue {
   merge(request: MergeRequest): Promise<MergeCounts> {
     const { signal } = request.scope;
     if (signal.aborted) return Promise.reject(signal.reason as Error);
-    if (this.#waiting >= this.#deps.maxWaiting) return Promise.reject(queueIsFull());
+    if (this.#waiting >= this.#deps.maxWaiting) return Promise.reject(queueIsFull(writersOfTable));
     const answer = this.#pending.add(request);
     this.#delay.arrived();
     this.#pumping ??= this.#pump();

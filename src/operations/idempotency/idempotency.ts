@@ -62,14 +62,8 @@ export type Replayable<Result> = Result & { readonly isReplay: boolean };
 
 type KeyedOperation = 'create_table' | 'merge_insert';
 
-/** Clients retry one at a time; more than this at once is a client gone wrong. */
-const maxAtOnce = 16;
-
-interface KeyLock {
-  readonly lock: ReadWriteLock;
-  /** The holder and the waiters. */
-  present: number;
-}
+/** Clients retry one at a time; a client of which more requests wait has gone wrong. */
+const maxWaiting = 15;
 
 export class Idempotency {
   readonly #catalog: KeyedRequestCatalog & TableCatalog;
@@ -78,7 +72,7 @@ export class Idempotency {
   readonly #logger: Logger;
   readonly #keptMs: number;
   /** A key without requests has no lock, so there are no more locks than requests (P7). */
-  readonly #locks = new Map<string, KeyLock>();
+  readonly #locks = new Map<string, ReadWriteLock>();
 
   constructor(parts: {
     catalog: KeyedRequestCatalog & TableCatalog;
@@ -135,20 +129,17 @@ export class Idempotency {
 
   async #locked<Result>({ owner, key }: Keyed, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
     const name = JSON.stringify([owner, key]);
-    const of = this.#locks.get(name) ?? { lock: new ReadWriteLock(maxAtOnce), present: 0 };
-    if (of.present >= maxAtOnce) throw tooMany();
-    this.#locks.set(name, of);
-    of.present += 1;
+    const lock = this.#locks.get(name) ?? new ReadWriteLock(maxWaiting, 'requests with this Idempotency-Key');
+    this.#locks.set(name, lock);
     try {
-      const release = await of.lock.acquire('exclusive', signal);
+      const release = await lock.acquire('exclusive', signal);
       try {
         return await work();
       } finally {
         release();
       }
     } finally {
-      of.present -= 1;
-      if (of.present === 0) this.#locks.delete(name);
+      if (lock.isIdle && this.#locks.get(name) === lock) this.#locks.delete(name);
     }
   }
 
@@ -210,9 +201,6 @@ function inOrder(_name: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
-
-const tooMany = (): LancegateError =>
-  new LancegateError('SlowDown', 'too many requests with this Idempotency-Key wait already', { retryAfterSeconds: 1 });
 
 const otherContent = (what: 'parameters' | 'body'): LancegateError =>
   invalidInput(
