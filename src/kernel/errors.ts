@@ -159,3 +159,8 @@ export const invalidInput = (message: string, cause?: unknown): LancegateError =
 /** The refusal of a full queue. `waiters`: who waits in it, in the plural. */
 export const queueIsFull = (waiters: string): LancegateError =>
   new LancegateError('SlowDown', `too many ${waiters} wait already`, { retryAfterSeconds: 1 });
+
+export const mergeTimedOutText = 'the time allowed for the merge ran out; nothing was written';
+
+export const mergeTimedOut = (cause?: unknown): LancegateError =>
+  new LancegateError('TimedOut', mergeTimedOutText, { cause });

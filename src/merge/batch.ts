@@ -7,7 +7,7 @@ import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/
 import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { mergeTimedOut } from '../kernel/errors.ts';
 import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Keys } from '../keys/key-columns.ts';
@@ -154,7 +154,7 @@ export class Batch {
   /** A batch goes on as long as one of its merges has time. To be called while nothing is written; else throws `TimedOut`. */
   requireTime(): void {
     if (this.requests.some(({ scope }) => (scope.remainingMs() ?? 1) > 0)) return;
-    throw new LancegateError('TimedOut', 'the time allowed for the merge ran out; nothing was written');
+    throw mergeTimedOut();
   }
 
   get hasNullKey(): boolean {

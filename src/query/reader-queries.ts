@@ -2,7 +2,7 @@ import type { FilteredMerge, FilteredMerges } from '../engine/port/engine.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { LancegateError, mergeTimedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
 import type { Queries, ReadAt, Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
@@ -48,7 +48,7 @@ export class ReaderQueries implements Queries, FilteredMerges {
       if (outcome.kind !== 'merged') throw mismatched();
       return outcome.counts;
     } catch (error) {
-      throw deadline.signal.aborted ? timedOut(error) : error;
+      throw deadline.signal.aborted ? mergeTimedOut(error) : error;
     } finally {
       cancel();
     }
@@ -56,7 +56,7 @@ export class ReaderQueries implements Queries, FilteredMerges {
 
   #abortAfter(timeoutMs: number | undefined, controller: AbortController): () => void {
     if (timeoutMs === undefined) return () => undefined;
-    return this.#clock.schedule(timeoutMs, () => controller.abort(timedOut()));
+    return this.#clock.schedule(timeoutMs, () => controller.abort(mergeTimedOut()));
   }
 
   #readAt(reading: Reading): ReadAt {
@@ -77,8 +77,5 @@ export class ReaderQueries implements Queries, FilteredMerges {
     return name;
   }
 }
-
-const timedOut = (cause?: unknown): LancegateError =>
-  new LancegateError('TimedOut', 'the time allowed for the merge ran out; nothing was written', { cause });
 
 const mismatched = (): LancegateError => new LancegateError('Internal', 'a reader answered another question');

@@ -16,7 +16,7 @@ export interface BatchNode {
 
 /** A node or the range of a buffer: two int64. */
 export const bytesOfPair = 16;
-const noBytes = new Uint8Array(0);
+export const noBytes = new Uint8Array(0);
 const lz4 = 0;
 
 /** Into one buffer: zlib would collect small ones and join them, which takes the memory twice. */

@@ -7,7 +7,7 @@ import { isUtf8 } from 'node:buffer';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
 import { bytesOfBits, childrenOf, columnLayout, type DataType, type Field, type IpcChunk } from '../schema/schema.ts';
-import { type BatchBuffers, type BatchNode, openBatch } from './batch-buffers.ts';
+import { type BatchBuffers, type BatchNode, noBytes, openBatch } from './batch-buffers.ts';
 
 /** Bit `i` of an Arrow bitmap is bit `i % 8`, counted from the lowest, of byte `i / 8`. */
 export const bitAt = (bitmap: Uint8Array, index: number): boolean => ((bitmap[index >> 3]! >> (index & 7)) & 1) === 1;
@@ -66,7 +66,6 @@ export interface ColumnData {
   readonly children: readonly ColumnData[];
 }
 
-const noBytes = new Uint8Array(0);
 const noOffsets = new Uint32Array(0);
 
 /** Takes the nodes and buffers of a batch in the order of the format: a column, then its children. */

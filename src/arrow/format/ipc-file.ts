@@ -4,7 +4,7 @@
  */
 import { Builder } from 'flatbuffers';
 import { invalidInput } from '../../kernel/errors.ts';
-import { addCopy, exactLength, FlatTable, magic, metadataV5, prefixBytes } from './message.ts';
+import { addCopy, exactLength, FlatTable, magic, magicAtEnd, metadataV5, prefixBytes } from './message.ts';
 
 declare const ipcFile: unique symbol;
 /**
@@ -26,7 +26,6 @@ export interface Blocks {
   readonly batches: readonly Block[];
 }
 
-const magicAtEnd = Buffer.from('ARROW1');
 const endMarker = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
 /** The table `Block` of a footer. */
 const bytesOfBlock = 24;

@@ -131,8 +131,10 @@ export function exactLength(value: bigint, what: string): number {
   return length;
 }
 
-/** In front of a file's messages. */
-export const magic = Buffer.from('ARROW1\0\0');
+/** The last bytes of a file. */
+export const magicAtEnd = Buffer.from('ARROW1');
+/** The first bytes of a file, in front of its messages: the same, padded. */
+export const magic = Buffer.concat([magicAtEnd], 8);
 /** In front of every message since Arrow 0.15: this word, then the length of the metadata. */
 export const continuation = -1;
 export const prefixBytes = 8;

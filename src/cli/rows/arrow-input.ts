@@ -1,12 +1,13 @@
 import { type RecordBatch, RecordBatchReader } from 'apache-arrow';
+import { magicAtEnd } from '../../arrow/format/message.ts';
 import { CliError } from '../command.ts';
 import type { EncodedRows } from './encode.ts';
 
-const fileMagic = Buffer.from('ARROW1');
 const streamMarker = Buffer.from([255, 255, 255, 255]);
 
 export const isArrow = (input: Buffer): boolean =>
-  input.subarray(0, fileMagic.length).equals(fileMagic) || input.subarray(0, streamMarker.length).equals(streamMarker);
+  input.subarray(0, magicAtEnd.length).equals(magicAtEnd) ||
+  input.subarray(0, streamMarker.length).equals(streamMarker);
 
 /** An Arrow IPC file or stream, its batches and types as they are. */
 export function readArrow(input: Buffer): EncodedRows {

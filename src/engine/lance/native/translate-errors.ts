@@ -4,7 +4,13 @@
  * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
  * (docs/engine-facts.md, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
-import { type ErrorName, LancegateError, storageFull, storageUnavailable } from '../../../kernel/errors.ts';
+import {
+  type ErrorName,
+  LancegateError,
+  mergeTimedOutText,
+  storageFull,
+  storageUnavailable,
+} from '../../../kernel/errors.ts';
 import type { EngineRefusal } from '../../port/engine.ts';
 
 /**
@@ -175,7 +181,7 @@ const rowRules: readonly Rule[] = [
     'column {part} has another type in the table',
   ],
   [/Append with different schema/, 'TableSchemaValidationError', 'the columns of the source do not fit the table'],
-  [/merge insert timed out/, 'TimedOut', 'the time allowed for the merge ran out; nothing was written'],
+  [/merge insert timed out/, 'TimedOut', mergeTimedOutText],
   [
     /Too many concurrent writers|[Cc]ommit conflict|Retryable commit|incompatible with concurrent/,
     'ConcurrentModification',
