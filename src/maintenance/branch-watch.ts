@@ -35,7 +35,7 @@ export class BranchWatch {
   /** No job before this time, and no job of this kind. */
   readonly #coolDownUntilMs = { any: 0, compact: 0, index: 0, prune: 0 };
   #debt = noDebt;
-  /** By the layout as it was seen last, after so many commits. */
+  /** The options by the layout as it was last seen, and how many commits there had been then. */
   #seen: { readonly options: Options; readonly commits: number } | undefined;
   #factors: CostFactors = noFactors;
   #failures = 0;
@@ -67,7 +67,7 @@ export class BranchWatch {
     if (merges === indexFromMerges) this.#seen = undefined;
   }
 
-  /** After maintenance has made so many versions. `debt`: what is left. */
+  /** Notes that maintenance has made so many versions. `debt` is what is left. */
   maintained(debt: Debt, versions: number, nowMs: number): void {
     this.#debt = debt;
     this.#seen = undefined;

@@ -37,7 +37,7 @@ export class MaintenanceLog {
     this.#logger.info(fields, messages[job]);
   }
 
-  /** For an index that was built before the process began. */
+  /** Logs that an index is too large which was built before the process began. */
   indexTooLarge({ table, branch }: BranchRef, column: string): void {
     this.#logger.warn({ table: showTable(table), branch: branch ?? 'main', column }, indexTooLarge);
   }

@@ -32,7 +32,7 @@ export interface SchedulerPolicy extends WatchPolicy {
 }
 
 const checkEveryMs = 1_000;
-/** Beyond it, the branches written to longest ago are not maintained. */
+/** If more branches are written to, those written to longest ago are not maintained. */
 const maxWatched = 4_096;
 
 export class MaintenanceScheduler implements CommitObserver {
@@ -138,7 +138,7 @@ export class MaintenanceScheduler implements CommitObserver {
     }
   }
 
-  /** Until no branch is due; a branch that becomes due during a job is seen too. Never rejects. */
+  /** Runs jobs until no branch is due; a branch that becomes due during a job is seen too. Never rejects. */
   async #run(): Promise<void> {
     if (this.#isRunning) return;
     this.#isRunning = true;
@@ -189,7 +189,7 @@ export class MaintenanceScheduler implements CommitObserver {
     }
   }
 
-  /** It takes seconds where many versions are kept. The next check sees what becomes due in that time. */
+  /** Pruning takes seconds where many versions are kept. The next check sees what becomes due in that time. */
   #pruneConcurrently(watch: BranchWatch, plan: Plan): void {
     this.#pruning = this.#carryOut(watch, plan).then(() => {
       this.#pruning = undefined;

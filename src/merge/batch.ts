@@ -16,7 +16,7 @@ import { KeySet } from '../keys/key-table.ts';
 
 /** A merge that was received and checked, and waits for the branch's lock. */
 export interface MergeRequest {
-  /** As the source was checked against it. */
+  /** The table that the source was checked against. */
   readonly table: TableRecord;
   readonly branch: BranchName | undefined;
   /** At least one; all of them are columns of the table and of the source. */
@@ -28,7 +28,7 @@ export interface MergeRequest {
   readonly digests: KeyDigests;
   readonly scope: RequestScope;
   readonly transactionId: TransactionId;
-  /** Of a request with an `Idempotency-Key`. */
+  /** The keyed request that this merge answers, if it has an `Idempotency-Key`. */
   readonly keyed: KeyedRequest | undefined;
 }
 
@@ -96,9 +96,9 @@ interface DistinctRows {
   readonly parts: readonly RowsOf[];
   /** Every key of the batch that is not NULL. */
   readonly keys: KeySet;
-  /** For each row of each request the number of its key; -1 for NULL. */
+  /** The number of the key of each row, request by request; -1 stands for NULL. */
   readonly keyOf: readonly Int32Array[];
-  /** For each key the request that has it first. */
+  /** The first request that has the key, key by key. */
   readonly firstRequest: Uint32Array;
   readonly nullRows: number;
 }
@@ -110,7 +110,10 @@ interface DistinctRows {
 export class Batch {
   /** At least one. They have the same table, branch, key columns and flags. */
   readonly requests: readonly MergeRequest[];
-  /** By their keys alone: merges without filters that delete nothing, of few rows. Any other is the only one of its batch. */
+  /**
+   * Whether keys alone decide what is written: the merges have no filters, delete nothing, and have few rows. Any other merge
+   * is the only one of its batch.
+   */
   readonly isByKeys: boolean;
   readonly hasher: KeyHasher;
   #distinct: DistinctRows | undefined;
@@ -146,7 +149,7 @@ export class Batch {
     return this.requests.reduce((sum, { chunk }) => sum + chunk.rows, 0);
   }
 
-  /** Without rows only a merge that deletes by source has anything to do. */
+  /** A batch without rows changes nothing, unless its merge deletes by source. */
   get changesNothing(): boolean {
     return this.numRows === 0 && this.first.spec.whenNotMatchedBySourceDelete === false;
   }
@@ -179,7 +182,7 @@ export class Batch {
     return nullRows;
   }
 
-  /** For each row of a request the number of its key in `keys`; -1 for NULL. */
+  /** Returns the number in `keys` of the key of each row of a request; -1 stands for NULL. */
   keyOf(request: number): Int32Array {
     return this.#rows.keyOf[request]!;
   }
@@ -219,7 +222,7 @@ export class Batch {
     return rows;
   }
 
-  /** To be called when it is committed, or will not be. */
+  /** The owner calls this when the batch is committed, or will not be. */
   discard(): void {
     this.#prepared?.rows.discard();
     this.#prepared = undefined;
@@ -268,7 +271,7 @@ function distinctRows(requests: readonly MergeRequest[]): DistinctRows {
 class KeptRows {
   readonly #requests: readonly MergeRequest[];
   readonly #masks: (Uint8Array | undefined)[];
-  /** For each key, where the row is that is kept so far. */
+  /** The request and the row of it that are kept so far, key by key. */
   readonly #request: Uint32Array;
   readonly #row: Uint32Array;
 

@@ -87,7 +87,7 @@ export class Committer {
     }
   }
 
-  /** Into the head, or into the next one as often as another program commits first. */
+  /** Merges the batch into the head, or into the next head each time that another program commits first. */
   async #mergeIntoHead(batch: Batch, first: Head): Promise<CommittedBatch> {
     let head = first;
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
@@ -210,7 +210,7 @@ interface CommittedBatch extends Committed {
 }
 
 interface CountsOfBatch {
-  /** In the order of the merges. */
+  /** The counts of each merge, in the order of the merges. */
   readonly each: readonly MergeCounts[];
   readonly by: Counted['by'];
 }
@@ -252,7 +252,7 @@ const overtaken = (): LancegateError =>
     retryAfterSeconds: 1,
   });
 
-/** Of what fails once the version is there: it never says that nothing was written (P6). */
+/** The error for what fails once the version is there. It never says that nothing was written (P6). */
 const afterCommit = (error: unknown): unknown =>
   error instanceof LancegateError && error.entry.written === 'nothing' ? unfinished(error) : error;
 

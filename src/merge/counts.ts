@@ -56,16 +56,16 @@ export function rowsBeforeByTotals(batch: Batch, totals: MergeTotals): CountedRo
 
 interface RowsOfCommit {
   readonly engine: Datasets;
-  /** At the version that the engine's commit of the batch made, or a later one. */
+  /** The dataset is at the version that the engine's commit of the batch made, or at a later one. */
   readonly dataset: Snapshot & History;
-  /** That version. */
+  /** The version that the engine's commit of the batch made. */
   readonly version: number;
   /** The version before that commit. */
   readonly before: OpenRequest & { readonly version: number };
   readonly totals: MergeTotals;
 }
 
-/** By the rows that the commit changed, else by a search. `Internal` where neither can be read. */
+/** Counts by the rows that the commit changed, else by a search. Throws `Internal` where neither can be read. */
 export async function rowsBeforeByCommit(batch: Batch, commit: RowsOfCommit): Promise<CountedRows> {
   try {
     const past = await commit.engine.open(commit.before);

@@ -65,7 +65,10 @@ class MergeRows {
     return this.#submit(table, command, source, scope);
   }
 
-  /** For a `dataset`, or for a table that has none yet. Refused as soon as the schema is there. */
+  /**
+   * Receives the source for a `dataset`, or for a table that has none yet. A source that does not fit is refused as soon as its
+   * schema is there.
+   */
   #receive({ source, on }: MergeRowsCommand, dataset: (Snapshot & BranchHead) | undefined): Promise<IpcChunk> {
     return this.#deps.metrics.mergeStage('receive', async () => {
       const schema = await source.schema();

@@ -111,7 +111,7 @@ type KeptDataset = Snapshot & BranchHead & EngineWrites;
  */
 export class KeptDatasets {
   readonly #engines: Readonly<Record<ReadAt['store'], Datasets>>;
-  /** By lineage. One order at a time: no query reads from a dataset while it is closed. */
+  /** The open datasets by lineage. A reader has one order at a time, so no query reads from a dataset while it is closed. */
   readonly #kept = new LRUCache<string, KeptDataset>({ max: 32, dispose: (dataset) => dataset.close() });
 
   constructor(engines: Readonly<Record<ReadAt['store'], Datasets>>) {
@@ -130,8 +130,8 @@ export class KeptDatasets {
   }
 
   /**
-   * At the version that the service knows, or a newer one (P11). If another table got the location, or a branch was created
-   * again under its name, the service names another lineage, so the dataset that was kept does not match.
+   * The dataset at the version that the service knows, or at a newer one (P11). If another table got the location, or a branch
+   * was created again under its name, the service names another lineage, so the dataset that was kept does not match.
    */
   async #latest(at: ReadAt): Promise<KeptDataset> {
     const kept = this.#kept.get(at.lineage);

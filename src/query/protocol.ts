@@ -18,7 +18,7 @@ export type Reading =
   | {
       readonly location: Location;
       readonly branch: BranchName | undefined;
-      /** Of the open dataset (`Dataset.lineage`). */
+      /** The lineage of the open dataset (`Dataset.lineage`). */
       readonly lineage: symbol;
       /** The newest known; the answer is of this one or a newer one (P11). */
       readonly atLeastVersion: number;
@@ -46,7 +46,7 @@ export interface ReaderSetup {
 
 /** Which dataset, and what the service knows of it. */
 export interface ReadAt {
-  /** Under the storage root, a shadow there, or in the folder for intermediate results. */
+  /** Where the location is: under the storage root, in a shadow there, or in the folder for intermediate results. */
   readonly store: 'root' | 'shadow' | 'scratch';
   readonly location: Location;
   readonly branch?: BranchName | undefined;
@@ -90,7 +90,7 @@ interface PlainError {
   readonly message: string;
   readonly internal?: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterSeconds?: number | undefined;
-  /** For the log. */
+  /** The text of the cause, for the log. */
   readonly cause?: string | undefined;
 }
 

@@ -30,7 +30,7 @@ export interface ReaderProcessParts {
 }
 
 const program = join(import.meta.dirname, '../reader.ts');
-/** Its JavaScript heap is small. */
+/** A reader's JavaScript heap is small. */
 const nodeOptions = ['--max-semi-space-size=2', '--v8-pool-size=1'];
 
 export class ReaderProcess {
@@ -70,17 +70,17 @@ export class ReaderProcess {
     writeFrame(this.#channel, setup);
   }
 
-  /** It holds so much memory that the next order might have too little. */
+  /** Whether the reader holds so much memory that the next order might have too little. */
   get isSpent(): boolean {
     return this.#isSpent;
   }
 
-  /** It has ended, or is about to. */
+  /** Whether the reader has ended, or is about to. */
   get isOver(): boolean {
     return this.#hasEnded || this.#reason !== undefined;
   }
 
-  /** Its start succeeded. */
+  /** Whether the reader has started. */
   get wasReady(): boolean {
     return this.#wasReady;
   }

@@ -38,9 +38,9 @@ const tighterThanLike: ReadonlySet<string> = new Set('+ - * / % || << >> & | ^ :
 const truths: ReadonlySet<string> = new Set(['NULL', 'TRUE', 'FALSE', 'UNKNOWN']);
 const negatable: ReadonlySet<string> = new Set(['LIKE', 'ILIKE', 'IN', 'BETWEEN']);
 const caseWords: ReadonlySet<string> = new Set(['WHEN', 'THEN', 'ELSE']);
-/** They end an operand, or begin what is no operand: none of them can be a column without quotes. */
+/** These words end an operand, or begin what is no operand. None of them can be a column without quotes. */
 const noOperands: ReadonlySet<string> = new Set('AND OR IS IN LIKE ILIKE BETWEEN ESCAPE WHEN THEN ELSE'.split(' '));
-/** They call no function. */
+/** A cast looks like a call and calls no function. */
 const castCalls: ReadonlySet<string> = new Set(['CAST', 'TRY_CAST']);
 const subqueryWords: ReadonlySet<string> = new Set(['SELECT', 'WITH', 'EXISTS']);
 const intervalUnits = /^(?:YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROSECOND|NANOSECOND)S?$/;
@@ -238,7 +238,7 @@ class FilterReader {
     }
   }
 
-  /** It becomes an automaton: so it is known here, or it is a cell. */
+  /** The engine makes an automaton of a pattern. So the pattern is a literal that is known here, or it is a cell. */
   #pattern(): boolean {
     const pattern = this.#sql.take();
     if (pattern.kind === 'text') this.#wildcards(pattern);

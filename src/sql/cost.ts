@@ -16,9 +16,9 @@ export class Frame {
   readonly start: number;
   /** The engine balances its ANDs and ORs: nothing but parentheses is around it. */
   readonly isBalanced: boolean;
-  /** Of a call: the function, in lower case. */
+  /** The function of a call, in lower case. */
   readonly name: string | undefined;
-  /** In upper case, of a call with a syntax of its own. */
+  /** The function of a call with a syntax of its own, in upper case. */
   readonly keyword: string | undefined;
   /** Index of the argument, the token it begins with, and how many tokens were taken before that. */
   argument = 0;
@@ -26,17 +26,17 @@ export class Frame {
   argumentStart: number;
   /** ANDs that belong to a BETWEEN and are still to come. */
   betweens = 0;
-  /** Of the term that ANDs and ORs end: its operators, and the deepest of the frames inside. */
+  /** Two counts of the term that ANDs and ORs end: its operators, and the deepest of the frames inside. */
   operators = 0;
   inner = 0;
-  /** Its `sqlLimits.multipliers`, and the most of the frames inside. */
+  /** What the same term counts of `sqlLimits.multipliers`, and the most that a frame inside counts. */
   multipliers = 0;
   innerMultipliers = 0;
-  /** Of the element that a comma ends: its deepest term, what adds to every term, its ANDs and ORs. */
+  /** Three counts of the element that a comma ends: its deepest term, what adds to every term, its ANDs and ORs. */
   deepestTerm = 0;
   common = 0;
   conditions = 0;
-  /** Of all elements; those of CASE follow one another as the operators of a chain do. */
+  /** Counts over all elements; those of CASE follow one another as the operators of a chain do. */
   deepest = 0;
   mostMultipliers = 0;
   branches = 0;
@@ -53,7 +53,7 @@ export class Frame {
     this.keyword = kind === 'call' && keywordCalls.has(opened.value) ? opened.value : undefined;
   }
 
-  /** As a message names it. */
+  /** How a message names the frame. */
   get shown(): string {
     return this.kind === 'call' ? `the call of ${shown(this.opened.value)}` : this.opened.value;
   }

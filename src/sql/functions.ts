@@ -7,7 +7,7 @@
  */
 import { arrowTypeRule } from './types.ts';
 
-/** Of the literal that an argument must be: what is wrong with it, or what reading it costs, in units of `sqlLimits.work`. */
+/** Says what is wrong with the literal that an argument must be, or what reading it costs, in units of `sqlLimits.work`. */
 export type ArgumentRule = (literal: string) => string | number;
 
 const plainFunctions = `

@@ -4,7 +4,7 @@
  * factor of four, which `test/sql/margins.test.ts` holds against the real engine.
  */
 export const sqlLimits = {
-  /** Of the text in UTF-16 units: 100,000 UUIDs in an IN list take 4 million. */
+  /** The length of the text in UTF-16 units: 100,000 UUIDs in an IN list take 4 million. */
   characters: 8 << 20,
   /** Literals, names, operators, brackets, commas. */
   tokens: 600_000,
@@ -22,9 +22,9 @@ export const sqlLimits = {
    */
   multipliers: 8,
   tokensInKeywordCall: 1_000,
-  /** Of an array; IN takes any number. The engine makes one array for each first. */
+  /** An array may have so many elements, and IN any number. The engine makes one array for each first. */
   elements: 10_000,
-  /** Of a call, whose result can be as long as all of them together: `concat(v, v, …)`. */
+  /** A call may have so many arguments: its result can be as long as all of them together, as in `concat(v, v, …)`. */
   arguments: 100,
   /** `%` and `_` of one LIKE. */
   wildcards: 100,

@@ -27,7 +27,7 @@ export interface Token {
   readonly at: number;
 }
 
-/** For a token that stands where an operator should come. */
+/** The mistake of a token that stands where an operator should come. */
 export const unexpected = (token: Token): SqlMistake =>
   new SqlMistake(
     token.kind === 'end'
@@ -38,7 +38,7 @@ export const unexpected = (token: Token): SqlMistake =>
 
 const lineComment = /--[^\n]*/y;
 const word = /[\p{Alphabetic}_][\p{Alphabetic}0-9_]*/uy;
-/** Of hexadecimal digits the engine makes bytes. */
+/** The engine makes bytes of hexadecimal digits. */
 const number = /0[xX][0-9a-fA-F]+|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?/y;
 /** The longest first. */
 const symbol = /::|<=>|<<|>>|\|\||<=|>=|<>|!=|==|[-+*/%=<>&|^()[\],.:]/y;

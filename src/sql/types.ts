@@ -10,7 +10,7 @@ export const sqlTypes: ReadonlySet<string> = new Set(
 /** A text of twice the length can be made of them, and bytes again of that. */
 const byteTypes: ReadonlySet<string> = new Set(['BINARY', 'BYTEA']);
 
-/** Those before a literal: `DATE '2026-01-01'`. */
+/** The types that may stand before a literal: `DATE '2026-01-01'`. */
 export const literalTypes: ReadonlySet<string> = new Set('DATE DATETIME INTERVAL JSONB TIME TIMESTAMP'.split(' '));
 
 /** Takes the type of a cast, with its parameters. Answers what a cast to it counts of `sqlLimits.multipliers`. */

@@ -45,7 +45,7 @@ interface ActionDeps {
 export interface Compaction {
   readonly reason: CompactionReason;
   readonly extent: Extent;
-  /** Of a tier. */
+  /** The ids of the fragments, where the compaction is one of a tier. */
   readonly fragments?: readonly number[];
 }
 
@@ -125,7 +125,7 @@ export class MaintenanceActions {
     });
   }
 
-  /** For an index that was built before this process began. Returns false if it does not fit into memory. */
+  /** Reads an index into memory that was built before this process began. Returns false if it does not fit. */
   async warmIndex(target: BranchRef, column: string): Promise<boolean> {
     return (await this.#onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
   }

@@ -40,7 +40,7 @@ export type Plan =
       readonly reason: CompactionReason;
       readonly extent: Extent;
       readonly cost: JobCost;
-      /** Of a tier. */
+      /** The ids of the fragments, where the compaction is one of a tier. */
       readonly fragments?: readonly number[];
     }
   | {
@@ -235,7 +235,7 @@ const deletedPart = 0.1;
 const isShort = ({ rows }: FragmentFacts): boolean => rows < fullFragmentRows;
 const isThinned = ({ rows, deletedRows }: FragmentFacts): boolean => deletedRows > rows * deletedPart;
 
-/** Those that the engine rewrites if a neighbour is like them. */
+/** The fragments that the engine rewrites if a neighbour is like them. */
 const rewritable = (fragments: readonly FragmentFacts[]): readonly FragmentFacts[] =>
   fragments.filter((fragment) => isShort(fragment) || isThinned(fragment));
 
@@ -304,7 +304,7 @@ export function columnsToIndex(
     .map(([column]) => column);
 }
 
-/** Those that have an index as this service builds it. */
+/** The columns that have an index as this service builds it. */
 export const plainColumns = (indexes: Layout['indexes']): readonly string[] =>
   indexes.filter(({ isPlain }) => isPlain).flatMap(({ columns }) => columns);
 
@@ -330,7 +330,7 @@ function indexable(type: DataType): boolean {
   }
 }
 
-/** On a large disk a twentieth is much, so there is a limit in bytes too. */
+/** The disk is nearly full at this free part of it. A twentieth of a large disk is much, so there is a limit in bytes too. */
 const nearlyFullPart = 1 / 20;
 const nearlyFullBytes = 8 * 2 ** 30;
 /** Versions of a few rows use up the inodes of a disk long before its bytes. */

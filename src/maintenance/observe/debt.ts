@@ -11,7 +11,7 @@ export interface Debt {
   readonly commitsSinceFull: number;
   /** Small fragments, those that the last compaction left included. */
   readonly fragments: number;
-  /** Since the last compaction. */
+  /** Time that merges have lost to fragments since the last compaction. */
   readonly fragmentMs: number;
   /** Fragments that no index covers. */
   readonly unindexed: number;

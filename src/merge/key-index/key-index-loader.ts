@@ -18,13 +18,13 @@ export interface KeyIndexLoaderDeps {
 
 /** Reading one key with its address, among many. Measured; some of it is the engine's, on other threads. */
 const readingMs = 0.001;
-/** At most so many unread rows are read under the branch's lock; more are read concurrently with commits. */
+/** The loader reads at most so many rows under the branch's lock, and more of them concurrently with commits. */
 const mostRowsUnderLock = 10_000;
 /** Where commits bring more rows than can be read meanwhile, reading would never end. */
 const mostRounds = 8;
 /** All clients of a batch have waited for it, and will come again. But reading a large table takes long, and they may not. */
 const mostClientsCounted = 8;
-/** After an index was given up, or for one of other keys, the engine's merges have to cost so many times more. */
+/** The engine's merges have to cost so many times more before an index is read that was given up, or one of other keys. */
 const patience = 16;
 
 /**
@@ -86,7 +86,7 @@ export class KeyIndexLoader {
     }
   }
 
-  /** Before the branch's lock is released: notes where the rows of a batch are now. */
+  /** Notes where the rows of a batch are now. The caller still holds the branch's lock. */
   learn(index: KeyIndex, replaced: Replaced, { requests }: Batch, parts: readonly RowsOf[]): void {
     if (this.#known !== index) return; // another table needed the room meanwhile
     let problem: Unknowable | undefined = 'changed';

@@ -16,16 +16,19 @@ import type { KeyHold } from '../../memory/key-quota.ts';
 import type { MergeRequest } from '../batch.ts';
 import { eachRow } from './key-lookup.ts';
 
-/** At most so many rows are read by their addresses, which takes 20 ms of the branch's lock; of more, whole fragments are. */
+/**
+ * The index reads at most so many rows by their addresses, which takes 20 ms of the branch's lock; for more it reads whole
+ * fragments.
+ */
 const mostRowsTaken = 20_000;
 const rowsPerCheck = 65_536;
 /** Applying remaps looks at every key. So it waits until they concern this part of the rows, or are many. */
 const mostRemappedPart = 1 / 2;
 const mostRemaps = 16;
 
-/** Of keys that have several rows, all but one each; more would take memory that other keys need (P7). */
+/** The index is given up beyond so many surplus rows: more would take memory that other keys need (P7). */
 const mostSurplusRows = 50_000;
-/** With the key and its list. Measured. */
+/** What a surplus row takes with its key and its list. Measured. */
 const bytesPerSurplusRow = 200;
 
 /**
@@ -125,7 +128,7 @@ export class KeyIndex {
     return this.#checkRoom();
   }
 
-  /** At the version of `tracked`. */
+  /** Finds the rows of the keys at the version of `tracked`. */
   find({ digests, size }: KeySet): FoundRows {
     this.#hold.touch();
     const found = new FoundRows();

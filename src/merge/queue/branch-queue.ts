@@ -91,7 +91,7 @@ class BranchQueue {
     return this.#pumping === undefined;
   }
 
-  /** To be called when the writer is dropped. */
+  /** The owner calls this when it drops the writer. */
   forgetKeys(): void {
     this.#committer.forgetKeys();
   }
@@ -103,8 +103,8 @@ class BranchQueue {
   }
 
   /**
-   * For a holder of the table's shared lock. `SlowDown` when too many wait; the reason of the scope's signal when that aborts
-   * before the commit.
+   * The caller holds the table's shared lock. Throws `SlowDown` when too many wait, and the reason of the scope's signal when
+   * that aborts before the commit.
    */
   merge(request: MergeRequest): Promise<MergeCounts> {
     const { signal } = request.scope;
@@ -116,7 +116,10 @@ class BranchQueue {
     return answer;
   }
 
-  /** Without the merge that leads the batch in preparation, though it stays in the queue until its batch is taken. */
+  /**
+   * How many merges wait. The one that leads the batch in preparation does not count, though it stays in the queue until its
+   * batch is taken.
+   */
   get #waiting(): number {
     return this.#pending.length - (this.#isPreparing ? 1 : 0);
   }

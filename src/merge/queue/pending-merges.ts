@@ -22,7 +22,7 @@ export interface PendingMerge extends BatchMember {
 export class PendingMerges {
   readonly #metrics: Metrics;
   readonly #queue: PendingMerge[] = [];
-  /** With merges that wait; the next to lead a batch comes first. */
+  /** The principals whose merges wait; the next to lead a batch comes first. */
   readonly #principals = new Set<string>();
 
   constructor(metrics: Metrics) {
@@ -145,7 +145,7 @@ export class GroupCommitDelay {
     this.#clock = clock;
   }
 
-  /** To be called for each merge that comes. */
+  /** The queue calls this for each merge that comes. */
   arrived(): void {
     this.#arrived?.();
   }

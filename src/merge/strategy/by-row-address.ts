@@ -25,7 +25,10 @@ const mostRefused = 64;
  */
 export class ByRowAddress {
   readonly #index: KeyIndexLoader;
-  /** By sources that were refused, the schema of the table that did: it is another object once that may have changed. */
+  /**
+   * The schema of the table that refused a source, by the fingerprint of the source. It is another object once the schema may
+   * have changed.
+   */
   readonly #refused = new LRUCache<string, Schema>({ max: mostRefused });
   /** The version that another program's commit followed. */
   #overtakenAt: number | undefined;
@@ -83,7 +86,10 @@ export class ByRowAddress {
     return isWhole && (this.#refused.size === 0 || this.#refused.get(schemaFingerprint(chunk)) !== schema);
   }
 
-  /** It may be the table that no direct commit is for. */
+  /**
+   * Remembers the refusal. Direct commits may never fit this table: so its index is forgotten if none of them has used it
+   * yet.
+   */
   #refuse({ chunk }: MergeRequest, schema: Schema, index: KeyIndex): 'does not apply' {
     this.#refused.set(schemaFingerprint(chunk), schema);
     if (!index.isUsed) this.#index.forget();

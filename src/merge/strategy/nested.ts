@@ -28,7 +28,7 @@ const everyRow = ownSql('true');
 
 interface NestedTarget {
   readonly dataset: Snapshot;
-  /** Of the dataset. */
+  /** A shadow of the dataset. */
   readonly shadow: Shadow;
 }
 

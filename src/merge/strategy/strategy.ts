@@ -17,13 +17,13 @@ export interface Counted {
 export interface Committed {
   /** The version it made, or the head's if it changed no row. */
   readonly version: number;
-  /** Also notes in the key index where the rows are. To be called once, while the lock is held. */
+  /** Counts, and notes in the key index where the rows are. The committer calls it once, while it holds the lock. */
   readonly count: () => Promise<Counted>;
-  /** By the addresses of the key index. */
+  /** Whether the commit was a direct one, by the addresses of the key index. */
   readonly isDirect: boolean;
   /** As `Dataset.gainsByIndex`; false also where the merge was not to use any. */
   readonly gainsByIndex: boolean;
-  /** At most so many fragments had rows that it changed. */
+  /** The commit changed rows of at most so many fragments. */
   readonly mostFragments: number;
   /** How many rows were deleted because another program had doubled their keys. */
   readonly surplusRows: number;

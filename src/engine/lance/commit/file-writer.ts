@@ -7,13 +7,13 @@
 import { Worker } from 'node:worker_threads';
 import { type NewFile, removeFiles, writeFiles } from './version-commit.ts';
 
-/** To the thread. */
+/** What the service sends to the thread. */
 export interface WriteOrder {
   readonly id: number;
   readonly files: readonly NewFile[];
 }
 
-/** From the thread. */
+/** What the thread answers. */
 export interface WriteOutcome {
   readonly id: number;
   /** Errors lose their code on the way. */
@@ -24,7 +24,7 @@ type Settle = (failure: Error | undefined) => void;
 
 /** So few take less time than the trip to the thread and back. */
 const fewFiles = 8;
-/** In all; more take long next to other writers. */
+/** More bytes than this in all files take long next to other writers. */
 const fewBytes = 2 ** 16;
 
 export class FileWriter {

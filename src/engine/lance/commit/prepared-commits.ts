@@ -33,9 +33,9 @@ import {
   writeFiles,
 } from './version-commit.ts';
 
-/** Of one branch on a file system. */
+/** What prepares commits to one branch on a file system. */
 export interface PreparationParts {
-  /** Of the dataset, or of the branch in it; absolute. */
+  /** The absolute path of the dataset, or of the branch in it. */
   readonly folder: string;
   readonly staging: Staging;
   readonly commit: LiftedCommit;
@@ -149,7 +149,7 @@ class CompactedFragments implements Preparation {
   readonly #staged: StagedChange;
   readonly #groups: readonly RewriteGroup[];
   readonly #targets: readonly RewrittenFragment[];
-  /** As they were staged. */
+  /** The live rows when the fragments were staged. */
   readonly #then: LiveRowMap;
   readonly #now: LiveRowMap;
   #isKnown: boolean;
@@ -219,7 +219,10 @@ class CompactedFragments implements Preparation {
       .map(({ path }) => `data/${path}`);
   }
 
-  /** In the new fragments, by their staged ids. A fragment that is gone has lost all its rows, wherever they are now. */
+  /**
+   * What others deleted since the staging, as rows of the new fragments, by staged id. A fragment that is gone has lost all its
+   * rows, wherever they are now.
+   */
   #deletedMeanwhile(): ReadonlyMap<number, DeletionVector> {
     const deleted = new Map(this.#targets.map(({ id, rows }) => [id, new DeletionVector(rows)]));
     const moves = this.#moves();
@@ -264,7 +267,7 @@ class CompactedFragments implements Preparation {
   }
 }
 
-/** With the content of the deletion vectors. */
+/** A group of moved fragments with the content of its deletion vectors. */
 interface CompactedGroup extends MovedGroup {
   readonly after: readonly (MovedGroup['after'][number] & { readonly bitmap: Buffer | undefined })[];
 }

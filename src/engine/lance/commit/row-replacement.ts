@@ -34,7 +34,7 @@ const mostAttempts = 5;
 type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
 
 interface ReplacementParts {
-  /** Of the dataset, or of the branch in it. */
+  /** The folder of the dataset, or of the branch in it. */
   readonly folder: string;
   readonly staging: Staging;
   readonly files: FileWriter;

@@ -34,7 +34,7 @@ export interface StagedRows extends Pick<DatasetInStaging, 'discard'> {
 /** What the engine made of a clone; its files lie in `folder`. */
 export interface StagedChange extends Pick<DatasetInStaging, 'discard' | 'folder'> {
   readonly manifest: Buffer;
-  /** Of the engine's commits to the clone. */
+  /** The transactions of the engine's commits to the clone. */
   readonly transactions: readonly Uint8Array[];
 }
 
@@ -91,7 +91,7 @@ interface DatasetInStaging {
   readonly connection: NativeConnection;
   readonly name: string;
   readonly folder: string;
-  /** Of what the manifest says to lie in the folder itself: a clone has files elsewhere, too. All of it, or none. */
+  /** The result moves all or none of what the manifest says to lie in the folder itself: a clone has files elsewhere, too. */
   moverOf(manifest: Manifest): MoveTo;
   /** Maybe in a while. */
   discard(): void;

@@ -30,12 +30,12 @@ export interface Fresh {
 }
 
 /**
- * Of a new version. It is dated a millisecond ago: a program that notes the time after the commit, in whole milliseconds too,
- * notes a later one, and such times decide what is pruned.
+ * The id and the time of a new version. The time is a millisecond ago: a program that notes the time after the commit, in whole
+ * milliseconds too, notes a later one, and such times decide what is pruned.
  */
 export const newTransaction = (fresh: Fresh) => ({ transactionId: fresh.uuid(), committedAtMs: fresh.nowMs() - 1 });
 
-/** For the name of a deletion vector: as random as the last 64 bits of a UUID are, of which two are not. */
+/** Names a deletion vector. The id is as random as the last 64 bits of a UUID are, of which two are not. */
 export const randomId = (fresh: Fresh): bigint => BigInt(`0x${fresh.uuid().replaceAll('-', '').slice(-16)}`);
 
 /**
@@ -69,7 +69,7 @@ export function commitVersion(folder: string, next: Omit<NextManifest, 'fragment
   }
 }
 
-/** With the greatest version: what is longer than its new content would keep its end. */
+/** Every hint is padded to the length of the longest: a shorter one would leave the end of a longer one behind it. */
 const longestHint = '{"version":18446744073709551615}'.length;
 
 /**
@@ -93,7 +93,7 @@ function writeHint(versionsFolder: string, version: number): void {
 export interface HeadManifest {
   readonly version: number;
   readonly bytes: Buffer;
-  /** Of its manifest. */
+  /** The path of the manifest. */
   readonly path: string;
 }
 
@@ -187,7 +187,7 @@ export function writeFiles(files: readonly NewFile[]): void {
   }
 }
 
-/** Those that are there. */
+/** Removes the files that are there. */
 export function removeFiles(files: readonly Pick<NewFile, 'path'>[]): void {
   for (const { path } of files) rmSync(path, { force: true });
 }
