@@ -64,7 +64,7 @@ export type RequestOwner = string & { readonly [requestOwner]: true };
 export interface KeyedRequest {
   readonly owner: RequestOwner;
   readonly key: IdempotencyKey;
-  /** Of what was asked: operation, table, branch and parameters. */
+  /** A digest of what was asked: operation, table, branch and parameters. */
   readonly requestDigest: string;
   readonly bodyDigest: string;
   /** From then on the key is as good as new. */
@@ -97,7 +97,7 @@ export interface Adoption {
   readonly replaces: TableId | undefined;
 }
 
-/** That a keyed request is about to commit on top of a version. */
+/** The record that a keyed request is about to commit on top of a version. */
 export interface WriteIntent extends KeyedRequest {
   readonly tableId: TableId;
   readonly ref: TableRef;
@@ -236,7 +236,7 @@ export interface TransactionCatalog {
 export interface KeyedRequestCatalog {
   /** Replaces what was known of these keys. All or none. */
   recordIntents(intents: readonly WriteIntent[]): Promise<void>;
-  /** Those of requests that were never answered. */
+  /** The write intents of requests that were never answered. */
   writeIntents(): Promise<readonly WriteIntent[]>;
   /** The commit was not made after all. An answer stays. */
   withdrawIntent(request: Pick<KeyedRequest, 'owner' | 'key'>): Promise<void>;
@@ -252,9 +252,14 @@ export interface OpenBranchCatalog {
    * first. A repeated call replaces what the one before said.
    */
   markOpenForWriting(open: OpenBranch): Promise<void>;
-  /** For commits no transaction is recorded of. Moves the acknowledged version of an open branch forward, never back. */
+  /**
+   * Moves the acknowledged version of an open branch forward, never back, after a commit of which no transaction is recorded.
+   */
   acknowledgeVersion(tableId: TableId, branch: BranchName | undefined, version: number): Promise<void>;
-  /** Those neither closed nor gone with their table: after a crash, the branches to recover. Ordered by table, branch. */
+  /**
+   * The marks of branches that are neither closed nor gone with their table: after a crash, the branches to recover. Ordered by
+   * table, branch.
+   */
   recoveryMarks(): Promise<readonly OpenBranchRecord[]>;
   /** Every commit to the branch is acknowledged, or gone. Harmless when repeated. */
   closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;

@@ -40,7 +40,7 @@ export class KeySet {
     return this.#slots[this.#slotOf(words, index * this.#wordsPerKey)]! - 1;
   }
 
-  /** Where the key is, or would be. */
+  /** Returns the slot where the key is, or would be. */
   #slotOf(words: Uint32Array, from: number): number {
     const mask = this.#slots.length - 1;
     let slot = words[from]! & mask;
@@ -61,12 +61,12 @@ type Moves = Pick<AddressRemap, 'hasMoved' | 'newAddressOf'>;
 /** Each partition grows by itself, so no growth takes long. */
 const partitions = 256;
 const firstSlots = 8;
-/** Beyond it, a search for a free slot takes long. */
+/** A search for a free slot takes long in a fuller table. */
 const maxLoad = 0.75;
 const growth = 1.25;
 /** A slot has the fragment and one more, so that 0 is a free one, the offset, and the digest. */
 const addressWords = 2;
-/** Of a partition without its slots. Measured. */
+/** What a partition takes without its slots. Measured. */
 const bytesPerPartition = 340;
 
 /** What a key takes at most, in tables that are not small: a slot, filled to 60 % or more. */
@@ -186,7 +186,7 @@ class Slots {
     this.#slots[at + 1] = address?.offset ?? 0;
   }
 
-  /** Where the key is, or would be. */
+  /** Returns the slot where the key is, or would be. */
   #slotOf(words: Uint32Array, from: number): number {
     let at = this.#firstSlotOf(words[from]!);
     while (this.#slots[at] !== 0 && !this.#has(at + addressWords, words, from)) at = this.#next(at);

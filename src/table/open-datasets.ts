@@ -21,17 +21,17 @@ export class OpenDatasets {
     this.#open = new LRUCache({ max: maxOpen });
   }
 
-  /** At its newest version. Throws as `Engine.open` does. */
+  /** The dataset at its newest version. Throws as `Engine.open` does. */
   latest(location: Location, branch: BranchName | undefined): Promise<Dataset> {
     return this.#latest(location, branch, undefined);
   }
 
-  /** At the version it was last seen at, which is the newest unless another process commits. */
+  /** The dataset at the version it was last seen at, which is the newest unless another process commits. */
   async lastSeen(location: Location, branch: BranchName | undefined): Promise<Dataset> {
     return (await this.#find(location, branch, undefined)).dataset;
   }
 
-  /** To be called when the files at a location, or a branch of it, are about to go. */
+  /** The caller calls this when the files at a location, or a branch of it, are about to go. */
   forget(location: Location): void {
     for (const [key, entry] of [...this.#open]) if (entry.location === location) this.#open.delete(key);
   }

@@ -44,7 +44,9 @@ export class TableAccess {
     );
   }
 
-  /** For a table that a request was checked against: the check does not hold for one that was dropped or replaced since. */
+  /**
+   * Finds a table again that a request was checked against: the check does not hold for one that was dropped or replaced since.
+   */
   async requireUnchanged(record: TableRecord): Promise<TableRecord> {
     const now = await this.findCreated(record.ref);
     if (now.id === record.id) return now;

@@ -38,7 +38,7 @@ export class TableLocks {
     return this.#lockTable(table, 'exclusive', signal);
   }
 
-  /** For a holder of the table's shared lock. */
+  /** Locks a branch for a holder of the table's shared lock. */
   async lockBranch(table: TableRef, branch: BranchName | undefined, signal: AbortSignal): Promise<Release> {
     const { branches } = this.#locksOf(keyOf(table));
     const name = branch ?? '';

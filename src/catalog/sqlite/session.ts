@@ -211,7 +211,7 @@ export class WriteAheadLog {
     this.#databaseFile = openSync(path, constants.O_RDWR);
   }
 
-  /** To be called after each commit, before any other query can read what it brought. */
+  /** The session calls this after each commit, before any other query can read what it brought. */
   committed(): void {
     this.#made += 1;
   }

@@ -33,7 +33,7 @@ export interface Layout {
   readonly rows: number;
   /** Oldest first. On object stores all count as of one size. */
   readonly fragments: readonly FragmentFacts[];
-  /** Of data and indexes, as far as this version needs them. */
+  /** The size of data and indexes, as far as this version needs them. */
   readonly bytes: number;
   readonly indexes: readonly IndexFacts[];
 }
@@ -74,7 +74,7 @@ export interface StoredVersion {
 
 /** What one version consists of. */
 export interface TableStatistics {
-  /** Of data and index files. */
+  /** The size of data and index files. */
   readonly bytes: number;
   readonly rows: number;
   readonly indexes: number;
@@ -118,9 +118,9 @@ export interface OptimizeResult extends PruneResult {
   readonly removedFragments: number;
 }
 
-/** Of the file system that holds the tables. */
+/** The space of the file system that holds the tables. */
 export interface Space {
-  /** As much as this service can still write. */
+  /** How much this service can still write. */
   readonly freeBytes: number;
   readonly totalBytes: number;
   readonly freeFiles: number;
@@ -151,7 +151,7 @@ export interface Snapshot {
 
 /** The newest version of a branch. */
 export interface BranchHead {
-  /** Since it was opened, indexes got more room in memory than it can use. It works on, but more slowly. */
+  /** Whether indexes got more room in memory, since the dataset was opened, than it can use. It works on, but more slowly. */
   readonly isOutgrown: boolean;
   /** Moves to the newest version. */
   refresh(): Promise<void>;
@@ -170,7 +170,7 @@ export interface HeadCommits {
    * For changes by the engine, at this version. Without the branch's lock from then on until `commit`, that may be `overtaken`.
    */
   shadow(): Promise<Shadow>;
-  /** For `replaceRows`; undefined where rows cannot be replaced by their addresses, as on object stores. */
+  /** The live rows, for `replaceRows`; undefined where rows cannot be replaced by their addresses, as on object stores. */
   liveRows(): LiveRows | undefined;
   /** Begins to write rows for `replaceRows`, which throws what fails. */
   prepareRows(rows: NewRows): PreparedRows;
@@ -255,7 +255,7 @@ export interface OpenRequest {
   readonly location: Location;
   readonly branch?: BranchName | undefined;
   readonly version?: number | undefined;
-  /** Of the open dataset that the new one replaces. */
+  /** The lineage of the open dataset that the new one replaces. */
   readonly lineage?: symbol | undefined;
   /** Only this service writes to it, and knows that its files are there: nothing of it is checked. */
   readonly isPrivate?: boolean | undefined;
@@ -319,8 +319,8 @@ export interface Locations {
   /** The location of a path or URI under the root, or `InvalidInput`: by its text alone, whatever is stored (P9). */
   locationOf(pathOrUri: string): Location;
   /**
-   * Where the files of a location really are, links resolved. undefined if nothing is stored there, or if that is outside the
-   * root or inside a dataset.
+   * Answers where the files of a location really are, links resolved: undefined if nothing is stored there, or if that is
+   * outside the root or inside a dataset.
    */
   resolve(location: Location): Promise<ResolvedLocation | undefined>;
 }
@@ -347,7 +347,7 @@ export interface Engine extends Locations, Datasets, BranchRecovery {}
 
 /** A merge with a filter that a client wrote, for a dataset of this engine at its checked-out version. */
 export interface FilteredMerge {
-  /** Under the storage root, a shadow there, or in the folder for intermediate results. */
+  /** Where the location is: under the storage root, in a shadow there, or in the folder for intermediate results. */
   readonly store: 'root' | 'shadow' | 'scratch';
   readonly location: Location;
   readonly branch: BranchName | undefined;

@@ -28,9 +28,9 @@ export interface LiveRowsChange {
 export interface AddressRemap {
   /** Moved rows; rows that were deleted by then are not counted. */
   readonly rows: number;
-  /** In memory. */
+  /** What the remap takes in memory. */
   readonly bytes: number;
-  /** Those whose rows were moved. */
+  /** The fragments whose rows were moved. */
   fragments(): Iterable<number>;
   /** Whether the rows of this fragment were moved. */
   hasMoved(fragment: number): boolean;
@@ -65,7 +65,7 @@ export interface NewRows {
 
 /** Rows that the engine has begun to write, for as many attempts of `replaceRows` as it takes. */
 export interface PreparedRows extends NewRows {
-  /** To be called when no attempt follows; after a commit it removes no file of the table. */
+  /** The caller calls this when no attempt follows; after a commit it removes no file of the table. */
   discard(): void;
 }
 

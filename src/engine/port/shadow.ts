@@ -24,7 +24,7 @@ export interface Shadow {
   append(file: IpcFile): Promise<void>;
   /** Returns how many there were; addresses without a row are passed over. */
   deleteRows(addresses: readonly RowAddressSql[]): Promise<number>;
-  /** For SQL that this service wrote. Returns how many rows it deleted. */
+  /** Deletes rows by SQL that this service wrote. Returns how many rows it deleted. */
   deleteWhere(predicate: CheckedSql): Promise<number>;
   /** As `Dataset.select`, of the rows as they are after the steps so far. */
   select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;

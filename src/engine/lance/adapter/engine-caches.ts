@@ -11,7 +11,7 @@ import type { Location } from '../../../kernel/ids.ts';
 import { type NativeIndex, type NativeTable, newSession, plainIndexName } from '../native/native.ts';
 
 export interface CacheLimits {
-  /** At most: there is less while indexes are small. */
+  /** The most that indexes may take; they take less while they are small. */
   readonly indexCacheBytes: number;
   readonly metadataCacheBytes: number;
 }

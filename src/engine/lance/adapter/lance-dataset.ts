@@ -83,9 +83,9 @@ interface Surroundings {
   readonly lineage?: symbol | undefined;
   /** undefined is main. */
   readonly branch?: BranchName | undefined;
-  /** Of a branch at its newest version. */
+  /** The caches of a branch at its newest version. */
   readonly caches?: DatasetCaches;
-  /** As found when the dataset was opened. */
+  /** The state of the branch when the dataset was opened. */
   readonly state?: BranchState | undefined;
   /** Without it every refresh asks the engine, and what is written counts as durable at once: as on object stores. */
   readonly local?: LocalBranch | undefined;

@@ -21,7 +21,7 @@ import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles } from './orp
 export interface VersionPruning extends PruneRequest {
   readonly datasetPath: string;
   readonly branch: string | undefined;
-  /** By a tag of any branch. */
+  /** The versions that a tag of any branch names. */
   readonly tagged: ReadonlySet<number>;
   /** Branches start from them. */
   readonly parents: ReadonlySet<number>;
@@ -57,7 +57,7 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
 /** As the engine does, with some days to spare: no commit takes so long. */
 const commitAtMostMs = 7 * 24 * 3_600_000;
 
-/** Of commits that were cut short. */
+/** The orphan files of commits that were cut short. */
 function* oldOrphans(
   folder: string,
   named: ReadonlySet<string | undefined>,
@@ -69,7 +69,7 @@ function* oldOrphans(
   }
 }
 
-/** Those before the newest version that was committed by then. */
+/** The versions before the newest one that was committed by then. */
 function supersededVersions(versions: readonly OldVersion[], beforeMs: number): readonly OldVersion[] {
   const newest = versions.findLastIndex(({ committedAtMs }) => committedAtMs <= beforeMs);
   return versions.slice(0, Math.max(0, newest));

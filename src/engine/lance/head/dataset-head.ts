@@ -63,7 +63,7 @@ export class DatasetHead {
     if (this.#writeRefusal !== undefined) throw this.#writeRefusal;
   }
 
-  /** After a fault, the next call checks again. */
+  /** Brings the dataset to its newest version. After a fault, the next call checks again. */
   async refresh(): Promise<void> {
     const folder = this.#folder;
     const change = folder?.changeFrom(await this.version());
@@ -152,7 +152,7 @@ export class VersionsFolder {
     this.path = join(branchFolder(datasetPath, branch), '_versions');
   }
 
-  /** Since `remember`. */
+  /** What has changed in the folder since `remember`. */
   changeFrom(version: number): FolderChange {
     if (!this.#isTrusted || this.#haveRowFoldersChanged() || this.#hasManifestChanged(version)) return 'files';
     const modifiedNs = this.#modified();
@@ -160,12 +160,12 @@ export class VersionsFolder {
     return isSame ? 'none' : 'versions';
   }
 
-  /** To be called before the engine looks, or after it committed: what changes later is noticed. */
+  /** The caller calls this before the engine looks, or after it committed: what changes later is noticed. */
   remember(): void {
     this.#modifiedNs = this.#modified();
   }
 
-  /** To be called when the dataset is checked out at another version; a later change of its manifest is noticed. */
+  /** The caller calls this when the dataset is checked out at another version; a later change of its manifest is noticed. */
   standsAt(version: number): void {
     this.#manifest = { version, bytes: this.#manifestBytes(version) };
   }

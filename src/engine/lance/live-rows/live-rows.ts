@@ -52,7 +52,7 @@ export class LiveRowMap implements LiveRows {
     this.#only = only;
   }
 
-  /** At the same version, sharing what this has read. No row must be marked. */
+  /** Returns a map at the same version, which shares what this one has read. No row must be marked. */
   copy(): LiveRowMap {
     const copy = new LiveRowMap(this.#versionsFolder, this.#only);
     copy.#version = this.#version;
@@ -115,13 +115,13 @@ export class LiveRowMap implements LiveRows {
     return this.#manifest?.equals(manifest) === true;
   }
 
-  /** To be called if no commit since has changed or moved a row. */
+  /** The caller calls this if no commit since has changed or moved a row. */
   skipTo(version: number): void {
     this.#manifest = readManifest(this.#versionsFolder, version)?.bytes;
     this.#version = version;
   }
 
-  /** Until `committed` or `takeBack`. False if it was deleted before. */
+  /** Marks the row as deleted until `committed` or `takeBack`. Returns false if it was deleted before. */
   markDeleted(address: RowAddress): boolean {
     const isMarked = this.#fragments.get(address.fragment)?.deleted.add(address.offset) ?? false;
     if (isMarked) this.#marked.push(address);

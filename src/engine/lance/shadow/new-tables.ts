@@ -82,7 +82,7 @@ export class RemoteNewTable implements StagedTable {
 }
 
 interface LocalNewTableParts extends Omit<NewTableTarget, 'tableName'> {
-  /** Of the dataset. */
+  /** The folder of the dataset. */
   readonly folder: string;
   /** In the staging folder; never the same twice. `connection` is to this folder. */
   readonly stagedName: string;

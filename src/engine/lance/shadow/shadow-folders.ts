@@ -14,7 +14,7 @@ const mostKept = 32;
 export class ShadowFolders {
   readonly #connect: (folder: string) => Promise<NativeConnection>;
   readonly #memoryFolder: string | undefined;
-  /** By the folder of the branch. */
+  /** The shadow folders that are kept, by the folder of the branch. */
   readonly #kept = new Map<string, ShadowFolder>();
 
   /** `connect`: to datasets in a folder, with the engine's present caches. */
@@ -70,7 +70,7 @@ export class ShadowFolders {
 
 /** What the engine writes in a shadow. */
 const foldersOfFiles = ['data', '_deletions', '_indices', '_transactions'];
-/** Of these nothing is moved into the table. */
+/** Nothing of these folders is moved into the table. */
 const foldersOfVersions = ['_versions', '_transactions'];
 
 /** A shadow has three manifests and transactions at most. */
@@ -86,11 +86,11 @@ export interface Original {
 interface ShadowFolderParts {
   readonly name: string;
   readonly branchFolder: string;
-  /** Of the branch. */
+  /** The staging folder of the branch. */
   readonly stagingFolder: string;
-  /** On a file system in memory, if there is one. */
+  /** A folder on a file system in memory, if there is one. */
   readonly memoryFolder: string | undefined;
-  /** To the datasets in the staging folder. */
+  /** Connects to the datasets in the staging folder. */
   readonly connect: () => Promise<NativeConnection>;
 }
 
