@@ -33,6 +33,19 @@ describe('namespaces and the tables in them', () => {
     refused(await namespace('a', 'create', { properties: { owner: 1 } }), 400, 13, /properties/);
   });
 
+  test('a missing or taken name is refused in one text, whichever request finds out', async () => {
+    succeeded(await namespace('taken', 'create'));
+    const missing = /^namespace 'missing' does not exist$/;
+    for (const route of ['describe', 'drop']) refused(await namespace('missing', route), 404, 1, missing);
+    refused(await service.get('/v1/namespace/missing/list'), 404, 1, missing);
+    refused(await namespace('missing$inner', 'create'), 404, 1, missing);
+    refused(await service.post('/v1/table/missing$t/create', people([1], 'x')), 404, 1, missing);
+    for (const route of ['describe', 'drop', 'deregister']) {
+      refused(await service.post(`/v1/table/missing/${route}`), 404, 4, /^table 'missing' does not exist$/);
+    }
+    refused(await namespace('taken', 'create'), 409, 2, /^namespace 'taken' already exists$/);
+  });
+
   test('two that make one namespace at once: one 200, one 409; with exist_ok both 200', async () => {
     const both = (mode: string, path: string) =>
       Promise.all([1, 2].map(async () => (await namespace(path, 'create', { mode })).status));
