@@ -9,6 +9,7 @@ import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import type { Location } from '#src/kernel/ids.ts';
+import { stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -44,7 +45,7 @@ async function stageOf(t: TestContext) {
     memoryFolder,
   });
   const dataset = await createDataset(engine, 't.lance' as Location, keyed([1, 2, 3], 'first'), {});
-  return { engine, dataset, memoryFolder };
+  return { engine, dataset, memoryFolder, staging: stagingFolder(join(folder, 'tables', 't.lance')) };
 }
 
 async function mergeOne(dataset: Dataset, id: number): Promise<void> {
@@ -57,15 +58,16 @@ async function mergeOne(dataset: Dataset, id: number): Promise<void> {
 const versionsIn = (memoryFolder: string) => readdirSync(memoryFolder).filter((name) => name.endsWith('.versions'));
 
 describe('the versions of a shadow in memory', () => {
-  test('are of one folder from merge to merge, and go with the engine', async (t) => {
-    const { engine, dataset, memoryFolder } = await stageOf(t);
+  test('are of one folder from merge to merge, and gone once the engine is closed, with the shadow', async (t) => {
+    const { engine, dataset, memoryFolder, staging } = await stageOf(t);
     await mergeOne(dataset, 10);
     const [first] = versionsIn(memoryFolder);
     await mergeOne(dataset, 11);
     assert.deepEqual(versionsIn(memoryFolder), [first]);
     assert.equal(await dataset.countRows(), 5);
+    assert.equal(readdirSync(staging).length, 1);
     await engine.close();
-    while (versionsIn(memoryFolder).length > 0) await setImmediate();
+    assert.deepEqual([...versionsIn(memoryFolder), ...readdirSync(staging)], []);
   });
 
   test('may vanish between two merges', async (t) => {

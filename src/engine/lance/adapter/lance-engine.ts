@@ -182,9 +182,9 @@ export class LanceEngine implements Engine {
   }
 
   /** Once nothing is under way. Datasets that are open can be read. */
-  close(): Promise<void> {
-    this.#shadowFolders.forgetBelow();
-    return this.#files.close();
+  async close(): Promise<void> {
+    await this.#shadowFolders.close();
+    await this.#files.close();
   }
 
   async #openNewest({ location, branch }: OpenRequest): Promise<NativeTable> {

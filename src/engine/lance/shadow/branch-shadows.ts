@@ -52,7 +52,7 @@ export class BranchShadows {
         newTransaction: () => newTransaction(this.#parts.fresh),
       });
     } catch (error) {
-      folder.remove();
+      void folder.remove();
       if (error instanceof NotReplaceable) return undefined;
       throw error;
     }
@@ -70,7 +70,7 @@ export class BranchShadows {
       folders.release(branchFolder, folder);
       return true;
     } catch (error) {
-      folder.remove();
+      void folder.remove();
       if (error instanceof NotReplaceable) return false;
       throw error;
     }
@@ -187,7 +187,7 @@ class LocalShadow implements Shadow {
   discard(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    if (this.#isSpoiled) this.#folder.remove();
+    if (this.#isSpoiled) void this.#folder.remove();
     else this.#parts.release(this.#made);
   }
 

@@ -29,7 +29,7 @@ export class ShadowFolders {
     this.#kept.delete(branchFolder);
     // A branch that was deleted took its folder along; the engine's caches would be wrong for another one at its path.
     if (kept?.isThere === true) return kept;
-    kept?.remove();
+    void kept?.remove();
     const within = stagingFolder(branchFolder);
     return new ShadowFolder({
       name: randomUUID(),
@@ -42,7 +42,7 @@ export class ShadowFolders {
 
   /** `next`: what the next shadow will probably be of; it is made while the disk is busy with the commit. */
   release(branchFolder: string, folder: ShadowFolder, next?: Original): void {
-    this.#kept.get(branchFolder)?.remove();
+    void this.#kept.get(branchFolder)?.remove();
     this.#kept.delete(branchFolder);
     this.#kept.set(branchFolder, folder);
     const [oldest] = this.#kept.keys();
@@ -62,8 +62,15 @@ export class ShadowFolders {
     }
   }
 
+  /** Once they are removed: what an orderly stop leaves, no recovery would find. */
+  async close(): Promise<void> {
+    const kept = [...this.#kept.values()];
+    this.#kept.clear();
+    await Promise.all(kept.map((folder) => folder.remove()));
+  }
+
   #forget(branchFolder: string): void {
-    this.#kept.get(branchFolder)?.remove();
+    void this.#kept.get(branchFolder)?.remove();
     this.#kept.delete(branchFolder);
   }
 }
@@ -175,11 +182,10 @@ export class ShadowFolder {
   }
 
   /** What stays after a failure goes when the branch is recovered. */
-  remove(): void {
+  async remove(): Promise<void> {
     this.#table?.close();
-    for (const path of [this.path, this.#pathInMemory]) {
-      if (path !== undefined) void rm(path, { recursive: true, force: true }).catch(() => undefined);
-    }
+    const paths = [this.path, this.#pathInMemory].filter((path) => path !== undefined);
+    await Promise.allSettled(paths.map((path) => rm(path, { recursive: true, force: true })));
   }
 
   #make(manifestBytes: number): void {
