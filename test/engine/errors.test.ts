@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { Field, Int32, Int64, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { Field, Int32, Int64, Null, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { type EngineCall, translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
@@ -211,6 +211,17 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     const error = await refusal(() => createDataset(engine, 'structs.lance' as Location, ipcFile(table), options));
     assert.equal(error.kind, 'TableSchemaValidationError');
     assert.match(error.message, /^column s holds structs that are NULL/);
+  });
+
+  test('a struct that is NULL, with a field of type null, is not called one whose values do not fit its types', async () => {
+    const type = new Struct([new Field('never', new Null(), true)]);
+    const source = new Table({
+      id: vectorFromArray([1, 2], new Int32()),
+      s: vectorFromArray([null, { never: null }], type),
+    });
+    const location = 'null-struct.lance' as Location;
+    const { kind, message } = await refusal(() => createDataset(engine, location, ipcFile(source), {}));
+    assert.deepEqual([kind, /a struct that is NULL has a field of type null/.test(message)], ['InvalidInput', true]);
   });
 
   test('an unknown column in a filter is the same error where the key has an index', async () => {

@@ -164,6 +164,11 @@ const rowRules: readonly Rule[] = [
     'column {part} holds structs that are NULL, which storage version 2.0 cannot store; 2.1 can',
   ],
   [
+    /Arrays of type Null cannot contain a null bitmask/,
+    'InvalidInput',
+    'a struct that is NULL has a field of type null, which the engine cannot store: give that field a type, or leave it out',
+  ],
+  [
     /Ambiguous merge inserts are prohibited.* on \((.+?)\)\. /s,
     'InvalidInput',
     'several rows of the source have the same key ({part})',
