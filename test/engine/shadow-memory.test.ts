@@ -1,11 +1,12 @@
 /** The versions of a shadow lie in memory where there is a folder for them; nothing depends on it. */
 import assert from 'node:assert/strict';
-import { readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { makeOwnFolder } from '#src/engine/lance/commit/own-folder.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import type { Location } from '#src/kernel/ids.ts';
@@ -77,6 +78,16 @@ describe('the versions of a shadow in memory', () => {
       rmSync(memoryFolder, { recursive: true });
     }
     assert.equal(await dataset.countRows(), 6);
+  });
+
+  test('are not in a folder of their name that another user made', async (t) => {
+    const { dataset, memoryFolder } = await stageOf(t);
+    const others = temporaryFolder((clean) => t.after(clean));
+    rmSync(memoryFolder, { recursive: true, force: true });
+    symlinkSync(others, memoryFolder);
+    await mergeOne(dataset, 10);
+    assert.deepEqual(readdirSync(others), []);
+    assert.throws(() => makeOwnFolder(memoryFolder), /not of this user/);
   });
 
   test('lie beside the table where there can be no such folder', async (t) => {

@@ -20,6 +20,7 @@ import {
 import { type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { transactionsBetween } from '../../../lance-format/transaction/transaction.ts';
 import { connectNative, type NativeConnection, type NativeTable, newSession } from '../native/native.ts';
+import { makeOwnFolder } from './own-folder.ts';
 import { inFolder, removeIfPossible } from './version-commit.ts';
 
 /** The copy from there is on the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
@@ -122,8 +123,8 @@ export class StagingFolder {
   }
 
   #connect(): Promise<NativeConnection> {
-    // In memory it may have been removed: login managers do so when a user leaves.
-    mkdirSync(this.#path, { recursive: true, ...(this.#taking === 'by copying' && { mode: 0o700 }) });
+    if (this.#taking === 'by copying') makeOwnFolder(this.#path);
+    else mkdirSync(this.#path, { recursive: true });
     // What is staged is never read, so nothing of it is to be kept.
     this.#connection ??= connectNative(this.#path, {}, newSession(0, 0));
     return this.#connection;

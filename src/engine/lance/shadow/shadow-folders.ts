@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { listVersions, manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import { changesIn, type PrivateChanges } from '../../../lance-format/transaction/transaction.ts';
+import { makeOwnFolder } from '../commit/own-folder.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 
 /** Each keeps an open dataset with its manifest, and a few files. */
@@ -201,8 +202,10 @@ export class ShadowFolder {
   /** undefined where it cannot be: nothing depends on it. */
   #madeInMemory(): string | undefined {
     const path = this.#pathInMemory;
-    if (path === undefined) return undefined;
+    const { memoryFolder } = this.#parts;
+    if (path === undefined || memoryFolder === undefined) return undefined;
     try {
+      makeOwnFolder(memoryFolder);
       for (const name of foldersOfVersions) mkdirSync(join(path, name), { recursive: true, mode: 0o700 });
       const { bavail, bsize } = statfsSync(path);
       return bavail * bsize >= leastFreeInMemory ? path : undefined;
