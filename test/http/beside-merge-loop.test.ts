@@ -33,7 +33,7 @@ test('clients keep most of their rate, each key has one row, and the key index i
     const text = await (await fetch(`${service.url}/metrics`, { headers })).text();
     return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1] ?? 0);
   };
-  const placed = () => metric(String.raw`lancegate_shared_commits_total\{counted_by="key_index"\}`);
+  const directCommits = () => metric(String.raw`lancegate_shared_commits_total\{counted_by="key_index"\}`);
 
   /** Requests a second. */
   async function upsertsPerSecond(): Promise<number> {
@@ -63,9 +63,9 @@ test('clients keep most of their rate, each key has one row, and the key index i
     theirs += dots.length;
   });
   await new Promise((resolve) => loop.stdout.once('data', resolve));
-  const [placedBefore, theirsBefore] = [await placed(), theirs];
+  const [directBefore, theirsBefore] = [await directCommits(), theirs];
   const beside = await upsertsPerSecond();
-  const byAddress = (await placed()) - placedBefore;
+  const byAddress = (await directCommits()) - directBefore;
   t.diagnostic(
     `${alone} req/s alone, ${beside} beside ${theirs - theirsBefore} merges of theirs; ${byAddress} commits by address, ${await metric('lancegate_overtaken_commits_total')} overtaken`,
   );

@@ -1,4 +1,4 @@
-/** The whole service where upserts are committed by the places of their rows: what it answers and what is stored. */
+/** The whole service where upserts are committed by row address: what it answers and what is stored. */
 import assert from 'node:assert/strict';
 import { basename } from 'node:path';
 import { before, describe, test } from 'node:test';
@@ -24,7 +24,7 @@ describe('upserts that are committed by row address', () => {
     service = await startCheckedService(later);
   });
 
-  const commitsByPlaces = async (): Promise<number> => {
+  const directCommits = async (): Promise<number> => {
     const headers = { authorization: `Bearer ${await service.mint('lancegate:admin')}` };
     const text = await (await fetch(`${service.url}/metrics`, { headers })).text();
     return Number(/^lancegate_shared_commits_total\{counted_by="key_index"\} (\d+)$/m.exec(text)?.[1] ?? 0);
@@ -32,10 +32,10 @@ describe('upserts that are committed by row address', () => {
   const merge = (table: string, ids: number[], name: string, query = '', headers: HeaderFields = {}) =>
     service.post(`/v1/table/${table}/merge_insert?on=id${query}`, people(ids, name), headers);
   /** Each finds its row, whoever commits it. */
-  async function mergeUntilPlaced(table: string, query = ''): Promise<void> {
-    const known = await commitsByPlaces();
-    for (let sent = 0; (await commitsByPlaces()) === known; sent++) {
-      assert.ok(sent < 100, 'the places are never known');
+  async function mergeUntilDirectCommit(table: string, query = ''): Promise<void> {
+    const known = await directCommits();
+    for (let sent = 0; (await directCommits()) === known; sent++) {
+      assert.ok(sent < 100, 'the key index is never there');
       assert.deepEqual(countsOf(await merge(table, [1], 'known', query)), [0, 1, 0]);
     }
   }
@@ -52,25 +52,25 @@ describe('upserts that are committed by row address', () => {
   test('are those of many tables, too, which are written to in turns (P8, P10)', async () => {
     const tables = Array.from({ length: 40 }, (_, index) => `turns_${index}`);
     for (const table of tables) succeeded(await service.post(`/v1/table/${table}/create`, people([1], 'old')));
-    for (let round = 0, placed = 0; placed < tables.length; round++) {
-      assert.ok(round < 20, `of the last round, ${placed} were by places`);
-      const before = await commitsByPlaces();
+    for (let round = 0, direct = 0; direct < tables.length; round++) {
+      assert.ok(round < 20, `of the last round, ${direct} were direct`);
+      const before = await directCommits();
       for (const table of tables) assert.deepEqual(countsOf(await merge(table, [1], `${round}`)), [0, 1, 0]);
-      placed = (await commitsByPlaces()) - before;
+      direct = (await directCommits()) - before;
     }
   });
 
   test('a retry with its Idempotency-Key is not applied again, and the outcome can be asked for (P6)', async () => {
     succeeded(await service.post('/v1/table/keyed/create', people([1, 2], 'old')));
-    await mergeUntilPlaced('keyed');
-    const known = await commitsByPlaces();
+    await mergeUntilDirectCommit('keyed');
+    const known = await directCommits();
     const keyed = { 'idempotency-key': 'once' };
     const first = await merge('keyed', [2, 3], 'first', '', keyed);
     assert.deepEqual(countsOf(first), [1, 1, 0]);
     const { transaction_id, version } = fieldsOf(first);
     assert.equal(await versionOf('keyed'), version);
     succeeded(await merge('keyed', [3], 'later'));
-    assert.equal((await commitsByPlaces()) - known, 2);
+    assert.equal((await directCommits()) - known, 2);
     const again = await merge('keyed', [2, 3], 'first', '', keyed);
     assert.deepEqual(fieldsOf(again), fieldsOf(first));
     assert.equal(again.headers.get('idempotency-replayed'), 'true');
@@ -81,7 +81,7 @@ describe('upserts that are committed by row address', () => {
 
   test('the SDK of LanceDB sees each version, over HTTP and on the storage (P1, P5)', async () => {
     succeeded(await service.post('/v1/table/seen/create', people([1, 2], 'old')));
-    await mergeUntilPlaced('seen');
+    await mergeUntilDirectCommit('seen');
     const remote = await (await connectByApiKey(service)).openTable('seen');
     const direct = await openDirectly(service, 'seen');
     const before = await direct.version();
@@ -110,14 +110,14 @@ describe('upserts that are committed by row address', () => {
 
   test('a branch and the table it comes from each have row addresses of their own (P2, P4)', async () => {
     succeeded(await service.post('/v1/table/branched/create', people([1, 2, 3], 'old')));
-    await mergeUntilPlaced('branched');
+    await mergeUntilDirectCommit('branched');
     succeeded(await service.post('/v1/table/branched/branches/create', { name: 'dev' }));
-    await mergeUntilPlaced('branched', '&branch=dev');
-    const known = await commitsByPlaces();
+    await mergeUntilDirectCommit('branched', '&branch=dev');
+    const known = await directCommits();
     assert.deepEqual(countsOf(await merge('branched', [2, 8], 'dev', '&branch=dev')), [1, 1, 0]);
     assert.deepEqual(countsOf(await merge('branched', [3, 8], 'main')), [1, 1, 0]);
     assert.deepEqual(countsOf(await merge('branched', [2, 3, 8], 'dev again', '&branch=dev')), [0, 3, 0]);
-    assert.equal((await commitsByPlaces()) - known, 3);
+    assert.equal((await directCommits()) - known, 3);
     assert.deepEqual(await stored('branched', 'dev'), ['1:known', '2:dev again', '3:dev again', '8:dev again']);
     assert.deepEqual(await stored('branched'), ['1:known', '2:old', '3:main', '8:main']);
     succeeded(await service.post('/v1/table/branched/branches/delete', { name: 'dev' }));
@@ -128,10 +128,10 @@ describe('upserts that are committed by row address', () => {
 
   test('a table that is dropped or overwritten leaves no key index to the next of its name (P2, P4)', async () => {
     succeeded(await service.post('/v1/table/replaced/create', people([1, 2], 'old')));
-    await mergeUntilPlaced('replaced');
+    await mergeUntilDirectCommit('replaced');
     succeeded(await service.post('/v1/table/replaced/create?mode=overwrite', people([1, 7], 'new')));
     assert.deepEqual(countsOf(await merge('replaced', [1, 2], 'first')), [1, 1, 0]);
-    await mergeUntilPlaced('replaced');
+    await mergeUntilDirectCommit('replaced');
     succeeded(await service.post('/v1/table/replaced/drop', {}));
     succeeded(await service.post('/v1/table/replaced/create', people([1, 2], 'made anew')));
     assert.deepEqual(countsOf(await merge('replaced', [2, 7], 'second')), [1, 1, 0]);
@@ -141,12 +141,12 @@ describe('upserts that are committed by row address', () => {
 
   test('after a restart everything that was acknowledged is there, and is found (P2, P3)', async () => {
     succeeded(await service.post('/v1/table/kept/create', people([1, 2], 'old')));
-    await mergeUntilPlaced('kept');
+    await mergeUntilDirectCommit('kept');
     const { version } = fieldsOf(await merge('kept', [2, 3], 'kept'));
     await service.restart();
     assert.equal(await versionOf('kept'), version);
     assert.deepEqual(countsOf(await merge('kept', [3, 4], 'after')), [1, 1, 0]);
-    await mergeUntilPlaced('kept');
+    await mergeUntilDirectCommit('kept');
     assert.deepEqual(countsOf(await merge('kept', [3, 4, 5], 'last')), [1, 2, 0]);
     assert.deepEqual(await stored('kept'), ['1:known', '2:kept', '3:last', '4:last', '5:last']);
   });

@@ -1,7 +1,7 @@
 /** Keys that a program past the gate has doubled. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { openKnown, placed, sendRows, sendTogether } from './placed.ts';
+import { directCommits, openKnown, sendRows, sendTogether } from './direct-commits.ts';
 import { full } from './rows.ts';
 import { byAppending, countsOf, upsert } from './stage.ts';
 
@@ -31,7 +31,7 @@ describe('a key that another program has doubled while the key index is known', 
     assert.deepEqual(await stage.rows(), ['1:known', '7:later', '8:old', '8:twin', '9:us']);
     assert.deepEqual(allCounts(await sendTogether(stage, [stage.request(full([7, 'a'], [8, 'a']))])), [[0, 2, 1]]);
     assert.deepEqual(await stage.rows(), ['1:known', '7:a', '8:a', '9:us']);
-    assert.equal(placed(stage), 2);
+    assert.equal(directCommits(stage), 2);
     assert.equal(stage.warnings.filter((line) => line.includes('several rows')).length, 1);
   });
 

@@ -9,7 +9,7 @@ import { LancegateError } from '#src/kernel/errors.ts';
 import type { IdempotencyKey } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
-import { countsOf, type Interruptions, place, type Spec, Stage, type StageOptions, table, upsert } from './stage.ts';
+import { countsOf, type Interruptions, location, type Spec, Stage, type StageOptions, table, upsert } from './stage.ts';
 
 type Pair = readonly [id: number | null, v: string];
 const tableOf = (pairs: readonly Pair[]): Table =>
@@ -59,7 +59,7 @@ const memories: readonly StageOptions[] = [
   { keyMemoryBytes: 1 << 20 },
   { keyMemoryBytes: 0 },
   { hidesChanges: true },
-  { keyMemoryBytes: 12 * 232, knowsPlaces: true },
+  { keyMemoryBytes: 12 * 232, hasKeyIndex: true },
 ];
 
 test('requests that share a commit leave rows and counts as if applied one after the other (P2, P4)', async (t) => {
@@ -236,7 +236,7 @@ test('keys written behind the back of the writer are not counted as new (P4)', a
   const send = async (...sources: Pair[][]) =>
     stage.together(await Promise.all(sources.map((source) => stage.request(tableOf(source)))));
   await send([[1, 'a']], [[2, 'a']]);
-  const outsider = await stage.engine.open({ location: place });
+  const outsider = await stage.engine.open({ location });
   const spec: MergeSpec = { ...upsert, on: ['id'] };
   await outsider.merge(spec, ipcFile(tableOf([[3, 'outside']])), undefined);
   const answers = await send([[3, 'b']], [[4, 'b']]);
@@ -251,7 +251,7 @@ test('an external commit between the look and the commit makes the known keys wo
   const requests = (...sources: Pair[][]) => Promise.all(sources.map((source) => stage.request(tableOf(source))));
   await stage.together(await requests([[1, 'a']], [[2, 'a']]));
   stage.betweenLookAndCommit = async () => {
-    const outsider = await stage.engine.open({ location: place });
+    const outsider = await stage.engine.open({ location });
     await outsider.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[50, 'outside']])), undefined);
   };
   const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;
@@ -273,9 +273,9 @@ test('a reader that refreshes the dataset between the look and the shadow change
   stage.betweenLookAndCommit = async () => {
     looks += 1;
     if (looks > 1) return;
-    const outsider = await stage.engine.open({ location: place });
+    const outsider = await stage.engine.open({ location });
     await outsider.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[3, 'outside']])), undefined);
-    await stage.datasets.latest(place, undefined);
+    await stage.datasets.latest(location, undefined);
   };
   const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;
   const requests = await Promise.all(

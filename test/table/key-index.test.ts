@@ -4,12 +4,12 @@ import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import type { Table } from 'apache-arrow';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import { openKnown, placed, sendRows, sendTogether } from './placed.ts';
+import { directCommits, openKnown, sendRows, sendTogether } from './direct-commits.ts';
 import { full, type Row } from './rows.ts';
 import { countsOf, type Interruptions, Stage, type StageOptions, upsert } from './stage.ts';
 
 const open = (t: TestContext, rows: Table, options: StageOptions = {}): Promise<Stage> =>
-  Stage.open(t, rows, { knowsPlaces: true, ...options });
+  Stage.open(t, rows, { hasKeyIndex: true, ...options });
 
 const many = (count: number): Row[] => Array.from({ length: count }, (_, id) => [id, 'old']);
 
@@ -18,7 +18,7 @@ describe('once merges have cost as much as reading the key index takes, upserts 
     const stage = await open(t, full([1, 'old']));
     for (const n of [1, 2, 3, 4, 5]) assert.deepEqual(await sendRows(stage, [[1, `${n}`]]), [[0, 1]]);
     assert.deepEqual(stage.replacements, ['made', 'made', 'made']);
-    assert.equal(stage.placeReadings, 1);
+    assert.equal(stage.addressReadings, 1);
     assert.deepEqual(await stage.rows(), ['1:5']);
     assert.equal(await (await stage.outsider()).version(), 6);
   });
@@ -26,26 +26,26 @@ describe('once merges have cost as much as reading the key index takes, upserts 
   test('and not for a table that is merged into once (P10)', async (t) => {
     const stage = await open(t, full([1, 'old']));
     await sendRows(stage, [[1, 'new']]);
-    assert.equal(stage.placeReadings, 0);
+    assert.equal(stage.addressReadings, 0);
   });
 
   test('concurrently with the commits of a larger table, which go on meanwhile', async (t) => {
     const interruptions: Interruptions = {};
     const stage = await open(t, full(...many(100_000)), { interruptions, keyMemoryBytes: 1 << 23 });
     const reading = Promise.withResolvers<void>();
-    interruptions.readPlaces = () => reading.promise;
+    interruptions.readAddresses = () => reading.promise;
     const mergeOne = async (id: number) => countsOf(await stage.together([await stage.request(full([id, 'beside']))]));
     let sent = 0;
-    for (; stage.placeReadings === 0; sent++) {
+    for (; stage.addressReadings === 0; sent++) {
       assert.ok(sent < 200, 'the key index is never read');
       assert.deepEqual(await mergeOne(sent), [[0, 1]]);
     }
     assert.ok(sent > 1, 'what a merge costs is less than reading');
     for (const id of [100_000, 100_001]) assert.deepEqual(await mergeOne(id), [[1, 0]]);
     assert.deepEqual(stage.replacements, []);
-    interruptions.readPlaces = undefined;
+    interruptions.readAddresses = undefined;
     reading.resolve();
-    await stage.placesRead();
+    await stage.addressesRead();
     assert.deepEqual(await sendRows(stage, [[0, 'a']], [[100_000, 'b']], [[100_001, 'c']], [[100_002, 'd']]), [
       ...[
         [0, 1],
@@ -156,8 +156,8 @@ describe('counts and rows of a direct commit are exact (P2, P4)', () => {
         await sendRows(stage, ...again),
         again.map((source) => [0, source.length]),
       );
-      assert.equal(placed(stage), 3);
-      assert.equal(stage.placeReadings, 1);
+      assert.equal(directCommits(stage), 3);
+      assert.equal(stage.addressReadings, 1);
       const written = after.map((row) => row.replace(/^(\d+):.*/, (now, id) => (keys.has(id) ? `${id}:again` : now)));
       assert.deepEqual(await stage.rows(), [...written, '77:z'].sort());
     });
@@ -173,7 +173,7 @@ describe('counts and rows of a direct commit are exact (P2, P4)', () => {
       [0, 1],
       [0, 1],
     ]);
-    assert.equal(placed(stage), 2);
+    assert.equal(directCommits(stage), 2);
     assert.deepEqual(await stage.rows(), ['1:known', '20:b', '21:c', '2:a', '3:old', 'null:none'].sort());
   });
 });

@@ -43,7 +43,7 @@ test('rows and counts are as if the other program had been first (P2, P4)', asyn
   for (let round = 0; round < 24; round++) {
     const rows: Stored[] = Array.from({ length: 6 }, (_, id) => [id, 'old', 'old']);
     const interruptions: Interruptions = {};
-    const stage = await Stage.open(t, full(...rows), { interruptions, knowsPlaces: round % 2 === 1 });
+    const stage = await Stage.open(t, full(...rows), { interruptions, hasKeyIndex: round % 2 === 1 });
     if (pick(2) === 0) await stage.buildIndex('id');
     const spec = pick(3) === 0 ? { ...upsert, whenMatchedUpdateAll: false } : upsert;
     const hasW = pick(2) === 0;

@@ -1,7 +1,7 @@
 /** The key index while other programs change the table. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { openKnown, sendRows, sendUntilPlaced } from './placed.ts';
+import { openKnown, sendRows, sendUntilDirectCommit } from './direct-commits.ts';
 import { full, type Row } from './rows.ts';
 import { byAppending, byMerging, countsOf, type Interruptions, Stage } from './stage.ts';
 
@@ -61,9 +61,9 @@ describe('another program commits between the look and the direct commit (P1, P2
       once(does(stage));
       assert.deepEqual(await sendRows(stage, [[2, 'us']], [[9, 'us']], [[10, 'us']]), counts);
       assert.deepEqual(stage.replacements, ['overtaken', 'made']);
-      assert.ok(stage.placeReadings <= 2, 'the key index is kept, and no more than their rows is read');
+      assert.ok(stage.addressReadings <= 2, 'the key index is kept, and no more than their rows is read');
       assert.deepEqual(await stage.rows(), rows);
-      await sendUntilPlaced(stage, () => stage.request(full([9, 'us'])));
+      await sendUntilDirectCommit(stage, () => stage.request(full([9, 'us'])));
       assert.deepEqual(await stage.rows(), rows);
     });
   }
@@ -100,7 +100,7 @@ describe('another program commits between two of ours', () => {
       [0, 1],
     ]);
     assert.deepEqual(new Set(stage.replacements), new Set(['made']));
-    assert.equal(stage.placeReadings, 1);
+    assert.equal(stage.addressReadings, 1);
     assert.deepEqual(await stage.rows(), ['10:b', '11:b', '12:z', '13:b', '1:z', '2:c', '3:z']);
   });
 
@@ -123,18 +123,18 @@ describe('another program commits between two of ours', () => {
   test('what it adds and compacts during a reading is found as well (P2)', async (t) => {
     const interruptions: Interruptions = {};
     const rows: Row[] = Array.from({ length: 10_001 }, (_, id) => [id, 'old']);
-    const stage = await Stage.open(t, full(...rows), { interruptions, knowsPlaces: true });
+    const stage = await Stage.open(t, full(...rows), { interruptions, hasKeyIndex: true });
     const reading = Promise.withResolvers<void>();
-    interruptions.readPlaces = () => reading.promise;
+    interruptions.readAddresses = () => reading.promise;
     const mergeOne = async (id: number) => countsOf(await stage.together([await stage.request(full([id, 'us']))]));
-    for (let sent = 0; stage.placeReadings === 0; sent++) {
+    for (let sent = 0; stage.addressReadings === 0; sent++) {
       assert.ok(sent < 200, 'the key index is never read');
       assert.deepEqual(await mergeOne(1), [[0, 1]]);
     }
     assert.deepEqual(await mergeOne(20_000), [[1, 0]]);
-    interruptions.readPlaces = undefined;
+    interruptions.readAddresses = undefined;
     reading.resolve();
-    await stage.placesRead();
+    await stage.addressesRead();
     await stage.tidy();
     assert.deepEqual(await mergeOne(20_000), [[0, 1]]);
     assert.deepEqual(

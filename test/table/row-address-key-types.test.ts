@@ -4,7 +4,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { type Field, typeName } from '#src/arrow/schema/schema.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { inChunks, keyCases, sourceFrom } from '#test/fixtures/streams.ts';
-import { placed, sendTogether, sendUntilPlaced } from './placed.ts';
+import { directCommits, sendTogether, sendUntilDirectCommit } from './direct-commits.ts';
 import { countsOf, Stage } from './stage.ts';
 
 const int32 = { kind: 'int', bitWidth: 32, signed: true } as const;
@@ -34,9 +34,9 @@ async function assertFound(t: TestContext, columns: readonly Field[], keys: read
   const half = Math.floor(keys.length / 2);
   assert.ok(half > 0);
   const { file } = await sourceFrom(inChunks(streamOf(columns, keys.slice(0, half), 0))).whole();
-  const stage = await Stage.open(t, file, { on: columns.map(({ name }) => name), knowsPlaces: true });
-  await sendUntilPlaced(stage, () => stage.request(streamOf(columns, keys.slice(0, 1), 0)));
-  const known = placed(stage);
+  const stage = await Stage.open(t, file, { on: columns.map(({ name }) => name), hasKeyIndex: true });
+  await sendUntilDirectCommit(stage, () => stage.request(streamOf(columns, keys.slice(0, 1), 0)));
+  const known = directCommits(stage);
   const send = async (...sources: Buffer[]) =>
     countsOf(
       await sendTogether(
@@ -54,7 +54,7 @@ async function assertFound(t: TestContext, columns: readonly Field[], keys: read
   await stage.moveRows();
   await stage.tidy();
   assert.deepEqual(await send(streamOf(columns, keys.toReversed(), 400)), [[0, keys.length]]);
-  assert.equal(placed(stage) - known, 3);
+  assert.equal(directCommits(stage) - known, 3);
   const expected = [300 + keys.length - 1, ...keys.map((_, at) => 400 + at)];
   assert.deepEqual(await stage.rows(['v']), expected.map(String).sort());
   return stage;
@@ -183,7 +183,7 @@ describe('keys that look alike stay apart (P2)', () => {
 test('a key from a dictionary is left to the engine, and others are not (P2, P4)', async (t) => {
   const k = keyCases.find(({ field: { dictionary } }) => dictionary !== undefined)!.field;
   const { file } = await sourceFrom(inChunks(streamOf([k], [['x'], ['y']], 0))).whole();
-  const stage = await Stage.open(t, file, { on: ['k'], knowsPlaces: true });
+  const stage = await Stage.open(t, file, { on: ['k'], hasKeyIndex: true });
   for (let sent = 0; sent < 4; sent++) {
     const answers = await sendTogether(stage, [stage.request(streamOf([k], [['y'], [`new ${sent}`]], 10 * sent))]);
     assert.deepEqual(countsOf(answers), [[1, 1]]);

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import { placed, sendTogether } from './placed.ts';
+import { directCommits, sendTogether } from './direct-commits.ts';
 import { full, type Row } from './rows.ts';
 import { byAppending, byMerging, countsOf, type Interruptions, type Spec, Stage, upsert } from './stage.ts';
 
@@ -74,7 +74,7 @@ class Scene {
   static async open(t: Parameters<typeof Stage.open>[0], pick: (below: number) => number): Promise<Scene> {
     const interruptions: Interruptions = {};
     const rows = Array.from({ length: firstId }, (_, id): Row => [id, 'old1']);
-    return new Scene(await Stage.open(t, full(...rows), { interruptions, knowsPlaces: true }), pick, interruptions);
+    return new Scene(await Stage.open(t, full(...rows), { interruptions, hasKeyIndex: true }), pick, interruptions);
   }
 
   #source(mayHaveNull = true): Row[] {
@@ -139,7 +139,7 @@ class Scene {
 test('rows and counts are as if all had come one after the other, by row address or not (P2, P4)', async (t) => {
   const seed = Number(process.env.LANCEGATE_GROUP_SEED ?? 1);
   const pick = random(seed);
-  let [byPlaces, upserts, overtaken] = [0, 0, 0];
+  let [direct, upserts, overtaken] = [0, 0, 0];
   for (let round = 0; round < 8; round++) {
     const scene = await Scene.open(t, pick);
     const steps: string[] = [];
@@ -153,11 +153,11 @@ test('rows and counts are as if all had come one after the other, by row address
       const rows = scene.rows.map(({ id, v }) => `${id}:${v}`).sort();
       assert.deepEqual(await scene.stage.rows(), rows, `${what}: ${steps.join('\n')}`);
     }
-    byPlaces += placed(scene.stage);
+    direct += directCommits(scene.stage);
     overtaken += scene.stage.replacements.filter((each) => each === 'overtaken').length;
     upserts += scene.stage.commits.length;
   }
-  t.diagnostic(`${byPlaces} of ${upserts} commits were direct, ${overtaken} were overtaken`);
-  assert.ok(byPlaces * 3 > upserts, `only ${byPlaces} of ${upserts} commits were direct`);
+  t.diagnostic(`${direct} of ${upserts} commits were direct, ${overtaken} were overtaken`);
+  assert.ok(direct * 3 > upserts, `only ${direct} of ${upserts} commits were direct`);
   assert.ok(overtaken > 0);
 });

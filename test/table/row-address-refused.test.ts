@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, makeData, RecordBatch, Schema, Struct, Table } from 'apache-arrow';
 import { LancegateError } from '#src/kernel/errors.ts';
-import { openKnown, placed, sendRows, sendTogether } from './placed.ts';
+import { directCommits, openKnown, sendRows, sendTogether } from './direct-commits.ts';
 import { full, type Row, withoutW } from './rows.ts';
 import { countsOf, Stage } from './stage.ts';
 
@@ -35,7 +35,7 @@ describe('a source that is not stored as the table is', () => {
     test(`${title}: the engine merges it, and it is not tried each time (P2, P4)`, async (t) => {
       const rows: Row[] = Array.from({ length: 60_000 }, (_, id) => [id, 'old', 'old']);
       const stage = await Stage.open(t, (table ?? ((all: Row[]) => full(...all)))(rows), {
-        knowsPlaces: true,
+        hasKeyIndex: true,
         keyMemoryBytes: 1 << 23,
       });
       const sendOne = async (id: number) =>
@@ -56,7 +56,7 @@ describe('a source that is not stored as the table is', () => {
 
   test('some columns: the engine merges it, and it is never tried (P2, P4)', async (t) => {
     const rows: Row[] = Array.from({ length: 60_000 }, (_, id) => [id, 'old', 'old']);
-    const stage = await Stage.open(t, full(...rows), { knowsPlaces: true, keyMemoryBytes: 1 << 23 });
+    const stage = await Stage.open(t, full(...rows), { hasKeyIndex: true, keyMemoryBytes: 1 << 23 });
     const sendOne = async (id: number) => countsOf(await sendTogether(stage, [stage.request(withoutW([id, 'new']))]));
     for (let sent = 0; sent < 40; sent++) assert.deepEqual(await sendOne(sent), [[0, 1]]);
     assert.deepEqual(await sendOne(80_000), [[1, 0]]);
@@ -131,13 +131,13 @@ describe('a direct commit fails (P3, P6)', () => {
       );
       assert.deepEqual(await sendRows(stage, [[2, 'us']], [[9, 'us']]), [[0, 1], isWritten ? [0, 1] : [1, 0]]);
       assert.deepEqual(await stage.rows(), ['1:known', '2:us', '3:old', '9:us']);
-      assert.equal(placed(stage), isWritten ? 2 : 1, 'what is known is still so');
+      assert.equal(directCommits(stage), isWritten ? 2 : 1, 'what is known is still so');
     });
   }
 });
 
 test('what only says whether to read the key index fails no merge that is committed (P6)', async (t) => {
-  const stage = await Stage.open(t, full([1, 'old']), { knowsPlaces: true, cannotCount: true });
+  const stage = await Stage.open(t, full([1, 'old']), { hasKeyIndex: true, cannotCount: true });
   assert.deepEqual(await sendRows(stage, [[1, 'new']]), [[0, 1]]);
   assert.deepEqual(await sendRows(stage, [[2, 'new']], [[3, 'new']]), [
     [1, 0],

@@ -31,7 +31,7 @@ class MovingRows implements LiveRows {
     this.#movedRows = movedRows;
   }
 
-  has = (place: RowAddress): boolean => place.fragment === this.#fragment;
+  has = ({ fragment }: RowAddress): boolean => fragment === this.#fragment;
   hasFragment = (id: number): boolean => id === this.#fragment;
   countRows = (): number => rows;
   rowsOf = (): Iterable<RowAddress> => [];
@@ -55,25 +55,25 @@ class MovingRows implements LiveRows {
 const request = { keys: { rows, isNull: () => false }, digests } as unknown as MergeRequest;
 
 /** `resized` gets the memory that the index takes whenever it checks. */
-function placesOf(tracked: LiveRows, resized: (bytes: number) => void = () => undefined): KeyIndex {
+function keyIndexOf(tracked: LiveRows, resized: (bytes: number) => void = () => undefined): KeyIndex {
   const resize = (bytes: number): boolean => {
     resized(bytes);
     return true;
   };
   const hold = { resize, touch: () => undefined, release: () => undefined };
-  const places = new KeyIndex({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { hasher, hold });
-  assert.equal(places.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], []), undefined);
-  return places;
+  const index = new KeyIndex({ lineage: Symbol('of the branch') } as Dataset, [], tracked, { hasher, hold });
+  assert.equal(index.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], []), undefined);
+  return index;
 }
 
 describe('the addresses of rows that move again and again (P2, P8)', () => {
   for (const turns of [0, 1, 7, 150, 600]) {
     test(`are right with ${turns} turns of the event loop between two moves, whatever is applied by then`, async () => {
       const tracked = new MovingRows(rows);
-      const places = placesOf(tracked);
+      const index = keyIndexOf(tracked);
       for (let version = 2; version <= 8; version++) {
-        assert.equal(places.follow(version), undefined);
-        const found = places.find(allKeys).rows;
+        assert.equal(index.follow(version), undefined);
+        const found = index.find(allKeys).rows;
         assert.equal(found.size, rows);
         for (let key = 0; key < rows; key++) {
           const offset = version % 2 === 0 ? rows - 1 - key : key;
@@ -84,18 +84,18 @@ describe('the addresses of rows that move again and again (P2, P8)', () => {
     });
   }
 
-  /** How many moves are held after each of `count`, with time to put all of them down. */
+  /** How many moves are held after each of `count`, with time to apply all of them. */
   async function heldMoves(movedRows: number, count: number): Promise<readonly number[]> {
     let heldBytes = 0;
     const tracked = new MovingRows(movedRows);
-    const places = placesOf(tracked, (bytes) => {
+    const index = keyIndexOf(tracked, (bytes) => {
       heldBytes = bytes;
     });
     const held: number[] = [];
     for (let version = 2; version <= count + 1; version++) {
-      places.follow(version);
+      index.follow(version);
       for (let turn = 0; turn < 600; turn++) await new Promise(setImmediate);
-      places.replaced({ version, fragments: [{ id: version, rows }] }, [request], []);
+      index.replaced({ version, fragments: [{ id: version, rows }] }, [request], []);
       held.push(Math.floor(heldBytes / bytesPerMove));
     }
     return held;

@@ -3,24 +3,24 @@ import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import type { Table } from 'apache-arrow';
 import { systemClock } from '#src/kernel/clock.ts';
-import { openKnown, placed, sendRows, sendUntilPlaced } from './placed.ts';
+import { directCommits, openKnown, sendRows, sendUntilDirectCommit } from './direct-commits.ts';
 import { full, type Row } from './rows.ts';
 import type { StageOptions } from './stage.ts';
 import { type Interruptions, Stage } from './stage.ts';
 
 const open = (t: TestContext, rows: Table, options: StageOptions = {}): Promise<Stage> =>
-  Stage.open(t, rows, { knowsPlaces: true, ...options });
+  Stage.open(t, rows, { hasKeyIndex: true, ...options });
 
 const many = (count: number): Row[] => Array.from({ length: count }, (_, id) => [id, 'old']);
 
 describe('there is no key index', () => {
   test('after the first merge, which may be the only one, unless several share its commit (P8)', async (t) => {
-    const placedAfter = async (...ids: readonly number[]): Promise<number> => {
+    const directCommitAfter = async (...ids: readonly number[]): Promise<number> => {
       const stage = await open(t, full([1, 'old']));
       await sendRows(stage, ...ids.map((id): Row[] => [[id, 'new']]));
-      return sendUntilPlaced(stage, () => stage.request(full([1, 'newer'])));
+      return sendUntilDirectCommit(stage, () => stage.request(full([1, 'newer'])));
     };
-    assert.deepEqual([await placedAfter(1), await placedAfter(1, 2)], [2, 1]);
+    assert.deepEqual([await directCommitAfter(1), await directCommitAfter(1, 2)], [2, 1]);
   });
 
   test('where there is no room for them (P7)', async (t) => {
@@ -47,9 +47,9 @@ describe('there is no key index', () => {
     const other = stage.keyBudget.open(() => undefined);
     assert.ok(other.resize(1 << 20));
     for (const id of [1, 2, 1]) await sendRows(stage, [[id, 'without']]);
-    assert.equal(placed(stage), 0);
+    assert.equal(directCommits(stage), 0);
     other.release();
-    await sendUntilPlaced(stage, () => stage.request(full([2, 'known'])));
+    await sendUntilDirectCommit(stage, () => stage.request(full([2, 'known'])));
     assert.deepEqual(await stage.rows(), ['1:without', '2:known']);
   });
 
@@ -60,7 +60,7 @@ describe('there is no key index', () => {
       [0, 1],
       [1, 0],
     ]);
-    assert.equal(placed(stage), 0);
+    assert.equal(directCommits(stage), 0);
     assert.deepEqual(await stage.rows(), ['1:a', '7:a']);
   });
 
@@ -69,7 +69,7 @@ describe('there is no key index', () => {
       const interruptions: Interruptions = {};
       const stage = await open(t, full(...rows), { interruptions });
       let failures = 0;
-      interruptions.readPlaces = () => {
+      interruptions.readAddresses = () => {
         failures += 1;
         return Promise.reject(new Error('the version has been removed'));
       };
@@ -78,8 +78,8 @@ describe('there is no key index', () => {
         assert.deepEqual(await sendRows(stage, [[1, 'a']]), [[0, 1]]);
       }
       assert.deepEqual(stage.replacements, []);
-      interruptions.readPlaces = undefined;
-      await sendUntilPlaced(stage, () => stage.request(full([1, 'b'])));
+      interruptions.readAddresses = undefined;
+      await sendUntilDirectCommit(stage, () => stage.request(full([1, 'b'])));
       assert.deepEqual(stage.warnings, []);
     }
   });

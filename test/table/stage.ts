@@ -36,7 +36,7 @@ import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 export type Spec = MergeRequest['spec'];
 
-export const place = 't.lance' as Location;
+export const location = 't.lance' as Location;
 export const table = { namespace: [], name: 't' as ObjectName };
 export const never = new AbortController().signal;
 export const upsert: Spec = {
@@ -55,8 +55,8 @@ export interface Interruptions {
   sync?: (() => Promise<void>) | undefined;
   /** Before all keys of a past version are read. */
   readKeys?: (() => Promise<void>) | undefined;
-  /** Before places of rows are read, beside the commits or in a turn. */
-  readPlaces?: (() => Promise<void>) | undefined;
+  /** Before row addresses are read, while commits go on or with the branch locked. */
+  readAddresses?: (() => Promise<void>) | undefined;
   /** Before a commit is recorded in the catalog. */
   record?: (() => Promise<void>) | undefined;
 }
@@ -67,14 +67,14 @@ export interface StageOptions {
   readonly keyMemoryBytes?: number | undefined;
   /** Which rows a commit changed cannot be told, as on object stores. */
   readonly hidesChanges?: boolean;
-  /** Rows are replaced by their places once those are known. Without it the engine always finds them. */
-  readonly knowsPlaces?: boolean;
+  /** Rows are replaced by their addresses once the key index has those. Without it the engine always finds them. */
+  readonly hasKeyIndex?: boolean;
   /** How many rows the table has cannot be told. */
   readonly cannotCount?: boolean;
   readonly clock?: Clock;
 }
 
-type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'knowsPlaces' | 'cannotCount'>>;
+type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'hasKeyIndex' | 'cannotCount'>>;
 
 /** One table with its writer, over the real engine and catalog. */
 export class Stage {
@@ -96,9 +96,9 @@ export class Stage {
   readonly countedBy: CountsSource[] = [];
   /** How often all keys of a past version were read. */
   readings = 0;
-  /** How often places of rows were read: all of them beside the commits, or in a turn those that others brought. */
-  placeReadings = 0;
-  /** What became of each attempt to replace rows by their places. */
+  /** How often row addresses were read: all while commits go on, or with the branch locked those of external commits. */
+  addressReadings = 0;
+  /** What became of each attempt to replace rows by their addresses. */
   readonly replacements: ('made' | 'refused' | 'overtaken' | 'failed')[] = [];
   /** How often the engine merged in a shadow of a version that another program had followed. */
   overtakenShadows = 0;
@@ -116,8 +116,8 @@ export class Stage {
   datasets!: OpenDatasets;
   record!: TableRecord;
   #dataset!: LanceDataset;
-  #place = place;
-  /** Datasets that are open to read places from them, beside the commits. */
+  #location = location;
+  /** Datasets that are open to read row addresses from them while commits go on. */
   #readers = 0;
 
   private constructor(folder: string, on: readonly string[]) {
@@ -140,7 +140,7 @@ export class Stage {
       interruptions = {},
       keyMemoryBytes = 1 << 20,
       hidesChanges = false,
-      knowsPlaces = false,
+      hasKeyIndex = false,
       cannotCount = false,
       clock = systemClock,
     }: StageOptions = {},
@@ -157,19 +157,19 @@ export class Stage {
       await interruptions.record?.();
       await record(...args);
     };
-    const creation = await catalog.reserveCreation(table, undefined, place);
-    stage.#dataset = await createDataset(stage.engine, place, rows instanceof Table ? ipcFile(rows) : rows, {});
+    const creation = await catalog.reserveCreation(table, undefined, location);
+    stage.#dataset = await createDataset(stage.engine, location, rows instanceof Table ? ipcFile(rows) : rows, {});
     const details = { properties: undefined, storageOptions: {}, transaction: transaction(1) };
     stage.record = await catalog.publishCreation(creation, details);
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);
     metrics.countsTaken = (by) => void stage.countedBy.push(by);
-    const engine = stage.#interrupted(interruptions, { hidesChanges, knowsPlaces, cannotCount });
+    const engine = stage.#interrupted(interruptions, { hidesChanges, hasKeyIndex, cannotCount });
     stage.keyBudget = new KeyBudget(keyMemoryBytes, clock);
     const datasets = new OpenDatasets(stage.#keeping(engine), 10);
     stage.datasets = datasets;
     const access = replacing(new TableAccess(catalog, engine, datasets), {
-      requireUnchanged: async (record: TableRecord) => ({ ...record, location: stage.#place }),
+      requireUnchanged: async (record: TableRecord) => ({ ...record, location: stage.#location }),
     });
     const lines = { write: (line: string) => void stage.warnings.push(line) };
     stage.writer = new TableWriter({
@@ -225,8 +225,8 @@ export class Stage {
     return Promise.allSettled(answers);
   }
 
-  /** Resolves when no places are being read beside the commits. The writer closes no dataset but those it reads from. */
-  async placesRead(): Promise<void> {
+  /** Resolves when no row addresses are being read any more. The writer closes no dataset but those it reads from. */
+  async addressesRead(): Promise<void> {
     while (this.#readers > 0) await new Promise<void>((resolve) => setImmediate(resolve));
     await new Promise<void>((resolve) => setImmediate(resolve));
   }
@@ -273,27 +273,27 @@ export class Stage {
     yield* dataset.select(columns, where);
   }
 
-  async #beforePlaces(columns: readonly Projection[], interruptions: Interruptions): Promise<void> {
+  async #beforeAddresses(columns: readonly Projection[], interruptions: Interruptions): Promise<void> {
     if (!columns.some(({ expression }) => expression === rowAddress)) return;
-    this.placeReadings += 1;
-    await interruptions.readPlaces?.();
+    this.addressReadings += 1;
+    await interruptions.readAddresses?.();
   }
 
-  async *#selectPlaces(
+  async *#selectAddresses(
     dataset: Dataset,
     [columns, where]: Parameters<Dataset['select']>,
     interruptions: Interruptions,
   ): ReturnType<Dataset['select']> {
-    await this.#beforePlaces(columns, interruptions);
+    await this.#beforeAddresses(columns, interruptions);
     yield* dataset.select(columns, where);
   }
 
-  async *#takePlaces(
+  async *#takeAddresses(
     dataset: Dataset,
     [rows, columns]: Parameters<Dataset['take']>,
     interruptions: Interruptions,
   ): ReturnType<Dataset['take']> {
-    await this.#beforePlaces(columns, interruptions);
+    await this.#beforeAddresses(columns, interruptions);
     yield* dataset.take(rows, columns);
   }
 
@@ -312,10 +312,10 @@ export class Stage {
   #withInterruptions(dataset: Dataset, interruptions: Interruptions, what: Doing): Dataset {
     return replacing(dataset, {
       ...(what.hidesChanges && { changedRows: async () => undefined }),
-      ...(!what.knowsPlaces && { liveRows: () => undefined }),
+      ...(!what.hasKeyIndex && { liveRows: () => undefined }),
       ...(what.cannotCount && { countRows: () => Promise.reject(new Error('not now')) }),
-      select: (...args) => this.#selectPlaces(dataset, args, interruptions),
-      take: (...args) => this.#takePlaces(dataset, args, interruptions),
+      select: (...args) => this.#selectAddresses(dataset, args, interruptions),
+      take: (...args) => this.#takeAddresses(dataset, args, interruptions),
       replaceRows: (...args) => this.#replaceRows(dataset, args, interruptions),
       close: () => {
         this.#readers -= 1;
@@ -357,16 +357,16 @@ export class Stage {
     return rows.sort();
   }
 
-  /** Puts another table at another place under the name of this one, at the version `version`. */
+  /** Puts another table at another location under the name of this one, at the version `version`. */
   async replace(rows: Table, version: number): Promise<void> {
-    this.#place = 'another.lance' as Location;
-    this.#dataset = await createDataset(this.engine, this.#place, ipcFile(rows), {});
+    this.#location = 'another.lance' as Location;
+    this.#dataset = await createDataset(this.engine, this.#location, ipcFile(rows), {});
     while ((await this.#dataset.version()) < version) await this.#dataset.append(ipcFile(rows.slice(0, 0)));
   }
 
   /** As upkeep does, beside the writer. */
   async buildIndex(column: string): Promise<void> {
-    const dataset = await this.engine.open({ location: place });
+    const dataset = await this.engine.open({ location });
     await createIndex(dataset, column);
     dataset.close();
   }
@@ -381,7 +381,7 @@ export class Stage {
   }
 
   async moveRows(): Promise<void> {
-    const dataset = await this.engine.open({ location: place });
+    const dataset = await this.engine.open({ location });
     const { fragments } = await dataset.layout();
     const move = await dataset.prepareCompaction(fragments.flatMap(({ id }) => id ?? []));
     await move?.commit();

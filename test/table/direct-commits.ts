@@ -6,29 +6,29 @@ import type { MergeRequest } from '#src/merge/batch.ts';
 import { full, type Row } from './rows.ts';
 import { countsOf, type Interruptions, Stage, type StageOptions } from './stage.ts';
 
-/** How many commits were by the places of their rows. */
-export const placed = ({ replacements }: Stage): number => replacements.filter((each) => each === 'made').length;
+/** How many commits were by row address. */
+export const directCommits = ({ replacements }: Stage): number => replacements.filter((each) => each === 'made').length;
 
-/** Answers, in one commit, that no places are being read beside any more. */
+/** Answers of one commit, once no row addresses are being read any more. */
 export async function sendTogether(
   stage: Stage,
   requests: readonly Promise<MergeRequest>[],
 ): Promise<PromiseSettledResult<MergeCounts>[]> {
   const answers = await stage.together(await Promise.all(requests));
-  await stage.placesRead();
+  await stage.addressesRead();
   return answers;
 }
 
-/** Merges until a commit is by places; answers how many there were. `counts` are those of each. */
-export async function sendUntilPlaced(
+/** Merges until a commit is direct; answers how many merges there were. `counts` are those of each. */
+export async function sendUntilDirectCommit(
   stage: Stage,
   request: () => Promise<MergeRequest>,
   counts: readonly [number, number] = [0, 1],
 ): Promise<number> {
-  const before = placed(stage);
+  const before = directCommits(stage);
   for (let sent = 0; ; sent++) {
-    if (placed(stage) > before) return sent;
-    assert.ok(sent < 200, 'the places are never known');
+    if (directCommits(stage) > before) return sent;
+    assert.ok(sent < 200, 'the key index is never there');
     assert.deepEqual(countsOf(await sendTogether(stage, [request()])), [counts]);
   }
 }
@@ -39,11 +39,11 @@ export async function sendRows(stage: Stage, ...sources: readonly (readonly Row[
   return countsOf(await sendTogether(stage, requests));
 }
 
-/** A table with the key 1, whose row is known by its place. */
+/** A table with the key 1, whose row address the key index has. */
 export async function openKnown(t: TestContext, rows: Table, options: StageOptions = {}) {
   const interruptions: Interruptions = {};
-  const stage = await Stage.open(t, rows, { interruptions, knowsPlaces: true, ...options });
-  await sendUntilPlaced(stage, () => stage.request(full([1, 'known'])));
+  const stage = await Stage.open(t, rows, { interruptions, hasKeyIndex: true, ...options });
+  await sendUntilDirectCommit(stage, () => stage.request(full([1, 'known'])));
   stage.replacements.length = 0;
   const once = (does: () => Promise<unknown>): void => {
     interruptions.merge = async () => {
