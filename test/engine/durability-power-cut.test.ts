@@ -334,22 +334,22 @@ const rowAddressOf = (address: bigint): RowAddress => ({
 });
 
 /** As the writer of a table does that knows where its rows are. */
-const byPlaces =
+const byRowAddress =
   (change: ReadonlyMap<number, number>) =>
   async (dataset: Dataset): Promise<void> => {
     const tracked = dataset.liveRows();
     tracked?.advance(await dataset.version());
-    const places: RowAddress[] = [];
+    const addresses: RowAddress[] = [];
     const columns = [
       { name: 'k', expression: 'k' },
       { name: 'address', expression: rowAddress },
     ];
     for await (const file of dataset.select(columns, undefined)) {
       for (const { k, address } of rowsOf(file))
-        if (change.has(Number(k))) places.push(rowAddressOf(BigInt(String(address))));
+        if (change.has(Number(k))) addresses.push(rowAddressOf(BigInt(String(address))));
     }
     const chunk = { file: ipcFile(sourceOf(change)), rows: change.size };
-    const replaced = tracked && (await dataset.replaceRows(tracked, places, chunk));
+    const replaced = tracked && (await dataset.replaceRows(tracked, addresses, chunk));
     assert.equal(typeof replaced, 'object');
   };
 
@@ -366,9 +366,9 @@ async function record(folder: string): Promise<readonly Step[]> {
 
   const table = await recording.create(rows(0, 6, 0));
   await recording.commit(table, undefined, rows(4, 4, 1), merge(rows(4, 4, 1)));
-  await recording.commit(table, undefined, rows(0, 9, 3), byPlaces(rows(0, 9, 3)));
+  await recording.commit(table, undefined, rows(0, 9, 3), byRowAddress(rows(0, 9, 3)));
   await recording.branch(table);
-  await recording.commit(table, dev, rows(2, 4, 10), byPlaces(rows(2, 4, 10)));
+  await recording.commit(table, dev, rows(2, 4, 10), byRowAddress(rows(2, 4, 10)));
   await recording.commit(table, dev, rows(5, 9, 11), merge(rows(5, 9, 11)));
   const around = rows(5, 8, 4);
   await recording.commit(table, undefined, around, async (dataset) => {
@@ -382,10 +382,10 @@ async function record(folder: string): Promise<readonly Step[]> {
   const large = rows(0, 9_000, 5);
   await recording.commit(table, undefined, large, merge(large));
   const dense = new Map(Array.from({ length: 4_500 }, (_, index) => [index * 2, 6]));
-  await recording.commit(table, undefined, dense, byPlaces(dense));
+  await recording.commit(table, undefined, dense, byRowAddress(dense));
   await recording.upkeep(table, { extent: 'tiered', first: 0 });
   for (const change of [rows(1, 7, 2), rows(30_000, 6, 3)]) {
-    await recording.commit(table, undefined, change, byPlaces(change));
+    await recording.commit(table, undefined, change, byRowAddress(change));
   }
   await recording.upkeep(table, { extent: 'tiered' });
   for (const change of [rows(3, 5, 7), rows(20_000, 5, 8)]) {

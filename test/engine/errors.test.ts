@@ -117,7 +117,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
       /by _rowid, /,
     ],
     [
-      'a count filter on the places of rows',
+      'a count filter on row addresses',
       () => dataset.countRows(ownSql('_rowaddr IN (0, 1) OR _rowaddr = 7')),
       'InvalidInput',
       /_rowaddr or _rowoffset alone, by which they cannot be counted$/,

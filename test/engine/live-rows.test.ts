@@ -36,17 +36,17 @@ const tableOf = (ids: readonly number[], text: string): Table =>
   });
 const fileOf = (ids: readonly number[], text: string): IpcFile => ipcFile(tableOf(ids, text));
 
-type Address = `${number}, ${number}`;
-const addressOf = ({ fragment, offset }: RowAddress): Address => `${fragment}, ${offset}`;
-const rowAddressOf = (address: bigint): RowAddress => ({
-  fragment: Number(address >> 32n),
-  offset: Number(address & 0xffff_ffffn),
+type AddressText = `${number}, ${number}`;
+const addressText = ({ fragment, offset }: RowAddress): AddressText => `${fragment}, ${offset}`;
+const rowAddressOf = (packed: bigint): RowAddress => ({
+  fragment: Number(packed >> 32n),
+  offset: Number(packed & 0xffff_ffffn),
 });
 
 interface StoredRow {
   readonly id: number;
   readonly text: string;
-  readonly place: RowAddress;
+  readonly address: RowAddress;
 }
 
 /** A table, what is tracked of it, and what whoever goes by that would know of its rows. */
@@ -56,7 +56,7 @@ class TrackedTable {
   readonly dataset: LanceDataset;
   readonly tracked: LiveRows;
   readonly #branch: BranchName | undefined;
-  #remembered = new Map<Address, StoredRow>();
+  #remembered = new Map<AddressText, StoredRow>();
 
   constructor(folder: string, engine: LanceEngine, dataset: LanceDataset, branch?: BranchName) {
     this.folder = folder;
@@ -88,12 +88,12 @@ class TrackedTable {
     await (await this.#database).createTable('t', tableOf(ids, 'overwritten'), { mode: 'overwrite' });
   }
 
-  async rows(): Promise<Map<Address, StoredRow>> {
+  async rows(): Promise<Map<AddressText, StoredRow>> {
     const found = await (await this.outside()).query().select(['id', 'text', '_rowaddr']).toArray();
     return new Map(
-      found.map(({ id, text, _rowaddr: address }: { id: number; text: string; _rowaddr: bigint }) => {
-        const place = rowAddressOf(address);
-        return [addressOf(place), { id, text, place }];
+      found.map(({ id, text, _rowaddr: packed }: { id: number; text: string; _rowaddr: bigint }) => {
+        const address = rowAddressOf(packed);
+        return [addressText(address), { id, text, address }];
       }),
     );
   }
@@ -102,20 +102,20 @@ class TrackedTable {
     return this.dataset.merge(upsert, fileOf(ids, text), undefined);
   }
 
-  /** Of the newest version, whose places are tracked. Where the new ones are is remembered as it is told. */
+  /** Of the newest version, whose addresses are tracked. Those of the new rows are remembered as they are given. */
   async replace(replaced: readonly StoredRow[], text: string): Promise<void> {
     const ids = replaced.map(({ id }) => id);
     const chunk = { file: fileOf(ids, text), rows: ids.length };
-    const places = replaced.map(({ place }) => place);
-    const told = await this.dataset.replaceRows(this.tracked, places, chunk);
+    const addresses = replaced.map(({ address }) => address);
+    const told = await this.dataset.replaceRows(this.tracked, addresses, chunk);
     assert.ok(typeof told === 'object', String(told));
     const at = told.fragments.flatMap(({ id, rows }) =>
       numbersFrom(0, rows).map((offset) => ({ fragment: id, offset })),
     );
-    for (const place of places) this.#remembered.delete(addressOf(place));
-    for (const [index, place] of at.entries()) {
-      const id = ids[index] ?? assert.fail('more places than rows');
-      this.#remembered.set(addressOf(place), { id, text: `${text} ${id}`, place });
+    for (const address of addresses) this.#remembered.delete(addressText(address));
+    for (const [index, address] of at.entries()) {
+      const id = ids[index] ?? assert.fail('more addresses than rows');
+      this.#remembered.set(addressText(address), { id, text: `${text} ${id}`, address });
     }
   }
 
@@ -135,10 +135,10 @@ class TrackedTable {
     const rows = await this.rows();
     this.#assertTracked(rows);
     for (const id of moves.added) assert.ok(this.tracked.hasFragment(id), `fragment ${id}`);
-    const known = new Map(this.#settled(moves).map((row) => [addressOf(row.place), row]));
+    const known = new Map(this.#settled(moves).map((row) => [addressText(row.address), row]));
     const added = new Set(moves.added);
-    for (const row of known.values()) assert.ok(!added.has(row.place.fragment), 'a fragment is added, and known');
-    for (const [address, row] of rows) if (added.has(row.place.fragment)) known.set(address, row);
+    for (const row of known.values()) assert.ok(!added.has(row.address.fragment), 'a fragment is added, and known');
+    for (const [at, row] of rows) if (added.has(row.address.fragment)) known.set(at, row);
     assert.deepEqual(inOrder(known), inOrder(rows));
     this.#remembered = rows;
     return moves;
@@ -148,18 +148,18 @@ class TrackedTable {
   #settled({ isKnown, moved }: LiveRowsChange): StoredRow[] {
     if (!isKnown) return [];
     return [...this.#remembered.values()].flatMap((row) => {
-      const place = moved === undefined ? row.place : moved.newAddressOf(row.place);
-      if (place !== undefined && moved?.hasMoved(row.place.fragment) === true) {
-        assert.ok(moved.fragmentsOf(row.place.fragment).includes(place.fragment));
-      } else if (place !== undefined) assert.deepEqual(place, row.place);
-      return place === undefined || !this.tracked.has(place) ? [] : [{ ...row, place }];
+      const address = moved === undefined ? row.address : moved.newAddressOf(row.address);
+      if (address !== undefined && moved?.hasMoved(row.address.fragment) === true) {
+        assert.ok(moved.fragmentsOf(row.address.fragment).includes(address.fragment));
+      } else if (address !== undefined) assert.deepEqual(address, row.address);
+      return address === undefined || !this.tracked.has(address) ? [] : [{ ...row, address }];
     });
   }
 
-  #assertTracked(rows: ReadonlyMap<Address, StoredRow>): void {
-    const fragments = new Set(rows.values().map(({ place }) => place.fragment));
-    const largest = Math.max(-1, ...fragments, ...this.#remembered.values().map(({ place }) => place.fragment));
-    const perFragment = Map.groupBy(rows.values(), ({ place }) => place.fragment);
+  #assertTracked(rows: ReadonlyMap<AddressText, StoredRow>): void {
+    const fragments = new Set(rows.values().map(({ address }) => address.fragment));
+    const largest = Math.max(-1, ...fragments, ...this.#remembered.values().map(({ address }) => address.fragment));
+    const perFragment = Map.groupBy(rows.values(), ({ address }) => address.fragment);
     for (const id of numbersFrom(0, largest + 2)) {
       const { length: count } = perFragment.get(id) ?? [];
       assert.deepEqual(
@@ -169,16 +169,16 @@ class TrackedTable {
       );
     }
     const told = [...fragments].flatMap((fragment) => [...this.tracked.rowsOf(fragment)]);
-    assert.deepEqual(new Set(told.map(addressOf)), new Set(rows.keys()));
-    for (const { place } of rows.values()) assert.ok(this.tracked.has(place));
-    for (const [address, { place }] of this.#remembered) assert.equal(this.tracked.has(place), rows.has(address));
+    assert.deepEqual(new Set(told.map(addressText)), new Set(rows.keys()));
+    for (const { address } of rows.values()) assert.ok(this.tracked.has(address));
+    for (const [at, { address }] of this.#remembered) assert.equal(this.tracked.has(address), rows.has(at));
     for (const fragment of fragments) {
       assert.equal(this.tracked.has({ fragment, offset: 1_000_000 }), false);
     }
   }
 }
 
-const inOrder = (rows: ReadonlyMap<Address, StoredRow>): string[] =>
+const inOrder = (rows: ReadonlyMap<AddressText, StoredRow>): string[] =>
   [...rows].map(([address, { text }]) => `${address}: ${text}`).sort();
 
 async function advanced(t: TestContext, count: number): Promise<TrackedTable> {
@@ -189,14 +189,15 @@ async function advanced(t: TestContext, count: number): Promise<TrackedTable> {
 
 const indexOn = (table: LanceTable): Promise<void> => table.createIndex('id', { config: Index.btree(), replace: true });
 
-/** Every row of before, at its place then, is told to be where it is; those that are gone are told to be. */
+/** For the address of each row of before, the remap has the one of now, and none for a row that is gone. */
 async function assertMoved(table: TrackedTable, run: () => Promise<unknown>): Promise<LiveRowsChange> {
   const before = await table.rows();
   await run();
   const moves = await table.advance();
   const { moved = assert.fail('nothing has moved') } = moves;
-  const after = new Map([...(await table.rows()).values()].map(({ id, place }) => [id, place]));
-  for (const { id, place } of before.values()) assert.deepEqual(moved.newAddressOf(place), after.get(id), `row ${id}`);
+  const after = new Map([...(await table.rows()).values()].map(({ id, address }) => [id, address]));
+  for (const { id, address } of before.values())
+    assert.deepEqual(moved.newAddressOf(address), after.get(id), `row ${id}`);
   return moves;
 }
 
@@ -251,14 +252,14 @@ describe('which addresses have rows is known, version after version (P2)', () =>
 
   test('after a replacement, which tells it itself', async (t) => {
     const table = await advanced(t, 10);
-    const places = [0, 9].map((offset) => ({ fragment: 0, offset }));
+    const addresses = [0, 9].map((offset) => ({ fragment: 0, offset }));
     const chunk = { file: fileOf([0, 10], 'ours'), rows: 2 };
-    const replaced = await table.dataset.replaceRows(table.tracked, places, chunk);
+    const replaced = await table.dataset.replaceRows(table.tracked, addresses, chunk);
     assert.deepEqual(replaced, { version: 2, fragments: [{ id: 1, rows: 2 }] });
     assert.equal(table.tracked.version, 2);
-    assert.deepEqual([...table.tracked.rowsOf(1)].map(addressOf), ['1, 0', '1, 1']);
+    assert.deepEqual([...table.tracked.rowsOf(1)].map(addressText), ['1, 0', '1, 1']);
     assert.deepEqual(
-      places.map((place) => table.tracked.has(place)),
+      addresses.map((address) => table.tracked.has(address)),
       [false, false],
     );
     const other = table.dataset.liveRows() ?? assert.fail();

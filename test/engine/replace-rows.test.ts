@@ -1,4 +1,4 @@
-/** Rows are replaced by their places. What is there then is judged by LanceDB itself, which opens the files anew. */
+/** Rows are replaced by their addresses. What is there then is judged by LanceDB itself, which opens the files anew. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -56,8 +56,8 @@ interface Row {
   readonly id: number;
   readonly text: string;
 }
-interface PlacedRow extends Row {
-  readonly place: RowAddress;
+interface AddressedRow extends Row {
+  readonly address: RowAddress;
 }
 
 /** Keys and texts as a file of the source. */
@@ -109,8 +109,8 @@ class Stage {
   }
 
   /** As another program reads them, by their ids. */
-  async rows(branch?: BranchName, where?: string): Promise<PlacedRow[]> {
-    return placedRows(await this.outside(branch), where);
+  async rows(branch?: BranchName, where?: string): Promise<AddressedRow[]> {
+    return addressedRows(await this.outside(branch), where);
   }
 
   async contents(branch?: BranchName, where?: string): Promise<string[]> {
@@ -118,7 +118,7 @@ class Stage {
   }
 }
 
-async function placedRows(table: LanceTable, where?: string): Promise<PlacedRow[]> {
+async function addressedRows(table: LanceTable, where?: string): Promise<AddressedRow[]> {
   const query = table.query().select(['id', 'text', '_rowaddr']);
   const found = (await (where === undefined ? query : query.where(where)).toArray()) as {
     id: number;
@@ -126,13 +126,13 @@ async function placedRows(table: LanceTable, where?: string): Promise<PlacedRow[
     _rowaddr: bigint;
   }[];
   return found
-    .map(({ id, text, _rowaddr: address }) => ({ id, text, place: rowAddressOf(address) }))
+    .map(({ id, text, _rowaddr: packed }) => ({ id, text, address: rowAddressOf(packed) }))
     .sort((a, b) => a.id - b.id);
 }
 
-const rowAddressOf = (address: bigint): RowAddress => ({
-  fragment: Number(address >> 32n),
-  offset: Number(address & 0xffff_ffffn),
+const rowAddressOf = (packed: bigint): RowAddress => ({
+  fragment: Number(packed >> 32n),
+  offset: Number(packed & 0xffff_ffffn),
 });
 
 const textsOf = (rows: readonly Row[]): string[] => rows.toSorted((a, b) => a.id - b.id).map(({ text }) => text);
@@ -147,9 +147,9 @@ async function trackedRows(dataset: Dataset): Promise<LiveRows> {
 const replacing = (
   dataset: Dataset,
   tracked: LiveRows,
-  places: Iterable<RowAddress>,
+  addresses: Iterable<RowAddress>,
   rows: readonly Row[],
-): Promise<Replacing> => dataset.replaceRows(tracked, places, { file: fileOf(rows), rows: rows.length });
+): Promise<Replacing> => dataset.replaceRows(tracked, addresses, { file: fileOf(rows), rows: rows.length });
 
 async function replace(...request: Parameters<typeof replacing>): Promise<Replaced> {
   return expectReplaced(await replacing(...request));
@@ -161,7 +161,7 @@ function expectReplaced(replaced: Replacing): Replaced {
 }
 
 /** Where the rows of a replacement are, in their order. */
-const placesIn = ({ fragments }: Replaced): RowAddress[] =>
+const addressesIn = ({ fragments }: Replaced): RowAddress[] =>
   fragments.flatMap(({ id, rows }) => numbersFrom(0, rows).map((offset) => ({ fragment: id, offset })));
 
 async function opened(
@@ -181,7 +181,7 @@ class KnownTable {
   readonly dataset: Dataset;
   readonly tracked: LiveRows;
   readonly random: Random;
-  rows = new Map<number, PlacedRow>();
+  rows = new Map<number, AddressedRow>();
   #nextId: number;
   #round = 0;
 
@@ -190,7 +190,7 @@ class KnownTable {
     this.dataset = dataset;
     this.tracked = tracked;
     this.random = new Random(seed);
-    for (const [offset, row] of first.entries()) this.rows.set(row.id, { ...row, place: { fragment: 0, offset } });
+    for (const [offset, row] of first.entries()) this.rows.set(row.id, { ...row, address: { fragment: 0, offset } });
     this.#nextId = first.length;
   }
 
@@ -202,14 +202,14 @@ class KnownTable {
     const come = rowsFrom(this.#nextId, this.random.int(10), `new in ${this.#round}`);
     this.#nextId += come.length;
     const rows = [...come, ...updated.map(({ id }) => ({ id, text: `updated in ${this.#round}: ${id}` }))];
-    const places = known.map(({ place }) => place);
-    const replaced = await replace(this.dataset, this.tracked, places, rows);
+    const addresses = known.map(({ address }) => address);
+    const replaced = await replace(this.dataset, this.tracked, addresses, rows);
     assert.equal(replaced.version, await this.dataset.version());
-    const placed = placesIn(replaced);
-    assert.equal(placed.length, rows.length);
+    const written = addressesIn(replaced);
+    assert.equal(written.length, rows.length);
     for (const { id } of gone) this.rows.delete(id);
-    for (const [index, row] of rows.entries()) this.rows.set(row.id, { ...row, place: placed[index]! });
-    for (const place of places) assert.equal(this.tracked.has(place), false);
+    for (const [index, row] of rows.entries()) this.rows.set(row.id, { ...row, address: written[index]! });
+    for (const address of addresses) assert.equal(this.tracked.has(address), false);
   }
 
   /** Somebody else has put fragments together. */
@@ -217,12 +217,12 @@ class KnownTable {
     await this.dataset.refresh();
     const { isKnown, added, moved } = this.tracked.advance(await this.dataset.version());
     assert.deepEqual([isKnown, added], [true, []]);
-    const placeNow = (place: RowAddress) =>
-      moved === undefined ? place : (moved.newAddressOf(place) ?? assert.fail('a row is lost'));
-    this.rows = new Map(this.rows.values().map((row) => [row.id, { ...row, place: placeNow(row.place) }]));
+    const addressNow = (address: RowAddress) =>
+      moved === undefined ? address : (moved.newAddressOf(address) ?? assert.fail('a row is lost'));
+    this.rows = new Map(this.rows.values().map((row) => [row.id, { ...row, address: addressNow(row.address) }]));
   }
 
-  get expected(): PlacedRow[] {
+  get expected(): AddressedRow[] {
     return [...this.rows.values()].sort((a, b) => a.id - b.id);
   }
 
@@ -233,12 +233,12 @@ class KnownTable {
     assert.deepEqual([await dataset.countRows(), await outside.countRows()], [expected.length, expected.length]);
     const middle = this.#nextId >> 1;
     const low = expected.filter(({ id }) => id < middle);
-    assert.deepEqual(await placedRows(outside, `id < ${middle}`), low);
+    assert.deepEqual(await addressedRows(outside, `id < ${middle}`), low);
     assert.equal(await dataset.countRows(ownSql(`id < ${middle}`)), low.length);
     for (const id of [random.int(this.#nextId), random.int(this.#nextId), this.#nextId - 1, this.#nextId]) {
-      assert.deepEqual(await placedRows(outside, `id = ${id}`), [this.rows.get(id)].filter(Boolean));
+      assert.deepEqual(await addressedRows(outside, `id = ${id}`), [this.rows.get(id)].filter(Boolean));
     }
-    for (const { place } of expected) assert.ok(this.tracked.has(place));
+    for (const { address } of expected) assert.ok(this.tracked.has(address));
   }
 }
 
@@ -255,7 +255,7 @@ describe('rows are replaced by their addresses: those there go, those of the fil
   for (const seed of [1, 2, 3]) {
     test(`round after round, and the addresses of the new rows are right (seed ${seed})`, async (t) => {
       const table = await knownTable(t, seed);
-      const past: PlacedRow[][] = [table.expected];
+      const past: AddressedRow[][] = [table.expected];
       for (const _ of numbersFrom(0, 12)) {
         await table.replaceSome();
         await table.check();
@@ -264,7 +264,7 @@ describe('rows are replaced by their addresses: those there go, those of the fil
       const outside = await table.stage.outside();
       for (const [index, expected] of past.entries()) {
         await outside.checkout(index + 1);
-        assert.deepEqual(await placedRows(outside), expected, `version ${index + 1}`);
+        assert.deepEqual(await addressedRows(outside), expected, `version ${index + 1}`);
       }
     });
   }
@@ -342,7 +342,7 @@ describe('rows are replaced by their addresses: those there go, those of the fil
     assert.deepEqual(await replace(dataset, tracked, tracked.rowsOf(1), []), { version: 3, fragments: [] });
     assert.deepEqual([await dataset.countRows(), await stage.contents()], [0, []]);
     await replace(dataset, tracked, [], rowsFrom(5, 1, 'third'));
-    assert.deepEqual(await stage.rows(), [{ id: 5, text: 'third 5', place: { fragment: 2, offset: 0 } }]);
+    assert.deepEqual(await stage.rows(), [{ id: 5, text: 'third 5', address: { fragment: 2, offset: 0 } }]);
   });
 
   test('many rows of a large fragment go, sparse and dense', async (t) => {
@@ -372,23 +372,23 @@ describe('rows are replaced by their addresses: those there go, those of the fil
     const file = ipcFile(new Table([new RecordBatch(schema, batch!.data)]));
     const replaced = expectReplaced(await dataset.replaceRows(tracked, at(0, 0, 1, 2), { file, rows: count }));
     assert.ok(replaced.fragments.length > 1);
-    const places = new Map(placesIn(replaced).map((place, id) => [id, place]));
+    const addresses = new Map(addressesIn(replaced).map((address, id) => [id, address]));
     const rows = await stage.rows();
     assert.equal(rows.length, count);
-    const misplaced = rows.filter(({ id, place }) => {
-      const told = places.get(id);
-      return told?.fragment !== place.fragment || told.offset !== place.offset;
+    const wrong = rows.filter(({ id, address }) => {
+      const expected = addresses.get(id);
+      return expected?.fragment !== address.fragment || expected.offset !== address.offset;
     });
-    assert.equal(misplaced.length, 0);
+    assert.equal(wrong.length, 0);
   });
 
   test('an address without a row is an error, with nothing written', async (t) => {
     const { stage, dataset } = await opened(t, rowsFrom(0, 3, 'first'));
     await replace(dataset, await trackedRows(dataset), at(0, 0), rowsFrom(0, 1, 'second'));
     const before = stage.files();
-    for (const place of [...at(0, 0), ...at(0, 3), ...at(7, 0)]) {
+    for (const address of [...at(0, 0), ...at(0, 3), ...at(7, 0)]) {
       const tracked = await trackedRows(dataset);
-      await assert.rejects(replacing(dataset, tracked, [...at(0, 1), place], rowsFrom(9, 1, 'third')), {
+      await assert.rejects(replacing(dataset, tracked, [...at(0, 1), address], rowsFrom(9, 1, 'third')), {
         kind: 'Internal',
       });
       assert.deepEqual([...tracked.rowsOf(0)], at(0, 1, 2), 'what is tracked is as it was');
@@ -459,8 +459,8 @@ describe('what is committed is as the engine makes it: others go on from it', ()
     assert.deepEqual(await stage.contents(), content);
     await dataset.refresh();
     assert.equal(tracked.advance(await dataset.version()).isKnown, false);
-    const [place] = await stage.rows(undefined, 'id = 4').then((rows) => rows.map((row) => row.place));
-    assert.equal(await replacing(dataset, tracked, [place!], rowsFrom(4, 1, 'fourth')), 'refused');
+    const [address] = await stage.rows(undefined, 'id = 4').then((rows) => rows.map((row) => row.address));
+    assert.equal(await replacing(dataset, tracked, [address!], rowsFrom(4, 1, 'fourth')), 'refused');
     const file = ipcFile(
       new Table({
         id: vectorFromArray([4], new Int32()),
@@ -468,7 +468,7 @@ describe('what is committed is as the engine makes it: others go on from it', ()
         twice: vectorFromArray([-1], new Int32()),
       }),
     );
-    expectReplaced(await dataset.replaceRows(tracked, [place!], { file, rows: 1 }));
+    expectReplaced(await dataset.replaceRows(tracked, [address!], { file, rows: 1 }));
     assert.deepEqual(await stage.contents(undefined, 'twice = -1'), ['fourth 4']);
     assert.deepEqual(await stage.contents(), content.with(4, 'fourth 4'));
   });
@@ -493,7 +493,7 @@ describe('what is committed is as the engine makes it: others go on from it', ()
     await replace(dataset, tracked, tracked.rowsOf(0), []);
     assert.deepEqual(await stage.contents(dev), content);
     await outside.checkout('mine');
-    assert.deepEqual(await placedRows(outside).then(textsOf), content);
+    assert.deepEqual(await addressedRows(outside).then(textsOf), content);
   });
 
   const stale: readonly (readonly [
@@ -568,12 +568,12 @@ describe('on a branch', () => {
     const innermost = await stage.engine.open({ location, branch: inner });
     t.after(() => innermost.close());
     const rows = await stage.rows(inner);
-    const places = [1, 4, 7, 10].map((id) => rows.find((row) => row.id === id)?.place ?? assert.fail());
+    const addresses = [1, 4, 7, 10].map((id) => rows.find((row) => row.id === id)?.address ?? assert.fail());
     const trackedInner = await trackedRows(innermost);
     await replace(
       innermost,
       trackedInner,
-      places,
+      addresses,
       [1, 4, 7, 10].map((id) => ({ id, text: `inner ${id}` })),
     );
     await replace(innermost, trackedInner, at(0, 2), []);
@@ -848,8 +848,8 @@ describe('values are stored as the engine stores those of a merge', () => {
         [45, 5],
       ] as const) {
         const rows = await chunk(from, 15, turn);
-        const places = fragment === 0 ? at(0, ...numbersFrom(30, 40)) : [];
-        await replaced!.replaceRows(tracked, places, rows).then(expectReplaced);
+        const addresses = fragment === 0 ? at(0, ...numbersFrom(30, 40)) : [];
+        await replaced!.replaceRows(tracked, addresses, rows).then(expectReplaced);
         await merged!.merge(upsertOn('n'), rows.file, undefined);
         fragment += 1;
       }

@@ -52,7 +52,7 @@ const isSync = ({ name }: Call): boolean => name === 'fsync' || name === 'fdatas
 
 /** The name a file was given: the last path in quotes. */
 const namedPath = ({ text }: Call): string => [...text.matchAll(/"([^"]*)"/g)].at(-1)?.[1] ?? '';
-/** Of deletions, which the engine makes none of; only commits that replace rows by their places do. */
+/** Of deletions, which the engine makes none of; only commits that replace rows by their addresses do. */
 const isMadeHere = (call: Call): boolean => call.name === 'openat' && namedPath(call).endsWith('.bin');
 /** `-y` shows the path behind a descriptor. */
 const descriptorPath = ({ text }: Call): string => /^\w+\(\d+<([^>]*)>/.exec(text)?.[1] ?? '';
@@ -176,5 +176,5 @@ test('no answer leaves before its files, their names and the catalog are synced 
     requireSyncedBefore(answer, seen, `the answer to ${requests[index]?.[0]}`);
   }
   assert.ok(seen.filter((call) => isNaming(call) && isPartOfVersion(namedPath(call))).length > 25);
-  assert.ok(seen.some(isMadeHere), 'rows were replaced by their places');
+  assert.ok(seen.some(isMadeHere), 'rows were replaced by their addresses');
 });
