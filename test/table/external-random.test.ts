@@ -1,6 +1,6 @@
 /**
  * Random groups beside random commits of an outsider, against what SQL says of theirs first and ours after. By hand:
- *   LANCEGATE_GROUP_SEED=7 node --test test/table/outside-random.test.ts
+ *   LANCEGATE_GROUP_SEED=7 node --test test/table/external-random.test.ts
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
