@@ -16,10 +16,10 @@ interface EngineUnderTest {
   /** What the port says is not known on object stores must be unknown there, and known on a file system. */
   readonly storage: 'file system' | 'object store';
   /** Changes a table the way another program would, which has opened the storage itself. */
-  readonly outsider: (location: Location) => Promise<Outsider>;
+  readonly externalWriter: (location: Location) => Promise<ExternalWriter>;
 }
 
-export interface Outsider {
+export interface ExternalWriter {
   add(table: Table): Promise<void>;
   pruneOldVersions(): Promise<void>;
 }
@@ -133,11 +133,11 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('commits of others are seen after a refresh, and only then', async (t) => {
-      const { engine, outsider } = open(t);
+      const { engine, externalWriter } = open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.refresh();
-      const other = await outsider(at);
+      const other = await externalWriter(at);
       await other.add(table(2));
       assert.equal(await dataset.version(), 1);
       await dataset.refresh();
@@ -149,11 +149,11 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('commits of others are seen even if the manifest that came next was pruned again', async (t) => {
-      const { engine, outsider } = open(t);
+      const { engine, externalWriter } = open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.refresh();
-      const other = await outsider(at);
+      const other = await externalWriter(at);
       await other.add(table(2));
       await other.add(table(3));
       await other.pruneOldVersions();

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { engineContract } from '#test/contract/engine.ts';
-import { outsiderOn } from '#test/fixtures/outsider.ts';
+import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -20,7 +20,11 @@ if (withoutS3Gateway === undefined) {
       indexCacheBytes: 1 << 24,
       metadataCacheBytes: 1 << 24,
     });
-    return { engine, storage: 'object store', outsider: (location) => outsiderOn(root, location, storageOptions) };
+    return {
+      engine,
+      storage: 'object store',
+      externalWriter: (location) => externalWriterOn(root, location, storageOptions),
+    };
   });
 } else {
   test('engine: Lance on an S3 gateway', { skip: withoutS3Gateway }, () => undefined);

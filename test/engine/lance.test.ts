@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { engineContract } from '#test/contract/engine.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
-import { outsiderOn } from '#test/fixtures/outsider.ts';
+import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const engineAt = (folder: string) => engineIn(folder, join(folder, 'tables'));
@@ -14,7 +14,7 @@ engineContract('Lance on a file system', (t) => {
   return {
     engine: engineAt(folder),
     storage: 'file system',
-    outsider: (location) => outsiderOn(join(folder, 'tables'), location),
+    externalWriter: (location) => externalWriterOn(join(folder, 'tables'), location),
   };
 });
 

@@ -19,7 +19,7 @@ import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
-import { outsiderOn } from '#test/fixtures/outsider.ts';
+import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 import { numbersFrom } from '#test/http/wide-table.ts';
@@ -135,7 +135,7 @@ describe('what the engine does in a shadow', () => {
     const { dataset, folder } = await tableOf(t);
     const shadow = await dataset.shadow();
     await shadow.merge(upsert, keyed([5, 2_000], 'merged'), undefined);
-    await (await outsiderOn(folder, location)).add(
+    await (await externalWriterOn(folder, location)).add(
       new Table({ id: vectorFromArray([2_000], new Int32()), text: vectorFromArray(['theirs'], new Utf8()) }),
     );
     const files = filesOf(folder);
@@ -194,20 +194,20 @@ describe('what the engine does in a shadow', () => {
   });
 });
 
-/** A table, an outsider, and a map of what the table should have; `random` repeats with the same seed. */
+/** A table, an external writer, and a map of what the table should have; `random` repeats with the same seed. */
 class Model {
   readonly content: Map<number, string>;
   readonly #stage: Awaited<ReturnType<typeof tableOf>>;
-  readonly #outsider: Awaited<ReturnType<typeof outsiderOn>>;
+  readonly #externalWriter: Awaited<ReturnType<typeof externalWriterOn>>;
   #seed = 7;
 
   constructor(
     stage: Awaited<ReturnType<typeof tableOf>>,
-    outsider: Awaited<ReturnType<typeof outsiderOn>>,
+    externalWriter: Awaited<ReturnType<typeof externalWriterOn>>,
     content: Map<number, string>,
   ) {
     this.#stage = stage;
-    this.#outsider = outsider;
+    this.#externalWriter = externalWriter;
     this.content = content;
   }
 
@@ -232,7 +232,7 @@ class Model {
   }
 
   async #commitOutside(id: number, text: string): Promise<void> {
-    await this.#outsider.add(
+    await this.#externalWriter.add(
       new Table({ id: vectorFromArray([id], new Int32()), text: vectorFromArray([text], new Utf8()) }),
     );
     this.content.set(id, text);
@@ -249,7 +249,7 @@ describe('shadows one after the other, concurrently with other commits', () => {
   for (const isIndexed of [true, false]) {
     test(`leave what a map would have, ${isIndexed ? 'with' : 'without'} an index`, async (t) => {
       const stage = await tableOf(t, { isIndexed });
-      const model = new Model(stage, await outsiderOn(stage.folder, location), await contentOf(stage.dataset));
+      const model = new Model(stage, await externalWriterOn(stage.folder, location), await contentOf(stage.dataset));
       for (let round = 0; round < 60; round += 1) await model.round(round, isIndexed);
       const expected = new Map([...model.content].sort(([a], [b]) => a - b));
       assert.deepEqual(await contentOf(stage.dataset), expected);
@@ -271,13 +271,13 @@ async function untilCommitted(dataset: Dataset, file: IpcFile): Promise<void> {
 describe('an index', () => {
   test('is built concurrently with commits, and covers what was there when it began (P8)', async (t) => {
     const { engine, dataset, folder } = await tableOf(t, { isIndexed: false });
-    const outsider = await outsiderOn(folder, location);
+    const externalWriter = await externalWriterOn(folder, location);
     const theirs = (id: number) =>
       new Table({ id: vectorFromArray([id], new Int32()), text: vectorFromArray(['theirs'], new Utf8()) });
     const other = await reopened(engine);
     const index = await other.prepareIndex('id');
     for (const id of [5_000, 5_001]) {
-      await outsider.add(theirs(id));
+      await externalWriter.add(theirs(id));
       await untilCommitted(dataset, keyed([id, 7], 'merged'));
     }
     assert.notEqual(await index.commit(), undefined);

@@ -38,11 +38,11 @@ describe('a key that another program has doubled while the key index is known', 
   test('keeps its rows where a merge only inserts, and makes no version (P2, P4)', async (t) => {
     const { stage } = await openKnown(t, before);
     await byAppending(stage, full([7, 'twin']))();
-    const version = await (await stage.outsider()).version();
+    const version = await (await stage.externalWriter()).version();
     const inserting = { ...upsert, whenMatchedUpdateAll: false };
     assert.deepEqual(allCounts(await sendTogether(stage, [stage.request(full([7, 'us']), inserting)])), [[0, 0, 0]]);
     assert.deepEqual(await stage.rows(), ['1:known', '7:old', '7:twin', '8:old']);
-    assert.equal(await (await stage.outsider()).version(), version);
+    assert.equal(await (await stage.externalWriter()).version(), version);
   });
 
   test('has all of its rows updated where a merge only updates (P4)', async (t) => {
@@ -65,7 +65,7 @@ describe('a key that another program has doubled while the key index is known', 
     await byAppending(stage, full([7, 'twin'], [8, 'twin']))();
     assert.deepEqual(await sendRows(stage, [[1, 'a']]), [[0, 1]]);
     await stage.tidy();
-    await (await stage.outsider()).delete("id = 7 AND v = 'old'");
+    await (await stage.externalWriter()).delete("id = 7 AND v = 'old'");
     await stage.moveRows();
     const answers = await sendTogether(stage, [stage.request(full([7, 'us'], [8, 'us']))]);
     assert.deepEqual(allCounts(answers), [[0, 2, 1]]);
@@ -110,7 +110,7 @@ describe('merges by row address that only insert or only update (P2, P4)', () =>
 
   test('make no version where they change no row', async (t) => {
     const { stage } = await openKnown(t, before);
-    const version = await (await stage.outsider()).version();
+    const version = await (await stage.externalWriter()).version();
     const commits = stage.commits.length;
     const inserting = { ...upsert, whenMatchedUpdateAll: false };
     const updating = { ...upsert, whenNotMatchedInsertAll: false };
@@ -128,7 +128,7 @@ describe('merges by row address that only insert or only update (P2, P4)', () =>
         numAttempts: 1,
       });
     }
-    assert.equal(await (await stage.outsider()).version(), version);
+    assert.equal(await (await stage.externalWriter()).version(), version);
     assert.equal(stage.commits.length, commits);
   });
 });

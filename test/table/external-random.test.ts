@@ -1,5 +1,5 @@
 /**
- * Random groups beside random commits of an outsider, against what SQL says of theirs first and ours after. By hand:
+ * Random batches during random external commits, against what SQL says of theirs first and ours after. By hand:
  *   LANCEGATE_GROUP_SEED=7 node --test test/table/external-random.test.ts
  */
 import assert from 'node:assert/strict';

@@ -1,4 +1,4 @@
-/** An outsider who never stops, beside clients that write the same new keys. */
+/** An external writer that never stops, and clients that write the same new keys. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
@@ -36,8 +36,8 @@ test('no key that another program had written before is left twice, and counts a
     }
   };
   let isOver = false;
-  const outsider = async (): Promise<void> => {
-    const table = await stage.outsider();
+  const externalWriter = async (): Promise<void> => {
+    const table = await stage.externalWriter();
     for (let round = 0; !isOver; round++) {
       const keys = someKeys().filter((key) => !writtenOutside.has(key));
       await setImmediate();
@@ -50,7 +50,7 @@ test('no key that another program had written before is left twice, and counts a
       for (const key of keys) writtenOutside.set(key, version);
     }
   };
-  const outside = outsider();
+  const outside = externalWriter();
   await Promise.all(Array.from({ length: clients }, client));
   isOver = true;
   await outside;
@@ -69,7 +69,7 @@ test('no key that another program had written before is left twice, and counts a
   const isNew = ([key, version]: [number, number]) => (writtenOutside.get(key) ?? Number.POSITIVE_INFINITY) > version;
   assert.equal(inserted, [...firstMerged].filter(isNew).length);
   t.diagnostic(
-    `${met} keys of the outsider met, ${stage.overtakenShadows} commits of ${stage.commits.length} overtaken`,
+    `${met} keys of the external writer met, ${stage.overtakenShadows} commits of ${stage.commits.length} overtaken`,
   );
 });
 

@@ -236,9 +236,9 @@ test('keys written behind the back of the writer are not counted as new (P4)', a
   const send = async (...sources: Pair[][]) =>
     stage.together(await Promise.all(sources.map((source) => stage.request(tableOf(source)))));
   await send([[1, 'a']], [[2, 'a']]);
-  const outsider = await stage.engine.open({ location });
+  const externalWriter = await stage.engine.open({ location });
   const spec: MergeSpec = { ...upsert, on: ['id'] };
-  await outsider.merge(spec, ipcFile(tableOf([[3, 'outside']])), undefined);
+  await externalWriter.merge(spec, ipcFile(tableOf([[3, 'outside']])), undefined);
   const answers = await send([[3, 'b']], [[4, 'b']]);
   assert.deepEqual(countsOf(answers), [
     [0, 1],
@@ -251,8 +251,8 @@ test('an external commit between the look and the commit makes the known keys wo
   const requests = (...sources: Pair[][]) => Promise.all(sources.map((source) => stage.request(tableOf(source))));
   await stage.together(await requests([[1, 'a']], [[2, 'a']]));
   stage.betweenLookAndCommit = async () => {
-    const outsider = await stage.engine.open({ location });
-    await outsider.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[50, 'outside']])), undefined);
+    const externalWriter = await stage.engine.open({ location });
+    await externalWriter.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[50, 'outside']])), undefined);
   };
   const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;
   const second = (await requests([[1, 'b']], [[3, 'b']])).map((request, index) => ({
@@ -273,8 +273,8 @@ test('a reader that refreshes the dataset between the look and the shadow change
   stage.betweenLookAndCommit = async () => {
     looks += 1;
     if (looks > 1) return;
-    const outsider = await stage.engine.open({ location });
-    await outsider.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[3, 'outside']])), undefined);
+    const externalWriter = await stage.engine.open({ location });
+    await externalWriter.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[3, 'outside']])), undefined);
     await stage.datasets.latest(location, undefined);
   };
   const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;

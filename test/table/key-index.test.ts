@@ -20,7 +20,7 @@ describe('once merges have cost as much as reading the key index takes, upserts 
     assert.deepEqual(stage.replacements, ['made', 'made', 'made']);
     assert.equal(stage.addressReadings, 1);
     assert.deepEqual(await stage.rows(), ['1:5']);
-    assert.equal(await (await stage.outsider()).version(), 6);
+    assert.equal(await (await stage.externalWriter()).version(), 6);
   });
 
   test('and not for a table that is merged into once (P10)', async (t) => {

@@ -11,7 +11,7 @@ const before: readonly Row[] = [
   [3, 'old'],
 ];
 
-const deleting = (stage: Stage, where: string) => async () => (await stage.outsider()).delete(where);
+const deleting = (stage: Stage, where: string) => async () => (await stage.externalWriter()).delete(where);
 
 describe('another program commits between the look and the direct commit (P1, P2, P4)', () => {
   for (const { title, does, counts, rows } of [
@@ -76,7 +76,7 @@ describe('another program commits between the look and the direct commit (P1, P2
       [1, 0],
     ]);
     assert.deepEqual(stage.replacements, ['made']);
-    const indexed = await stage.outsider();
+    const indexed = await stage.externalWriter();
     assert.equal((await indexed.listIndices()).length, 1);
     assert.equal(await indexed.countRows('id = 2'), 1);
   });
@@ -145,10 +145,10 @@ describe('another program commits between two of ours', () => {
 
   test('values written anew in place, or columns changed, are left to the engine first (P2)', async (t) => {
     const { stage } = await openKnown(t, full(...before));
-    const outsider = await stage.outsider();
-    await outsider.update({ where: 'id = 2', values: { v: 'them' } });
-    await outsider.addColumns([{ name: 'x', valueSql: 'id' }]);
-    await outsider.dropColumns(['x']);
+    const externalWriter = await stage.externalWriter();
+    await externalWriter.update({ where: 'id = 2', values: { v: 'them' } });
+    await externalWriter.addColumns([{ name: 'x', valueSql: 'id' }]);
+    await externalWriter.dropColumns(['x']);
     assert.deepEqual(await sendRows(stage, [[2, 'us']], [[9, 'us']]), [
       [0, 1],
       [1, 0],
@@ -162,14 +162,14 @@ describe('another program commits between two of ours', () => {
 
   test('an earlier version put back is what ours comes on top of (P1, P2)', async (t) => {
     const { stage } = await openKnown(t, full(...before));
-    const outsider = await stage.outsider();
-    const version = await outsider.version();
+    const externalWriter = await stage.externalWriter();
+    const version = await externalWriter.version();
     assert.deepEqual(await sendRows(stage, [[2, 'later']], [[9, 'later']]), [
       [0, 1],
       [1, 0],
     ]);
-    await outsider.checkout(version);
-    await outsider.restore();
+    await externalWriter.checkout(version);
+    await externalWriter.restore();
     assert.deepEqual(await sendRows(stage, [[9, 'us']], [[3, 'us']]), [
       [1, 0],
       [0, 1],

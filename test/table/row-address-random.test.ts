@@ -1,5 +1,5 @@
 /**
- * Random merges of all kinds, upkeep and commits of an outsider, against what SQL says of them one after the other. By hand:
+ * Random merges of all kinds, maintenance and external commits, against what SQL says of them in turn. By hand:
  *   LANCEGATE_GROUP_SEED=7 node --test test/table/row-address-random.test.ts
  */
 
@@ -115,7 +115,7 @@ class Scene {
     if (kind === 5) return () => this.stage.moveRows();
     const ids = new Set(source.map(([id]) => id));
     this.rows.splice(0, this.rows.length, ...this.rows.filter(({ id }) => !ids.has(id)));
-    return async () => (await this.stage.outsider()).delete(`id IN (${[...ids].join(', ')})`);
+    return async () => (await this.stage.externalWriter()).delete(`id IN (${[...ids].join(', ')})`);
   }
 
   async step(): Promise<string> {

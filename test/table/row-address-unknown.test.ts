@@ -55,7 +55,7 @@ describe('there is no key index', () => {
 
   test('of a table that replaces another at the same version (P2)', async (t) => {
     const { stage } = await openKnown(t, full([1, 'old'], [2, 'old']));
-    await stage.replace(full([7, 'new']), await (await stage.outsider()).version());
+    await stage.replace(full([7, 'new']), await (await stage.externalWriter()).version());
     assert.deepEqual(await sendRows(stage, [[7, 'a']], [[1, 'a']]), [
       [0, 1],
       [1, 0],

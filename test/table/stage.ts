@@ -96,7 +96,7 @@ export class Stage {
   readonly countedBy: CountsSource[] = [];
   /** How often all keys of a past version were read. */
   readings = 0;
-  /** How often row addresses were read: all while commits go on, or with the branch locked those of external commits. */
+  /** How often row addresses were read: all while commits go on, or with the branch locked those of others. */
   addressReadings = 0;
   /** What became of each attempt to replace rows by their addresses. */
   readonly replacements: ('made' | 'refused' | 'overtaken' | 'failed')[] = [];
@@ -342,7 +342,7 @@ export class Stage {
   }
 
   /** The table as another program opens it. */
-  async outsider() {
+  async externalWriter() {
     const database = await connect(join(this.folder, 'tables'));
     return database.openTable('t');
   }
@@ -390,15 +390,15 @@ export class Stage {
   }
 
   async tidy(): Promise<void> {
-    const table = await this.outsider();
+    const table = await this.externalWriter();
     await table.optimize();
   }
 }
 
-/** What the outsider does. */
-export const byAppending = (stage: Stage, rows: Table) => async () => (await stage.outsider()).add(rows);
+/** What an external writer does. */
+export const byAppending = (stage: Stage, rows: Table) => async () => (await stage.externalWriter()).add(rows);
 export const byMerging = (stage: Stage, rows: Table) => async () =>
-  (await stage.outsider()).mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll().execute(rows);
+  (await stage.externalWriter()).mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll().execute(rows);
 
 const keyHasher = new KeyHasher(new Uint32Array(8));
 
