@@ -13,7 +13,7 @@ const folderOf = (t: TestContext): string => temporaryFolder((clean) => t.after(
 const modeOf = (path: string): string => (statSync(path).mode & 0o777).toString(8);
 const self = process.getuid?.() ?? 0;
 /** Neither root, who may do everything, nor the user who runs the tests. */
-const somebody = self === 4_711 ? 4_712 : 4_711;
+const anotherUser = self === 4_711 ? 4_712 : 4_711;
 
 function withUmask(t: TestContext, umask: number): void {
   const before = process.umask(umask);
@@ -74,7 +74,7 @@ describe('the data folder (P9)', () => {
   test('that belongs to another user is refused, with what to do; nothing in it is touched', (t) => {
     const data = folderOf(t);
     chmodSync(data, 0o755);
-    assert.throws(() => makeDataFolder(data, somebody), {
+    assert.throws(() => makeDataFolder(data, anotherUser), {
       name: 'DataFolderUnsafe',
       message: new RegExp(`belongs to another user \\(${self}\\).*such as ${data}/lancegate\\.`),
     });
@@ -98,7 +98,7 @@ describe('the data folder (P9)', () => {
     mkdirSync(target, { mode: 0o755 });
     const link = join(folder, 'link');
     symlinkSync(target, link);
-    assert.throws(() => makeDataFolder(link, somebody), { name: 'DataFolderUnsafe' });
+    assert.throws(() => makeDataFolder(link, anotherUser), { name: 'DataFolderUnsafe' });
     assert.equal(modeOf(target), '755');
     assert.equal(makeDataFolder(link).wasOpenAs, '0755');
     assert.equal(modeOf(target), '700');

@@ -38,7 +38,7 @@ function tear(service: TestService, table: string, version: number): void {
   truncateSync(readManifest(versions, version)?.path ?? '');
 }
 
-test('a start undoes a torn commit before anybody asks, says which, and closes the branch (P1)', async (t) => {
+test('a start undoes a torn commit before a client asks, says which, and closes the branch (P1)', async (t) => {
   const service = await crashedService(t);
   await service.restart(async () => {
     await markOpen(service.dataFolder, ['t']);

@@ -360,7 +360,7 @@ describe('recovery', () => {
 
   test('leaves orphan files to programs that may still commit them, unless the machine went down', async (t) => {
     const { engine, path } = await threeVersions(t);
-    const staged = join(path, 'data', 'staged-by-somebody.lance');
+    const staged = join(path, 'data', 'staged-by-another.lance');
     const old = join(path, 'data', 'older-than-the-acknowledged-version.lance');
     const foreign = join(path, 'data', 'notes.txt');
     for (const file of [staged, old, foreign]) writeFileSync(file, 'x');

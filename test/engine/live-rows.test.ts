@@ -49,7 +49,7 @@ interface StoredRow {
   readonly address: RowAddress;
 }
 
-/** A table, what is tracked of it, and what whoever goes by that would know of its rows. */
+/** A table, what is tracked of it, and what the key index would know of its rows by that. */
 class TrackedTable {
   readonly folder: string;
   readonly engine: LanceEngine;

@@ -212,7 +212,7 @@ class KnownTable {
     for (const address of addresses) assert.equal(this.tracked.has(address), false);
   }
 
-  /** Somebody else has put fragments together. */
+  /** Another program has compacted fragments. */
   async follow(): Promise<void> {
     await this.dataset.refresh();
     const { isKnown, added, moved } = this.tracked.advance(await this.dataset.version());

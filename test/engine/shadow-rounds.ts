@@ -34,7 +34,7 @@ export async function changeInShadow(dataset: Dataset): Promise<number> {
   );
   await shadow.deleteWhere(ownSql(`id = ${1_000 + version - 3}`));
   const made = await shadow.commit();
-  if (made === 'overtaken') throw new Error('nobody else commits');
+  if (made === 'overtaken') throw new Error('no other program commits');
   return made.version;
 }
 

@@ -7,7 +7,7 @@ import { newSession } from '#src/engine/lance/native/native.ts';
 import { listeningUrl, serveArguments } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
-/** No folder can be made in it, by nobody. */
+/** No user can make a folder in it. */
 const unusable = '/dev/null';
 
 test('a session that could have no temporary folder is refused, and the process lives', (t) => {

@@ -322,7 +322,7 @@ describe('where all connections are taken', () => {
     const silent = (await Peer.connect(service)).read();
     const fresh = (await Peer.connect(service)).read();
     const early = (await Peer.connect(service)).read();
-    await eventually('nobody gives way at once', () => early.socket.readableEnded);
+    await eventually('no connection gives way at once', () => early.socket.readableEnded);
     clock.advance(1_000);
     const next = (await Peer.connect(service)).read().write(healthz);
     await eventually('the next is served', () => next.answers[0] === '200');

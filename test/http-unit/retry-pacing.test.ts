@@ -59,7 +59,7 @@ test('no client gets more than five seconds, and when the crowd is gone it is on
   assert.equal(returns.secondsFor(ann), 1);
 });
 
-test('a clock that is set back does not keep anybody away for longer', () => {
+test('a clock that is set back keeps no client away for longer', () => {
   const clock = new StoppedClock();
   const returns = new RetryPacing(clock);
   returns.secondsFor(ann);

@@ -20,7 +20,7 @@ describe('a principal that may not write is refused before a byte of the body is
     const authorization = token === '' ? [] : [`authorization: Bearer ${token}`];
     await client.head(`POST ${path}`, [...authorization, ...headers], false);
   };
-  /** The answer to somebody who announces a body and never sends it. */
+  /** The answer to a client that announces a body and never sends it. */
   const answerTo = async (path: string, token: string, ...headers: string[]) => {
     using client = await connect();
     await ask(client, path, token, ...headers);

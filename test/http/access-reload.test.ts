@@ -9,15 +9,15 @@ import { refused, startCheckedService, succeeded } from './checked-service.ts';
 import { eventually } from './eventually.ts';
 import { people } from './rows.ts';
 
-const forEverybody = 'permit (principal, action, resource);';
-const forNobody = `${forEverybody}\nforbid (principal, action == Action::"CountTableRows", resource);`;
+const allAllowed = 'permit (principal, action, resource);';
+const countsForbidden = `${allAllowed}\nforbid (principal, action == Action::"CountTableRows", resource);`;
 const lookEveryMs = 2_000;
 
 describe('policies that change while the service runs (P9)', () => {
   const start = async (t: { after: (clean: () => void | Promise<void>) => void }) => {
     const after = (clean: () => void | Promise<void>) => t.after(clean);
     const file = join(temporaryFolder(after), 'policies.cedar');
-    writeFileSync(file, forEverybody);
+    writeFileSync(file, allAllowed);
     const clock = new AdvancingClock();
     const service = await startCheckedService(after, { POLICY_FILE: file }, clock);
     succeeded(await service.post('/v1/table/t/create', people([1, 2], 'x')));
@@ -28,28 +28,28 @@ describe('policies that change while the service runs (P9)', () => {
 
   test('hold from a reload on, for tokens that were seen before, too; a broken file changes nothing', async (t) => {
     const { service, file, count } = await start(t);
-    writeFileSync(file, forNobody);
+    writeFileSync(file, countsForbidden);
     await service.reload();
     refused(await count(), 403, 15);
-    writeFileSync(file, `${forEverybody}\npermit (principal, action resource);`);
+    writeFileSync(file, `${allAllowed}\npermit (principal, action resource);`);
     await service.reload();
     refused(await count(), 403, 15);
     const refusal = /policies\.cedar:2:27: unexpected token.*the policies stay as they are/;
     assert.ok(service.log.some((line) => refusal.test(line)));
-    writeFileSync(file, forEverybody);
+    writeFileSync(file, allAllowed);
     await service.reload();
     assert.equal((await count()).status, 200);
   });
 
   test('hold without being asked for, once the file has settled', async (t) => {
     const { clock, file, count } = await start(t);
-    writeFileSync(`${file}.new`, forNobody);
+    writeFileSync(`${file}.new`, countsForbidden);
     renameSync(`${file}.new`, file);
     await eventually('the new policies hold', async () => {
       clock.advance(lookEveryMs);
       return (await count()).status === 403;
     });
-    writeFileSync(file, forEverybody);
+    writeFileSync(file, allAllowed);
     await eventually('the old ones hold again', async () => {
       clock.advance(lookEveryMs);
       return (await count()).status === 200;

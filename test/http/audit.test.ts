@@ -159,19 +159,19 @@ describe('the audit record', () => {
         ...{ route: '/v1/table/:id/query', status: 406, decision: 'not asked', refusal: 'Unsupported' },
       },
     );
-    const nobody = { issuer: undefined, subject: undefined };
+    const noPrincipal = { issuer: undefined, subject: undefined };
     await post(
       '/v1/nowhere',
       {},
       {},
-      { ...nobody, route: 'none', status: 404, decision: 'not asked', refusal: 'NoSuchRoute' },
+      { ...noPrincipal, route: 'none', status: 404, decision: 'not asked', refusal: 'NoSuchRoute' },
     );
     await post(
       '/v1/table/ns$t/create',
       people([1], 'x'),
       { authorization: 'Bearer eyJhbGciOiJub25lIn0.e30.' },
       {
-        ...{ ...nobody, route: create, status: 401, decision: 'unauthenticated', refusal: 'Unauthenticated' },
+        ...{ ...noPrincipal, route: create, status: 401, decision: 'unauthenticated', refusal: 'Unauthenticated' },
       },
     );
     const ended = keys.create({ subject: 'gone', scopes: ['lancegate:read'] });
@@ -181,7 +181,7 @@ describe('the audit record', () => {
       {},
       { 'x-api-key': ended.key },
       {
-        ...{ ...nobody, keyId: ended.record.id, route: '/v1/table/:id/count_rows', status: 401 },
+        ...{ ...noPrincipal, keyId: ended.record.id, route: '/v1/table/:id/count_rows', status: 401 },
         ...{ decision: 'unauthenticated', refusal: 'Unauthenticated' },
       },
     );

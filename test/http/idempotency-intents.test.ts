@@ -74,7 +74,7 @@ async function start(t: TestContext) {
     engine: replacing<Engine>(engine, { open }),
     clock: systemClock,
     newId: randomUUID,
-    queries: { count: () => Promise.reject(new Error('nobody asks')) },
+    queries: { count: () => Promise.reject(new Error('this is never asked for')) },
     logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
     metrics: new Metrics(),
     maxWaitingPerTable: 100,

@@ -31,7 +31,7 @@ describe('upserts that are committed by row address', () => {
   };
   const merge = (table: string, ids: number[], name: string, query = '', headers: HeaderFields = {}) =>
     service.post(`/v1/table/${table}/merge_insert?on=id${query}`, people(ids, name), headers);
-  /** Each finds its row, whoever commits it. */
+  /** Each finds its row, by either strategy. */
   async function mergeUntilDirectCommit(table: string, query = ''): Promise<void> {
     const known = await directCommits();
     for (let sent = 0; (await directCommits()) === known; sent++) {

@@ -113,7 +113,7 @@ describe('one row per key, whatever clients do at once (P2)', () => {
         const keys = roundsPerClient * keysPerRound;
         assert.deepEqual(await distinctKeys(service.tablesFolder, table, kind), { rows: keys + 1, keys: keys + 1 });
         assert.equal(inserted, keys, 'each key was reported as inserted exactly once (P4)');
-        assert.equal(updated, (clients - 1) * keys, 'and as updated by everybody else (P4)');
+        assert.equal(updated, (clients - 1) * keys, 'and as updated by all others (P4)');
       });
     }
   }

@@ -29,7 +29,7 @@ describe('queries run in readers', () => {
   };
   const running = () => gauge('lancegate_reader_queries_running');
   const deadlines = () => gauge('lancegate_reader_ends_total{reason="deadline"}');
-  /** Whoever asks for its rows waits: for the engine, that waits for a file which nobody writes. A reader is there. */
+  /** A query of its rows waits: for the engine, which waits for a file that nothing writes to. A reader is there. */
   const stalled = async (t: { after: (clean: () => void) => void }, table: string) => {
     await create(table);
     await create(`${table}_warm`);

@@ -1,4 +1,4 @@
-/** `version/list` and `stats`: what a branch consists of, to whoever may read it. */
+/** `version/list` and `stats`: what a branch consists of, to clients that may read it. */
 import assert from 'node:assert/strict';
 import { statSync } from 'node:fs';
 import { before, describe, test } from 'node:test';
@@ -115,7 +115,7 @@ describe('what a table consists of', () => {
   });
 
   for (const path of ['version/list', 'stats']) {
-    test(`${path} tells of a table or a branch only to who may read it (P9)`, async () => {
+    test(`${path} tells of a table or a branch only to those that may read it (P9)`, async () => {
       const guest = await as('guest');
       succeeded(await service.post(`/v1/table/t/${path}`, undefined, guest));
       const hidden = [`/v1/table/t/${path}?branch=dev`, `/v1/table/t/${path}?branch=none`];

@@ -1,5 +1,5 @@
 /**
- * Holds up whoever reads a table's rows, for as long as a test wants: the table's one data file becomes a pipe that nobody
+ * Holds up all reads of a table's rows, for as long as a test wants: the table's one data file becomes a pipe that nothing
  * writes to, and the engine waits for it as it would for a disk that hangs. A merge that got its turn stays in it, so
  * what waits behind it waits for certain.
  */
@@ -10,7 +10,7 @@ import type { TestService } from '#test/fixtures/service.ts';
 import { eventually } from './eventually.ts';
 
 interface StalledReads {
-  /** The rows can be read again; who waited for them gets a failing disk. */
+  /** The rows can be read again; a request that waited for them gets a failing disk. */
   release(): void;
 }
 

@@ -59,7 +59,7 @@ describe('nothing of an upload that is cut off stays behind (P1)', () => {
   const mergesOver = (): number =>
     service.log.filter((line) => line.includes('"message":"request"') && line.includes('/merge_insert"')).length;
 
-  /** Sends the stream up to each cut, at the same time; once the service has read all of it, everybody leaves. */
+  /** Sends the stream up to each cut, at the same time; once the service has read all of it, all clients leave. */
   async function sendAndLeave(pathOf: (cut: number) => string, { headers, leave }: Leaving): Promise<void> {
     const all = { authorization, 'content-type': arrowStream, ...headers };
     const before = await receivedBytes(service);
@@ -99,7 +99,7 @@ describe('nothing of an upload that is cut off stays behind (P1)', () => {
       await sendAndLeave(() => `${table}/merge_insert?on=id`, leaving);
       await eventually('all are over', () => mergesOver() === over + cuts.length);
       const merged = await service.post(`/v1/table/${table}/merge_insert?on=id`, sampleStream(0));
-      assert.equal(merged.body.version, before.version, 'nobody wrote before this merge');
+      assert.equal(merged.body.version, before.version, 'nothing was written before this merge');
       assert.equal((await service.get(`/v1/table/${table}/count_rows`)).body, 1);
       assert.deepEqual(entriesUnder(service.tablesFolder), files);
     });

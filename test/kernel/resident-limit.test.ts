@@ -66,7 +66,7 @@ describe('the limit on resident memory', () => {
     assert.equal(process.changes.length, 1);
   });
 
-  it('looks for garbage before it turns anybody away, and not again and again', () => {
+  it('looks for garbage before it turns a request away, and not again and again', () => {
     const process = new Surroundings();
     process.garbageBytes = 500;
     assert.equal(process.letsIn(1_500), true);

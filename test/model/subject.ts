@@ -90,7 +90,7 @@ export class Subject {
     return (await this.#service.post<unknown>(this.#path(table, 'count_rows'), { branch, version })).body;
   }
 
-  /** What is stored, read by nobody but LanceDB. */
+  /** What is stored, as LanceDB alone reads it. */
   async storedRows(location: string, branch: string, version?: number): Promise<readonly Row[]> {
     const table = nativeOf(await openStored(location));
     const opened = branch === main ? table : await (await table.branches()).checkout(branch);

@@ -103,7 +103,7 @@ describe('the readers', () => {
     const { count, ends } = poolFor(t, { setup });
     const slow = `id > 0 AND ${Array.from({ length: 200 }, (_, i) => `CAST(id AS STRING) LIKE '%${i}%x'`).join(' OR ')}`;
     let refusal: unknown;
-    // A query may be done before anybody looks; then its reader is spent, and another one takes the next.
+    // A query may be done before the test looks; then its reader is spent, and another one takes the next.
     for (let i = 0; i < 20 && refusal === undefined; i++) {
       refusal = await count(slow).then(
         () => undefined,

@@ -56,7 +56,7 @@ describe('after kill -9', () => {
     const create = first.upload('/v1/table/big/create', endlessStream());
     create.catch(() => undefined);
     await untilWritten(tables, 3);
-    assert.equal((await first.post('/v1/table/big/exists')).status, 404, 'nobody sees it before it is whole');
+    assert.equal((await first.post('/v1/table/big/exists')).status, 404, 'no client sees it before it is complete');
     await first.kill();
     await assert.rejects(create);
     assert.notDeepEqual(filesUnder(tables), [], 'the crash did leave files');

@@ -59,7 +59,7 @@ async function writeUntilKilled(service: ServiceProcess, ledger: Ledger, answers
   await killed;
 }
 
-/** Read by plain LanceDB, as anybody with access to the folder would. */
+/** Read by plain LanceDB, as any program with access to the folder would. */
 async function requireWhole(data: string, { sent, acknowledged }: Ledger): Promise<void> {
   const table = await (await connect(join(data, 'tables'))).openTable('t');
   const rows = (await table.query().toArray()).map((row) => ({ key: Number(row.key), request: Number(row.request) }));

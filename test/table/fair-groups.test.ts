@@ -1,4 +1,4 @@
-/** Whose merges go into the next commit, where not everybody's can (P10). */
+/** Whose merges go into the next commit, where not all can (P10). */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ownSql } from '#src/kernel/checked-sql.ts';

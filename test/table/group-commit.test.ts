@@ -135,7 +135,7 @@ describe('a batch that shared a commit', () => {
     assert.deepEqual(stage.commits, [3]);
   });
 
-  test('is not acknowledged to anybody if the disk fails it (P3, P6)', async (t) => {
+  test('is not acknowledged if the disk fails it (P3, P6)', async (t) => {
     const { stage, answers } = await sendGroup(t, async () => {
       throw new LancegateError('Internal', 'the disk is gone');
     });

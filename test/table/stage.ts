@@ -48,7 +48,7 @@ export const upsert: Spec = {
 
 /** What tests do in the middle of the writer's work; each is awaited before the call goes on. */
 export interface Interruptions {
-  /** Before the commit, whoever makes it. */
+  /** Before the commit, by either strategy. */
   merge?: (() => Promise<void>) | undefined;
   /** Before the commit of what the engine merged in a shadow. */
   shadowCommit?: (() => Promise<void>) | undefined;
@@ -216,7 +216,7 @@ export class Stage {
     };
   }
 
-  /** Sends all while nobody gets a turn, so that they queue in this order. */
+  /** Sends all while the branch is locked, so that they queue in this order. */
   async together(requests: readonly MergeRequest[]): Promise<PromiseSettledResult<MergeCounts>[]> {
     const leave = await holdBranch(this.locks, table, undefined);
     const answers = requests.map((request) => this.#merge(request));
@@ -251,7 +251,7 @@ export class Stage {
     return replacing<Engine>(this.engine, { open });
   }
 
-  /** For the datasets that are kept open: whoever else opens one reads from it and closes it. */
+  /** For the datasets that are kept open: any other that is opened is read from and closed. */
   #keeping(engine: Engine): Engine {
     const open = async (request: OpenRequest): Promise<Dataset> => {
       this.#readers -= 1;
@@ -364,14 +364,14 @@ export class Stage {
     while ((await this.#dataset.version()) < version) await this.#dataset.append(ipcFile(rows.slice(0, 0)));
   }
 
-  /** As upkeep does, beside the writer. */
+  /** As maintenance does, while the writer works. */
   async buildIndex(column: string): Promise<void> {
     const dataset = await this.engine.open({ location });
     await createIndex(dataset, column);
     dataset.close();
   }
 
-  /** As the upkeep of a large table does: whoever opens a dataset from now on has more room in memory than those before. */
+  /** As maintenance of a large table does: a dataset that is opened from now on has more room in memory than one before. */
   async needRoomForIndexes(): Promise<void> {
     const keys = new Table({ id: vectorFromArray(new Int32Array(700_000).map((_, i) => i)) });
     const dataset = await createDataset(this.engine, 'large.lance' as Location, ipcFile(keys), {});
