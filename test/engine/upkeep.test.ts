@@ -19,7 +19,7 @@ const rows = (from: number, count: number): IpcFile => {
   return Buffer.from(tableToIPC(tableFromArrays({ id: id.toArray() as Int32Array }), 'file')) as IpcFile;
 };
 
-interface Tidied {
+interface GrownTable {
   readonly engine: LanceEngine;
   readonly dataset: Dataset;
   readonly folder: string;
@@ -27,7 +27,7 @@ interface Tidied {
 }
 
 /** An indexed fragment of 1,000 rows, and three of ten rows that no index covers. */
-async function grownTable(t: TestContext): Promise<Tidied> {
+async function grownTable(t: TestContext): Promise<GrownTable> {
   const folder = temporaryFolder((clean) => t.after(clean));
   const engine = new LanceEngine({
     root: folder,

@@ -110,9 +110,9 @@ describe('a table stays as fast as it was (P8)', () => {
       return stream({ id: ids, vector: makeVector(makeData({ type, length: ids.length, child } as never)) });
     };
     await create(service, vectors(numbers(20_000)));
-    const isTidied = (): boolean => jobsOf(service).some(({ job }) => job === 'compact');
+    const isCompacted = (): boolean => jobsOf(service).some(({ job }) => job === 'compact');
     let merges = 0;
-    for (; merges < 500 && !isTidied(); merges++) await merge(service, vectors([merges, 20_000 + merges]));
+    for (; merges < 500 && !isCompacted(); merges++) await merge(service, vectors([merges, 20_000 + merges]));
     const job = jobsOf(service).find(({ job }) => job === 'compact');
     assert.equal(job?.extent, 'tiered');
     assert.ok(Number(job?.removedFragments) > 10);
@@ -142,7 +142,7 @@ describe('a table stays as fast as it was (P8)', () => {
     const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '1000' });
     await create(service, people(numbers(2_000), 'first'));
     let isDone = false;
-    const tidying = (async () => {
+    const maintaining = (async () => {
       let rounds = 0;
       for (; !isDone; rounds++) await maintain(service);
       return rounds;
@@ -155,7 +155,7 @@ describe('a table stays as fast as it was (P8)', () => {
     };
     await Promise.all(numbers(8).map(client));
     isDone = true;
-    assert.ok((await tidying) > 2);
+    assert.ok((await maintaining) > 2);
     const ids = (await storedRows(service, 't')).map(({ id }) => id);
     assert.equal(new Set(ids).size, ids.length);
     assert.equal(ids.length, 2_000 + 40 * 10);
@@ -273,7 +273,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
     assert.equal(jobsOf(service).filter(({ job }) => job === 'index').length, 1);
   });
 
-  test('covers new rows after a tidying', async (t) => {
+  test('covers new rows after a compaction', async (t) => {
     const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' });
     await create(service, people(numbers(100), 'first'));
     for (const i of numbers(4)) await merge(service, people(numbers(10, 100 + 10 * i), 'later'));
@@ -331,7 +331,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
       [],
     );
     assert.equal(ofDev.at(-1)?.reason, 'by hand');
-    // That finds nothing to do where the branch was tidied by itself after its last merge.
+    // That finds nothing to do where maintenance ran on the branch after its last merge.
     const rebuilding = ofDev.filter(({ indexed }) => isDeepStrictEqual(indexed, ['id']));
     assert.ok(rebuilding.length > 0);
     for (const { isIndexTooLarge } of rebuilding) {

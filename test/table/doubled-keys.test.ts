@@ -64,7 +64,7 @@ describe('a key that another program has doubled while the key index is known', 
     const { stage } = await openKnown(t, before);
     await byAppending(stage, full([7, 'twin'], [8, 'twin']))();
     assert.deepEqual(await sendRows(stage, [[1, 'a']]), [[0, 1]]);
-    await stage.tidy();
+    await stage.compact();
     await (await stage.externalWriter()).delete("id = 7 AND v = 'old'");
     await stage.moveRows();
     const answers = await sendTogether(stage, [stage.request(full([7, 'us'], [8, 'us']))]);

@@ -47,7 +47,7 @@ describe('another program commits between the look and the direct commit (P1, P2
     },
     {
       title: 'nothing new: they put fragments together',
-      does: (stage: Stage) => () => stage.tidy(),
+      does: (stage: Stage) => () => stage.compact(),
       counts: [
         [0, 1],
         [1, 0],
@@ -91,7 +91,7 @@ describe('another program commits between two of ours', () => {
         [1, 0],
         [0, 1],
       ]);
-      await stage.tidy();
+      await stage.compact();
     }
     await stage.buildIndex('id');
     assert.deepEqual(await sendRows(stage, [[1, 'z']], [[12, 'z']], [[3, 'z']]), [
@@ -135,7 +135,7 @@ describe('another program commits between two of ours', () => {
     interruptions.readAddresses = undefined;
     reading.resolve();
     await stage.addressesRead();
-    await stage.tidy();
+    await stage.compact();
     assert.deepEqual(await mergeOne(20_000), [[0, 1]]);
     assert.deepEqual(
       (await stage.rows()).filter((row) => row.startsWith('20000:')),

@@ -52,7 +52,7 @@ async function assertFound(t: TestContext, columns: readonly Field[], keys: read
   ]);
   assert.deepEqual(await send(streamOf(columns, [...keys.slice(1), nothing], 300)), [[1, keys.length - 1]]);
   await stage.moveRows();
-  await stage.tidy();
+  await stage.compact();
   assert.deepEqual(await send(streamOf(columns, keys.toReversed(), 400)), [[0, keys.length]]);
   assert.equal(directCommits(stage) - known, 3);
   const expected = [300 + keys.length - 1, ...keys.map((_, at) => 400 + at)];

@@ -100,7 +100,7 @@ class Scene {
     const kind = this.#pick(mayDelete ? 7 : 5);
     // The engine loses rows of theirs without a key where it merges through an index.
     const source = this.#source(false);
-    if (kind === 0) return () => this.stage.tidy();
+    if (kind === 0) return () => this.stage.compact();
     if (kind === 1) return () => this.stage.buildIndex('id');
     if (kind === 2) {
       const fresh = source.filter(([id]) => !this.rows.some((row) => row.id === id));

@@ -79,7 +79,7 @@ describe('a source that is not stored as the table is', () => {
     );
     assert.deepEqual(countsOf(await sendTogether(stage, [stage.request(source)])), [[1, 1]]);
     assert.deepEqual(stage.replacements, ['made']);
-    await stage.tidy();
+    await stage.compact();
     assert.deepEqual(
       await sendRows(stage, [
         [9, 'again'],

@@ -389,7 +389,7 @@ export class Stage {
     dataset.close();
   }
 
-  async tidy(): Promise<void> {
+  async compact(): Promise<void> {
     const table = await this.externalWriter();
     await table.optimize();
   }
