@@ -21,7 +21,7 @@ const table = (...names: string[]): Resource => ({
   table: { namespace: names.slice(0, -1) as ObjectName[], name: names.at(-1) as ObjectName },
 });
 
-/** As `service.ts` puts it together, with every sort of credential at once. */
+/** As `service.ts` composes it, with every sort of credential at once. */
 describe('the whole gate (P9)', () => {
   let folder: string;
   let server: AuthorizationServer;

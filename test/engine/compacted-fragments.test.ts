@@ -1,4 +1,4 @@
-/** Fragments that were chosen one by one are put together; no row changes by it. */
+/** Fragments that were chosen one by one are compacted; no row changes by it. */
 import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';

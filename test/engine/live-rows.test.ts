@@ -119,10 +119,10 @@ class TrackedTable {
     }
   }
 
-  /** Puts fragments together, with other commits beside it. */
-  async move(ids: readonly number[], beside: () => Promise<unknown>): Promise<void> {
+  /** Compacts fragments, with other commits between the two steps. */
+  async move(ids: readonly number[], meanwhile: () => Promise<unknown>): Promise<void> {
     const move = await this.dataset.prepareCompaction(ids);
-    await beside();
+    await meanwhile();
     await this.dataset.refresh();
     await move?.commit();
     move?.discard();
@@ -387,8 +387,8 @@ describe('where rows have gone is known (P2)', () => {
     await table.dataset.append(fileOf(numbersFrom(60, 70), 'third'));
     await (await table.outside()).delete('id = 52');
     await table.advance();
-    const move = (await table.dataset.prepareCompaction([1, 2])) ?? assert.fail('nothing to put together');
-    await table.merge([51, 65, 3, 70], 'beside');
+    const move = (await table.dataset.prepareCompaction([1, 2])) ?? assert.fail('nothing to compact');
+    await table.merge([51, 65, 3, 70], 'meanwhile');
     await table.advance();
     const { added, moved } = await assertMoved(table, () => move.commit());
     move.discard();
@@ -502,7 +502,7 @@ describe('a move that was prepared is given up, with nothing changed, where othe
       await table.dataset.append(fileOf([10, 11, 12], 'second'));
       await (await table.outside()).delete('id IN (1, 11)');
       await table.dataset.refresh();
-      const move = (await table.dataset.prepareCompaction([0, 1])) ?? assert.fail('nothing to put together');
+      const move = (await table.dataset.prepareCompaction([0, 1])) ?? assert.fail('nothing to compact');
       await commit(table);
       await table.dataset.refresh();
       const [rows, version] = [await table.rows(), await table.dataset.version()];
@@ -540,7 +540,7 @@ describe('whatever is committed, in whatever order, all rows are accounted for (
       async (table, random, step) => {
         const small = (await table.dataset.layout()).fragments.filter(({ rows }) => rows < 20);
         const ids = small.flatMap(({ id }) => id ?? []);
-        return table.move(ids, () => table.merge(someIds(random), `merged beside a move in ${step}`));
+        return table.move(ids, () => table.merge(someIds(random), `merged during a move in ${step}`));
       },
     ],
     [

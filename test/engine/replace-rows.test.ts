@@ -434,7 +434,7 @@ describe('what is committed is as the engine makes it: others go on from it', ()
     assert.deepEqual(await stage.contents(), expected);
   });
 
-  test('they put fragments together', async (t) => {
+  test('they compact fragments', async (t) => {
     const { stage, content } = await grown(t);
     const { compaction } = await (await stage.outside()).optimize();
     assert.equal(compaction.fragmentsRemoved, 3);
@@ -585,7 +585,7 @@ describe('on a branch', () => {
     assert.deepEqual([merged.numUpdatedRows, merged.numInsertedRows], [1, 0]);
   });
 
-  test('a whole fragment of the parent goes from it, and others can put the rest together', async (t) => {
+  test('a whole fragment of the parent goes from it, and others can compact the rest', async (t) => {
     const { stage, onBranch, content } = await branched(t);
     const tracked = await trackedRows(onBranch);
     await replace(onBranch, tracked, tracked.rowsOf(0), rowsFrom(0, 1, 'dev'));
@@ -620,7 +620,7 @@ describe('another program commits in between', () => {
     ['adds rows', (outside) => outside.add([{ id: 50, text: 'theirs' }])],
     ['deletes a row', (outside) => outside.delete('id = 3')],
     ['updates the same row', (outside) => outside.update({ where: 'id = 0', values: { text: 'theirs' } })],
-    ['puts fragments together', (outside) => outside.optimize()],
+    ['compacts fragments', (outside) => outside.optimize()],
     ['adds a column', (outside) => outside.addColumns([{ name: 'twice', valueSql: 'id * 2' }])],
     [
       'makes an index and deletes a row',
@@ -1128,7 +1128,7 @@ test('a table that lists its new keys for other writers is for the engine to wri
   await dataset.append(keyed(3));
   const tracked = await trackedRows(dataset);
   assert.equal(await dataset.replaceRows(tracked, [], { file: keyed(4), rows: 1 }), 'refused');
-  assert.equal(await (await dataset.prepareCompaction([0, 1]))?.commit(), 1, 'its fragments can be put together');
+  assert.equal(await (await dataset.prepareCompaction([0, 1]))?.commit(), 1, 'its fragments can be compacted');
   assert.equal(await dataset.countRows(), 3);
 });
 

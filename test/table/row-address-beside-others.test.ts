@@ -46,7 +46,7 @@ describe('another program commits between the look and the direct commit (P1, P2
       rows: ['10:us', '1:known', '2:us', '9:us'],
     },
     {
-      title: 'nothing new: they put fragments together',
+      title: 'nothing new: they compact fragments',
       does: (stage: Stage) => () => stage.compact(),
       counts: [
         [0, 1],
