@@ -38,7 +38,7 @@ class Stage {
     return { removed: [...before.difference(after)], added: [...after.difference(before)] };
   }
 
-  async assertTold(dataset: Dataset, branch?: BranchName): Promise<{ removed: number; added: number }> {
+  async assertChangedRows(dataset: Dataset, branch?: BranchName): Promise<{ removed: number; added: number }> {
     const { removed, added } = await this.truth(dataset, branch);
     const version = await dataset.version();
     assert.deepEqual((await dataset.changedRows(version, 'removed'))?.toSorted(), removed.sort());
@@ -63,8 +63,8 @@ describe('the rows that a commit took away and brought', () => {
     const dataset = await createDataset(stage.engine, location, ipcFile(table(range(0, 70_000))), {});
     const merge = async (ids: readonly number[]) => {
       const { numInsertedRows, numUpdatedRows } = await dataset.merge(upsert, ipcFile(table(ids)), undefined);
-      const told = await stage.assertTold(dataset);
-      assert.deepEqual(told, { removed: numUpdatedRows, added: numInsertedRows + numUpdatedRows });
+      const changed = await stage.assertChangedRows(dataset);
+      assert.deepEqual(changed, { removed: numUpdatedRows, added: numInsertedRows + numUpdatedRows });
     };
     await merge([3, 69_999, 100_000]);
     await merge([3, 4, 66_000]);
@@ -80,7 +80,7 @@ describe('the rows that a commit took away and brought', () => {
         kind,
       );
     await createIndex(dataset, 'id');
-    assert.deepEqual(await stage.assertTold(dataset), { removed: 0, added: 0 });
+    assert.deepEqual(await stage.assertChangedRows(dataset), { removed: 0, added: 0 });
     await merge([4, 5, 400_000]);
   });
 
@@ -91,7 +91,7 @@ describe('the rows that a commit took away and brought', () => {
     await main.createBranch(dev, { branch: undefined, version: undefined });
     const branch = await stage.engine.open({ location, branch: dev });
     await branch.merge(upsert, ipcFile(table([2, 3, 500])), undefined);
-    assert.deepEqual(await stage.assertTold(branch, dev), { removed: 2, added: 3 });
+    assert.deepEqual(await stage.assertChangedRows(branch, dev), { removed: 2, added: 3 });
   });
 
   test('are not known where rows have identifiers of their own', async (t) => {

@@ -53,8 +53,8 @@ interface Step {
   readonly what: string;
   readonly disk: Moment;
   readonly catalog: ReadonlyMap<string, Buffer>;
-  /** What clients were told, and what the commit under way will make of it. */
-  readonly told: State;
+  /** What was acknowledged, and what the commit under way will make of it. */
+  readonly acknowledged: State;
   readonly next: State;
   /** Old versions were being removed: their files may have outlived their manifests. */
   readonly isPruning: boolean;
@@ -106,8 +106,8 @@ class Recording {
   readonly #folder: string;
   readonly #parts: Parts;
   readonly #journal: FileJournal;
-  #told: State = { main: undefined, dev: undefined };
-  #next: State = this.#told;
+  #acknowledged: State = { main: undefined, dev: undefined };
+  #next: State = this.#acknowledged;
   #catalog: ReadonlyMap<string, Buffer> = new Map();
   #isPruning = false;
 
@@ -119,7 +119,7 @@ class Recording {
   }
 
   async create(rows: ReadonlyMap<number, number>): Promise<TableRecord> {
-    this.#next = { ...this.#told, main: rows };
+    this.#next = { ...this.#acknowledged, main: rows };
     const { catalog, maker } = this.#parts;
     const { signal } = new AbortController();
     await using creation = await maker.begin({
@@ -133,7 +133,7 @@ class Recording {
     this.#keep('before the publication');
     await creation.publish(written, { operation: 'create_table', outcome: {}, answer: undefined });
     const record = (await catalog.findTable(ref)) ?? assert.fail('no table was made');
-    this.#tell();
+    this.#acknowledge();
     return record;
   }
 
@@ -144,7 +144,7 @@ class Recording {
     work: (dataset: Dataset) => Promise<unknown>,
   ): Promise<void> {
     const name = branch === undefined ? 'main' : 'dev';
-    this.#next = { ...this.#told, [name]: new Map([...(this.#told[name] ?? []), ...change]) };
+    this.#next = { ...this.#acknowledged, [name]: new Map([...(this.#acknowledged[name] ?? []), ...change]) };
     const dataset = await this.#parts.engine.open({ location: table.location, branch });
     this.#keep('before the branch is marked');
     await this.#parts.open.beforeCommit(table.id, branch, dataset);
@@ -164,11 +164,11 @@ class Recording {
         committedAtMs: 0,
       },
     ]);
-    this.#tell();
+    this.#acknowledge();
   }
 
   async branch(table: TableRecord): Promise<void> {
-    this.#next = { ...this.#told, dev: this.#told.main };
+    this.#next = { ...this.#acknowledged, dev: this.#acknowledged.main };
     const dataset = await this.#parts.engine.open({ location: table.location });
     const { catalog, engine } = this.#parts;
     const { storageSession } = engine;
@@ -177,10 +177,10 @@ class Recording {
     await dataset.createBranch(dev, { branch: undefined, version: undefined });
     this.#keep('after the branch is made');
     await catalog.closeBranch(table.id, dev);
-    this.#tell();
+    this.#acknowledge();
   }
 
-  /** Changes no row, so that what clients were told holds all the while. */
+  /** Changes no row, so that what was acknowledged holds all the while. */
   async upkeep(
     table: TableRecord,
     job: { readonly extent: Extent; readonly first?: number; readonly isPruning?: boolean },
@@ -217,15 +217,15 @@ class Recording {
     this.#keep(what);
   }
 
-  #tell(): void {
-    this.#told = this.#next;
+  #acknowledge(): void {
+    this.#acknowledged = this.#next;
     this.#keep('after the answer');
   }
 
   #keep(what: string): void {
     this.#lookAtCatalog();
     const seen = { disk: this.#journal.moment(), catalog: this.#catalog, isPruning: this.#isPruning };
-    const step = { what, ...seen, told: this.#told, next: this.#next };
+    const step = { what, ...seen, acknowledged: this.#acknowledged, next: this.#next };
     const last = this.steps.at(-1);
     if (last === undefined || !isDeepStrictEqual({ ...last, what }, step)) this.steps.push(step);
   }
@@ -271,10 +271,10 @@ async function stateOf({ engine }: Parts, table: TableRecord): Promise<State> {
 
 const sorted = (rows: Rows) => rows && [...rows].sort(([a], [b]) => a - b);
 
-function requireWhole(found: State, { told, next }: Step): void {
+function requireWhole(found: State, { acknowledged, next }: Step): void {
   for (const branch of ['main', 'dev'] as const) {
-    if ([told, next].some((state) => isSame(found[branch], state[branch]))) continue;
-    assert.deepEqual(sorted(found[branch]), sorted(told[branch]), `${branch} is neither before nor after`);
+    if ([acknowledged, next].some((state) => isSame(found[branch], state[branch]))) continue;
+    assert.deepEqual(sorted(found[branch]), sorted(acknowledged[branch]), `${branch} is neither before nor after`);
   }
 }
 

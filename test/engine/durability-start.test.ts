@@ -11,7 +11,7 @@ import { startTestService, type TestService } from '#test/fixtures/service.ts';
 const rows = (...ids: readonly number[]): Uint8Array =>
   tableToIPC(new Table({ id: vectorFromArray(ids, new Int32()) }), 'stream');
 
-/** Two commits to `t` and `other`, of which the catalog says only the first was told of, by a process that died. */
+/** Two commits to `t` and `other`, of which the catalog has only the first as acknowledged, by a process that died. */
 async function crashedService(t: { after(clean: () => void | Promise<void>): void }): Promise<TestService> {
   const service = await startTestService((clean) => t.after(clean));
   for (const table of ['other', 't']) {

@@ -255,12 +255,12 @@ describe("the engine's errors arrive in our words, with what the caller needs an
   for (const [says, why] of unavailable) {
     test(`"${says}" is named for merges and creates, which show nothing before they are done, and unknown for maintenance`, () => {
       const text = `lance error: LanceError(IO): ${says}, /usr/local/cargo/x.rs:990:34`;
-      const told = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter');
+      const errorOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter');
       for (const call of ['merge', 'create', 'append'] as const) {
-        assert.equal(told(call).kind, 'StorageUnavailable');
-        assert.equal(told(call).message, `${why}; nothing was written`);
+        assert.equal(errorOf(call).kind, 'StorageUnavailable');
+        assert.equal(errorOf(call).message, `${why}; nothing was written`);
       }
-      for (const call of ['maintain', 'sync', 'branch', 'open'] as const) assert.equal(told(call).kind, 'Internal');
+      for (const call of ['maintain', 'sync', 'branch', 'open'] as const) assert.equal(errorOf(call).kind, 'Internal');
     });
   }
 

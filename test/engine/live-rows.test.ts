@@ -107,9 +107,9 @@ class TrackedTable {
     const ids = replaced.map(({ id }) => id);
     const chunk = { file: fileOf(ids, text), rows: ids.length };
     const addresses = replaced.map(({ address }) => address);
-    const told = await this.dataset.replaceRows(this.tracked, addresses, chunk);
-    assert.ok(typeof told === 'object', String(told));
-    const at = told.fragments.flatMap(({ id, rows }) =>
+    const result = await this.dataset.replaceRows(this.tracked, addresses, chunk);
+    assert.ok(typeof result === 'object', String(result));
+    const at = result.fragments.flatMap(({ id, rows }) =>
       numbersFrom(0, rows).map((offset) => ({ fragment: id, offset })),
     );
     for (const address of addresses) this.#remembered.delete(addressText(address));
@@ -168,8 +168,8 @@ class TrackedTable {
         `fragment ${id}`,
       );
     }
-    const told = [...fragments].flatMap((fragment) => [...this.tracked.rowsOf(fragment)]);
-    assert.deepEqual(new Set(told.map(addressText)), new Set(rows.keys()));
+    const addresses = [...fragments].flatMap((fragment) => [...this.tracked.rowsOf(fragment)]);
+    assert.deepEqual(new Set(addresses.map(addressText)), new Set(rows.keys()));
     for (const { address } of rows.values()) assert.ok(this.tracked.has(address));
     for (const [at, { address }] of this.#remembered) assert.equal(this.tracked.has(address), rows.has(at));
     for (const fragment of fragments) {
@@ -250,7 +250,7 @@ describe('which addresses have rows is known, version after version (P2)', () =>
     assert.deepEqual([isKnown, added, moved], [true, expected, undefined]);
   });
 
-  test('after a replacement, which tells it itself', async (t) => {
+  test('after a replacement, which tracks its own rows', async (t) => {
     const table = await advanced(t, 10);
     const addresses = [0, 9].map((offset) => ({ fragment: 0, offset }));
     const chunk = { file: fileOf([0, 10], 'ours'), rows: 2 };

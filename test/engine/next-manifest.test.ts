@@ -146,13 +146,13 @@ describe('the next manifest says what the commit did', () => {
     assert.deepEqual([version, fragments], [3, [{ id: 2, rows: 3 }]]);
     const manifest = parseManifest(bytes);
     assert.deepEqual([manifest.version, manifest.committedAtMs], [3, committedAtMs]);
-    const told = manifest.fragments.map(({ id, rows, deletedRows, deletionsId }) => ({
+    const parsed = manifest.fragments.map(({ id, rows, deletedRows, deletionsId }) => ({
       id,
       rows,
       deletedRows,
       deletionsId,
     }));
-    assert.deepEqual(told, [
+    assert.deepEqual(parsed, [
       { id: 0, rows: 4, deletedRows: 3, deletionsId: 2n ** 63n + 5n },
       { id: 2, rows: 3, deletedRows: 0, deletionsId: undefined },
     ]);

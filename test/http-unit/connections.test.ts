@@ -35,7 +35,7 @@ const dropped = (location = 'x') => ({
   location,
 });
 
-/** A client of its own mind: it never closes because the other side did, and reads only if it is told to. */
+/** A client of its own mind: it never closes because the other side did, and reads only if the test says so. */
 class Peer {
   readonly socket: Socket;
   received = '';
@@ -93,7 +93,7 @@ describe('a connection ends within two seconds of its time', { concurrency: true
     'that sent half of its headers': (peer) => peer.write('GET /healthz HTTP/1.1\r\nhost'),
     'that was answered and says nothing more': (peer) => peer.write(healthz),
     'that was answered and began another request': (peer) => peer.write(`${healthz}GET /healthz HTTP/1.1\r\nhost: x`),
-    'that was told that it speaks no HTTP': (peer) => peer.write('NONSENSE\r\n\r\n'),
+    'that was answered that it speaks no HTTP': (peer) => peer.write('NONSENSE\r\n\r\n'),
     'that begins with a TLS hello': (peer) => peer.write(Buffer.from('16030100c8010000c40303', 'hex')),
     'that asks for a tunnel': (peer) => peer.write('CONNECT x:80 HTTP/1.1\r\nhost: x:80\r\n\r\n'),
     'whose body was forgotten, and never comes': (peer) =>
@@ -108,8 +108,9 @@ describe('a connection ends within two seconds of its time', { concurrency: true
       test(`one ${which}, whose client ${reads ? 'reads, but' : 'neither reads nor'} closes`, async () => {
         const isForgotten = which.includes('forgotten');
         const script = isForgotten ? endlessCreate : {};
-        const isTold = /HTTP|TLS|tunnel/.test(which); // no other time may be what ends it
-        const times = isTold ? long : isForgotten ? { ...short, keepAliveTimeoutMs: long.keepAliveTimeoutMs } : short;
+        const isRefusedAtOnce = /HTTP|TLS|tunnel/.test(which); // no other time may be what ends it
+        const { keepAliveTimeoutMs } = long;
+        const times = isRefusedAtOnce ? long : isForgotten ? { ...short, keepAliveTimeoutMs } : short;
         await using service = await start({ script, config: { ...times, maxConcurrentWrites: 1 } });
         if (isForgotten) await fill(service);
         const peer = await Peer.connect(service);

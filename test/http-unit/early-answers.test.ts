@@ -66,7 +66,7 @@ interface Expecting {
   readonly host?: string;
 }
 
-/** What a client sees that sends its body only when told to. */
+/** What a client sees that sends its body only when asked to. */
 function expectContinue(service: { port: number }, { path, headers = {}, host = '127.0.0.1' }: Expecting) {
   return new Promise<{ status: number | undefined; continued: boolean }>((resolve, reject) => {
     const expecting = { expect: '100-continue', 'content-length': String(usersStream.length), ...headers };

@@ -161,7 +161,7 @@ for (const [name, config] of [
   ['everything', full],
   ['the share of a table', half],
 ] as const) {
-  test(`where ${name} is taken, the clients of many refused writes are told to return one after the other (P7)`, async () => {
+  test(`where ${name} is taken, many refused writes are asked to return one after the other (P7)`, async () => {
     const nowMs = systemClock.nowMs();
     const clock: Clock = { ...systemClock, nowMs: () => nowMs };
     await using service = await withOneWrite({ config, clock });
@@ -173,8 +173,8 @@ for (const [name, config] of [
       await until(() => answers(client).length === 10 * batch);
     }
     const seconds = [...client.received.matchAll(/^retry-after: (\d+)\r$/gim)].map(([, each]) => each);
-    const told = [seconds.filter((each) => each === '1').length, seconds.filter((each) => each === '2').length];
-    assert.deepEqual(told, [500, 100]);
+    const counts = [seconds.filter((each) => each === '1').length, seconds.filter((each) => each === '2').length];
+    assert.deepEqual(counts, [500, 100]);
   });
 }
 

@@ -14,16 +14,16 @@ test('a few refused clients get a second, each time', () => {
   const clock = new StoppedClock();
   const returns = new RetryPacing(clock);
   for (let second = 0; second < 20; second++) {
-    const told = Array.from({ length: 10 }, () => returns.secondsFor(ann));
-    assert.deepEqual(counted(told), { 1: 10 });
+    const seconds = Array.from({ length: 10 }, () => returns.secondsFor(ann));
+    assert.deepEqual(counted(seconds), { 1: 10 });
     clock.advance(1000);
   }
 });
 
 test('many are asked to return in line, and the few of another principal, or of another issuer, do not wait for them (P10)', () => {
   const returns = new RetryPacing(new StoppedClock());
-  const told = Array.from({ length: 2000 }, () => returns.secondsFor(ann));
-  assert.deepEqual(counted(told), { 1: 500, 2: 500, 3: 500, 4: 500 });
+  const seconds = Array.from({ length: 2000 }, () => returns.secondsFor(ann));
+  assert.deepEqual(counted(seconds), { 1: 500, 2: 500, 3: 500, 4: 500 });
   assert.deepEqual([returns.secondsFor(ben), returns.secondsFor({ ...ann, issuer: 'api-key' })], [1, 1]);
 });
 
@@ -53,8 +53,8 @@ test('who is refused again and again comes five hundred times a second, all toge
 test('no client gets more than five seconds, and when the crowd is gone it is one again', () => {
   const clock = new StoppedClock();
   const returns = new RetryPacing(clock);
-  const told = Array.from({ length: 100_000 }, () => returns.secondsFor(ann));
-  assert.equal(Math.max(...told), 5);
+  const seconds = Array.from({ length: 100_000 }, () => returns.secondsFor(ann));
+  assert.equal(Math.max(...seconds), 5);
   clock.advance(5000);
   assert.equal(returns.secondsFor(ann), 1);
 });

@@ -1,4 +1,4 @@
-/** What a policy hides of branches is neither listed nor told in any other answer. */
+/** What a policy hides of branches is neither listed nor shown in any other answer. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';

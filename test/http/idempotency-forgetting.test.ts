@@ -9,7 +9,7 @@ import { keepForgetting } from '#src/operations/forget-old-records.ts';
 import { transactionOf } from '#test/contract/catalog/fixtures.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
-/** Time passes when told; then what is due runs. */
+/** Time passes when a test says so; then what is due runs. */
 class ManualClock implements Clock {
   #nowMs = 1_000_000_000;
   #due: { readonly atMs: number; readonly run: () => void }[] = [];

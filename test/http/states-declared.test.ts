@@ -147,16 +147,16 @@ describe('a table that is only declared', () => {
   });
 
   test('can be distinguished from one that is there: its rows cannot be counted, it has no branches, and it is listed', async () => {
-    await declare('told');
-    refused(await service.post('/v1/table/told/count_rows'), 400, 19, /declared but not yet created/);
-    refused(await service.post('/v1/table/told/branches/list'), 400, 19);
-    refused(await service.post('/v1/table/told/describe', { version: 1 }), 404, 11);
-    refused(await service.post('/v1/table/told/describe', { branch: 'dev' }), 404, 22);
-    refused(await service.post('/v1/table/told/declare'), 409, 5);
-    succeeded(await service.post('/v1/table/told/exists'));
+    await declare('shown');
+    refused(await service.post('/v1/table/shown/count_rows'), 400, 19, /declared but not yet created/);
+    refused(await service.post('/v1/table/shown/branches/list'), 400, 19);
+    refused(await service.post('/v1/table/shown/describe', { version: 1 }), 404, 11);
+    refused(await service.post('/v1/table/shown/describe', { branch: 'dev' }), 404, 22);
+    refused(await service.post('/v1/table/shown/declare'), 409, 5);
+    succeeded(await service.post('/v1/table/shown/exists'));
     const listed = async (query: string) => succeeded(await service.get(`/v1/table?${query}`)).tables as string[];
-    assert.ok((await listed('')).includes('told'));
-    assert.ok(!(await listed('include_declared=false')).includes('told'));
+    assert.ok((await listed('')).includes('shown'));
+    assert.ok(!(await listed('include_declared=false')).includes('shown'));
   });
 
   test('is dropped as any other, and lets go of its name', async () => {

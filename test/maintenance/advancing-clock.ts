@@ -5,7 +5,7 @@ interface Scheduled {
   readonly run: () => void;
 }
 
-/** Runs as the real one does, which the engine's versions are dated by, and jumps ahead when told. */
+/** Runs as the real one does, which the engine's versions are dated by, and jumps ahead when a test says so. */
 export class AdvancingClock implements Clock {
   readonly #scheduled = new Set<Scheduled>();
   #aheadMs = 0;

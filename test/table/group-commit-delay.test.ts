@@ -5,7 +5,7 @@ import { GroupCommitDelay } from '#src/merge/queue/pending-merges.ts';
 import { full } from './rows.ts';
 import { Stage } from './stage.ts';
 
-/** Goes ahead when it is told. */
+/** Goes ahead when a test says so. */
 class SteppedClock implements Clock {
   #nowMs = 0;
   readonly #scheduled = new Map<() => void, number>();

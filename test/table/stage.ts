@@ -65,11 +65,11 @@ export interface StageOptions {
   readonly on?: readonly string[];
   readonly interruptions?: Interruptions;
   readonly keyMemoryBytes?: number | undefined;
-  /** Which rows a commit changed cannot be told, as on object stores. */
+  /** Which rows a commit changed is unknown, as on object stores. */
   readonly hidesChanges?: boolean;
   /** Rows are replaced by their addresses once the key index has those. Without it the engine always finds them. */
   readonly hasKeyIndex?: boolean;
-  /** How many rows the table has cannot be told. */
+  /** How many rows the table has is unknown. */
   readonly cannotCount?: boolean;
   readonly clock?: Clock;
 }
@@ -92,7 +92,7 @@ export class Stage {
   readonly versionsOpened: number[] = [];
   /** How often keys were searched for in a past version, which takes longest. */
   searches = 0;
-  /** What told the counts of each commit that was shared. */
+  /** Where the counts of each shared commit came from. */
   readonly countedBy: CountsSource[] = [];
   /** How often all keys of a past version were read. */
   readings = 0;
