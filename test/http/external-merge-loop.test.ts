@@ -18,7 +18,7 @@ const leastShare = 0.2;
 
 test('clients keep most of their rate, each key has one row, and the key index is kept (P2, P8)', async (t) => {
   const service = await startCheckedService(afterSuite());
-  const table = 'beside_loop';
+  const table = 'merge_loop';
   succeeded(
     await service.post(
       `/v1/table/${table}/create`,
@@ -64,15 +64,15 @@ test('clients keep most of their rate, each key has one row, and the key index i
   });
   await new Promise((resolve) => loop.stdout.once('data', resolve));
   const [directBefore, theirsBefore] = [await directCommits(), theirs];
-  const beside = await upsertsPerSecond();
+  const during = await upsertsPerSecond();
   const byAddress = (await directCommits()) - directBefore;
   t.diagnostic(
-    `${alone} req/s alone, ${beside} beside ${theirs - theirsBefore} merges of theirs; ${byAddress} commits by address, ${await metric('lancegate_overtaken_commits_total')} overtaken`,
+    `${alone} req/s alone, ${during} during ${theirs - theirsBefore} merges of theirs; ${byAddress} commits by address, ${await metric('lancegate_overtaken_commits_total')} overtaken`,
   );
   loop.kill('SIGKILL');
   assert.ok(theirs > theirsBefore);
   assert.ok(byAddress > 0, 'the key index is kept');
-  assert.ok(beside >= alone * leastShare, `${beside} of ${alone} req/s`);
+  assert.ok(during >= alone * leastShare, `${during} of ${alone} req/s`);
   const ids = (await rowsInOrder(await openDirectly(service, table), 'id')).map(({ id }) => Number(id));
   assert.equal(new Set(ids).size, ids.length);
 });

@@ -37,7 +37,7 @@ describe('queries run in readers', () => {
     return stallReads(service, table, (clean) => t.after(clean));
   };
 
-  test('a reader killed by SIGSEGV beside the upserts of 64 clients costs no writer a request (P12)', async (t) => {
+  test('a reader killed by SIGSEGV during the upserts of 64 clients costs no writer a request (P12)', async (t) => {
     await create('busy', [0]);
     const reads = await stalled(t, 'query');
     const asked = count('query', `name = 'old'`);

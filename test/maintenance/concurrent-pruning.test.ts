@@ -61,7 +61,7 @@ test('while versions are removed other jobs go on, but no second removal, and cl
   const { ended, scheduler, growOld, commits, lines, prunedVersions, prunings } = await whileVersionsGo(t);
   assert.deepEqual(lines(), []);
   await commits(40);
-  await eventually('a compaction beside it', () => lines().some(({ job }) => job === 'compact'));
+  await eventually('a compaction meanwhile', () => lines().some(({ job }) => job === 'compact'));
   growOld();
   await commits(5);
   assert.deepEqual([prunings(), prunedVersions()], [1, 0]);
@@ -97,7 +97,7 @@ test('when versions have been removed, the next that grew old are removed, too (
   assert.equal(mostAtOnce(), 1);
 });
 
-test('a removal that fails beside other jobs is logged, and tried again later (P8)', async (t) => {
+test('a removal that fails while other jobs run is logged, and tried again later (P8)', async (t) => {
   const { ended, lines } = await whileVersionsGo(t);
   ended.promise.catch(() => undefined); // it may be asked for later than it is settled
   ended.reject(new Error('the disk is gone'));

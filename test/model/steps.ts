@@ -56,7 +56,7 @@ export type Step =
   | CreateBranchStep
   | { readonly kind: 'delete branch'; readonly table: string; readonly branch: string }
   | { readonly kind: 'declare' | 'drop'; readonly table: string }
-  /** An operator's BTREE on a column of main, made beside the service. */
+  /** An operator's BTREE on a column of main, made past the service. */
   | { readonly kind: 'index'; readonly table: string; readonly column: string }
   | { readonly kind: 'restart'; readonly table: string };
 

@@ -1,4 +1,4 @@
-/** The service as the model drives it: steps become requests, and what was stored is read beside it, with LanceDB. */
+/** The service as the model drives it: steps become requests, and LanceDB itself reads what was stored. */
 import assert from 'node:assert/strict';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';

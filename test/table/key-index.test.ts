@@ -34,7 +34,8 @@ describe('once merges have cost as much as reading the key index takes, upserts 
     const stage = await open(t, full(...many(100_000)), { interruptions, keyMemoryBytes: 1 << 23 });
     const reading = Promise.withResolvers<void>();
     interruptions.readAddresses = () => reading.promise;
-    const mergeOne = async (id: number) => countsOf(await stage.together([await stage.request(full([id, 'beside']))]));
+    const mergeOne = async (id: number) =>
+      countsOf(await stage.together([await stage.request(full([id, 'meanwhile']))]));
     let sent = 0;
     for (; stage.addressReadings === 0; sent++) {
       assert.ok(sent < 200, 'the key index is never read');
