@@ -45,7 +45,7 @@ async function grownTable(t: TestContext) {
   return { engine, dataset, folder };
 }
 
-/** As upkeep does, with what happens between the two steps. */
+/** As maintenance does, with what happens between the two steps. */
 async function move(
   dataset: Dataset,
   ids: readonly number[],

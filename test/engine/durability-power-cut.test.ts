@@ -1,6 +1,7 @@
 /**
- * The power goes at every step of creates, merges, schema changes, branching and upkeep, and each time many ways of losing
- * what was not synced are tried. `LANCEGATE_TEST_POWER_CUTS` sets how many there are in all; a failure names its step and seed.
+ * The power goes at every step of creates, merges, schema changes, branching and maintenance, and each time many ways of
+ * losing what was not synced are tried. `LANCEGATE_TEST_POWER_CUTS` sets how many there are in all; a failure names its
+ * step and seed.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -181,7 +182,7 @@ class Recording {
   }
 
   /** Changes no row, so that what was acknowledged holds all the while. */
-  async upkeep(
+  async maintain(
     table: TableRecord,
     job: { readonly extent: Extent; readonly first?: number; readonly isPruning?: boolean },
   ): Promise<void> {
@@ -191,7 +192,7 @@ class Recording {
       const release = await real.lockBranch(...asked);
       return () => {
         release();
-        this.#keep('upkeep has let writers in');
+        this.#keep('maintenance has let writers in');
       };
     };
     const locks = replacing<TableLocks>(real, { lockBranch });
@@ -202,7 +203,7 @@ class Recording {
     const tier = extent === 'tiered' ? { fragments: all.slice(job.first ?? 1).flatMap(({ id }) => id ?? []) } : {};
     const report = await actions.compact(target, { reason: 'by hand', extent, ...tier });
     assert.ok((report?.removedFragments ?? 0) > 0);
-    this.#keep('upkeep has compacted');
+    this.#keep('maintenance has compacted');
     this.#isPruning = isPruning;
     if (isPruning) {
       const pruned = await actions.prune(target, 'by hand', Date.now() + 60_000);
@@ -210,7 +211,7 @@ class Recording {
     }
     this.#isPruning = false;
     await actions.buildIndex(target, 'k', 'debt');
-    this.#keep('after upkeep');
+    this.#keep('after maintenance');
   }
 
   keepBetween(what: string): void {
@@ -383,15 +384,15 @@ async function record(folder: string): Promise<readonly Step[]> {
   await recording.commit(table, undefined, large, merge(large));
   const dense = new Map(Array.from({ length: 4_500 }, (_, index) => [index * 2, 6]));
   await recording.commit(table, undefined, dense, byRowAddress(dense));
-  await recording.upkeep(table, { extent: 'tiered', first: 0 });
+  await recording.maintain(table, { extent: 'tiered', first: 0 });
   for (const change of [rows(1, 7, 2), rows(30_000, 6, 3)]) {
     await recording.commit(table, undefined, change, byRowAddress(change));
   }
-  await recording.upkeep(table, { extent: 'tiered' });
+  await recording.maintain(table, { extent: 'tiered' });
   for (const change of [rows(3, 5, 7), rows(20_000, 5, 8)]) {
     await recording.commit(table, undefined, change, merge(change));
   }
-  await recording.upkeep(table, { extent: 'full', isPruning: true });
+  await recording.maintain(table, { extent: 'full', isPruning: true });
   await parts.catalog.close();
   return recording.steps;
 }

@@ -232,7 +232,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     assert.match(error.message, /zz$/);
   });
 
-  test('a full disk is one for merges and creates, which show nothing before they are done, and unknown for upkeep', () => {
+  test('a full disk is one for merges and creates, which show nothing before they are done, and unknown for maintenance', () => {
     const text = 'lance error: LanceError(IO): No space left on device (os error 28), /usr/local/cargo/x.rs:188:9';
     const kindOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter').kind;
     assert.deepEqual((['merge', 'create', 'append'] as const).map(kindOf), Array(3).fill('StorageFull'));

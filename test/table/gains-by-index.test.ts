@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { full } from './rows.ts';
 import { Stage, upsert } from './stage.ts';
 
-/** Upkeep goes by it: an index that no merge would use need not be renewed (P8). */
+/** Maintenance goes by it: an index that no merge would use need not be renewed (P8). */
 test('maintenance learns of each commit whether an index over all rows would have made it faster', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']));
   const send = async (...requests: Parameters<Stage['request']>[]) =>
