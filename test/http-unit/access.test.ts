@@ -20,7 +20,7 @@ test('without a credential everything but the health checks is 401, with the cha
   assert.deepEqual(service.decisions, []);
 });
 
-test('an unknown route is 404 to everybody', async () => {
+test('an unknown route is 404 to every client', async () => {
   await using service = await startTestService();
   for (const headers of [anonymous, {}]) {
     const { status, json } = await ask(service, '/v1/nowhere?x=1', { headers });
@@ -37,7 +37,7 @@ test('an unknown route is 404 to everybody', async () => {
   }
 });
 
-test('the wrong method for a path is 405 with code 0 and the right ones, to everybody', async () => {
+test('the wrong method for a path is 405 with code 0 and the right ones, to every client', async () => {
   await using service = await startTestService();
   for (const headers of [anonymous, {}]) {
     const path = '/v1/table/users/create?x=1';

@@ -1,4 +1,4 @@
-/** `register` takes a place from a client: the place is authorised as well as the name (P9). */
+/** `register` takes a location from a client: the location is authorised as well as the name (P9). */
 import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';

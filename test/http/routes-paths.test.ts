@@ -105,7 +105,7 @@ describe('identifiers in paths, and paths themselves', () => {
     succeeded(await service.post(`/v1/table/there/merge_insert?${query}`, people([1], 'y')));
   });
 
-  test('what is no route is 404 with code 0, to everybody and by every method', async () => {
+  test('what is no route is 404 with code 0, to every client and by every method', async () => {
     for (const path of [
       '/',
       '/v1',

@@ -268,15 +268,15 @@ describe('a create of any size is published only when whole (P1)', () => {
 
   test('the files of a replaced table go', async () => {
     assert.equal(await statusOf('replaced/create', sampleStream(3)), 200);
-    const places = new Set<string>();
+    const seen = new Set<string>();
     const folders = (): string[] => entriesUnder(service.tablesFolder).filter((path) => /^replaced[^/]*$/.test(path));
     for (let round = 0; round < 3; round++) {
       assert.equal(await statusOf('replaced/create?mode=overwrite', sampleStream(round)), 200);
       assert.equal(await count('replaced'), round);
       const [folder, ...more] = folders();
       assert.deepEqual(more, []);
-      places.add(folder!);
+      seen.add(folder!);
     }
-    assert.equal(places.size, 3, 'a place is never used twice');
+    assert.equal(seen.size, 3, 'a location is never used twice');
   });
 });
