@@ -147,6 +147,27 @@ describe('removing old versions without room to write (P8)', () => {
     assert.deepEqual(filesIn(datasetPath), before);
   });
 
+  test('asks for each file once, however many of the versions name it', async (t) => {
+    const { datasetPath, dataset } = await oldTable(t);
+    const { fragments } = await dataset.layout();
+    await (await dataset.prepareCompaction(fragments.flatMap(({ id }) => id ?? [])))?.commit();
+    await dataset.refresh();
+    const asked: string[] = [];
+    const remove = async (path: string): Promise<number> => {
+      asked.push(path);
+      return removePath(path);
+    };
+    const all = {
+      branch: undefined,
+      tagged: new Set<number>(),
+      parents: new Set<number>(),
+      supersededBeforeMs: future,
+    };
+    await pruneVersions({ ...all, datasetPath, keptFromVersion: await dataset.version() }, remove);
+    assert.ok(asked.length > 9);
+    assert.equal(new Set(asked).size, asked.length);
+  });
+
   test('cut short by a crash leaves nothing that the next time does not remove', { timeout: 120_000 }, async (t) => {
     const { folder, datasetPath, dataset } = await oldTable(t);
     const newest = await dataset.version();

@@ -44,9 +44,13 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
   if (old.length === 0) return { removedVersions: 0, removedBytes: 0, isHeldByTag };
   const named = await namedFiles(pruning.datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
   let removedBytes = 0;
+  // Many versions name the same file, and to remove what is gone takes as long as to remove what is there.
+  const gone = new Set<string>();
   for (const { manifestPath } of old) {
     for (const { key, path } of ownFiles(parseManifest(readFileSync(manifestPath)), folder)) {
-      if (!named.has(key)) removedBytes += await remove(path);
+      if (named.has(key) || gone.has(key)) continue;
+      gone.add(key);
+      removedBytes += await remove(path);
     }
     removedBytes += await remove(manifestPath);
   }
