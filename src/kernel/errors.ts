@@ -156,7 +156,7 @@ export const isStorageFull = (error: unknown): boolean =>
 export const invalidInput = (message: string, cause?: unknown): LancegateError =>
   new LancegateError('InvalidInput', message, cause === undefined ? {} : { cause });
 
-/** The refusal of a full queue. `waiters`: who waits in it, in the plural. */
+/** The refusal of a full queue. `waiters` names its members in the plural, such as "writers of this table". */
 export const queueIsFull = (waiters: string): LancegateError =>
   new LancegateError('SlowDown', `too many ${waiters} wait already`, { retryAfterSeconds: 1 });
 

@@ -24,7 +24,7 @@ export class ReadWriteLock {
   #sharedHolders = 0;
   #isExclusive = false;
 
-  /** `waiters`: who waits for this lock, for its refusals. */
+  /** `waiters` names in refusals what this lock serves, in the plural. */
   constructor(maxWaiting: number, waiters: string) {
     this.#maxWaiting = maxWaiting;
     this.#waiters = waiters;

@@ -1,7 +1,7 @@
 import type { BranchName, TableRef } from '../kernel/ids.ts';
 import { ReadWriteLock, type Release } from '../kernel/read-write-lock.ts';
 
-/** Who waits for a lock or in the queue of a branch, as refusals name them. */
+/** What refusals call the members of the queue of a lock or of a branch. */
 export const writersOfTable = 'writers of this table';
 
 interface LocksOfTable {

@@ -31,7 +31,7 @@ interface SoughtKeys extends KeyReading {
   readonly where: CheckedSql | undefined;
 }
 
-/** On a branch without a filter: the engine would answer it through an index, and looks for main's where there is none. */
+/** A branch has no filter: the engine would answer it through an index of main, and looks for that index in the wrong folder. */
 export function soughtKeys(batch: Batch): SoughtKeys {
   const { on, branch } = batch.first;
   const { keys, hasher } = batch;
