@@ -19,7 +19,7 @@ import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts'
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
-import type { FilteredMerges } from './engine/port/engine.ts';
+import type { ReaderChanges } from './engine/port/engine.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
@@ -178,7 +178,7 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
   });
 }
 
-async function openEngine({ config, folder, opened }: Start, filteredMerges: FilteredMerges): Promise<LanceEngine> {
+async function openEngine({ config, folder, opened }: Start, readerChanges: ReaderChanges): Promise<LanceEngine> {
   await rm(folder.scratchFolder, { recursive: true, force: true });
   makePrivateFolder(folder.scratchFolder);
   if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
@@ -189,7 +189,7 @@ async function openEngine({ config, folder, opened }: Start, filteredMerges: Fil
     rootOptions: config.storageOptions,
     scratchFolder: folder.scratchFolder,
     memoryFolder,
-    filteredMerges,
+    readerChanges,
     indexCacheBytes: config.engineIndexCacheBytes,
     metadataCacheBytes: config.engineMetadataCacheBytes,
   });

@@ -73,7 +73,7 @@ function endsOf(paths: ReadonlySet<string>): ReadonlySet<string> {
 
 const matches = (text: string, pattern: RegExp): readonly RegExpExecArray[] => [...text.matchAll(pattern)];
 
-/** `merge/commit.ts` may be named from any folder on its path; folders are named in backticks. */
+/** `write/commit.ts` may be named from any folder on its path; folders are named in backticks. */
 function absentPaths({ path: by, text }: Passage, { paths, pathEnds }: Known): readonly Found[] {
   const files = matches(text, /(?<![\w/.*…{}<>:-]|\]\()(?:[\w.@-]+\/)*[\w.-]+\.(?:ts|cjs|md)\b(?![\w/*])/g);
   const folders = matches(text, /(?<=`)([\w.-]+\/)(?:[\w.-]+\/)*(?=`)/g).filter(({ 1: first = '' }) =>

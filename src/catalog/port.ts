@@ -43,11 +43,26 @@ export interface Creation {
   readonly location: Location;
 }
 
+/** What changes rows or columns of a table that exists. */
+export type WriteOperation =
+  | 'merge_insert'
+  | 'insert'
+  | 'update'
+  | 'delete'
+  | 'restore'
+  | 'add_columns'
+  | 'alter_columns'
+  | 'drop_columns'
+  | 'update_field_metadata'
+  | 'update_schema_metadata'
+  | 'drop_index'
+  | 'transact';
+
 export interface TransactionRecord {
   readonly id: TransactionId;
   readonly tableId: TableId;
   readonly ref: TableRef;
-  readonly operation: 'create_table' | 'merge_insert';
+  readonly operation: 'create_table' | WriteOperation;
   readonly branch: BranchName | undefined;
   /** Table version the transaction made or saw. */
   readonly version: number;

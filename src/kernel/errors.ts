@@ -160,7 +160,6 @@ export const invalidInput = (message: string, cause?: unknown): LancegateError =
 export const queueIsFull = (waiters: string): LancegateError =>
   new LancegateError('SlowDown', `too many ${waiters} wait already`, { retryAfterSeconds: 1 });
 
-export const mergeTimedOutText = 'the time allowed for the merge ran out; nothing was written';
+export const timedOutText = 'the time allowed for the write ran out; nothing was written';
 
-export const mergeTimedOut = (cause?: unknown): LancegateError =>
-  new LancegateError('TimedOut', mergeTimedOutText, { cause });
+export const timedOut = (cause?: unknown): LancegateError => new LancegateError('TimedOut', timedOutText, { cause });

@@ -1,4 +1,4 @@
-import type { Commit } from '../merge/commit-observer.ts';
+import type { Commit } from '../write/commit-observer.ts';
 import {
   type CostFactors,
   columnsToIndex,

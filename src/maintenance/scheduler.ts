@@ -9,9 +9,9 @@
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { neverAborts, ReadWriteLock } from '../kernel/read-write-lock.ts';
-import type { Commit, CommitObserver } from '../merge/commit-observer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Commit, CommitObserver } from '../write/commit-observer.ts';
 import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
 import { longQuietMs, type Plan } from './decide/policy.ts';

@@ -2,23 +2,17 @@ import { canConcat, concatRows, type RowsOf } from '../arrow/column/concat-rows.
 import type { FieldPath } from '../arrow/schema/field-path.ts';
 import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
-import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/engine.ts';
-import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
+import type { HeadCommits } from '../engine/port/engine.ts';
+import type { MergeSpec } from '../engine/port/merge-spec.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
-import type { MergeTotals } from '../engine/port/shadow.ts';
-import { mergeTimedOut } from '../kernel/errors.ts';
-import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';
-import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Keys } from '../keys/key-columns.ts';
 import type { KeyDigests, KeyHasher } from '../keys/key-hasher.ts';
 import { KeySet } from '../keys/key-table.ts';
+import { requireTime, type WriteRequest } from '../write/write.ts';
 
-/** A merge that was received and checked, and waits for the branch's lock. */
-export interface MergeRequest {
-  /** The table that the source was checked against. */
-  readonly table: TableRecord;
-  readonly branch: BranchName | undefined;
+/** A merge that was received and checked. */
+export interface MergeRequest extends WriteRequest {
+  readonly kind: 'merge';
   /** At least one; all of them are columns of the table and of the source. */
   readonly on: readonly FieldPath[];
   readonly spec: Omit<MergeSpec, 'on'>;
@@ -26,40 +20,10 @@ export interface MergeRequest {
   /** No key twice, NULL aside. */
   readonly keys: Keys;
   readonly digests: KeyDigests;
-  readonly scope: RequestScope;
-  readonly transactionId: TransactionId;
-  /** The keyed request that this merge answers, if it has an `Idempotency-Key`. */
-  readonly keyed: KeyedRequest | undefined;
-}
-
-/** A merge that is to be committed, and how it is answered. */
-export interface BatchMember {
-  readonly request: MergeRequest;
-  /** Equal for merges that may share a commit; undefined for one that is committed alone. */
-  readonly batchKey: string | undefined;
-  readonly resolve: (counts: MergeCounts) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-/** What a transaction record says of a merge. */
-export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>> => ({
-  num_inserted_rows: String(totals.numInsertedRows),
-  num_updated_rows: String(totals.numUpdatedRows),
-  num_deleted_rows: String(totals.numDeletedRows),
-});
-
-/** The newest version of a branch, while its lock is held. */
-export interface Head {
-  readonly dataset: Snapshot & BranchHead & HeadCommits & History;
-  readonly location: Location;
-  readonly branch: BranchName | undefined;
-  readonly version: number;
 }
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */
 const maxBatchableRows = 10_000;
-const maxBatchRows = 50_000;
-const maxBatchBytes = 32 * 2 ** 20;
 
 /**
  * Equal for merges that may share a commit; undefined for one that is committed alone: merges that delete by source or
@@ -73,22 +37,6 @@ export function batchKey(request: MergeRequest): string | undefined {
   const { whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex } = spec;
   const flags = [whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex];
   return JSON.stringify([table.id, on.map(({ segments }) => segments), flags, schemaFingerprint(chunk)]);
-}
-
-/** What one commit still has room for. */
-export class BatchLimits {
-  #rows = maxBatchRows;
-  #bytes = maxBatchBytes;
-  #isEmpty = true;
-
-  /** False where it does not fit; the first always does. */
-  take({ rows, decodedBytes }: { readonly rows: number; readonly decodedBytes: number }): boolean {
-    if (!this.#isEmpty && (rows > this.#rows || decodedBytes > this.#bytes)) return false;
-    this.#isEmpty = false;
-    this.#rows -= rows;
-    this.#bytes -= decodedBytes;
-    return true;
-  }
 }
 
 /** One row for each key. NULL is no key: such rows are all kept. */
@@ -154,10 +102,9 @@ export class Batch {
     return this.numRows === 0 && this.first.spec.whenNotMatchedBySourceDelete === false;
   }
 
-  /** A batch goes on as long as one of its merges has time. To be called while nothing is written; else throws `TimedOut`. */
+  /** As `requireTime` of `write/write.ts`. */
   requireTime(): void {
-    if (this.requests.some(({ scope }) => (scope.remainingMs() ?? 1) > 0)) return;
-    throw mergeTimedOut();
+    requireTime(this.requests);
   }
 
   get hasNullKey(): boolean {

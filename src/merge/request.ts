@@ -17,9 +17,10 @@ import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../o
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { outcomeOf } from './batch.ts';
+import type { TableWriter } from '../write/branch-queue.ts';
+import { outcomeOf } from '../write/write.ts';
+import { batchKey, type MergeRequest } from './batch.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
-import type { TableWriter } from './queue/branch-queue.ts';
 
 export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
   const merging = new MergeRows(deps);
@@ -70,7 +71,7 @@ class MergeRows {
    * schema is there.
    */
   #receive({ source, on }: MergeRowsCommand, dataset: (Snapshot & BranchHead) | undefined): Promise<IpcChunk> {
-    return this.#deps.metrics.mergeStage('receive', async () => {
+    return this.#deps.metrics.writeStage('receive', async () => {
       const schema = await source.schema();
       if (dataset === undefined) {
         requireStorable(schema, on);
@@ -83,7 +84,7 @@ class MergeRows {
   }
 
   #readDistinctKeys(chunk: IpcChunk, on: readonly FieldPath[], keyed: Keyed | undefined): Promise<ReadySource> {
-    return this.#deps.metrics.mergeStage('check', async () => {
+    return this.#deps.metrics.writeStage('check', async () => {
       const { keys, digests } = await readDistinctKeys(chunk, on, this.#deps.keyHasher);
       return { chunk, keys, digests, keyed: await keyed?.request() };
     });
@@ -99,9 +100,10 @@ class MergeRows {
     requireFewNested(chunk, on);
     const transactionId = newId() as TransactionId;
     const spec = { ...flags, useIndex };
-    const request = { table, branch, on, spec, chunk, keys, digests, scope, transactionId, keyed };
+    const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
+    const request: MergeRequest = { ...write, on, spec, chunk, keys, digests };
     return access.onFilesOf(table, async () => {
-      const counts = await writer.merge(request);
+      const counts = await writer.write(request, { batchKey: batchKey(request), size: chunk });
       const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
       metrics.mergeFinished({ inserted, updated, deleted });
       return { transactionId, ...counts };

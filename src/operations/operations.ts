@@ -1,13 +1,15 @@
 import type { Catalog } from '../catalog/port.ts';
+import { ChangeKind } from '../change/change-kind.ts';
 import { TableMaker } from '../create/table-maker.ts';
 import type { Engine } from '../engine/port/engine.ts';
+import { InsertKind } from '../insert/insert-kind.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { MaintenanceActions } from '../maintenance/act/maintenance-actions.ts';
 import { MaintenanceScheduler, type SchedulerPolicy } from '../maintenance/scheduler.ts';
 import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';
-import { TableWriter } from '../merge/queue/branch-queue.ts';
+import { MergeKind } from '../merge/merge-kind.ts';
 import type { Queries } from '../query/protocol.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { RecoveryMarks } from '../table/recovery-marks.ts';
@@ -15,6 +17,7 @@ import { TableAccess } from '../table/table-access.ts';
 import { TableLocks } from '../table/table-locks.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import { TableWriter } from '../write/branch-queue.ts';
 import { Idempotency } from './idempotency/idempotency.ts';
 import { recoverTables } from './recovery.ts';
 
@@ -57,6 +60,7 @@ export async function startOperations(given: StartDeps) {
   const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks });
   const maintenance = new MaintenanceScheduler({ ...given, actions, policy: given.maintenanceLimits });
   const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
+  const keyBudget = new KeyBudget(given.keyMemoryBytes, given.clock);
   const writer = new TableWriter({
     ...given,
     access,
@@ -64,7 +68,11 @@ export async function startOperations(given: StartDeps) {
     locks,
     observer: maintenance,
     recoveryMarks,
-    keyBudget: new KeyBudget(given.keyMemoryBytes, given.clock),
+    openKinds: () => ({
+      merge: new MergeKind({ ...given, keyBudget }),
+      insert: new InsertKind(),
+      change: new ChangeKind(),
+    }),
     maxWaiting: given.maxWaitingPerTable,
     maxIdle: given.maxOpenDatasets,
   });

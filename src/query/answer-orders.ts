@@ -83,7 +83,9 @@ class Reader {
       return await this.#datasets.use(at, async (dataset): Promise<ReaderOutcome> => {
         if (work.kind === 'count') return { kind: 'counted', rows: await dataset.countRows(work.predicate) };
         // The service has checked every one of these bytes.
-        return { kind: 'merged', counts: await dataset.merge(work.spec, bytes as Buffer as IpcFile, work.timeoutMs) };
+        const { step, timeoutMs } = work;
+        const limits = { timeoutMs, principal: undefined };
+        return { kind: 'changed', counts: await dataset.change(step, bytes as Buffer as IpcFile, limits) };
       });
     } catch (error) {
       return { kind: 'refused', refusal: plainError(error) };

@@ -6,7 +6,8 @@
  * the header and the bytes. The channel's back-pressure applies to the messages.
  */
 import type { Duplex } from 'node:stream';
-import type { MergeCounts, MergeSpec } from '../engine/port/merge-spec.ts';
+import type { ChangeStep } from '../engine/port/change.ts';
+import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
@@ -59,8 +60,8 @@ export interface ReadAt {
 
 type Work =
   | { readonly kind: 'count'; readonly predicate: CheckedSql }
-  /** The rows are the bytes of the message. */
-  | { readonly kind: 'merge'; readonly spec: MergeSpec; readonly timeoutMs: number | undefined };
+  /** The file of the step is the bytes of the message. */
+  | { readonly kind: 'change'; readonly step: ChangeStep; readonly timeoutMs: number | undefined };
 
 export interface Order {
   readonly at: ReadAt;
@@ -71,7 +72,7 @@ export interface Order {
 
 export type ReaderOutcome =
   | { readonly kind: 'counted'; readonly rows: number }
-  | { readonly kind: 'merged'; readonly counts: MergeCounts }
+  | { readonly kind: 'changed'; readonly counts: MergeCounts }
   | { readonly kind: 'refused'; readonly refusal: PlainError };
 
 /** An outcome that is no refusal. */

@@ -1,28 +1,28 @@
-import type { FilteredMerge, FilteredMerges } from '../engine/port/engine.ts';
+import type { ReaderChange, ReaderChanges } from '../engine/port/engine.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { LancegateError, mergeTimedOut } from '../kernel/errors.ts';
+import { LancegateError, timedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
 import type { Queries, ReadAt, Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 
-/** Counts and merges that run in readers. */
-export class ReaderQueries implements Queries, FilteredMerges {
+/** Counts and changes that run in readers. */
+export class ReaderQueries implements Queries, ReaderChanges {
   readonly #pool: ReaderPool;
   readonly #clock: Clock;
-  readonly #mergeBytes: number;
+  readonly #changeBytes: number;
   readonly #lineages = new WeakMap<symbol, string>();
   #lastLineage = 0;
 
   /**
-   * `mergeBytes`: what a merge may take in addition to its reader's memory and four times its rows, which is what the engine
+   * `changeBytes`: what a change may take in addition to its reader's memory and four times its rows, which is what the engine
    * takes to merge them; the memory plan reserves as much with each body.
    */
-  constructor(pool: ReaderPool, clock: Clock, mergeBytes: number) {
+  constructor(pool: ReaderPool, clock: Clock, changeBytes: number) {
     this.#pool = pool;
     this.#clock = clock;
-    this.#mergeBytes = mergeBytes;
+    this.#changeBytes = changeBytes;
   }
 
   async count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number> {
@@ -35,20 +35,20 @@ export class ReaderQueries implements Queries, FilteredMerges {
   }
 
   /** Settles only when the reader has answered or ended, so that nothing can still commit. */
-  async merge(merge: FilteredMerge): Promise<MergeCounts> {
-    const { store, location, branch, lineage, version, spec, file, timeoutMs, principal } = merge;
+  async change(change: ReaderChange): Promise<MergeCounts> {
+    const { store, location, branch, lineage, version, step, file, timeoutMs, principal } = change;
     const at: ReadAt = { store, location, branch, version, isExact: false, lineage: this.#nameOf(lineage) };
     const deadline = new AbortController();
     const cancel = this.#abortAfter(timeoutMs, deadline);
     try {
       const requester = { principal: principal ?? '', signal: deadline.signal };
-      const extraBytes = this.#mergeBytes + 4 * file.length;
-      const order = { at, work: { kind: 'merge', spec, timeoutMs }, extraBytes } as const;
+      const extraBytes = this.#changeBytes + 4 * (file?.length ?? 0);
+      const order = { at, work: { kind: 'change', step, timeoutMs }, extraBytes } as const;
       const outcome = await this.#pool.ask(order, requester, file);
-      if (outcome.kind !== 'merged') throw mismatched();
+      if (outcome.kind !== 'changed') throw mismatched();
       return outcome.counts;
     } catch (error) {
-      throw deadline.signal.aborted ? mergeTimedOut(error) : error;
+      throw deadline.signal.aborted ? timedOut(error) : error;
     } finally {
       cancel();
     }
@@ -56,7 +56,7 @@ export class ReaderQueries implements Queries, FilteredMerges {
 
   #abortAfter(timeoutMs: number | undefined, controller: AbortController): () => void {
     if (timeoutMs === undefined) return () => undefined;
-    return this.#clock.schedule(timeoutMs, () => controller.abort(mergeTimedOut()));
+    return this.#clock.schedule(timeoutMs, () => controller.abort(timedOut()));
   }
 
   #readAt(reading: Reading): ReadAt {

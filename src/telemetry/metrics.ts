@@ -2,7 +2,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 /** What a merge spends its time on: its network, our checks, other writers, Lance, the disk, the catalog. */
-type MergeStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
+type WriteStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
 /**
  * Why the service refused or closed a connection: its address has its share; all are taken; it made way for a new one; it was
@@ -68,8 +68,8 @@ export class Metrics {
     'Tables created, replaced or made from a declaration.',
   );
   readonly chunkWritten = this.#count('lancegate_create_chunks_total', 'Chunks that creates have written.');
-  readonly mergeQueued = this.#underWay(
-    'lancegate_queued_merges',
+  readonly writeQueued = this.#underWay(
+    'lancegate_queued_writes',
     'Merges that wait for their branch, over all tables.',
   );
   readonly #merges = this.#count('lancegate_merges_total', 'Merges acknowledged.');
@@ -78,14 +78,14 @@ export class Metrics {
     'lancegate_merged_rows_total',
     'Rows changed by merges, by what happened to them.',
   );
-  readonly #mergeStage = this.#histogram(
-    'lancegate_merge_stage_duration_seconds',
+  readonly #writeStage = this.#histogram(
+    'lancegate_write_stage_duration_seconds',
     'Time merges spend in each stage.',
     stageSeconds,
     ['stage'],
   );
-  readonly #mergesPerCommit = this.#histogram(
-    'lancegate_merges_per_commit',
+  readonly #writesPerCommit = this.#histogram(
+    'lancegate_writes_per_commit',
     'Merges that shared one commit.',
     powersOfTwo,
   );
@@ -145,8 +145,8 @@ export class Metrics {
   }
 
   /** Runs one stage of a merge and notes how long it took, also when it fails. */
-  async mergeStage<Result>(stage: MergeStage, run: () => Promise<Result>): Promise<Result> {
-    const end = this.#mergeStage.startTimer({ stage });
+  async writeStage<Result>(stage: WriteStage, run: () => Promise<Result>): Promise<Result> {
+    const end = this.#writeStage.startTimer({ stage });
     try {
       return await run();
     } finally {
@@ -155,7 +155,7 @@ export class Metrics {
   }
 
   commitFinished(merges: number): void {
-    this.#mergesPerCommit.observe(merges);
+    this.#writesPerCommit.observe(merges);
   }
 
   countsTaken(countedBy: CountsSource): void {

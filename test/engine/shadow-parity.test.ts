@@ -35,14 +35,7 @@ const file = (ids: readonly number[], v: string) => ipcFile(rows(ids, v));
 /** Without column v. */
 const partial = (...ids: readonly number[]) => ipcFile(rows(ids, '').select(['id', 'n']));
 
-/** With what the service itself does not call. */
-interface AnyTable extends NativeTable {
-  update(predicate: CheckedSql, columns: [name: string, expression: string][]): Promise<unknown>;
-  addColumnsWithSchema(schemaFile: Buffer): Promise<unknown>;
-  dropColumns(columns: string[]): Promise<unknown>;
-}
-
-type Operation = (table: AnyTable) => Promise<unknown>;
+type Operation = (table: NativeTable) => Promise<unknown>;
 
 const upsert = (table: NativeTable) => table.mergeInsert(['id']).whenMatchedUpdateAll().whenNotMatchedInsertAll();
 const updates = (table: NativeTable) => table.mergeInsert(['id']).whenMatchedUpdateAll();
@@ -115,9 +108,9 @@ const kinds: Record<string, Kind> = {
 };
 
 /** No caches: tables get the places of others. */
-async function open(folder: string, branch?: string): Promise<AnyTable> {
+async function open(folder: string, branch?: string): Promise<NativeTable> {
   const table = await (await connectNative(folder, {}, newSession(0, 0))).openTable('t', []);
-  return (branch === undefined ? table : await (await table.branches()).checkout(branch)) as AnyTable;
+  return (branch === undefined ? table : await (await table.branches()).checkout(branch)) as NativeTable;
 }
 
 async function build(folder: string, { isIndexed, isChanged, branch }: Kind): Promise<void> {

@@ -57,7 +57,7 @@ describe('the filter of a merge has the time of its request (P12)', () => {
       const ended = await deadlines();
       await holdReader();
       const answer = await service.post(mergePath(table, on, 'name IS NULL', query), body, headers);
-      refused(answer, 503, 17, /the time allowed for the merge ran out; nothing was written/);
+      refused(answer, 503, 17, /the time allowed for the write ran out; nothing was written/);
       assert.equal(await deadlines(), ended + 1);
       assert.equal(await running(), 0, 'nothing is left of it when it is answered');
       assert.equal(await versionOf(table), version);

@@ -60,7 +60,7 @@ export async function holdTurn<Answer>(
 
 /** Merges that no longer wait. */
 const mergesBegun = (service: TestService): Promise<number> =>
-  metric(service, 'lancegate_merge_stage_duration_seconds_count{stage="wait"}');
+  metric(service, 'lancegate_write_stage_duration_seconds_count{stage="wait"}');
 
 /** Resolves once the service has read so many bytes of bodies since its start. */
 export async function untilReceived(service: TestService, bytes: number): Promise<void> {
@@ -72,7 +72,7 @@ export const receivedBytes = (service: TestService): Promise<number> =>
 
 /** Resolves once so many merges wait for their turn: who asks for the whole table now comes behind them. */
 export async function untilQueued(service: TestService, merges: number): Promise<void> {
-  await eventually(`${merges} merges wait`, async () => (await metric(service, 'lancegate_queued_merges')) >= merges);
+  await eventually(`${merges} merges wait`, async () => (await metric(service, 'lancegate_queued_writes')) >= merges);
 }
 
 /** Resolves once so many drops and replacements of tables wait for the merges before them. */

@@ -57,11 +57,11 @@ const planted: Readonly<Record<string, { files: Readonly<Record<string, string>>
   },
   'a way into a higher sub-room through a file of the room itself': {
     files: {
-      'src/merge/queue/one.ts': module,
-      'src/merge/between.ts': importing('./queue/one.ts').replace('two', 'one2'),
-      'src/merge/strategy/planted-6.ts': "import { one2 } from '../between.ts';\nexport const three = one2 + 1;\n",
+      'src/merge/strategy/one.ts': module,
+      'src/merge/between.ts': importing('./strategy/one.ts').replace('two', 'one2'),
+      'src/merge/key-index/planted-6.ts': "import { one2 } from '../between.ts';\nexport const three = one2 + 1;\n",
     },
-    reported: 'merge/strategy-reaches-a-higher-sub-room: src/merge/strategy/planted-6.ts → src/merge/queue/one.ts',
+    reported: 'merge/key-index-reaches-a-higher-sub-room: src/merge/key-index/planted-6.ts → src/merge/strategy/one.ts',
   },
   'a cycle between two files': {
     files: {

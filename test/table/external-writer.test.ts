@@ -32,7 +32,7 @@ test('no key that another program had written before is left twice, and counts a
       const keys = someKeys();
       front += 1;
       const request = await stage.request(full(...keys.map((key): Row => [key, 'us'])), upsert);
-      merges.push({ keys, counts: await stage.writer.merge(request) });
+      merges.push({ keys, counts: await stage.merge(request) });
     }
   };
   let isOver = false;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
-import { GroupCommitDelay } from '#src/merge/queue/pending-merges.ts';
+import { GroupCommitDelay } from '#src/write/pending-writes.ts';
 import { full } from './rows.ts';
 import { Stage } from './stage.ts';
 
@@ -51,9 +51,9 @@ async function waitFor(missing: number, commitMs: number) {
 
 test('a writer that is to end waits for no client to come back, then or later', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']), { clock: new SteppedClock() });
-  await stage.writer.merge(await stage.request(full([2, 'a'])));
+  await stage.merge(await stage.request(full([2, 'a'])));
   await stage.writer.settled();
-  await stage.writer.merge(await stage.request(full([3, 'b'])));
+  await stage.merge(await stage.request(full([3, 'b'])));
   await stage.writer.settled();
 });
 

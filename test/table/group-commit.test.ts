@@ -182,8 +182,8 @@ test('a merge that leaves the queue is not written, and the others are (P6)', as
   const stage = await open(t, []);
   const leaver = new AbortController();
   const leave = await holdBranch(stage.locks, table, undefined);
-  const staying = stage.writer.merge(await stage.request(tableOf([[1, 'stays']])));
-  const leaving = stage.writer.merge(await stage.request(tableOf([[2, 'leaves']]), upsert, leaver.signal));
+  const staying = stage.merge(await stage.request(tableOf([[1, 'stays']])));
+  const leaving = stage.merge(await stage.request(tableOf([[2, 'leaves']]), upsert, leaver.signal));
   leaver.abort(new LancegateError('TimedOut', 'left'));
   await assert.rejects(leaving, { kind: 'TimedOut' });
   leave();
@@ -224,7 +224,7 @@ test('a merge whose time is over when the shadow is to be committed is not writt
     const request = await stage.request(tableOf(pairs));
     return { ...request, scope: { ...request.scope, remainingMs: () => remainingMs } };
   };
-  await assert.rejects(stage.writer.merge(await hurried([2, 'late'])), { kind: 'TimedOut' });
+  await assert.rejects(stage.merge(await hurried([2, 'late'])), { kind: 'TimedOut' });
   assert.deepEqual(await stage.rows(), ['1:old']);
   remainingMs = 1_000;
   await stage.together([await hurried([2, 'late']), await stage.request(tableOf([[3, 'b']]))]);

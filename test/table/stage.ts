@@ -7,25 +7,29 @@ import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { TableRecord } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
+import { ChangeKind } from '#src/change/change-kind.ts';
 import type { LanceDataset } from '#src/engine/lance/adapter/lance-dataset.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import type { MergeCounts, Projection } from '#src/engine/port/merge-spec.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
+import { InsertKind } from '#src/insert/insert-kind.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TransactionId } from '#src/kernel/ids.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeyBudget } from '#src/memory/key-quota.ts';
-import type { MergeRequest } from '#src/merge/batch.ts';
-import { TableWriter } from '#src/merge/queue/branch-queue.ts';
+import { batchKey, type MergeRequest } from '#src/merge/batch.ts';
+import { MergeKind } from '#src/merge/merge-kind.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableAccess } from '#src/table/table-access.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsSource, Metrics } from '#src/telemetry/metrics.ts';
+import { TableWriter } from '#src/write/branch-queue.ts';
+import type { WriteKinds } from '#src/write/write.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
@@ -75,6 +79,8 @@ export interface StageOptions {
 }
 
 type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'hasKeyIndex' | 'cannotCount'>>;
+
+const kindsOf = (merge: MergeKind): WriteKinds => ({ merge, insert: new InsertKind(), change: new ChangeKind() });
 
 /** One table with its writer, over the real engine and catalog. */
 export class Stage {
@@ -172,18 +178,17 @@ export class Stage {
       requireUnchanged: async (record: TableRecord) => ({ ...record, location: stage.#location }),
     });
     const lines = { write: (line: string) => void stage.warnings.push(line) };
+    const logger = createLogger({ level: 'warn', format: 'json', destination: lines });
     stage.writer = new TableWriter({
-      engine,
       catalog,
       locks: stage.locks,
       metrics,
       access,
       datasets,
       recoveryMarks: new RecoveryMarks({ catalog, engine }),
-      logger: createLogger({ level: 'warn', format: 'json', destination: lines }),
+      logger,
       observer: { committed: (commit) => void stage.gainsByIndex.push(commit.gainsByIndex) },
-      keyBudget: stage.keyBudget,
-      keyHasher,
+      openKinds: () => kindsOf(new MergeKind({ engine, logger, keyBudget: stage.keyBudget, keyHasher })),
       maxWaiting: 1_000,
       maxIdle: 10,
       clock,
@@ -198,6 +203,8 @@ export class Stage {
     const on = this.on.map(parseFieldPath);
     const keys = readKeys(chunk, on);
     return {
+      kind: 'merge',
+      operation: 'merge_insert',
       table: this.record,
       branch: undefined,
       on,
@@ -231,8 +238,12 @@ export class Stage {
     await new Promise<void>((resolve) => setImmediate(resolve));
   }
 
+  merge(request: MergeRequest): Promise<MergeCounts> {
+    return this.writer.write(request, { batchKey: batchKey(request), size: request.chunk });
+  }
+
   async #merge(request: MergeRequest): Promise<MergeCounts> {
-    const counts = await this.writer.merge(request);
+    const counts = await this.merge(request);
     this.deletedRows.push(counts.numDeletedRows);
     return counts;
   }

@@ -18,9 +18,9 @@ test('every event shows in its instrument', async () => {
   metrics.watchBodyMemory(() => 4_096);
   metrics.watchWaitingForTables(() => 3);
   metrics.mergeFinished({ inserted: 3, updated: 2, deleted: 1 });
-  assert.equal(await metrics.mergeStage('engine', async () => 'done'), 'done');
+  assert.equal(await metrics.writeStage('engine', async () => 'done'), 'done');
   await assert.rejects(
-    metrics.mergeStage('engine', () => Promise.reject(new Error('failed'))),
+    metrics.writeStage('engine', () => Promise.reject(new Error('failed'))),
     /failed/,
   );
   metrics.commitFinished(7);
@@ -38,8 +38,8 @@ test('every event shows in its instrument', async () => {
     ['merged_rows_total{change="inserted"}', 3],
     ['merged_rows_total{change="updated"}', 2],
     ['merged_rows_total{change="deleted"}', 1],
-    ['merge_stage_duration_seconds_count{stage="engine"}', 2],
-    ['merges_per_commit_sum', 7],
+    ['write_stage_duration_seconds_count{stage="engine"}', 2],
+    ['writes_per_commit_sum', 7],
     ['shared_commits_total{counted_by="search"}', 1],
     ['creates_total', 1],
     ['create_chunks_total', 1],
@@ -49,12 +49,12 @@ test('every event shows in its instrument', async () => {
 
 test('what is under way is counted once, however often its end is reported', async () => {
   const metrics = new Metrics();
-  const ends = [metrics.uploadStarted(), metrics.uploadStarted(), metrics.mergeQueued()];
+  const ends = [metrics.uploadStarted(), metrics.uploadStarted(), metrics.writeQueued()];
   assert.equal((await samples(metrics)).get('lancegate_uploads_in_flight'), 2);
-  assert.equal((await samples(metrics)).get('lancegate_queued_merges'), 1);
+  assert.equal((await samples(metrics)).get('lancegate_queued_writes'), 1);
   for (const end of [...ends, ...ends]) end();
   assert.equal((await samples(metrics)).get('lancegate_uploads_in_flight'), 0);
-  assert.equal((await samples(metrics)).get('lancegate_queued_merges'), 0);
+  assert.equal((await samples(metrics)).get('lancegate_queued_writes'), 0);
 });
 
 test('two instances do not see each other, and both know the process', async () => {

@@ -13,6 +13,7 @@ import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/spelling.ts';
+import type { ChangeLimits, ChangeStep } from './change.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { LiveRows, NewRows, PreparedRows, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
@@ -179,6 +180,8 @@ export interface HeadCommits {
    * version of `tracked`, which is at the new one afterwards.
    */
   replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
+  /** Commits one version with these rows and all that the head has, as `replaceRows`. No key is looked at. */
+  appendRows(rows: PreparedRows): Promise<Replacing>;
   /**
    * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows. False if it must not use
    * one; else true if that is not known, as without an index.
@@ -241,6 +244,8 @@ export interface EngineWrites {
    * `principal` (`principalKey`).
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
+  /** As `merge`, of any step; `file` where the step has one. */
+  change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts>;
   /** Commits a version without these rows; addresses without a row are passed over. */
   deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
 }
@@ -345,24 +350,22 @@ export interface BranchRecovery {
 /** As with `Dataset`: what uses it takes those of these interfaces that it needs. */
 export interface Engine extends Locations, Datasets, BranchRecovery {}
 
-/** A merge with a filter that a client wrote, for a dataset of this engine at its checked-out version. */
-export interface FilteredMerge {
+/** A step that evaluates what a client wrote, for a dataset of this engine at its checked-out version. */
+export interface ReaderChange extends ChangeLimits {
   /** Where the location is: under the storage root, in a shadow there, or in the folder for intermediate results. */
   readonly store: 'root' | 'shadow' | 'scratch';
   readonly location: Location;
   readonly branch: BranchName | undefined;
   readonly lineage: symbol;
   readonly version: number;
-  readonly spec: MergeSpec;
-  readonly file: IpcFile;
-  readonly timeoutMs: number | undefined;
-  readonly principal: string | undefined;
+  readonly step: ChangeStep;
+  readonly file: IpcFile | undefined;
 }
 
-/** Runs such merges in another process, with the contract of `Dataset.merge`: native code may die of a filter (P12). */
-export interface FilteredMerges {
+/** Runs such steps in another process, with the contract of `EngineWrites.change`: native code may die of a filter (P12). */
+export interface ReaderChanges {
   /** Settles only when nothing can still commit. */
-  merge(merge: FilteredMerge): Promise<MergeCounts>;
+  change(change: ReaderChange): Promise<MergeCounts>;
 }
 
 export interface Scratch {

@@ -1,5 +1,6 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { ChangeLimits, ChangeStep } from './change.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { RowAddressSql } from './row-address.ts';
 
@@ -22,6 +23,8 @@ export interface Shadow {
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeTotals>;
   append(file: IpcFile): Promise<void>;
+  /** Any step; `file` where the step has one. As `merge`, what a client wrote runs in a reader process. */
+  change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals>;
   /** Returns how many there were; addresses without a row are passed over. */
   deleteRows(addresses: readonly RowAddressSql[]): Promise<number>;
   /** Deletes rows by SQL that this service wrote. Returns how many rows it deleted. */

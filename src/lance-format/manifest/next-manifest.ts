@@ -9,6 +9,7 @@
  * (`NotReplaceable`), as the specification demands. Nothing here writes a file.
  */
 import {
+  append,
   deletionFile,
   field,
   fragment,
@@ -94,8 +95,10 @@ interface Replacement extends VersionIdentity {
   readonly deletions: ReadonlyMap<number, DeletionFile | 'all rows'>;
   /** The manifest of a dataset that has the new rows and nothing else; their files are to be in this dataset's folder. */
   readonly staged: Buffer;
-  /** Of a compaction; without them it is an update that takes all staged fragments. */
+  /** Of a compaction; without them it is an update, or an append, that takes all staged fragments. */
   readonly groups?: readonly MovedGroup[];
+  /** Nothing was deleted, and no key looked for: other writers may add the same keys concurrently. */
+  readonly isAppend?: boolean;
 }
 
 export interface NextManifest extends NewVersion {
@@ -103,19 +106,20 @@ export interface NextManifest extends NewVersion {
 }
 
 export function nextManifest(current: Buffer, replacement: Replacement): NextManifest {
-  const { deletions, groups, transactionId } = replacement;
+  const { deletions, groups, isAppend = false, transactionId } = replacement;
   const { message, indexes } = sectionsOf(current);
   const before = requireReplaceable(message, indexes);
   const staged = requireReplaceable(sectionsOf(replacement.staged).message, undefined);
   expectSameShape(before, staged);
-  if (groups === undefined && hasPrimaryKey(before)) {
+  if (groups === undefined && !isAppend && hasPrimaryKey(before)) {
     throw new NotReplaceable('the table lists its new keys for other writers');
   }
   const fragments = before.fragments.map((bytes) => ({ id: fragmentId(bytes), bytes }));
   const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
   const added = stagedFragments(staged, groups, largestId + 1);
   const updated = updatedFragments(fragments, deletions);
-  const operation = groups === undefined ? updateOf(deletions, updated, added) : rewriteOf(groups, fragments, added);
+  const rows = isAppend ? appendOf(added) : updateOf(deletions, updated, added);
+  const operation = groups === undefined ? rows : rewriteOf(groups, fragments, added);
   const { version: readVersion } = before;
   const recorded = encode(transaction, { readVersion, uuid: transactionId, ...operation });
   const stay = fragments.filter(({ id }) => deletions.get(id) !== 'all rows');
@@ -187,6 +191,12 @@ function updatedFragments(
 
 const deletionsOf = (file: DeletionFile): Buffer => encode(deletionFile, { isBitmap: true, ...file });
 
+const withoutId = ({ bytes }: AddedFragment): Buffer => edit(fragment, bytes, { id: undefined });
+
+const appendOf = (added: readonly AddedFragment[]) => ({
+  append: encode(append, { fragments: added.map(withoutId) }),
+});
+
 /** In the mode in which whole rows are written anew. New fragments have no ids yet. */
 function updateOf(
   deletions: Replacement['deletions'],
@@ -198,7 +208,7 @@ function updateOf(
     update: encode(update, {
       removedFragmentIds: removed.length === 0 ? undefined : [removed],
       updatedFragments: [...updated.values()],
-      newFragments: added.map(({ bytes }) => edit(fragment, bytes, { id: undefined })),
+      newFragments: added.map(withoutId),
     }),
   };
 }

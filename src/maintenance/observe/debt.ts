@@ -3,7 +3,7 @@
  * milliseconds. It is estimated from the number of fragments, because the times of merges vary by more than a fragment adds
  * (docs/adr/0006). Pure functions; a commit during a job counts for the next one.
  */
-import type { Commit } from '../../merge/commit-observer.ts';
+import type { Commit } from '../../write/commit-observer.ts';
 
 export interface Debt {
   /** Commits since the last compaction. Each left a fragment. */

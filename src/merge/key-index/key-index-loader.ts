@@ -6,7 +6,8 @@ import type { KeyHasher } from '../../keys/key-hasher.ts';
 import { leastBytesPerKey } from '../../keys/key-table.ts';
 import type { KeyBudget } from '../../memory/key-quota.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { Batch, Head, MergeRequest } from '../batch.ts';
+import type { Head } from '../../write/write.ts';
+import type { Batch, MergeRequest } from '../batch.ts';
 import { KeyIndex, type Unknowable } from './key-index.ts';
 
 export interface KeyIndexLoaderDeps {

@@ -5,11 +5,11 @@ import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot } from '../../engine/port/engine.ts';
 import type { RowAddress } from '../../engine/port/row-address.ts';
-import type { Batch, Head, MergeRequest } from '../batch.ts';
+import { type Committed, type Head, unchanged } from '../../write/write.ts';
+import type { Batch, MergeRequest } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
 import type { FoundRows, KeyIndex } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
-import { type Committed, unchanged } from './strategy.ts';
 
 /** Half of the work before the engine takes over, after which other requests have the event loop (P10). */
 const mostRowsWithoutPause = 2_000;
@@ -49,7 +49,7 @@ export class ByRowAddress {
     const found = index.find(batch.keys);
     if (!batch.inserts && found.surplus.size > 0) return 'does not apply';
     const parts = rowsToWrite(batch, found);
-    if (parts.every(isEmpty)) return unchanged(batch, head);
+    if (parts.every(isEmpty)) return unchanged(batch.requests, head);
     const old = batch.updates ? addressesOf(found) : [];
     const replaced = await head.dataset.replaceRows(index.tracked, old, batch.prepare(head.dataset, parts));
     if (replaced === 'refused') return this.#refuse(batch.first, await head.dataset.schema(), index);
@@ -71,7 +71,6 @@ export class ByRowAddress {
         if (batch.numRows > mostRowsWithoutPause) await setImmediate();
         return { by: 'key_index', each: countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert) };
       },
-      isDirect: true,
       gainsByIndex: false,
       mostFragments: found.rows.size,
       surplusRows: batch.isUpsert ? found.surplus.values().reduce((sum, rows) => sum + rows.length, 0) : 0,

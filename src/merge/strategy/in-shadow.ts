@@ -1,11 +1,12 @@
 import type { Datasets, HeadCommits, Snapshot } from '../../engine/port/engine.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
-import type { Batch, Head } from '../batch.ts';
+import { type Committed, type Counted, type Head, longestTime, unchanged } from '../../write/write.ts';
+import type { Batch } from '../batch.ts';
 import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
 import { mergeNested } from './nested.ts';
-import { type Committed, type Counted, deleteSurplus, leavesOneRow, unchanged } from './strategy.ts';
+import { deleteSurplus, leavesOneRow } from './strategy.ts';
 
 /** What was merged into a shadow. */
 interface ShadowMerge {
@@ -33,14 +34,13 @@ export class InShadow {
       // A reader may have refreshed the dataset since the head was read.
       if (shadow.baseVersion !== head.version) return 'overtaken';
       const merged = await this.#merge(batch, head.dataset, shadow);
-      if (!hasChanged(merged.totals)) return unchanged(batch, head);
+      if (!hasChanged(merged.totals)) return unchanged(batch.requests, head);
       const made = await shadow.commit(() => batch.requireTime());
       if (made === 'overtaken') return 'overtaken';
       const { gainsByIndex, surplusRows } = merged;
       return {
         version: made.version,
         count: () => this.#count(batch, head, merged, { before, version: made.version }),
-        isDirect: false,
         gainsByIndex,
         mostFragments: Number.POSITIVE_INFINITY,
         surplusRows,
@@ -59,14 +59,14 @@ export class InShadow {
   async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
     const { first } = batch;
     if (first.on.some(({ segments }) => segments.length > 1)) {
-      const merged = await mergeNested(this.#engine, { dataset, shadow }, batch, () => longestTime(batch));
+      const merged = await mergeNested(this.#engine, { dataset, shadow }, batch, () => longestTime(batch.requests));
       return { ...merged, gainsByIndex: false };
     }
     const { file } = batch.chunk();
     const useIndex = first.spec.useIndex && (await mayUseIndex(batch, dataset));
     const spec = { ...first.spec, useIndex, on: first.on.map(({ segments: [column = ''] }) => column) };
     const gainsByIndex = await dataset.gainsByIndex(spec, file.length);
-    const totals = await shadow.merge(spec, file, longestTime(batch), principalKey(first.scope.principal));
+    const totals = await shadow.merge(spec, file, longestTime(batch.requests), principalKey(first.scope.principal));
     const surplusRows = await deleteSurplus(shadow, batch, (await dataset.schema()).fields.length, totals);
     return { totals: withSurplus(totals, surplusRows), surplusRows, gainsByIndex };
   }
@@ -121,10 +121,4 @@ const rowsSoonFound = 5_000;
 /** For a source that is a good part of the table, reading the key column once is faster than finding each key. */
 async function isIndexFaster(dataset: Snapshot, sourceRows: number): Promise<boolean> {
   return sourceRows <= rowsSoonFound || sourceRows * 8 <= (await dataset.countRows());
-}
-
-/** undefined where one of the merges has no deadline. */
-function longestTime({ requests }: Batch): number | undefined {
-  const times = requests.map(({ scope }) => scope.remainingMs());
-  return times.includes(undefined) ? undefined : Math.max(...(times as number[]));
 }

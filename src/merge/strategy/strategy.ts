@@ -1,46 +1,9 @@
-/** What the strategies have in common: their result, and that an upsert of whole rows leaves one row of each key. */
+/** What the strategies have in common: an upsert of whole rows leaves one row of each key. */
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
-import type { CountsSource } from '../../telemetry/metrics.ts';
-import type { Batch, Head } from '../batch.ts';
+import type { Batch } from '../batch.ts';
 import { addressesByKey, soughtKeys } from '../key-index/key-lookup.ts';
-
-/** What each merge of a batch did (P4). */
-export interface Counted {
-  readonly each: readonly MergeTotals[];
-  /** undefined for a merge alone, which the engine counts. */
-  readonly by: CountsSource | undefined;
-}
-
-/** A batch that is merged, and not yet known to be durable. */
-export interface Committed {
-  /** The version it made, or the head's if it changed no row. */
-  readonly version: number;
-  /** Counts, and notes in the key index where the rows are. The committer calls it once, while it holds the lock. */
-  readonly count: () => Promise<Counted>;
-  /** Whether the commit was a direct one, by the addresses of the key index. */
-  readonly isDirect: boolean;
-  /** As `Dataset.gainsByIndex`; false also where the merge was not to use any. */
-  readonly gainsByIndex: boolean;
-  /** The commit changed rows of at most so many fragments. */
-  readonly mostFragments: number;
-  /** How many rows were deleted because another program had doubled their keys. */
-  readonly surplusRows: number;
-}
-
-/** No version is made of a batch that changes no row. */
-export const unchanged = ({ requests }: Batch, { version }: Head): Committed => ({
-  version,
-  count: async () => ({
-    each: requests.map(() => ({ numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 })),
-    by: undefined,
-  }),
-  isDirect: false,
-  gainsByIndex: false,
-  mostFragments: 0,
-  surplusRows: 0,
-});
 
 type Rows = Pick<Shadow, 'select' | 'take'> & {
   deleteRows(addresses: readonly RowAddressSql[]): Promise<unknown>;

@@ -23,6 +23,7 @@ import type {
   KeyedRequestCatalog,
   RequestOwner,
   TableCatalog,
+  TransactionRecord,
   WriteIntent,
 } from '../../catalog/port.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -60,8 +61,6 @@ export const keyedAnswer = (request: KeyedRequest, result: object): KeyedAnswer 
 /** `isReplay`: an earlier request with this key got this answer; this one did nothing. */
 export type Replayable<Result> = Result & { readonly isReplay: boolean };
 
-type KeyedOperation = 'create_table' | 'merge_insert';
-
 /** Clients retry one at a time; a client of which more requests wait has gone wrong. */
 const maxWaiting = 15;
 
@@ -95,7 +94,7 @@ export class Idempotency {
    * wait for the key.
    */
   async once<Result extends object>(
-    operation: KeyedOperation,
+    operation: TransactionRecord['operation'],
     command: RepeatableCommand,
     scope: RequestScope,
     work: (keyed: Keyed | undefined) => Promise<Result>,
@@ -189,7 +188,7 @@ export class Idempotency {
  * Of everything that decides what the request does, as it was understood: spelling and order of the parameters make no
  * difference, and how long the client wants to wait is no part of it.
  */
-function requestDigest(operation: KeyedOperation, command: RepeatableCommand): string {
+function requestDigest(operation: TransactionRecord['operation'], command: RepeatableCommand): string {
   const { source: _, idempotency: __, ...asked } = command;
   return createHash('sha256')
     .update(JSON.stringify([operation, asked], inOrder))

@@ -3,14 +3,15 @@ import type { Schema } from '../../../arrow/schema/schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { hasTransactionOn } from '../../../lance-format/transaction/transaction.ts';
+import { type ChangeLimits, type ChangeStep, runsInReader } from '../../port/change.ts';
 import type {
   Dataset,
-  FilteredMerge,
   Layout,
   OptimizeResult,
   PreparedCommit,
   PruneRequest,
   PruneResult,
+  ReaderChange,
   StoredBranch,
   StoredVersion,
   TableStatistics,
@@ -40,15 +41,8 @@ import type { BranchState } from '../head/branch-state.ts';
 import { DatasetHead, type VersionsFolder } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
-import {
-  filterName,
-  hasClientFilter,
-  type NativeTable,
-  nativeBtree,
-  queryOf,
-  resultsOf,
-  runMerge,
-} from '../native/native.ts';
+import { callOf, runStep } from '../native/changes.ts';
+import { type NativeTable, nativeBtree, queryOf, resultsOf } from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
@@ -65,8 +59,8 @@ import {
 } from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
 
-/** Runs merges with clients' filters in a reader. */
-export type DatasetFilters = (merge: Omit<FilteredMerge, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
+/** Runs in a reader what clients wrote. */
+export type ReaderOfDataset = (change: Omit<ReaderChange, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
 
 /** What a branch at its newest version has besides the engine's table, on a file system. */
 export interface LocalBranch {
@@ -79,7 +73,7 @@ export interface LocalBranch {
 }
 
 interface Surroundings {
-  readonly filters?: DatasetFilters | undefined;
+  readonly changeInReader?: ReaderOfDataset | undefined;
   readonly lineage?: symbol | undefined;
   /** undefined is main. */
   readonly branch?: BranchName | undefined;
@@ -96,15 +90,15 @@ export class LanceDataset implements Dataset {
   readonly lineage: symbol;
   readonly #branch: BranchName | undefined;
   readonly #head: DatasetHead;
-  readonly #filters: DatasetFilters | undefined;
+  readonly #changeInReader: ReaderOfDataset | undefined;
   readonly #caches: DatasetCaches | undefined;
   readonly #local: LocalBranch | undefined;
 
-  constructor(table: NativeTable, { lineage, branch, filters, caches, state, local }: Surroundings = {}) {
+  constructor(table: NativeTable, { lineage, branch, changeInReader, caches, state, local }: Surroundings = {}) {
     this.lineage = lineage ?? Symbol('dataset');
     this.#branch = branch;
     this.#head = new DatasetHead(table, local?.versions, state);
-    this.#filters = filters;
+    this.#changeInReader = changeInReader;
     this.#caches = caches;
     this.#local = local;
   }
@@ -144,25 +138,35 @@ export class LanceDataset implements Dataset {
   }
 
   async append(file: IpcFile): Promise<void> {
-    await this.#commit('append', (table) => table.add(file, 'append'));
+    await this.change({ kind: 'append', rows: 0 }, file, { timeoutMs: undefined, principal: undefined });
   }
 
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts> {
+    return this.change({ kind: 'merge', spec }, file, { timeoutMs, principal });
+  }
+
+  change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts> {
+    const { call, filter } = callOf(step);
     const run = async (): Promise<MergeCounts> => {
       this.#head.requireWritable();
-      if (this.#filters !== undefined && hasClientFilter(spec)) {
-        const version = await this.#head.version();
-        const counts = await this.#filters({ lineage: this.lineage, version, spec, file, timeoutMs, principal });
+      const version = await this.#head.version();
+      if (this.#changeInReader !== undefined && runsInReader(step)) {
+        const counts = await this.#changeInReader({ lineage: this.lineage, version, step, file, ...limits });
         this.#head.committedElsewhere(counts.version);
         return counts;
       }
-      const useIndex =
-        this.#local?.indexChoice.usesIndex(spec, await this.#head.version(), file.length) ?? spec.useIndex;
-      const counts = await runMerge(await this.#head.table(), { ...spec, useIndex }, file, timeoutMs);
+      const chosen = this.#withIndexChoice(step, version, file?.length ?? 0);
+      const counts = await runStep(await this.#head.table(), chosen, file, limits.timeoutMs);
       this.#head.committed(counts.version);
       return counts;
     };
-    return engineCall(hasClientFilter(spec) ? 'filtered merge' : 'merge', run, filterName(spec));
+    return engineCall(call, run, filter);
+  }
+
+  #withIndexChoice(step: ChangeStep, version: number, sourceBytes: number): ChangeStep {
+    if (step.kind !== 'merge' || this.#local === undefined) return step;
+    const useIndex = this.#local.indexChoice.usesIndex(step.spec, version, sourceBytes);
+    return { ...step, spec: { ...step.spec, useIndex } };
   }
 
   liveRows(): LiveRows | undefined {
@@ -181,6 +185,16 @@ export class LanceDataset implements Dataset {
       const replaced = (await this.#local?.replacement.commit(tracked, addresses, rows)) ?? 'refused';
       if (typeof replaced === 'object') this.#head.committedElsewhere(replaced.version);
       return replaced;
+    });
+  }
+
+  appendRows(rows: PreparedRows): Promise<Replacing> {
+    return engineCall('replace', async () => {
+      this.#head.requireWritable();
+      const version = await this.#head.version();
+      const added = (await this.#local?.replacement.append(version, rows)) ?? 'refused';
+      if (typeof added === 'object') this.#head.committedElsewhere(added.version);
+      return added;
     });
   }
 

@@ -5,8 +5,8 @@ import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type {
   Engine,
-  FilteredMerges,
   OpenRequest,
+  ReaderChanges,
   RecoverRequest,
   Recovery,
   ResolvedLocation,
@@ -30,7 +30,7 @@ import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
 import { IndexChoice } from './index-choice.ts';
-import { type DatasetFilters, LanceDataset, type LocalBranch } from './lance-dataset.ts';
+import { LanceDataset, type LocalBranch, type ReaderOfDataset } from './lance-dataset.ts';
 import { StorageRoot } from './storage-root.ts';
 
 export interface LanceEngineOptions extends CacheLimits {
@@ -42,8 +42,8 @@ export interface LanceEngineOptions extends CacheLimits {
   readonly scratchFolder: string;
   /** A folder on a file system in memory; a few MB at most are there. */
   readonly memoryFolder?: string | undefined;
-  /** Without it, merges with filters run in this process. */
-  readonly filteredMerges?: FilteredMerges | undefined;
+  /** Without it, what clients wrote runs in this process. */
+  readonly readerChanges?: ReaderChanges | undefined;
   /** Only tests bring their own. */
   readonly fileSync?: FileSync;
   readonly machineStart?: MachineStart;
@@ -96,9 +96,9 @@ export class LanceEngine implements Engine {
       const state = this.#root.isLocal ? await inspectBranch(this.#branchAt(location, branch), true) : undefined;
       const table = await this.#openNewest(request);
       if (version === undefined) {
-        const filters = this.#filtersOf('root', location, branch);
+        const changeInReader = this.#readerOf('root', location, branch);
         const local = this.#localBranch(location, branch, await table.version());
-        return new LanceDataset(table, { lineage, branch, caches, state, filters, local });
+        return new LanceDataset(table, { lineage, branch, caches, state, changeInReader, local });
       }
       await table.checkout(version);
       return new LanceDataset(table);
@@ -113,8 +113,8 @@ export class LanceEngine implements Engine {
     return {
       create: (table, file) =>
         engineCall('create', async () => {
-          const filters = this.#filtersOf('scratch', `${name}/${table}.lance` as Location, undefined);
-          return new LanceDataset(await connection.createTable(table, file, 'create', []), { filters });
+          const changeInReader = this.#readerOf('scratch', `${name}/${table}.lance` as Location, undefined);
+          return new LanceDataset(await connection.createTable(table, file, 'create', []), { changeInReader });
         }),
       discard: async () => {
         connection.close();
@@ -228,30 +228,30 @@ export class LanceEngine implements Engine {
       folders: this.#shadowFolders,
       commit,
       fresh,
-      mergeInReader: this.#mergeInShadow(location, branch),
+      changeInReader: this.#readerOfShadow(location, branch),
     });
     const replacement = new RowReplacement({ folder, staging, files: this.#files, beginSync, fresh });
     const preparation = { folder, staging, commit, fresh };
     return { versions, durability, replacement, shadows, preparation, indexChoice: new IndexChoice(versions.path) };
   }
 
-  #filtersOf(
+  #readerOf(
     store: 'root' | 'scratch',
     location: Location,
     branch: BranchName | undefined,
-  ): DatasetFilters | undefined {
-    const { filteredMerges } = this.#options;
-    return filteredMerges && ((merge) => filteredMerges.merge({ ...merge, store, location, branch }));
+  ): ReaderOfDataset | undefined {
+    const { readerChanges } = this.#options;
+    return readerChanges && ((change) => readerChanges.change({ ...change, store, location, branch }));
   }
 
-  #mergeInShadow(location: Location, branch: BranchName | undefined): BranchShadowsParts['mergeInReader'] {
-    const { filteredMerges } = this.#options;
+  #readerOfShadow(location: Location, branch: BranchName | undefined): BranchShadowsParts['changeInReader'] {
+    const { readerChanges } = this.#options;
     const within = stagingFolder(branchFolder(location, branch));
     return (
-      filteredMerges &&
-      ((name, merge) =>
-        filteredMerges.merge({
-          ...merge,
+      readerChanges &&
+      ((name, change) =>
+        readerChanges.change({
+          ...change,
           store: 'shadow',
           location: `${within}/${name}.lance` as Location,
           branch: undefined,

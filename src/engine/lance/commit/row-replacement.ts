@@ -22,7 +22,7 @@ import {
 } from '../../../lance-format/manifest/next-manifest.ts';
 import { keepsEveryAddress } from '../../../lance-format/transaction/transaction.ts';
 import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/row-address.ts';
-import { deletionsFile, type LiveRowMap } from '../live-rows/live-rows.ts';
+import { deletionsFile, LiveRowMap } from '../live-rows/live-rows.ts';
 import type { FileWriter } from './file-writer.ts';
 import type { StagedRows, Staging } from './staging.ts';
 import { commitVersion, type Fresh, type NewFile, newTransaction, randomId, removeFiles } from './version-commit.ts';
@@ -32,6 +32,13 @@ const mostAttempts = 5;
 
 /** What the deletion vector of a fragment becomes; undefined where no row is left. */
 type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
+
+/** The rows at the version of `tracked` that a commit deletes. An append deletes none, and other programs may know it as one. */
+interface RowChange {
+  readonly tracked: LiveRowMap;
+  readonly deletions: ReadonlyMap<number, Deletion>;
+  readonly isAppend: boolean;
+}
 
 interface ReplacementParts {
   /** The folder of the dataset, or of the branch in it. */
@@ -62,21 +69,28 @@ export class RowReplacement {
     if (this.#manifestOf(tracked) === undefined) return 'overtaken';
     try {
       const deletions = this.#markDeleted(tracked, addresses);
-      if (rows instanceof RowsInStaging) return await this.#commitMarked(tracked, deletions, rows);
-      const prepared = new RowsInStaging(this.#parts.staging, rows);
-      return await this.#commitMarked(tracked, deletions, prepared).finally(() => prepared.discard());
+      return await this.#commitPrepared({ tracked, deletions, isAppend: false }, rows);
     } finally {
       tracked.takeBack(); // nothing, once it is committed
     }
   }
 
+  /** As `Dataset.appendRows`, to the dataset at this version. No row that is there matters. */
+  append(version: number, rows: PreparedRows): Promise<Replacing> {
+    const tracked = new LiveRowMap(this.#versionsFolder, new Set());
+    tracked.advance(version);
+    return this.#commitPrepared({ tracked, deletions: new Map(), isAppend: true }, rows);
+  }
+
+  async #commitPrepared(change: RowChange, rows: NewRows): Promise<Replacing> {
+    if (rows instanceof RowsInStaging) return this.#commitMarked(change, rows);
+    const prepared = new RowsInStaging(this.#parts.staging, rows);
+    return this.#commitMarked(change, prepared).finally(() => prepared.discard());
+  }
+
   /** The deletion vectors are written while the engine writes the new rows: neither needs the other. */
-  async #commitMarked(
-    tracked: LiveRowMap,
-    deletions: ReadonlyMap<number, Deletion>,
-    rows: RowsInStaging,
-  ): Promise<Replacing> {
-    const vectors = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
+  async #commitMarked(change: RowChange, rows: RowsInStaging): Promise<Replacing> {
+    const vectors = [...change.deletions.values()].flatMap((deletion) => deletion?.file ?? []);
     const [writing, staging] = await Promise.allSettled([this.#write(vectors), rows.staged]);
     let made: Replacing | undefined;
     try {
@@ -85,7 +99,7 @@ export class RowReplacement {
       const staged = staging.value;
       if (staged.rows !== rows.rows) return 'refused';
       rows.moveTo(this.#parts.folder, staged);
-      made = this.#commitOnNewest(tracked, deletions, staged);
+      made = this.#commitOnNewest(change, staged);
       if (typeof made === 'object') rows.committed();
       return made;
     } finally {
@@ -98,9 +112,10 @@ export class RowReplacement {
     if (vectors.length > 0) this.#parts.beginSync(vectors.map(({ path }) => path));
   }
 
-  #commitOnNewest(tracked: LiveRowMap, deletions: ReadonlyMap<number, Deletion>, staged: StagedRows): Replacing {
+  #commitOnNewest(change: RowChange, staged: StagedRows): Replacing {
+    const { tracked, deletions } = change;
     for (let attempt = 0; attempt < mostAttempts; attempt++) {
-      const next = this.#next(tracked, deletions, staged);
+      const next = this.#next(change, staged);
       // Another program has made the table one that only the engine may change, and so was first.
       if (next === 'refused' && attempt > 0) return 'overtaken';
       if (typeof next === 'string') return next;
@@ -117,17 +132,14 @@ export class RowReplacement {
     return 'overtaken';
   }
 
-  #next(
-    tracked: LiveRowMap,
-    deletions: ReadonlyMap<number, Deletion>,
-    staged: StagedRows,
-  ): Next | 'refused' | 'overtaken' {
+  #next({ tracked, deletions, isAppend }: RowChange, staged: StagedRows): Next | 'refused' | 'overtaken' {
     const current = this.#manifestOf(tracked);
     if (current === undefined) return 'overtaken';
     try {
       const next = nextManifest(current.bytes, {
         deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
         staged: staged.manifest,
+        isAppend,
         ...newTransaction(this.#parts.fresh),
       });
       return { ...next, after: current.path };

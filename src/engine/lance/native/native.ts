@@ -37,9 +37,16 @@ export interface NativeBranches {
 export interface NativeTable {
   close(): void;
   schema(): Promise<Buffer>;
-  add(file: Buffer, mode: 'append'): Promise<{ version: number }>;
+  add(file: Buffer, mode: 'append' | 'overwrite'): Promise<{ version: number }>;
   countRows(filter?: CheckedSql): Promise<number>;
   delete(predicate: CheckedSql): Promise<{ version: number; numDeletedRows: number }>;
+  update(where: CheckedSql | undefined, set: [column: string, value: string][]): Promise<NativeUpdate>;
+  addColumns(columns: { name: string; valueSql: CheckedSql }[]): Promise<{ version: number }>;
+  addColumnsWithSchema(file: Buffer): Promise<{ version: number }>;
+  alterColumns(alterations: NativeColumnChange[]): Promise<{ version: number }>;
+  dropColumns(columns: string[]): Promise<{ version: number }>;
+  updateFieldMetadata(updates: NativeFieldMetadata[]): Promise<{ version: number }>;
+  dropIndex(name: string): Promise<void>;
   query(): NativeQuery;
   /** Rows by their addresses, unless the dataset gives them identifiers of their own; those deleted are passed over. */
   takeRowIds(rowIds: bigint[]): Omit<NativeQuery, 'onlyIf'>;
@@ -63,6 +70,21 @@ export interface NativeTable {
   listVersions(): Promise<{ version: number /** Microseconds since the epoch. */; timestamp: number }[]>;
   branches(): Promise<NativeBranches>;
   mergeInsert(on: readonly string[]): NativeMergeBuilder;
+}
+interface NativeUpdate {
+  readonly version: number;
+  readonly rowsUpdated: number;
+}
+interface NativeColumnChange {
+  readonly path: string;
+  readonly rename: string | undefined;
+  readonly nullable: boolean | undefined;
+  readonly dataType: string | undefined;
+}
+interface NativeFieldMetadata {
+  readonly path: string;
+  readonly metadata: Readonly<Record<string, string | null>>;
+  readonly replace: boolean;
 }
 export interface NativeIndex {
   readonly name: string;
@@ -150,10 +172,6 @@ function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBu
   }
   return spec.useIndex ? next : next.useIndex(false);
 }
-
-/** Whether a client wrote any of the merge's SQL. */
-export const hasClientFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
-  [whenMatchedUpdateAll, whenNotMatchedBySourceDelete].some((when) => typeof when === 'object' && when.isOurs !== true);
 
 /** The engine does not say which of two filters it means. */
 export function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {

@@ -7,9 +7,9 @@
 import {
   type ErrorName,
   LancegateError,
-  mergeTimedOutText,
   storageFull,
   storageUnavailable,
+  timedOutText,
 } from '../../../kernel/errors.ts';
 import type { EngineRefusal } from '../../port/engine.ts';
 
@@ -186,7 +186,7 @@ const rowRules: readonly Rule[] = [
     'column {part} has another type in the table',
   ],
   [/Append with different schema/, 'TableSchemaValidationError', 'the columns of the source do not fit the table'],
-  [/merge insert timed out/, 'TimedOut', mergeTimedOutText],
+  [/merge insert timed out/, 'TimedOut', timedOutText],
   [
     /Too many concurrent writers|[Cc]ommit conflict|Retryable commit|incompatible with concurrent/,
     'ConcurrentModification',
@@ -227,7 +227,14 @@ const anyRules: readonly Rule[] = [
 ];
 
 /** The manifest comes last, and before it nothing of these can be seen. Maintenance may have done one of its steps already. */
-const unseenUntilDone: ReadonlySet<EngineCall> = new Set(['create', 'append', 'merge', 'filtered merge', 'replace']);
+const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
+  'create',
+  'append',
+  'merge',
+  'filtered merge',
+  'change',
+  'replace',
+]);
 
 /** What was being done; decides which shapes are looked for. */
 export type EngineCall =
@@ -237,6 +244,8 @@ export type EngineCall =
   | 'merge'
   /** Under a client's filter, which may be at fault. */
   | 'filtered merge'
+  /** A step that evaluates clients' SQL, or changes columns. */
+  | 'change'
   | 'replace'
   | 'select'
   | 'count'
@@ -251,6 +260,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   append: [...rowRules, unreadableRows],
   merge: [...filterRules, ...rowRules, unreadableRows],
   'filtered merge': [...filterRules, ...rowRules, ...evaluationRules, unreadableRows],
+  change: [...filterRules, ...rowRules, ...evaluationRules, unreadableRows],
   replace: [...rowRules, unreadableRows],
   select: filterRules,
   count: [...countRules, ...filterRules, ...evaluationRules],

@@ -3,12 +3,14 @@ import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import type { FilteredMerge } from '../../port/engine.ts';
+import { type ChangeLimits, type ChangeStep, runsInReader } from '../../port/change.ts';
+import type { ReaderChange } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import { type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
-import { filterName, hasClientFilter, queryOf, resultsOf, runMerge } from '../native/native.ts';
+import { callOf, runStep } from '../native/changes.ts';
+import { queryOf, resultsOf } from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { Original, ShadowFolder, ShadowFolders } from './shadow-folders.ts';
 
@@ -18,8 +20,8 @@ export interface BranchShadowsParts {
   readonly folders: ShadowFolders;
   readonly commit: LiftedCommit;
   readonly fresh: Fresh;
-  /** In a shadow, by its name. Without it, merges with clients' filters run in this process. */
-  readonly mergeInReader: ((shadow: string, merge: ReaderMerge) => Promise<MergeCounts>) | undefined;
+  /** In a shadow, by its name. Without it, what clients wrote runs in this process. */
+  readonly changeInReader: ((shadow: string, change: ShadowChange) => Promise<MergeCounts>) | undefined;
 }
 
 /** Who asks for a shadow. */
@@ -35,7 +37,7 @@ export class BranchShadows {
 
   /** undefined where there can be none: the version is gone, or the table is one for the engine alone. */
   begin(version: number, user: ShadowUser): LocalShadow | undefined {
-    const { branchFolder, versionsFolder, folders, commit, mergeInReader } = this.#parts;
+    const { branchFolder, versionsFolder, folders, commit, changeInReader } = this.#parts;
     const found = readManifest(versionsFolder, version);
     if (found === undefined) return undefined;
     const folder = folders.take(branchFolder);
@@ -46,7 +48,7 @@ export class BranchShadows {
         original: { version, bytes: found.bytes },
         shadowVersion,
         ...user,
-        mergeInReader: mergeInReader && ((merge) => mergeInReader(folder.name, merge)),
+        changeInReader: changeInReader && ((change) => changeInReader(folder.name, change)),
         commit: (lifted, from) => commit.commit(lifted, from, found.path),
         release: (made) => folders.release(branchFolder, folder, made),
         newTransaction: () => newTransaction(this.#parts.fresh),
@@ -84,8 +86,8 @@ interface LocalShadowParts {
   /** `ShadowFolder.begin` of it. */
   readonly shadowVersion: number;
   readonly usesIndex: (spec: MergeSpec, sourceBytes: number) => boolean;
-  /** Runs a merge in a reader process; without it all run here. */
-  readonly mergeInReader: ((merge: ReaderMerge) => Promise<MergeCounts>) | undefined;
+  /** Runs a step in a reader process; without it all run here. */
+  readonly changeInReader: ((change: ShadowChange) => Promise<MergeCounts>) | undefined;
   /** Moves the files and makes the version; false where another program has made it, and then no file is there. */
   readonly commit: (lifted: LiftedVersion, from: string) => boolean;
   /** The version is made. */
@@ -95,7 +97,7 @@ interface LocalShadowParts {
   readonly newTransaction: () => { readonly transactionId: string; readonly committedAtMs: number };
 }
 
-type ReaderMerge = Omit<FilteredMerge, 'store' | 'location' | 'branch'>;
+type ShadowChange = Omit<ReaderChange, 'store' | 'location' | 'branch'>;
 
 /**
  * A shadow of a branch on a file system. It lies in the staging folder of the branch, so its files get into the table by renaming,
@@ -124,28 +126,30 @@ class LocalShadow implements Shadow {
     timeoutMs: number | undefined,
     principal: string | undefined,
   ): Promise<MergeTotals> {
-    const chosen = { ...spec, useIndex: this.#parts.usesIndex(spec, file.length) };
-    return hasClientFilter(spec)
-      ? this.#step('filtered merge', () => this.#mergeWithFilter(chosen, file, timeoutMs, principal), spec)
-      : this.#step('merge', async () => runMerge(await this.#folder.table(), chosen, file, timeoutMs), spec);
-  }
-
-  async #mergeWithFilter(
-    spec: MergeSpec,
-    file: IpcFile,
-    timeoutMs: number | undefined,
-    principal: string | undefined,
-  ): Promise<MergeTotals> {
-    const { mergeInReader } = this.#parts;
-    if (mergeInReader === undefined) return runMerge(await this.#folder.table(), spec, file, timeoutMs);
-    const { lineage, newestVersion: version } = this.#folder;
-    const counts = await mergeInReader({ lineage, version, spec, file, timeoutMs, principal });
-    this.#folder.committedElsewhere();
-    return counts;
+    const useIndex = this.#parts.usesIndex(spec, file.length);
+    return this.change({ kind: 'merge', spec: { ...spec, useIndex } }, file, { timeoutMs, principal });
   }
 
   async append(file: IpcFile): Promise<void> {
-    await this.#step('append', async () => (await this.#folder.table()).add(file, 'append'));
+    await this.change({ kind: 'append', rows: 0 }, file, { timeoutMs: undefined, principal: undefined });
+  }
+
+  change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
+    const { changeInReader } = this.#parts;
+    const { call, filter } = callOf(step);
+    if (changeInReader === undefined || !runsInReader(step)) {
+      return this.#step(call, async () => runStep(await this.#folder.table(), step, file, limits.timeoutMs), filter);
+    }
+    const { lineage, newestVersion: version } = this.#folder;
+    return this.#step(
+      call,
+      async () => {
+        const counts = await changeInReader({ lineage, version, step, file, ...limits });
+        this.#folder.committedElsewhere();
+        return counts;
+      },
+      filter,
+    );
   }
 
   async deleteRows(addresses: readonly RowAddressSql[]): Promise<number> {
@@ -153,6 +157,7 @@ class LocalShadow implements Shadow {
     return this.deleteWhere(ownSql(`${rowAddress} IN (${addresses.join(', ')})`));
   }
 
+  /** Not in a reader: this service wrote the predicate. */
   deleteWhere(predicate: CheckedSql): Promise<number> {
     return this.#step('maintain', async () => (await (await this.#folder.table()).delete(predicate)).numDeletedRows);
   }
@@ -191,9 +196,9 @@ class LocalShadow implements Shadow {
     else this.#parts.release(this.#made);
   }
 
-  async #step<Result>(call: EngineCall, run: () => Promise<Result>, spec?: MergeSpec): Promise<Result> {
+  async #step<Result>(call: EngineCall, run: () => Promise<Result>, filter?: string): Promise<Result> {
     this.#isSpoiled = true;
-    const result = await engineCall(call, run, spec && filterName(spec));
+    const result = await engineCall(call, run, filter);
     this.#isSpoiled = false;
     return result;
   }

@@ -1,6 +1,7 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
+import type { ChangeLimits, ChangeStep } from '../../port/change.ts';
 import type { EngineWrites, Snapshot } from '../../port/engine.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
@@ -8,9 +9,8 @@ import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 
 /** A dataset that only the engine commits to meanwhile, as far as this process goes. */
 interface EngineDataset extends Pick<Snapshot, 'version' | 'select' | 'take'>, EngineWrites {
-  append(file: IpcFile): Promise<void>;
   deleteWhere(predicate: CheckedSql): Promise<number>;
-  /** False where a merge that began at version `matched` and failed has left no version and will leave none. */
+  /** False where a step that began at version `matched` and failed has left no version and will leave none. */
   mayHaveCommitted(matched: number): Promise<boolean>;
 }
 
@@ -27,24 +27,28 @@ export class EngineCommits implements Shadow {
     this.baseVersion = baseVersion;
   }
 
-  /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */
-  async merge(
+  merge(
     spec: MergeSpec,
     file: IpcFile,
     timeoutMs: number | undefined,
     principal: string | undefined,
   ): Promise<MergeTotals> {
-    const matched = await this.#dataset.version();
-    try {
-      return await this.#dataset.merge(spec, file, timeoutMs, principal);
-    } catch (error) {
-      if (isCutShort(error) && (await this.#dataset.mayHaveCommitted(matched))) throw mayBeMerged(error);
-      throw error;
-    }
+    return this.change({ kind: 'merge', spec }, file, { timeoutMs, principal });
   }
 
-  append(file: IpcFile): Promise<void> {
-    return this.#dataset.append(file);
+  async append(file: IpcFile): Promise<void> {
+    await this.change({ kind: 'append', rows: 0 }, file, { timeoutMs: undefined, principal: undefined });
+  }
+
+  /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */
+  async change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
+    const before = await this.#dataset.version();
+    try {
+      return await this.#dataset.change(step, file, limits);
+    } catch (error) {
+      if (isCutShort(error) && (await this.#dataset.mayHaveCommitted(before))) throw mayBeWritten(error);
+      throw error;
+    }
   }
 
   async deleteRows(addresses: readonly RowAddressSql[]): Promise<number> {
@@ -75,9 +79,9 @@ export class EngineCommits implements Shadow {
 const isCutShort = (error: unknown): error is LancegateError =>
   error instanceof LancegateError && (error.kind === 'TimedOut' || error.kind === 'ReaderDied');
 
-const mayBeMerged = (cause: LancegateError): LancegateError => {
+const mayBeWritten = (cause: LancegateError): LancegateError => {
   const what = cause.kind === 'ReaderDied' ? 'its process ended' : 'the time ran out';
-  return new LancegateError('Internal', `${what} while the rows were being committed; they may have been merged`, {
+  return new LancegateError('Internal', `${what} during the commit, which may have been made`, {
     cause,
   });
 };

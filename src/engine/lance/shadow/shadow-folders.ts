@@ -114,7 +114,7 @@ interface ShadowFolderParts {
 export class ShadowFolder {
   readonly name: string;
   readonly path: string;
-  /** For `FilteredMerge`: readers keep what they know of the folder. */
+  /** For `ReaderChange`: readers keep what they know of the folder. */
   readonly lineage = Symbol('shadow');
   readonly #parts: ShadowFolderParts;
   #table: NativeTable | undefined;

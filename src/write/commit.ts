@@ -1,15 +1,14 @@
 /**
- * One commit of a table branch, for a batch of merges, while the branch is locked: the head, one row per key, write intents, the
- * first strategy that applies, durable files while the merges are counted and the key index is updated, the record, the answers.
+ * One commit of a table branch, for a batch of writes of one kind, while the branch is locked: the head, write intents, the version
+ * that the kind makes, durable files while the writes are counted, the record, the answers.
  *
- * A merge that is at fault is refused alone, and the others are committed without it. Where another program commits first,
- * nothing was written, and the batch is merged again into what that program left. Once the version is there the outcome
+ * A write that is at fault is refused alone, and the others are committed without it. Where another program commits first,
+ * nothing was written, and the batch is committed again to what that program left. Once the version is there the outcome
  * stands, whatever becomes of the deadlines.
  */
 import { setImmediate } from 'node:timers/promises';
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { KeyedRequestCatalog, TransactionCatalog, TransactionRecord } from '../catalog/port.ts';
-import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
@@ -17,20 +16,37 @@ import { keyedAnswer } from '../operations/idempotency/idempotency.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { Batch, type BatchMember, type Head, type MergeRequest, outcomeOf } from './batch.ts';
 import type { CommitObserver } from './commit-observer.ts';
-import { KeyIndexLoader, type KeyIndexLoaderDeps } from './key-index/key-index-loader.ts';
-import { ByRowAddress } from './strategy/by-row-address.ts';
-import { InShadow } from './strategy/in-shadow.ts';
-import { type Committed, type Counted, unchanged } from './strategy/strategy.ts';
+import {
+  type Committed,
+  type Counted,
+  type Head,
+  outcomeOf,
+  requireTime,
+  type WriteBatch,
+  type WriteCounts,
+  type WriteKinds,
+  type WriteRequest,
+} from './write.ts';
 
-export interface CommitterDeps extends KeyIndexLoaderDeps {
+/** A write that is to be committed, and how it is answered. */
+export interface BatchMember {
+  readonly request: WriteRequest;
+  /** Equal for writes that may share a commit; undefined for one that is committed alone. */
+  readonly batchKey: string | undefined;
+  readonly resolve: (counts: WriteCounts) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export interface CommitterDeps {
   readonly catalog: KeyedRequestCatalog & TransactionCatalog;
   readonly access: TableAccess;
   readonly datasets: OpenDatasets;
   readonly recoveryMarks: RecoveryMarks;
   readonly metrics: Metrics;
+  readonly logger: Logger;
   readonly clock: Clock;
   readonly observer: CommitObserver;
 }
@@ -40,25 +56,21 @@ const mostAttempts = 100;
 
 export class Committer {
   readonly #deps: CommitterDeps;
-  readonly #keyIndex: KeyIndexLoader;
-  readonly #byRowAddress: ByRowAddress;
-  readonly #inShadow: InShadow;
+  readonly #kinds: WriteKinds;
   #hasWarned = false;
 
-  constructor(deps: CommitterDeps) {
+  constructor(deps: CommitterDeps, kinds: WriteKinds) {
     this.#deps = deps;
-    this.#keyIndex = new KeyIndexLoader(deps);
-    this.#byRowAddress = new ByRowAddress(this.#keyIndex);
-    this.#inShadow = new InShadow(this.#keyIndex, deps.engine);
+    this.#kinds = kinds;
   }
 
   /** Frees what only makes the next commit cheaper. */
-  forgetKeys(): void {
-    this.#keyIndex.forget();
+  forget(): void {
+    for (const kind of Object.values(this.#kinds)) kind.forget();
   }
 
   /** The newest version of the branch, which has what other programs committed. */
-  async head({ table, branch }: MergeRequest): Promise<Head> {
+  async head({ table, branch }: WriteRequest): Promise<Head> {
     const { access, datasets, recoveryMarks } = this.#deps;
     const { id, location } = await access.requireUnchanged(table);
     const dataset = await datasets.latest(location, branch);
@@ -66,19 +78,20 @@ export class Committer {
     return { dataset, location, branch, version: await dataset.version() };
   }
 
-  /** Answers or refuses each of the `members`, of which there is at least one. */
+  /** Answers or refuses each of the `members`, of which there is at least one. All are of one kind. */
   async commit(members: readonly BatchMember[], head: Head): Promise<void> {
     const requests = members.map(({ request }) => request);
-    const batch = new Batch(requests, members[0]?.batchKey !== undefined, this.#deps.keyHasher);
+    const [{ request: first, batchKey }] = members as [BatchMember];
+    const batch = this.#kinds[first.kind].batch(requests, batchKey !== undefined);
     let isCommitted = false;
     try {
-      const merged = await this.#mergeIntoHead(batch, head);
-      isCommitted = merged.version !== merged.head.version;
-      const { each: counts, by } = await this.#countWhileSyncing(batch, merged);
-      await this.#record(batch, counts);
-      this.#measure(batch, merged, by);
+      const made = await this.#commitToHead(requests, batch, head);
+      isCommitted = made.version !== made.head.version;
+      const { each: counts, by } = await this.#countWhileSyncing(requests, batch, made);
+      await this.#record(requests, counts);
+      this.#measure(requests, made, by);
       await acknowledge(members, counts);
-      this.#notify(batch, merged);
+      this.#notify(first, batch, made);
     } catch (error) {
       if (!isCommitted) await this.#refuse(members, error);
       else for (const { reject } of members) reject(afterCommit(error));
@@ -87,32 +100,23 @@ export class Committer {
     }
   }
 
-  /** Merges the batch into the head, or into the next head each time that another program commits first. */
-  async #mergeIntoHead(batch: Batch, first: Head): Promise<CommittedBatch> {
-    let head = first;
+  /** Commits the batch to the head, or to the next head each time that another program commits first. */
+  async #commitToHead(requests: readonly WriteRequest[], batch: WriteBatch, newest: Head): Promise<CommittedBatch> {
+    let head = newest;
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
-      await this.#recordIntents(batch, head);
-      const startMs = performance.now();
-      const outcome = await this.#deps.metrics.mergeStage('engine', () => this.#firstThatApplies(batch, head));
-      if (typeof outcome === 'object') return { ...outcome, head, attempt, engineMs: performance.now() - startMs };
+      await this.#recordIntents(requests, head);
+      const outcome = await this.#deps.metrics.writeStage('engine', () => batch.commit(head));
+      if (outcome !== 'overtaken') return { ...outcome, head, attempt };
       this.#deps.metrics.commitOvertaken();
-      // Without the key index the next attempt would take as long, and be overtaken too.
-      await this.#byRowAddress.didWithout(batch, head, performance.now() - startMs);
-      batch.requireTime();
-      head = await this.head(batch.first);
+      requireTime(requests);
+      head = await this.head(requests[0]!);
     }
     throw overtaken();
   }
 
-  async #firstThatApplies(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
-    if (batch.changesNothing) return unchanged(batch, head);
-    const outcome = await this.#byRowAddress.commit(batch, head);
-    return outcome === 'does not apply' ? this.#inShadow.commit(batch, head) : outcome;
-  }
-
-  /** See operations/idempotency/idempotency.ts: a crash must not make a committed merge look like one that never was. */
-  async #recordIntents(batch: Batch, { version: baseVersion }: Head): Promise<void> {
-    const intents = batch.requests.flatMap(({ keyed, table: { id: tableId, ref }, branch }) =>
+  /** See operations/idempotency/idempotency.ts: a crash must not make a committed write look like one that never was. */
+  async #recordIntents(requests: readonly WriteRequest[], { version: baseVersion }: Head): Promise<void> {
+    const intents = requests.flatMap(({ keyed, table: { id: tableId, ref }, branch }) =>
       keyed === undefined ? [] : [{ ...keyed, tableId, ref, branch, baseVersion }],
     );
     if (intents.length > 0) await this.#deps.catalog.recordIntents(intents);
@@ -122,14 +126,16 @@ export class Committer {
    * Counts while the disk is busy, once the sync has begun, or at once if counting is brief. Ends when both have ended, so that
    * nothing is left of a commit when the lock is released.
    */
-  async #countWhileSyncing(batch: Batch, merged: CommittedBatch): Promise<CountsOfBatch> {
+  async #countWhileSyncing(
+    [first]: readonly WriteRequest[],
+    { numRows }: WriteBatch,
+    { head, version, attempt: numAttempts, count }: CommittedBatch,
+  ): Promise<CountsOfBatch> {
     const { metrics, recoveryMarks } = this.#deps;
-    const { table, branch } = batch.first;
-    const { head, version, attempt: numAttempts } = merged;
-    const syncing = metrics.mergeStage('sync', () => recoveryMarks.afterCommit(table.id, branch, head.dataset));
-    const counting = batch.numRows <= fewRows ? merged.count() : setImmediate().then(merged.count);
-    const weighing = merged.isDirect ? undefined : this.#byRowAddress.didWithout(batch, head, merged.engineMs);
-    const [synced, counted] = await Promise.allSettled([syncing, counting, weighing]);
+    const { table, branch } = first!;
+    const syncing = metrics.writeStage('sync', () => recoveryMarks.afterCommit(table.id, branch, head.dataset));
+    const counting = numRows <= fewRows ? count() : setImmediate().then(count);
+    const [synced, counted] = await Promise.allSettled([syncing, counting]);
     if (synced.status === 'rejected') throw synced.reason;
     if (counted.status === 'rejected') throw counted.reason;
     const { each, by } = counted.value;
@@ -137,10 +143,10 @@ export class Committer {
   }
 
   /**
-   * The rows are durable. They are recorded as acknowledged before any answer leaves, since recovery may remove what is not
+   * The version is durable. It is recorded as acknowledged before any answer leaves, since recovery may remove what is not
    * recorded (P3, P6).
    */
-  async #record({ requests }: Batch, counts: readonly MergeCounts[]): Promise<void> {
+  async #record(requests: readonly WriteRequest[], counts: readonly WriteCounts[]): Promise<void> {
     const { catalog, clock, logger, metrics } = this.#deps;
     const committedAtMs = clock.nowMs();
     const records = requests.map((request, index) => transactionOf(request, counts[index]!, committedAtMs));
@@ -148,39 +154,35 @@ export class Committer {
       keyed === undefined ? [] : [keyedAnswer(keyed, { transactionId, ...counts[index]! })],
     );
     try {
-      await metrics.mergeStage('record', () => catalog.recordTransactions(records, answers));
+      await metrics.writeStage('record', () => catalog.recordTransactions(records, answers));
     } catch (error) {
-      logger.error({ transactionIds: records.map(({ id }) => id), error }, 'committed merges could not be recorded');
+      logger.error({ transactionIds: records.map(({ id }) => id), error }, 'committed writes could not be recorded');
       throw notRecorded(error);
     }
   }
 
-  #measure(
-    { requests, first: { table, branch } }: Batch,
-    merged: CommittedBatch,
-    countedBy: CountsOfBatch['by'],
-  ): void {
-    const { version, head, surplusRows } = merged;
+  #measure(requests: readonly WriteRequest[], made: CommittedBatch, countedBy: CountsOfBatch['by']): void {
+    const { version, head, surplusRows } = made;
     if (version === head.version) return;
     const { metrics, logger } = this.#deps;
     metrics.commitFinished(requests.length);
     if (countedBy !== undefined) metrics.countsTaken(countedBy);
     if (surplusRows === 0 || this.#hasWarned) return;
     this.#hasWarned = true; // the program that doubles keys does it again and again
+    const { table, branch } = requests[0]!;
     const name = { table: showTable(table.ref), branch: branch ?? 'main' };
     logger.warn({ ...name, surplusRows }, 'keys had several rows, and an upsert left one of each');
   }
 
   /** Maintenance learns of every version before the next one is begun. */
-  #notify(batch: Batch, merged: CommittedBatch): void {
-    const { version, head, gainsByIndex, mostFragments } = merged;
+  #notify({ table, branch }: WriteRequest, { on }: WriteBatch, made: CommittedBatch): void {
+    const { version, head, gainsByIndex, mostFragments } = made;
     if (version === head.version) return;
-    const { table, branch, on } = batch.first;
     const commit = { table: table.ref, tableId: table.id, branch, location: head.location, on, version };
     this.#deps.observer.committed({ ...commit, gainsByIndex, mostFragments });
   }
 
-  /** The merge at fault, and no other. Where none is known to be, each is committed by itself. */
+  /** The write at fault, and no other. Where none is known to be, each is committed by itself. */
   async #refuse(members: readonly BatchMember[], error: unknown): Promise<void> {
     const isAlone = members.length === 1;
     if (error instanceof FaultyPart && !isAlone) {
@@ -202,16 +204,15 @@ export class Committer {
   }
 }
 
-/** A batch that was merged into the head. */
+/** A batch that was committed to the head. */
 interface CommittedBatch extends Committed {
   readonly head: Head;
   readonly attempt: number;
-  readonly engineMs: number;
 }
 
 interface CountsOfBatch {
-  /** The counts of each merge, in the order of the merges. */
-  readonly each: readonly MergeCounts[];
+  /** The counts of each write, in the order of the writes. */
+  readonly each: readonly WriteCounts[];
   readonly by: Counted['by'];
 }
 
@@ -221,7 +222,7 @@ const fewRows = 500;
 /** Some 5 ms of work, after which requests of other tables have the event loop (P10). */
 const answersPerTurn = 32;
 
-async function acknowledge(members: readonly BatchMember[], counts: readonly MergeCounts[]): Promise<void> {
+async function acknowledge(members: readonly BatchMember[], counts: readonly WriteCounts[]): Promise<void> {
   for (const [index, { resolve }] of members.entries()) {
     if (index % answersPerTurn === answersPerTurn - 1) await setImmediate();
     resolve(counts[index]!);
@@ -229,21 +230,21 @@ async function acknowledge(members: readonly BatchMember[], counts: readonly Mer
 }
 
 const transactionOf = (
-  { transactionId: id, table, branch }: MergeRequest,
-  counts: MergeCounts,
+  { transactionId: id, operation, table, branch }: WriteRequest,
+  counts: WriteCounts,
   committedAtMs: number,
 ): TransactionRecord => ({
   id,
   tableId: table.id,
   ref: table.ref,
-  operation: 'merge_insert',
+  operation,
   branch,
   version: counts.version,
   outcome: outcomeOf(counts),
   committedAtMs,
 });
 
-/** Nothing was written, and the same merge would fail again. Others of its batch may not fail. */
+/** Nothing was written, and the same write would fail again. Others of its batch may not fail. */
 const isFaultOfOne = (error: unknown): boolean =>
   error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';
 
@@ -257,7 +258,7 @@ const afterCommit = (error: unknown): unknown =>
   error instanceof LancegateError && error.entry.written === 'nothing' ? unfinished(error) : error;
 
 const unfinished = (cause: unknown): LancegateError =>
-  new LancegateError('Internal', 'the rows were merged, but the merge could not be completed', { cause });
+  new LancegateError('Internal', 'the write was committed, but it could not be completed', { cause });
 
 const notRecorded = (cause: unknown): LancegateError =>
-  new LancegateError('Internal', 'the rows were merged, but that could not be recorded', { cause });
+  new LancegateError('Internal', 'the write was committed, but that could not be recorded', { cause });

@@ -1,23 +1,33 @@
-import type { MergeCounts } from '../../engine/port/merge-spec.ts';
-import { queueIsFull } from '../../kernel/errors.ts';
-import { neverAborts } from '../../kernel/read-write-lock.ts';
-import type { TableLocks } from '../../table/table-locks.ts';
-import { writersOfTable } from '../../table/table-locks.ts';
-import type { MergeRequest } from '../batch.ts';
-import { Committer, type CommitterDeps } from '../commit.ts';
-import { GroupCommitDelay, type PendingMerge, PendingMerges } from './pending-merges.ts';
+import { queueIsFull } from '../kernel/errors.ts';
+import { neverAborts } from '../kernel/read-write-lock.ts';
+import type { TableLocks } from '../table/table-locks.ts';
+import { writersOfTable } from '../table/table-locks.ts';
+import { Committer, type CommitterDeps } from './commit.ts';
+import { GroupCommitDelay, type PendingWrite, PendingWrites, type WriteSize } from './pending-writes.ts';
+import type { WriteCounts, WriteKinds, WriteRequest } from './write.ts';
 
 interface WriterDeps extends CommitterDeps {
   readonly locks: TableLocks;
   readonly maxWaiting: number;
+  /** The kinds of writes of one more branch. */
+  readonly openKinds: () => WriteKinds;
 }
 
+/** Which writes may share a commit with this one, and what it takes of the room there. */
+export interface Sharing {
+  /** Equal for writes that may share a commit; undefined for one that is committed alone. */
+  readonly batchKey: string | undefined;
+  readonly size: WriteSize;
+}
+
+const alone: Sharing = { batchKey: undefined, size: { rows: 0, decodedBytes: 0 } };
+
 interface TableWriterDeps extends WriterDeps {
-  /** Idle writers are kept for their key indexes. An index lasts as long as its dataset is open, so more than those are no use. */
+  /** Idle writers are kept for their key indexes. Such an index lasts as long as its dataset is open, so more than those are no use. */
   readonly maxIdle: number;
 }
 
-/** The one way rows get into an existing table: each table branch has one writer, made when it is first written to. */
+/** The one way to change a table that exists: each table branch has one writer, made when it is first written to. */
 export class TableWriter {
   readonly #deps: TableWriterDeps;
   readonly #writers = new Map<string, BranchQueue>();
@@ -27,13 +37,13 @@ export class TableWriter {
   }
 
   /**
-   * Resolves when the rows are committed and the commit is recorded. Throws what `TableAccess.requireUnchanged` and `Dataset.merge`
-   * throw, `SlowDown`, and the reason of the scope's signal: then nothing was written. `Internal` leaves that open.
+   * Resolves when the write is committed and the commit is recorded. Throws what `TableAccess.requireUnchanged` and the kind of the
+   * write throw, `SlowDown`, and the reason of the scope's signal: then nothing was written. `Internal` leaves that open.
    */
-  async merge(request: MergeRequest): Promise<MergeCounts> {
+  async write(request: WriteRequest, sharing: Sharing = alone): Promise<WriteCounts> {
     const leave = await this.#deps.locks.lockShared(request.table.ref, request.scope.signal);
     try {
-      return await this.#writerOf(request).merge(request);
+      return await this.#writerOf(request).write(request, sharing);
     } finally {
       leave();
     }
@@ -44,7 +54,7 @@ export class TableWriter {
     await Promise.all([...this.#writers.values()].map((writer) => writer.settled()));
   }
 
-  #writerOf(request: MergeRequest): BranchQueue {
+  #writerOf(request: WriteRequest): BranchQueue {
     const key = JSON.stringify([...request.table.ref.namespace, request.table.ref.name, request.branch ?? null]);
     const writer = this.#writers.get(key) ?? new BranchQueue(this.#deps);
     this.#writers.delete(key);
@@ -60,7 +70,7 @@ export class TableWriter {
     for (const [key, writer] of this.#writers) {
       if (idle <= maxIdle) return;
       if (!writer.isIdle) continue;
-      writer.forgetKeys();
+      writer.forget();
       this.#writers.delete(key);
       idle -= 1;
     }
@@ -68,13 +78,13 @@ export class TableWriter {
 }
 
 /**
- * The writer of one table branch: a queue of merges and one pump (P2, P5). While a commit is under way arriving merges queue; when
+ * The writer of one table branch: a queue of writes and one pump (P2, P5). While a commit is under way arriving writes queue; when
  * it is done, those of them that may share a commit do. An idle branch commits at once; after a commit there is a short wait for
  * the clients it answered (`GroupCommitDelay`). Before its commit starts a request may leave: its signal takes it out of the queue.
  */
 class BranchQueue {
   readonly #deps: WriterDeps;
-  readonly #pending: PendingMerges;
+  readonly #pending: PendingWrites;
   readonly #committer: Committer;
   readonly #delay: GroupCommitDelay;
   #pumping: Promise<void> | undefined;
@@ -82,8 +92,8 @@ class BranchQueue {
 
   constructor(deps: WriterDeps) {
     this.#deps = deps;
-    this.#pending = new PendingMerges(deps.metrics);
-    this.#committer = new Committer(deps);
+    this.#pending = new PendingWrites(deps.metrics);
+    this.#committer = new Committer(deps, deps.openKinds());
     this.#delay = new GroupCommitDelay(deps.clock);
   }
 
@@ -92,8 +102,8 @@ class BranchQueue {
   }
 
   /** The owner calls this when it drops the writer. */
-  forgetKeys(): void {
-    this.#committer.forgetKeys();
+  forget(): void {
+    this.#committer.forget();
   }
 
   /** Resolves when no commit is under way; from now on there is no wait after a commit. */
@@ -106,18 +116,18 @@ class BranchQueue {
    * The caller holds the table's shared lock. Throws `SlowDown` when too many wait, and the reason of the scope's signal when
    * that aborts before the commit.
    */
-  merge(request: MergeRequest): Promise<MergeCounts> {
+  write(request: WriteRequest, { batchKey, size }: Sharing): Promise<WriteCounts> {
     const { signal } = request.scope;
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     if (this.#waiting >= this.#deps.maxWaiting) return Promise.reject(queueIsFull(writersOfTable));
-    const answer = this.#pending.add(request);
+    const answer = this.#pending.add(request, batchKey, size);
     this.#delay.arrived();
     this.#pumping ??= this.#pump();
     return answer;
   }
 
   /**
-   * How many merges wait. The one that leads the batch in preparation does not count, though it stays in the queue until its
+   * How many writes wait. The one that leads the batch in preparation does not count, though it stays in the queue until its
    * batch is taken.
    */
   get #waiting(): number {
@@ -134,8 +144,8 @@ class BranchQueue {
     this.#pumping = undefined;
   }
 
-  /** One batch under the branch's lock; returns how many merges it had. It is taken once the head is known, to be large. */
-  async #commitNext(next: PendingMerge): Promise<number> {
+  /** One batch under the branch's lock; returns how many writes it had. It is taken once the head is known, to be large. */
+  async #commitNext(next: PendingWrite): Promise<number> {
     const { table, branch } = next.request;
     this.#isPreparing = true;
     const unlock = await this.#deps.locks.lockBranch(table.ref, branch, neverAborts);

@@ -1,28 +1,54 @@
-import type { MergeCounts } from '../../engine/port/merge-spec.ts';
-import type { Clock } from '../../kernel/clock.ts';
-import type { TableId } from '../../kernel/ids.ts';
-import { onAbort, principalKey } from '../../kernel/request-scope.ts';
-import type { Metrics } from '../../telemetry/metrics.ts';
-import { BatchLimits, type BatchMember, batchKey, type MergeRequest } from '../batch.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { TableId } from '../kernel/ids.ts';
+import { onAbort, principalKey } from '../kernel/request-scope.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { BatchMember } from './commit.ts';
+import type { WriteCounts, WriteRequest } from './write.ts';
 
-/** A merge that waits. */
-export interface PendingMerge extends BatchMember {
+/** How much a write takes of what one commit has room for. */
+export interface WriteSize {
+  readonly rows: number;
+  readonly decodedBytes: number;
+}
+
+const maxBatchRows = 50_000;
+const maxBatchBytes = 32 * 2 ** 20;
+
+/** What one commit still has room for. */
+class BatchLimits {
+  #rows = maxBatchRows;
+  #bytes = maxBatchBytes;
+  #isEmpty = true;
+
+  /** False where it does not fit; the first always does. */
+  take({ rows, decodedBytes }: WriteSize): boolean {
+    if (!this.#isEmpty && (rows > this.#rows || decodedBytes > this.#bytes)) return false;
+    this.#isEmpty = false;
+    this.#rows -= rows;
+    this.#bytes -= decodedBytes;
+    return true;
+  }
+}
+
+/** A write that waits. */
+export interface PendingWrite extends BatchMember {
+  readonly size: WriteSize;
   readonly principal: string;
   /** Ends its wait in the metrics; to be called when it has left the queue. */
   readonly leave: () => void;
 }
 
 /**
- * The merges that wait for one table branch, oldest first. A request may leave until it is taken.
+ * The writes that wait for one table branch, oldest first. A request may leave until it is taken.
  *
- * Principals lead batches in rotation (P10): the oldest merge of the next principal leads. So merges that cannot share a commit, or
+ * Principals lead batches in rotation (P10): the oldest write of the next principal leads. So writes that cannot share a commit, or
  * many large ones, keep others waiting for a batch and not for a queue. No principal starves, since each comes closer with every
  * batch.
  */
-export class PendingMerges {
+export class PendingWrites {
   readonly #metrics: Metrics;
-  readonly #queue: PendingMerge[] = [];
-  /** The principals whose merges wait; the next to lead a batch comes first. */
+  readonly #queue: PendingWrite[] = [];
+  /** The principals whose writes wait; the next to lead a batch comes first. */
   readonly #principals = new Set<string>();
 
   constructor(metrics: Metrics) {
@@ -33,8 +59,8 @@ export class PendingMerges {
     return this.#queue.length;
   }
 
-  /** The merge that leads the next batch. */
-  get next(): PendingMerge | undefined {
+  /** The write that leads the next batch. */
+  get next(): PendingWrite | undefined {
     const [principal] = this.#principals;
     return this.#queue.find((pending) => pending.principal === principal);
   }
@@ -43,9 +69,9 @@ export class PendingMerges {
    * Settles when the request's commit has, or with the reason of its scope's signal if that aborts while it waits. The signal has
    * not aborted yet.
    */
-  add(request: MergeRequest): Promise<MergeCounts> {
+  add(request: WriteRequest, batchKey: string | undefined, size: WriteSize): Promise<WriteCounts> {
     const { signal } = request.scope;
-    const { promise, resolve, reject } = Promise.withResolvers<MergeCounts>();
+    const { promise, resolve, reject } = Promise.withResolvers<WriteCounts>();
     const endWait = this.#startWait();
     const stopListening = onAbort(signal, () => this.refuse(pending, signal.reason));
     const leave = (): void => {
@@ -53,14 +79,14 @@ export class PendingMerges {
       stopListening();
     };
     const principal = principalKey(request.scope.principal);
-    const pending: PendingMerge = { request, batchKey: batchKey(request), principal, resolve, reject, leave };
+    const pending: PendingWrite = { request, batchKey, size, principal, resolve, reject, leave };
     this.#queue.push(pending);
     this.#principals.add(principal);
     return promise;
   }
 
   /** Does nothing to one that has left or was taken. */
-  refuse(pending: PendingMerge, error: unknown): void {
+  refuse(pending: PendingWrite, error: unknown): void {
     const index = this.#queue.indexOf(pending);
     if (index < 0) return;
     this.#queue.splice(index, 1);
@@ -70,10 +96,10 @@ export class PendingMerges {
   }
 
   /**
-   * The next merge and those that may share with it, in order of arrival. None if the next is not for the table `tableId`,
+   * The next write and those that may share with it, in order of arrival. None if the next is not for the table `tableId`,
    * which was replaced then.
    */
-  takeBatch(tableId: TableId): readonly PendingMerge[] {
+  takeBatch(tableId: TableId): readonly PendingWrite[] {
     const { next } = this;
     if (next === undefined || next.request.table.id !== tableId) return [];
     const taken = next.batchKey === undefined ? new Set([next]) : this.#sharers(next);
@@ -87,16 +113,16 @@ export class PendingMerges {
   }
 
   /** One of each principal in rotation, and each principal's in their order, as long as there is room for another. */
-  #sharers(next: PendingMerge): ReadonlySet<PendingMerge> {
+  #sharers(next: PendingWrite): ReadonlySet<PendingWrite> {
     const sharers = this.#queue.filter((pending) => pending.batchKey === next.batchKey);
     const byPrincipal = Map.groupBy(sharers, ({ principal }) => principal);
     const limits = new BatchLimits();
-    const taken = new Set<PendingMerge>();
+    const taken = new Set<PendingWrite>();
     let lanes = Array.from(this.#principals, (principal) => byPrincipal.get(principal) ?? []);
     for (let index = 0; lanes.length > 0; index++) {
       lanes = lanes.filter((lane) => {
         const pending = lane[index];
-        if (pending === undefined || !limits.take(pending.request.chunk)) return false;
+        if (pending === undefined || !limits.take(pending.size)) return false;
         taken.add(pending);
         return true;
       });
@@ -109,11 +135,11 @@ export class PendingMerges {
     for (const principal of this.#principals) if (!waiting.has(principal)) this.#principals.delete(principal);
   }
 
-  /** Counts a merge as waiting until the returned function is called. */
+  /** Counts a write as waiting until the returned function is called. */
   #startWait(): () => void {
-    const leave = this.#metrics.mergeQueued();
+    const leave = this.#metrics.writeQueued();
     const wait = Promise.withResolvers<void>();
-    void this.#metrics.mergeStage('wait', () => wait.promise);
+    void this.#metrics.writeStage('wait', () => wait.promise);
     return () => {
       leave();
       wait.resolve();
@@ -130,10 +156,10 @@ const longestMs = 30;
 
 /**
  * Waits after a commit for the clients that it answered, who often send their next request at once. A commit takes as long for 64
- * merges as for 16, so without this the clients fall into parts that alternate, each waiting for the other's commit.
+ * writes as for 16, so without this the clients fall into parts that alternate, each waiting for the other's commit.
  *
  * The wait ends when all are back, when none came for a moment that is short compared with a commit, and after half a commit at the
- * latest. With one client alone it ends as soon as that client is back. A merge that finds its branch idle does not wait.
+ * latest. With one client alone it ends as soon as that client is back. A write that finds its branch idle does not wait.
  */
 export class GroupCommitDelay {
   readonly #clock: Clock;
@@ -145,7 +171,7 @@ export class GroupCommitDelay {
     this.#clock = clock;
   }
 
-  /** The queue calls this for each merge that comes. */
+  /** The queue calls this for each write that comes. */
   arrived(): void {
     this.#arrived?.();
   }

@@ -1,0 +1,81 @@
+/** The changes that the engine makes of a branch, one at a time. They are data: a reader process runs most of them. */
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { MergeSpec } from './merge-spec.ts';
+
+export type ChangeStep =
+  /** The file has the rows. */
+  | { readonly kind: 'merge'; readonly spec: MergeSpec }
+  /** The file has the rows, of which there are so many. */
+  | { readonly kind: 'append'; readonly rows: number }
+  /** The file has the rows and the columns of all that the branch has afterwards. */
+  | { readonly kind: 'overwrite'; readonly rows: number }
+  | UpdateStep
+  | { readonly kind: 'delete'; readonly where: CheckedSql }
+  | { readonly kind: 'add columns'; readonly columns: readonly NewColumn[] }
+  /** The file has the columns and no rows: they are NULL in every row. */
+  | { readonly kind: 'add null columns' }
+  | { readonly kind: 'alter columns'; readonly alterations: readonly ColumnChange[] }
+  | { readonly kind: 'drop columns'; readonly columns: readonly string[] }
+  | { readonly kind: 'update field metadata'; readonly updates: readonly FieldMetadataChange[] }
+  | { readonly kind: 'drop index'; readonly name: string };
+
+interface UpdateStep {
+  readonly kind: 'update';
+  /** undefined for all rows. */
+  readonly where: CheckedSql | undefined;
+  /** The new values; expressions see the old row. */
+  readonly set: readonly { readonly column: string; readonly value: CheckedSql }[];
+}
+
+interface NewColumn {
+  readonly name: string;
+  readonly value: CheckedSql;
+}
+
+/** Paths are those of `formatFieldPath`. What is undefined stays as it is. */
+export interface ColumnChange {
+  readonly path: string;
+  readonly rename: string | undefined;
+  readonly isNullable: boolean | undefined;
+  /** As the engine spells it. */
+  readonly dataType: string | undefined;
+}
+
+export interface FieldMetadataChange {
+  readonly path: string;
+  /** null removes the entry. */
+  readonly metadata: Readonly<Record<string, string | null>>;
+  /** The entries are all that the field has afterwards. */
+  readonly isWhole: boolean;
+}
+
+/** Steps that evaluate what a client wrote in SQL, or read the whole table for it, which native code may die of (P12). */
+export function runsInReader(step: ChangeStep): boolean {
+  switch (step.kind) {
+    case 'update':
+    case 'delete':
+    case 'add columns':
+    case 'alter columns':
+      return true;
+    case 'merge':
+      return hasClientFilter(step.spec);
+    case 'append':
+    case 'overwrite':
+    case 'add null columns':
+    case 'drop columns':
+    case 'update field metadata':
+    case 'drop index':
+      return false;
+  }
+}
+
+/** Whether a client wrote any of the merge's SQL. */
+export const hasClientFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
+  [whenMatchedUpdateAll, whenNotMatchedBySourceDelete].some((when) => typeof when === 'object' && when.isOurs !== true);
+
+/** Until when a change has time, and whose share it counts against. */
+export interface ChangeLimits {
+  readonly timeoutMs: number | undefined;
+  /** `principalKey`. */
+  readonly principal: string | undefined;
+}

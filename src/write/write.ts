@@ -1,0 +1,124 @@
+/**
+ * A write of a table branch, whatever it changes: what the queue, the commit and the rooms of the writes (`merge/`, `insert/`,
+ * `change/`) know of each other. The rooms say how rows get into a head; the queue and the commit say when, and what is made known
+ * of it.
+ */
+import type { FieldPath } from '../arrow/schema/field-path.ts';
+import type { KeyedRequest, TableRecord, WriteOperation } from '../catalog/port.ts';
+import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/engine.ts';
+import type { MergeTotals } from '../engine/port/shadow.ts';
+import { timedOut } from '../kernel/errors.ts';
+import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import type { CountsSource } from '../telemetry/metrics.ts';
+
+/** A write that was received and checked, and waits for the branch's lock. */
+export interface WriteRequest {
+  readonly kind: 'merge' | 'insert' | 'change';
+  /** For its transaction record. */
+  readonly operation: WriteOperation;
+  /** The table that the write was checked against. */
+  readonly table: TableRecord;
+  readonly branch: BranchName | undefined;
+  readonly scope: RequestScope;
+  readonly transactionId: TransactionId;
+  /** The keyed request that this write answers, if it has an `Idempotency-Key`. */
+  readonly keyed: KeyedRequest | undefined;
+}
+
+/** What one write did. */
+export interface WriteTotals extends MergeTotals {
+  /** Of each of its operations, in their order, where a write has several. */
+  readonly each?: readonly MergeTotals[];
+}
+
+export interface WriteCounts extends WriteTotals {
+  /** The version that the write made, or the head's if it changed nothing. */
+  readonly version: number;
+  readonly numAttempts: number;
+}
+
+/** What a transaction record says of a write. */
+export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>> => ({
+  num_inserted_rows: String(totals.numInsertedRows),
+  num_updated_rows: String(totals.numUpdatedRows),
+  num_deleted_rows: String(totals.numDeletedRows),
+});
+
+/** The newest version of a branch, while its lock is held. */
+export interface Head {
+  readonly dataset: Snapshot & BranchHead & HeadCommits & History;
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  readonly version: number;
+}
+
+/** What each write of a batch did (P4). */
+export interface Counted {
+  readonly each: readonly WriteTotals[];
+  /** undefined for a write alone, which the engine counts. */
+  readonly by: CountsSource | undefined;
+}
+
+/** A batch that is in a version, and not yet known to be durable. */
+export interface Committed {
+  /** The version it made, or the head's if it changed nothing. */
+  readonly version: number;
+  /** Counts, and notes what later commits need. The committer calls it once, while it holds the lock. */
+  readonly count: () => Promise<Counted>;
+  /** The commit changed rows of at most so many fragments. */
+  readonly mostFragments: number;
+  /** As `HeadCommits.gainsByIndex`; false also where the write was not to use any. */
+  readonly gainsByIndex: boolean;
+  /** How many rows were deleted because another program had doubled their keys. */
+  readonly surplusRows: number;
+}
+
+/** The writes of one commit. */
+export interface WriteBatch {
+  readonly numRows: number;
+  /** The columns that an index would have to be of for the batch to gain by it. */
+  readonly on: readonly FieldPath[];
+  /**
+   * Commits one version directly after the head, or none. `overtaken`: another program has committed since the head was looked up,
+   * and nothing is written. Throws what fails the batch: `FaultyPart` says which of its writes did.
+   */
+  commit(head: Head): Promise<Committed | 'overtaken'>;
+  /** The owner calls this when the batch is committed, or will not be. */
+  discard(): void;
+}
+
+/** How writes of one kind get into a branch. One object for each branch, which may keep what makes the next write cheaper. */
+export interface WriteKind<Request extends WriteRequest> {
+  /** `isShared`: the batch key of the requests is not undefined. */
+  batch(requests: readonly Request[], isShared: boolean): WriteBatch;
+  /** Frees what only makes the next commit cheaper. */
+  forget(): void;
+}
+
+/** The kinds of writes of one branch. A request is given to the kind that it names. */
+export type WriteKinds = Readonly<Record<WriteRequest['kind'], WriteKind<WriteRequest>>>;
+
+/** Nothing is written of a batch that changes nothing, and no version is made. */
+export const unchanged = (requests: readonly WriteRequest[], { version }: Head): Committed => ({
+  version,
+  count: async () => ({
+    each: requests.map(() => ({ numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 })),
+    by: undefined,
+  }),
+  mostFragments: 0,
+  gainsByIndex: false,
+  surplusRows: 0,
+});
+
+/** A batch goes on as long as one of its writes has time. To be called while nothing is written; else throws `TimedOut`. */
+export function requireTime(requests: readonly WriteRequest[]): void {
+  if (requests.some(({ scope }) => (scope.remainingMs() ?? 1) > 0)) return;
+  throw timedOut();
+}
+
+/** undefined where one of the writes has no deadline. */
+export function longestTime(requests: readonly WriteRequest[]): number | undefined {
+  const times = requests.map(({ scope }) => scope.remainingMs());
+  return times.includes(undefined) ? undefined : Math.max(...(times as number[]));
+}
