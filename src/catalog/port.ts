@@ -120,7 +120,10 @@ export interface WriteIntent extends KeyedRequest {
   readonly baseVersion: number;
 }
 
-/** Names in ascending order of their UTF-8 bytes (of code points); `after` is the last name of the page before. */
+/**
+ * Names in ascending order of their UTF-8 bytes (of code points); `after` is the last name of the page before, or the cursor of
+ * its last table.
+ */
 export interface PageRequest {
   readonly after: string | undefined;
   readonly limit: number;
@@ -129,11 +132,10 @@ export interface TablePageRequest extends PageRequest {
   readonly includeDeclared: boolean;
 }
 
-/** Names hold no control characters, and this one sorts below every character that they can hold. */
-export const pathSeparator = '\u001f';
-/** The full path as one text, empty for the root. Such texts are unambiguous, and sort as the lists of names do. */
-export const pathOf = (names: NamespacePath): string => names.join(pathSeparator);
-export const pathOfTable = ({ namespace, name }: TableRef): string => pathOf([...namespace, name]);
+export interface ListedTable extends TableRecord {
+  /** `after` of the page that begins behind this table. */
+  readonly cursor: string;
+}
 
 /** What a crash may have left: creates to undo and drops to finish. */
 export interface Unfinished {
@@ -179,11 +181,9 @@ export interface NamespaceCatalog {
 export interface TableCatalog {
   findTable(ref: TableRef): Promise<TableRecord | undefined>;
   /** Tables directly in a namespace. `NamespaceNotFound`. */
-  listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly TableRecord[]>;
-  /**
-   * All tables of all namespaces, ordered by their full path. `after` is what `pathOfTable` makes of one.
-   */
-  listAllTables(page: TablePageRequest): Promise<readonly TableRecord[]>;
+  listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly ListedTable[]>;
+  /** All tables of all namespaces, ordered by their full path. */
+  listAllTables(page: TablePageRequest): Promise<readonly ListedTable[]>;
 
   /**
    * Makes a declared-only table. `NamespaceNotFound`, `TableAlreadyExists`; `ConcurrentCreate` while one is reserved,

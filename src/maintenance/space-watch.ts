@@ -6,7 +6,7 @@
  * A check costs one `statfs` while there is space. While there is none, each check visits all tables, because more versions
  * pass their retention; afterwards the watch pauses for ten times as long as the visit took.
  */
-import { pathOfTable, type TableCatalog } from '../catalog/port.ts';
+import type { TableCatalog } from '../catalog/port.ts';
 import type { Locations } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -91,8 +91,7 @@ export class SpaceWatch {
         if (this.#isStopped) return;
         await this.#parts.pruneTable({ table: ref, tableId, branch: undefined, location });
       }
-      const last = tables.length < tablesPerPage ? undefined : tables.at(-1)?.ref;
-      after = last && pathOfTable(last);
+      after = tables.length < tablesPerPage ? undefined : tables.at(-1)?.cursor;
     } while (after !== undefined);
   }
 }

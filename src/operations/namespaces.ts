@@ -131,9 +131,11 @@ function laterStep(error: unknown): void {
 async function tablesIn(catalog: TableCatalog, namespace: NamespacePath): Promise<readonly TableRef[]> {
   const limit = 1000;
   const tables: TableRef[] = [];
-  for (;;) {
-    const page = await catalog.listTables(namespace, { after: tables.at(-1)?.name, limit, includeDeclared: true });
+  let after: string | undefined;
+  do {
+    const page = await catalog.listTables(namespace, { after, limit, includeDeclared: true });
     tables.push(...page.map(({ ref }) => ref));
-    if (page.length < limit) return tables;
-  }
+    after = page.length < limit ? undefined : page.at(-1)?.cursor;
+  } while (after !== undefined);
+  return tables;
 }

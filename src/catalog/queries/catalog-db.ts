@@ -11,14 +11,7 @@ import type {
   TableRef,
   TransactionId,
 } from '../../kernel/ids.ts';
-import {
-  pathOf,
-  pathOfTable,
-  pathSeparator,
-  type RequestOwner,
-  type TableState,
-  type TransactionRecord,
-} from '../port.ts';
+import type { RequestOwner, TableState, TransactionRecord } from '../port.ts';
 
 interface NamespaceRow {
   readonly path: FullPath;
@@ -113,15 +106,20 @@ export const insertable = <Row>(rows: readonly Row[]): readonly (readonly Row[])
   Array.from({ length: Math.ceil(rows.length / 1000) }, (_, part) => rows.slice(part * 1000, (part + 1) * 1000));
 
 declare const brand: unique symbol;
-/** The one-column form of an identifier, see `pathOf`: in binary order, parents come before their children. */
+/**
+ * An identifier as one text, empty for the root namespace. Such texts are unambiguous, and sort as the lists of names do: parents
+ * come before their children.
+ */
 export type FullPath = string & { readonly [brand]: 'FullPath' };
 
+/** Names hold no control characters, and this one sorts below every character that they can hold. */
+const pathSeparator = '\u001f';
 /** The character after the separator: with it a range scan covers exactly what is below a path. */
 const pastSeparator = '\u0020';
 
-export const namespacePathOf = (path: NamespacePath): FullPath => pathOf(path) as FullPath;
+export const namespacePathOf = (path: NamespacePath): FullPath => path.join(pathSeparator) as FullPath;
 
-export const tablePathOf = (ref: TableRef): FullPath => pathOfTable(ref) as FullPath;
+export const tablePathOf = ({ namespace, name }: TableRef): FullPath => namespacePathOf([...namespace, name]);
 
 export const namesOf = (path: FullPath): NamespacePath =>
   path === '' ? [] : (path.split(pathSeparator) as ObjectName[]);

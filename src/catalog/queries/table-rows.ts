@@ -1,5 +1,5 @@
 import type { NamespacePath, ObjectName, TableId, TableRef } from '../../kernel/ids.ts';
-import type { TablePageRequest, TableRecord } from '../port.ts';
+import type { ListedTable, TablePageRequest, TableRecord } from '../port.ts';
 import {
   type CatalogDb,
   type FullPath,
@@ -48,22 +48,22 @@ export async function listTables(
   db: CatalogDb,
   namespace: NamespacePath,
   page: TablePageRequest,
-): Promise<readonly TableRecord[]> {
+): Promise<readonly ListedTable[]> {
   await requireNamespace(db, namespace);
   const rows = await tablePage(db, page)
     .where('namespace', '=', namespacePathOf(namespace))
     .$if(page.after !== undefined, (query) => query.where('name', '>', page.after as ObjectName))
     .orderBy('name')
     .execute();
-  return rows.map(recordOf);
+  return rows.map((row) => ({ ...recordOf(row), cursor: row.name }));
 }
 
-export async function listAllTables(db: CatalogDb, page: TablePageRequest): Promise<readonly TableRecord[]> {
+export async function listAllTables(db: CatalogDb, page: TablePageRequest): Promise<readonly ListedTable[]> {
   const rows = await tablePage(db, page)
     .$if(page.after !== undefined, (query) => query.where('path', '>', page.after as FullPath))
     .orderBy('path')
     .execute();
-  return rows.map(recordOf);
+  return rows.map((row) => ({ ...recordOf(row), cursor: row.path }));
 }
 
 export async function insertTable(db: CatalogDb, record: TableRecord): Promise<void> {

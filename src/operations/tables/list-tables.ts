@@ -1,4 +1,4 @@
-import { pathOfTable, type TableCatalog } from '../../catalog/port.ts';
+import type { TableCatalog } from '../../catalog/port.ts';
 import type { NamespacePath, TableRef } from '../../kernel/ids.ts';
 import { type Listing, type Page, type Visible, visiblePage } from '../visible-page.ts';
 
@@ -20,7 +20,7 @@ export const listTables =
         namespace === undefined
           ? catalog.listAllTables({ ...at, includeDeclared })
           : catalog.listTables(namespace, { ...at, includeDeclared }),
-      ({ ref }) => (namespace === undefined ? pathOfTable(ref) : ref.name),
+      ({ cursor }) => cursor,
       ({ ref }) => visible(ref),
     );
     return { items: items.map(({ ref }) => ref), next };
