@@ -8,8 +8,7 @@ import {
   readCreateParameters,
   readProperties,
 } from '#src/wire/create-parameters.ts';
-import { parseDurationMs, readTimeout } from '#src/wire/deadline.ts';
-import { QueryParameters, readFlag, readPage } from '#src/wire/query-parameters.ts';
+import { parseDurationMs, QueryParameters, readFlag, readPage, readTimeout } from '#src/wire/query-parameters.ts';
 
 const refused = { name: 'LancegateError', kind: 'InvalidInput' };
 const query = (text: string) => new QueryParameters(text);
