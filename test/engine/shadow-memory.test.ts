@@ -1,6 +1,7 @@
 /** The versions of a shadow lie in memory where there is a folder for them; nothing depends on it. */
 import assert from 'node:assert/strict';
-import { readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
@@ -56,6 +57,17 @@ async function mergeOne(dataset: Dataset, id: number): Promise<void> {
   await setImmediate(); // the next shadow is made
 }
 
+/** Has room for the versions of one shadow, and little more. */
+function isMounted(folder: string): boolean {
+  mkdirSync(folder, { mode: 0o700 });
+  return spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=20m,mode=700', 'tmpfs', folder]).status === 0;
+}
+
+function fill(folder: string): void {
+  const { bavail, bsize } = statfsSync(folder);
+  writeFileSync(join(folder, 'of another program'), Buffer.alloc(bavail * bsize));
+}
+
 const versionsIn = (memoryFolder: string) => readdirSync(memoryFolder).filter((name) => name.endsWith('.versions'));
 
 describe('the versions of a shadow in memory', () => {
@@ -78,6 +90,20 @@ describe('the versions of a shadow in memory', () => {
       rmSync(memoryFolder, { recursive: true });
     }
     assert.equal(await dataset.countRows(), 6);
+  });
+
+  test('are not in memory while it is full, and no merge fails of that', async (t) => {
+    const { dataset, memoryFolder } = await stageOf(t);
+    if (!isMounted(memoryFolder)) return t.skip('only root can mount a small file system in memory');
+    try {
+      await mergeOne(dataset, 10);
+      assert.equal(versionsIn(memoryFolder).length, 1);
+      fill(memoryFolder);
+      for (const id of [11, 12]) await mergeOne(dataset, id);
+      assert.equal(await dataset.countRows(), 6);
+    } finally {
+      spawnSync('umount', ['--lazy', memoryFolder]);
+    }
   });
 
   test('are not in a folder of their name that another user made', async (t) => {

@@ -29,7 +29,7 @@ export class ShadowFolders {
     const kept = this.#kept.get(branchFolder);
     this.#kept.delete(branchFolder);
     // A branch that was deleted took its folder along; the engine's caches would be wrong for another one at its path.
-    if (kept?.isThere === true) return kept;
+    if (kept?.isUsable === true) return kept;
     void kept?.remove();
     const within = stagingFolder(branchFolder);
     return new ShadowFolder({
@@ -52,7 +52,7 @@ export class ShadowFolders {
   }
 
   #prepare(branchFolder: string, folder: ShadowFolder, next: Original): void {
-    if (this.#kept.get(branchFolder) === folder && folder.isThere) folder.prepare(next);
+    if (this.#kept.get(branchFolder) === folder && folder.isUsable) folder.prepare(next);
   }
 
   /** Of a dataset and its branches that are about to go, or with caches that were replaced; by default all. */
@@ -118,6 +118,8 @@ export class ShadowFolder {
   readonly lineage = Symbol('shadow');
   readonly #parts: ShadowFolderParts;
   #table: NativeTable | undefined;
+  /** The folder in memory that has its versions; undefined where they are in the folder itself. */
+  #memory: string | undefined;
   /** A version was made other than through `table`. */
   #isBehind = false;
   #prepared: { readonly bytes: Buffer; readonly shadowVersion: number } | undefined;
@@ -128,9 +130,9 @@ export class ShadowFolder {
     this.#parts = parts;
   }
 
-  /** False once the branch was deleted, or what it has in memory. */
-  get isThere(): boolean {
-    return existsSync(this.#versionsFolder);
+  /** False once the branch was deleted, or what it has in memory, and while memory has no room for the next shadow. */
+  get isUsable(): boolean {
+    return existsSync(this.#versionsFolder) && (this.#memory === undefined || hasRoom(this.#memory));
   }
 
   /** Makes a shadow of the branch's version `original` and returns its own version. Throws `NotReplaceable`. */
@@ -192,6 +194,7 @@ export class ShadowFolder {
   #make(manifestBytes: number): void {
     mkdirSync(this.path, { recursive: true });
     const memory = manifestBytes <= mostManifestBytesInMemory ? this.#madeInMemory() : undefined;
+    this.#memory = memory;
     for (const name of foldersOfVersions) {
       const path = join(this.path, name);
       if (memory === undefined) mkdirSync(path);
@@ -206,9 +209,9 @@ export class ShadowFolder {
     if (path === undefined || memoryFolder === undefined) return undefined;
     try {
       makeOwnFolder(memoryFolder);
+      if (!hasRoom(memoryFolder)) return undefined;
       for (const name of foldersOfVersions) mkdirSync(join(path, name), { recursive: true, mode: 0o700 });
-      const { bavail, bsize } = statfsSync(path);
-      return bavail * bsize >= leastFreeInMemory ? path : undefined;
+      return path;
     } catch {
       return undefined;
     }
@@ -227,4 +230,9 @@ export class ShadowFolder {
   get #versionsFolder(): string {
     return join(this.path, '_versions');
   }
+}
+
+function hasRoom(folder: string): boolean {
+  const { bavail, bsize } = statfsSync(folder);
+  return bavail * bsize >= leastFreeInMemory;
 }
