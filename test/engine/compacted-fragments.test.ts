@@ -8,6 +8,7 @@ import { Field, Int32, LargeBinary, RecordBatch, Schema, Table, Utf8, vectorFrom
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
 import { addressesIn } from '#src/engine/port/row-address.ts';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
@@ -184,6 +185,39 @@ describe('chosen fragments are compacted (P8)', () => {
     assert.equal(await move(dataset, [1, 2, 3, 4], spoil), undefined);
     assert.equal(await move(dataset, [1, 2, 3, 4]), 3);
     assert.equal(await dataset.countRows(), 1_040);
+  });
+
+  test('is done although a column of other fragments was written anew meanwhile, but not of its own (P8)', async (t) => {
+    const engine = engineIn(temporaryFolder((clean) => t.after(clean)));
+    const rows = (ids: readonly number[], columns: readonly string[], value: number): IpcFile => {
+      const others = columns.map((name) => [
+        name,
+        vectorFromArray(
+          ids.map(() => value),
+          new Int32(),
+        ),
+      ]);
+      return ipcFile(new Table({ id: vectorFromArray(ids, new Int32()), ...Object.fromEntries(others) }));
+    };
+    const dataset = await createDataset(engine, location, rows(numbersFrom(0, 100), ['n', 'm'], 1), {});
+    await createIndex(dataset, 'id'); // with it, the engine writes columns anew for rows that stay where they are
+    for (const from of [100, 110]) await dataset.append(rows(numbersFrom(from, from + 10), ['n', 'm'], 1));
+    const writer = await engine.open({ location });
+    const writeColumn = async (id: number) => {
+      await writer.refresh();
+      const shadow = await writer.shadow();
+      await shadow.merge({ ...upsert, whenNotMatchedInsertAll: false }, rows([id], ['n'], 2), undefined, undefined);
+      assert.notEqual(await shadow.commit(), 'overtaken');
+    };
+    assert.equal(await move(dataset, [1, 2], () => writeColumn(105)), undefined, 'of its own');
+    assert.equal(await move(dataset, [1, 2], () => writeColumn(7)), 1, 'of another');
+    const columns = ['id', 'm'].map((name) => ({ name, expression: name }));
+    const files = await Array.fromAsync(dataset.select(columns, ownSql('n = 2')));
+    assert.deepEqual(
+      files.flatMap(rowsOf).map((row) => ({ ...row })),
+      [7, 105].map((id) => ({ id, m: 1 })),
+    );
+    assert.equal(await dataset.countRows(), 120);
   });
 
   test('another program goes on from it: it merges, compacts and indexes', async (t) => {

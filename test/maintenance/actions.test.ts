@@ -106,7 +106,7 @@ async function lockBranch(locks: TableLocks, table: Parameters<TableLocks['lockS
   };
 }
 
-test('a compaction that another program has overtaken fails, and lets writers in (P8)', async (t) => {
+test('a compaction that commits meanwhile rule out fails, and lets writers in (P8)', async (t) => {
   const move = { commit: () => Promise.resolve(undefined), discard: () => undefined };
   const { actions, target, locks, ref } = await maintained(t, () => ({ prepareCompaction: async () => move }));
   const compaction = actions.compact(target, { reason: 'debt', extent: 'tiered', fragments: [0] });

@@ -90,8 +90,8 @@ export interface TableStatistics {
 export interface PreparedCommit {
   /**
    * Commits one version, in milliseconds. The caller holds the branch's lock, and the dataset is at its newest version. A
-   * commit of another program in between does no harm, unless it changed the same: then this returns undefined and has changed
-   * nothing. Otherwise it returns how many fewer fragments there are. To be called once.
+   * commit in between does no harm, unless it wrote the same columns anew, or where the rows are is not known after it: then this
+   * returns undefined and has changed nothing. Otherwise it returns how many fewer fragments there are. To be called once.
    */
   commit(): Promise<number | undefined>;
   /** Harmless when repeated, and after `commit`. */

@@ -74,11 +74,14 @@ export interface RewriteGroup {
   readonly after: readonly RewrittenFragment[];
 }
 
-/** The groups of a compaction, none for others; undefined where the addresses of rows are not known afterwards. */
-export function rewriteGroupsOf(encoded: Uint8Array): readonly RewriteGroup[] | undefined {
+/**
+ * The groups of a compaction, none for others; undefined where it is not known afterwards which row is where. `only`: the other
+ * fragments are of no interest.
+ */
+export function rewriteGroupsOf(encoded: Uint8Array, only?: ReadonlySet<number>): readonly RewriteGroup[] | undefined {
   const operation = operationOf(encoded);
   const { update: changed, rewrite: compaction } = decode(transaction, encoded, ['update', 'rewrite']);
-  if (changed !== undefined) return writesColumns(changed) ? undefined : [];
+  if (changed !== undefined) return writesColumns(changed, only) ? undefined : [];
   if (operation !== undefined && !keepingColumns.has(operation)) return undefined;
   return compaction === undefined ? [] : (decode(rewrite, compaction).groups ?? []).map(readGroup);
 }
@@ -91,10 +94,11 @@ export function keepsColumn(encoded: Uint8Array, fieldId: number): boolean {
   return decode(update, changed, ['fieldsModified']).fieldsModified?.flat().includes(fieldId) !== true;
 }
 
-/** Columns are written anew for rows that stay where they are. */
-function writesColumns(encoded: Uint8Array): boolean {
-  const { fieldsModified = [], mode = 0 } = decode(update, encoded, ['fieldsModified', 'mode']);
-  return fieldsModified.flat().length > 0 || mode !== 0;
+/** Columns are written anew for rows that stay where they are; of all modes that are not known here, that is assumed. */
+function writesColumns(encoded: Uint8Array, only: ReadonlySet<number> | undefined): boolean {
+  const { fieldsModified = [], mode = 0, updatedFragments = [] } = decode(update, encoded);
+  if (fieldsModified.flat().length === 0 && mode === 0) return false;
+  return only === undefined || mode > 1 || updatedFragments.some((each) => only.has(readFragment(each).id));
 }
 
 function readGroup(encoded: Uint8Array): RewriteGroup {

@@ -260,7 +260,10 @@ const needsIndexing = ({ indexes }: Layout, { removedFragments }: Compacted): bo
   removedFragments > 0 || indexes.some(({ isPlain, unindexedRows }) => isPlain && unindexedRows > 0);
 
 const overtaken = (): LancegateError =>
-  new LancegateError('ConcurrentModification', 'another program changed what was to be replaced; nothing was changed');
+  new LancegateError(
+    'ConcurrentModification',
+    'commits meanwhile changed what was to be replaced; nothing was changed',
+  );
 
 function unlessStorageIsFull(error: unknown): void {
   if (!isStorageFull(error)) throw error;

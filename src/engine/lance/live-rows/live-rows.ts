@@ -195,7 +195,7 @@ export class LiveRowMap implements LiveRows {
     if (this.#version === 0 || !this.#isStillThere()) return undefined;
     const all: RewriteGroup[] = [];
     for (const transaction of transactionsBetween(this.#versionsFolder, this.#version, version, mostVersionsFollowed)) {
-      const groups = transaction && rewriteGroupsOf(transaction);
+      const groups = transaction && rewriteGroupsOf(transaction, this.#only);
       if (groups === undefined) return undefined;
       all.push(...groups);
     }
