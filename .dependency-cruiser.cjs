@@ -67,7 +67,7 @@ const orderOfSubRooms = {
   'engine/lance': ['native', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite'],
-  operations: ['idempotency', 'tables'],
+  operations: ['idempotency', 'tables', 'rows'],
   merge: ['key-index', 'strategy'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],

@@ -1,10 +1,14 @@
+import { hash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
 import Type, { type Static, type TObject } from 'typebox';
 import type { Action, Resource } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
-import type { BranchName } from '../kernel/ids.ts';
+import type { BranchName, IdempotencyKey, TransactionId } from '../kernel/ids.ts';
+import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
-import { parseBranch, readDelimiter } from '../wire/identifiers.ts';
+import { idempotencyKeyHeader, parseBranch, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { parseJsonBody } from '../wire/json-body.ts';
+import { headerText } from './request-head.ts';
 import {
   type Answer,
   jsonAnswer,
@@ -23,6 +27,8 @@ interface JsonCall<Target, Body> {
   /** From the body or the query; undefined is main. */
   readonly branch: BranchName | undefined;
   readonly delimiter: string;
+  /** Of routes that write. */
+  readonly idempotency: IdempotencyHeader | undefined;
 }
 
 interface JsonRoute<Operation, Target, Body extends TObject> {
@@ -36,6 +42,8 @@ interface JsonRoute<Operation, Target, Body extends TObject> {
   readonly furtherActions?: (body: Static<Body>) => readonly Action[];
   /** Every branch that the request touches; without it the route knows main only. */
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
+  /** It changes a table, and heeds `Idempotency-Key` and `x-request-id` (`repeatOf`). */
+  readonly isWrite?: true;
   /** Facts of the body for the audit record. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
   answer(operation: Operation, call: JsonCall<Target, Static<Body>>, input: RouteInput): Promise<unknown>;
@@ -57,10 +65,11 @@ export function jsonRoute<Operation, Target, Body extends TObject>(
   make: Offer<Operation>['make'],
   route: JsonRoute<Operation, Target, Body>,
 ): Offer<Operation> {
-  const { methods, path, render = jsonAnswer } = route;
+  const { methods, path, isWrite, render = jsonAnswer } = route;
   const routeTo = (operation: Operation): Route => ({
     methods,
     path,
+    ...(isWrite && { isWrite }),
     prepare(input) {
       const delimiter = readDelimiter(input.query);
       const target = route.target.parse(input.id, delimiter);
@@ -72,8 +81,9 @@ export function jsonRoute<Operation, Target, Body extends TObject>(
       return {
         body: 'json',
         answer: async (upload) => {
-          const { body, branch } = await readBody(route, input, target, inQuery, upload);
-          return render(await route.answer(operation, { target, body, branch, delimiter }, input));
+          const { text, body, branch } = await readBody(route, input, target, inQuery, upload);
+          const idempotency = isWrite && repeatOf(input.headers, `${path} ${text}`);
+          return render(await route.answer(operation, { target, body, branch, delimiter, idempotency }, input));
         },
       };
     },
@@ -96,8 +106,54 @@ async function readBody<Operation, Target, Body extends TObject>(
   if (route.branches === undefined) refuseBranch(branch);
   else authorize(input, route.action, resource, route.branches(body, branch));
   for (const action of route.furtherActions?.(body) ?? []) authorize(input, action, resource, [undefined]);
-  return { body, branch };
+  return { text, body, branch };
 }
+
+/** What a write did. */
+interface WriteResult {
+  readonly transactionId: TransactionId;
+  readonly version: number;
+  readonly numInsertedRows: number;
+  readonly numUpdatedRows: number;
+  readonly numDeletedRows: number;
+  readonly isReplay: boolean;
+}
+
+/** The fields of a write's answer, which are noted for the audit record too. */
+export function writeAnswer({ context }: RouteInput, result: WriteResult, fields: Readonly<Record<string, unknown>>) {
+  const { transactionId, version, isReplay } = result;
+  context.note({
+    version,
+    insertedRows: result.numInsertedRows,
+    updatedRows: result.numUpdatedRows,
+    deletedRows: result.numDeletedRows,
+    transactionId,
+    ...(isReplay && { isReplay }),
+  });
+  if (isReplay) context.setHeader('idempotency-replayed', 'true');
+  return { ...fields, version, transaction_id: transactionId };
+}
+
+/**
+ * The LanceDB SDKs send a change again, after an answer that they lost, under the same `x-request-id`: so that counts as an
+ * `Idempotency-Key` for the same body. With another body it is another request, since others number theirs as they like.
+ */
+function repeatOf(headers: IncomingHttpHeaders, content: string): IdempotencyHeader | undefined {
+  const bodyDigest = hash('sha256', content);
+  const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
+  if (key !== undefined) return { key, bodyDigest: async () => bodyDigest };
+  const requestId = headerText(headers['x-request-id']);
+  if (requestId === undefined) return undefined;
+  return { ...impliedKey(requestId, bodyDigest), bodyDigest: async () => bodyDigest };
+}
+
+/** The SDKs repeat within seconds. */
+const impliedKeptMs = 10 * 60_000;
+
+const impliedKey = (requestId: string, bodyDigest: string) => ({
+  key: `x-request-id:${hash('sha256', JSON.stringify([requestId, bodyDigest]))}` as IdempotencyKey,
+  keptMs: impliedKeptMs,
+});
 
 /** All of the branches must be allowed. */
 function authorize(

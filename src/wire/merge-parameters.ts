@@ -21,7 +21,7 @@ export function readMergeParameters(query: QueryParameters, readFilter: ReadFilt
 
 /** Repeated for a composite key. Commas do not separate: they may stand in a column's name. */
 function readOn(query: QueryParameters): readonly FieldPath[] {
-  const paths = query.all('on').map(parseFieldPath);
+  const paths = query.all('on').map((text) => parseFieldPath(text));
   if (paths.length === 0) throw invalidInput('on: the field path to match rows by is required');
   const twice = paths.find((path, index) => paths.findIndex((other) => sameFieldPath(other, path)) < index);
   if (twice !== undefined) throw invalidInput(`on: ${formatFieldPath(twice)} is given twice`);

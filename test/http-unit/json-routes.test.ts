@@ -51,6 +51,26 @@ const cases: readonly Case[] = [
     },
   },
   {
+    path: '/v1/table/prod$users/update',
+    body: { branch: 'dev', predicate: 'id > 1', updates: [['name', "'x'"]] },
+    operation: 'updateRows',
+    command: {
+      table: users,
+      branch: 'dev',
+      predicate: '(id > 1)',
+      updates: [{ column: 'name', value: "('x')" }],
+      idempotency: undefined,
+    },
+    answer: { updated_rows: 4, version: 9, transaction_id: 'tx-3' },
+  },
+  {
+    path: '/v1/table/prod$users/delete',
+    body: { predicate: 'id > 1' },
+    operation: 'deleteRows',
+    command: { table: users, branch: undefined, predicate: '(id > 1)', idempotency: undefined },
+    answer: { num_deleted_rows: 5, version: 9, transaction_id: 'tx-3' },
+  },
+  {
     path: '/v1/namespace/a$b/create',
     body: { mode: '"ExistOk"', properties: { owner: 'ann' } },
     operation: 'createNamespace',

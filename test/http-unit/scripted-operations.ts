@@ -52,6 +52,16 @@ const listedTables = (namespace = names(['prod'])) => ({
   next: 'users',
 });
 
+const written = {
+  transactionId: 'tx-3' as TransactionId,
+  version: 9,
+  numInsertedRows: 0,
+  numUpdatedRows: 0,
+  numDeletedRows: 0,
+  numAttempts: 1,
+  isReplay: false,
+};
+
 const defaults: Operations = {
   createTable: async ({ source, properties }) => {
     await source.schema();
@@ -76,6 +86,8 @@ const defaults: Operations = {
       isReplay: false,
     };
   },
+  updateRows: async () => ({ ...written, numUpdatedRows: 4 }),
+  deleteRows: async () => ({ ...written, numDeletedRows: 5 }),
   declareTable: async ({ table, properties }) => ({ ...describedTable(table, properties), created: undefined }),
   describeTable: async ({ table }) => describedTable(table),
   tableExists: async () => {},

@@ -8,7 +8,7 @@ import { people } from './rows.ts';
 /** The specification's routes beside those that this service offers, and those that only the LanceDB SDKs call. */
 const notOffered = {
   'POST /v1/table/t/': [
-    ...['insert', 'query', 'update', 'delete', 'explain_plan', 'analyze_plan', 'rename', 'restore'],
+    ...['insert', 'query', 'explain_plan', 'analyze_plan', 'rename', 'restore'],
     ...['add_columns', 'alter_columns', 'drop_columns', 'backfill_column', 'schema_metadata/update'],
     ...['update_field_metadata', 'create_index', 'create_scalar_index', 'index/list', 'index/i/stats', 'index/i/drop'],
     ...['version/create', 'version/describe', 'version/delete'],
@@ -79,8 +79,6 @@ describe('routes of the specification', () => {
   test('what people try first says what to do instead', async () => {
     for (const [name, says] of Object.entries({
       insert: /merge/,
-      update: /merge/,
-      delete: /merge/,
       query: /location/,
     })) {
       refused(await ask(`POST /v1/table/t/${name}`), 406, 0, says);

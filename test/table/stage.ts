@@ -200,7 +200,7 @@ export class Stage {
   async request(source: Table | Buffer, spec: Spec = upsert, signal = never, subject = 'a'): Promise<MergeRequest> {
     const bytes = source instanceof Table ? tableToIPC(source, 'stream') : source;
     const chunk = await sourceFrom(inChunks(bytes)).whole();
-    const on = this.on.map(parseFieldPath);
+    const on = this.on.map((text) => parseFieldPath(text));
     const keys = readKeys(chunk, on);
     return {
       kind: 'merge',

@@ -13,9 +13,15 @@ export interface FieldPath {
 /** Longer texts are cut in error messages: a path comes from a query string and may be as long as one. */
 const shownCharacters = 200;
 
-const malformed = (text: string, why: string) => {
+/** A path, and the parameter that it is from. */
+interface Written {
+  readonly text: string;
+  readonly parameter: string;
+}
+
+const malformed = ({ text, parameter }: Written, why: string) => {
   const shown = text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text;
-  return invalidInput(`on: malformed field path ${JSON.stringify(shown)}: ${why}`);
+  return invalidInput(`${parameter}: malformed field path ${JSON.stringify(shown)}: ${why}`);
 };
 
 interface Segment {
@@ -24,12 +30,13 @@ interface Segment {
   readonly end: number;
 }
 
-function readQuoted(text: string, start: number): Segment {
+function readQuoted(written: Written, start: number): Segment {
+  const { text } = written;
   let name = '';
   let from = start + 1;
   for (;;) {
     const close = text.indexOf('`', from);
-    if (close === -1) throw malformed(text, 'a backtick is not closed');
+    if (close === -1) throw malformed(written, 'a backtick is not closed');
     name += text.slice(from, close);
     if (text[close + 1] !== '`') return { name, end: close + 1 };
     name += '`';
@@ -37,25 +44,27 @@ function readQuoted(text: string, start: number): Segment {
   }
 }
 
-function readPlain(text: string, start: number): Segment {
+function readPlain(written: Written, start: number): Segment {
+  const { text } = written;
   const dot = text.indexOf('.', start);
   const end = dot === -1 ? text.length : dot;
   const name = text.slice(start, end);
-  if (name.includes('`')) throw malformed(text, 'a backtick may only stand around a whole segment');
+  if (name.includes('`')) throw malformed(written, 'a backtick may only stand around a whole segment');
   return { name, end };
 }
 
-/** Throws `InvalidInput`, naming the text and what is wrong with it. */
-export function parseFieldPath(text: string): FieldPath {
-  if (text === '') throw malformed(text, 'it is empty');
+/** Throws `InvalidInput`, naming the parameter, the text and what is wrong with it. */
+export function parseFieldPath(text: string, parameter = 'on'): FieldPath {
+  const written = { text, parameter };
+  if (text === '') throw malformed(written, 'it is empty');
   const segments: string[] = [];
   let at = 0;
   for (;;) {
-    const segment = text[at] === '`' ? readQuoted(text, at) : readPlain(text, at);
-    if (segment.name === '') throw malformed(text, `segment ${segments.length + 1} is empty`);
+    const segment = text[at] === '`' ? readQuoted(written, at) : readPlain(written, at);
+    if (segment.name === '') throw malformed(written, `segment ${segments.length + 1} is empty`);
     segments.push(segment.name);
     if (segment.end === text.length) return { segments };
-    if (text[segment.end] !== '.') throw malformed(text, 'after a closing backtick only a dot may follow');
+    if (text[segment.end] !== '.') throw malformed(written, 'after a closing backtick only a dot may follow');
     at = segment.end + 1;
   }
 }

@@ -17,6 +17,7 @@ import {
   namespaceExistsRoute,
 } from './namespaces.ts';
 import { notOfferedRoutes } from './not-offered.ts';
+import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { tableStatsRoute } from './table-stats.ts';
 import {
   declareTableRoute,
@@ -33,6 +34,8 @@ import { listVersionsRoute } from './versions.ts';
 const offered = {
   createTable: createTableRoute,
   mergeRows: mergeRowsRoute,
+  updateRows: updateRowsRoute,
+  deleteRows: deleteRowsRoute,
   countRows: countRowsRoute,
   describeTable: describeTableRoute,
   listVersions: listVersionsRoute,

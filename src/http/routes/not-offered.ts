@@ -18,8 +18,6 @@ const inSpecification = [
   '/v1/table/:id/update_field_metadata',
   '/v1/table/:id/drop_columns',
   '/v1/table/:id/insert',
-  '/v1/table/:id/update',
-  '/v1/table/:id/delete',
   '/v1/table/:id/query',
   '/v1/table/:id/explain_plan',
   '/v1/table/:id/analyze_plan',
@@ -71,8 +69,6 @@ export const notOfferedPaths: readonly string[] = [...inSpecification, ...beside
 /** For what people try first. */
 const instead: Readonly<Record<string, string>> = {
   '/v1/table/:id/insert': '; to add rows, merge them with when_not_matched_insert_all alone',
-  '/v1/table/:id/update': '; to change rows, merge them by their key',
-  '/v1/table/:id/delete': '; to remove rows, merge with when_not_matched_by_source_delete_filt',
   '/v1/table/:id/query': '; to read rows, open the location that describe names with Lance or LanceDB',
 };
 

@@ -39,11 +39,13 @@ export interface IdempotencyHeader {
   readonly key: IdempotencyKey;
   /** The SHA-256 of the whole body in hexadecimal; reads the part of it that is still unread. Once only. */
   readonly bodyDigest: () => Promise<string>;
+  /** How long the answer can be asked for again, if less long than others. */
+  readonly keptMs?: number;
 }
 
 /** A command that may carry an `Idempotency-Key`. All its other members but the source decide what it does. */
 interface RepeatableCommand {
-  readonly source: unknown;
+  readonly source?: unknown;
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
@@ -103,7 +105,7 @@ export class Idempotency {
     if (idempotency === undefined) return { ...(await work(undefined)), isReplay: false };
     const owner = principalKey(scope.principal) as RequestOwner;
     const known = { owner, key: idempotency.key, requestDigest: requestDigest(operation, command) };
-    const expiresAtMs = this.#clock.nowMs() + this.#keptMs;
+    const expiresAtMs = this.#clock.nowMs() + (idempotency.keptMs ?? this.#keptMs);
     let whole: Promise<KeyedRequest> | undefined;
     const request = (): Promise<KeyedRequest> => {
       whole ??= idempotency.bodyDigest().then((bodyDigest) => ({ ...known, bodyDigest, expiresAtMs }));
@@ -122,7 +124,7 @@ export class Idempotency {
     for (const intent of await this.#catalog.writeIntents()) {
       if (await this.#wasNotMade(intent)) continue;
       const { ref: table, branch, baseVersion } = intent;
-      this.#logger.warn({ table, branch, baseVersion }, 'the outcome of a merge with an Idempotency-Key is unknown');
+      this.#logger.warn({ table, branch, baseVersion }, 'the outcome of a write with an Idempotency-Key is unknown');
     }
   }
 

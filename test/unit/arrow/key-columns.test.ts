@@ -21,7 +21,10 @@ async function keysOf(
   codec: Codec = 'none',
 ) {
   const chunk = await wholeOf(encodeStream(schemaOf(fields), batches, codec));
-  return readKeys(chunk, on.map(parseFieldPath));
+  return readKeys(
+    chunk,
+    on.map((text) => parseFieldPath(text)),
+  );
 }
 
 const hasher = new KeyHasher(new Uint32Array(8).fill(1));

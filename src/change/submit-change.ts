@@ -1,0 +1,45 @@
+import type { TableRecord, WriteOperation } from '../catalog/port.ts';
+import type { NewId } from '../kernel/clock.ts';
+import type { BranchName, TransactionId } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import type { Keyed } from '../operations/idempotency/idempotency.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { TableWriter } from '../write/branch-queue.ts';
+import type { WriteCounts } from '../write/write.ts';
+import type { ChangeRequest, FiledStep } from './change-request.ts';
+
+export interface ChangeDeps {
+  readonly access: TableAccess;
+  readonly writer: TableWriter;
+  readonly newId: NewId;
+}
+
+/** A change of a table branch that was checked against the table. */
+interface Change {
+  readonly operation: WriteOperation;
+  readonly table: TableRecord;
+  readonly branch: BranchName | undefined;
+  readonly steps: readonly FiledStep[];
+}
+
+export interface ChangeResult extends WriteCounts {
+  readonly transactionId: TransactionId;
+}
+
+/** Resolves when the change is committed, durable and recorded, with the answer of a `keyed` request. */
+export async function submitChange(
+  { access, writer, newId }: ChangeDeps,
+  change: Change,
+  scope: RequestScope,
+  keyed: Keyed | undefined,
+): Promise<ChangeResult> {
+  const transactionId = newId() as TransactionId;
+  const request: ChangeRequest = {
+    kind: 'change',
+    ...change,
+    scope,
+    transactionId,
+    keyed: await keyed?.request(),
+  };
+  return access.onFilesOf(change.table, async () => ({ transactionId, ...(await writer.write(request)) }));
+}
