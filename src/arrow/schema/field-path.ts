@@ -14,12 +14,12 @@ export interface FieldPath {
 const shownCharacters = 200;
 
 /** A path, and the parameter that it is from. */
-interface Written {
+interface WrittenPath {
   readonly text: string;
   readonly parameter: string;
 }
 
-const malformed = ({ text, parameter }: Written, why: string) => {
+const malformed = ({ text, parameter }: WrittenPath, why: string) => {
   const shown = text.length > shownCharacters ? `${text.slice(0, shownCharacters)}…` : text;
   return invalidInput(`${parameter}: malformed field path ${JSON.stringify(shown)}: ${why}`);
 };
@@ -30,7 +30,7 @@ interface Segment {
   readonly end: number;
 }
 
-function readQuoted(written: Written, start: number): Segment {
+function readQuoted(written: WrittenPath, start: number): Segment {
   const { text } = written;
   let name = '';
   let from = start + 1;
@@ -44,7 +44,7 @@ function readQuoted(written: Written, start: number): Segment {
   }
 }
 
-function readPlain(written: Written, start: number): Segment {
+function readPlain(written: WrittenPath, start: number): Segment {
   const { text } = written;
   const dot = text.indexOf('.', start);
   const end = dot === -1 ? text.length : dot;
