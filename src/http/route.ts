@@ -185,6 +185,12 @@ export class Access {
   }
 }
 
+/** Which branches of a table a principal may know of. */
+export const visibleTo =
+  (access: Pick<Access, 'allows'>, table: TableRef) =>
+  (branch: BranchName | undefined): boolean =>
+    access.allows('DescribeTable', { kind: 'table', table }, branch);
+
 /** Of a request that no policy has decided. */
 export const nothingAsked = {
   decision: 'not asked',

@@ -1,7 +1,7 @@
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { TableCatalog, TableRecord } from '../catalog/port.ts';
 import { tableNotFound } from '../catalog/refusals.ts';
-import type { Branches, BranchHead, Datasets, History, Locations, Snapshot } from '../engine/port/engine.ts';
+import type { Branches, BranchHead, Datasets, History, Locations, Snapshot, Tagged } from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, type Properties, showTable, type TableRef } from '../kernel/ids.ts';
 import type { OpenDatasets } from './open-datasets.ts';
@@ -58,7 +58,10 @@ export class TableAccess {
   }
 
   /** A branch at its newest version, shared with other requests. */
-  latest(record: TableRecord, branch: BranchName | undefined): Promise<Snapshot & Branches> {
+  latest(
+    record: TableRecord,
+    branch: BranchName | undefined,
+  ): Promise<Snapshot & BranchHead & History & Branches & Tagged> {
     return this.onFilesOf(record, () => this.#datasets.latest(record.location, branch));
   }
 

@@ -8,6 +8,7 @@ interface LocksOfTable {
   /** Writers of branches share it. What changes the table as a whole (drop, publish, branches) holds it exclusively. */
   readonly table: ReadWriteLock;
   readonly branches: Map<string, ReadWriteLock>;
+  readonly tags: ReadWriteLock;
 }
 
 /**
@@ -51,6 +52,14 @@ export class TableLocks {
     };
   }
 
+  /**
+   * The lock of what changes tags or removes versions, for a holder of the table's shared lock: a version that a tag names is
+   * there. Its holder may lock a branch, and not the other way round.
+   */
+  lockTags(table: TableRef, signal: AbortSignal): Promise<Release> {
+    return this.#locksOf(keyOf(table)).tags.acquire('exclusive', signal);
+  }
+
   /** Waiters for the exclusive lock of a table, over all tables. */
   get waitingExclusive(): number {
     return [...this.#locks.values()].reduce((sum, { table }) => sum + table.waitingExclusive, 0);
@@ -72,6 +81,7 @@ export class TableLocks {
     const locks = {
       table: new ReadWriteLock(this.#maxWaitingPerTable, writersOfTable),
       branches: new Map<string, ReadWriteLock>(),
+      tags: new ReadWriteLock(this.#maxWaitingPerTable, writersOfTable),
     };
     this.#locks.set(key, locks);
     return locks;

@@ -19,6 +19,7 @@ export interface AuditFacts {
   readonly location?: string | undefined;
   /** Of the table, as the answer names it. */
   readonly version?: number | undefined;
+  readonly tag?: string | undefined;
   readonly insertedRows?: number | undefined;
   readonly updatedRows?: number | undefined;
   readonly deletedRows?: number | undefined;

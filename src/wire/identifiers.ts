@@ -80,6 +80,25 @@ function faultOf(name: string): string | undefined {
   return /^[\p{Alphabetic}\p{N}._/-]+$/u.test(name) ? undefined : 'holds only letters, digits, ".", "-", "_" and "/"';
 }
 
+/**
+ * A tag, by Lance's rules (`check_valid_tag` in refs.rs) but for letters: the engine stores other letters than these under a name
+ * that it does not find again, and then lists no tag at all.
+ */
+export function parseTagName(text: string): string {
+  const fault = faultOfTag(text);
+  if (fault !== undefined) throw invalidInput(`tag: ${fault}`);
+  return text;
+}
+
+function faultOfTag(name: string): string | undefined {
+  if (!/^[A-Za-z0-9._-]+$/.test(name))
+    return 'it has at least one sign, and only letters from a to z, digits, ".", "-" and "_"';
+  if (name.length > 200) return 'it has at most 200 characters';
+  if (name.includes('..')) return 'it must not contain ".."';
+  if (name.startsWith('.') || name.endsWith('.')) return 'it must not begin or end in "."';
+  return name.endsWith('.lock') ? 'it must not end in ".lock"' : undefined;
+}
+
 export const idempotencyKeyHeader = 'idempotency-key';
 
 /**

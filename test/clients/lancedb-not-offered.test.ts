@@ -15,7 +15,6 @@ const notOffered: Readonly<Record<string, (table: Table, database: Connection) =
   addColumns: (table) => table.addColumns([{ name: 'double', valueSql: 'score * 2' }]),
   createIndex: (table) => table.createIndex('id'),
   listIndices: (table) => table.listIndices(),
-  'tags list': async (table) => (await table.tags()).list(),
   'branches diff': async (table) => (await table.branches()).diff('draft'),
   renameTable: (_table, database) => database.renameTable('people', 'folks'),
 };

@@ -19,6 +19,15 @@ interface Case {
   readonly answer: unknown;
 }
 
+const tagged = {
+  branch: 'dev',
+  version: 3,
+  createdAt: '2026-11-25T00:00:00.000Z',
+  updatedAt: '2026-11-25T00:00:01.000Z',
+  metadata: {},
+  manifestSize: 400,
+};
+
 const cases: readonly Case[] = [
   {
     path: '/v1/table/prod$users/version/list?descending=false&limit=2&page_token=7&branch=dev',
@@ -69,6 +78,46 @@ const cases: readonly Case[] = [
     operation: 'deleteRows',
     command: { table: users, branch: undefined, predicate: '(id > 1)', idempotency: undefined },
     answer: { num_deleted_rows: 5, version: 9, transaction_id: 'tx-3' },
+  },
+  {
+    path: '/v1/table/prod$users/tags/list?limit=2&page_token=a',
+    operation: 'listTags',
+    command: { table: users, page: { after: 'a', limit: 2 } },
+    answer: { tags: { v1: tagged }, page_token: 'v1' },
+  },
+  {
+    path: '/v1/table/prod$users/tags/list/',
+    operation: 'listTags',
+    command: { table: users, page },
+    answer: { v1: tagged },
+  },
+  {
+    path: '/v1/table/prod$users/tags/version',
+    body: { tag: 'v1' },
+    operation: 'findTag',
+    command: { table: users, branch: undefined, tag: 'v1' },
+    answer: { version: 3, branch: 'dev' },
+  },
+  {
+    path: '/v1/table/prod$users/tags/create',
+    body: { tag: 'v1', version: 3, branch: 'dev' },
+    operation: 'createTag',
+    command: { table: users, branch: 'dev', tag: 'v1', version: 3 },
+    answer: {},
+  },
+  {
+    path: '/v1/table/prod$users/tags/update',
+    body: { tag: 'v1', version: 4 },
+    operation: 'updateTag',
+    command: { table: users, branch: undefined, tag: 'v1', version: 4 },
+    answer: {},
+  },
+  {
+    path: '/v1/table/prod$users/tags/delete',
+    body: { tag: 'v1' },
+    operation: 'deleteTag',
+    command: { table: users, branch: undefined, tag: 'v1' },
+    answer: {},
   },
   {
     path: '/v1/namespace/a$b/create',
@@ -339,7 +388,9 @@ test('a JSON body beyond its limit is 413, whether it says its length or not (P7
   assert.equal((await fetch(`${service.url}/v1/table/users/drop`, options)).status, 413);
 });
 
-test('a tag is refused as not offered', async () => {
+test('a tag of a describe is handed on by its name', async () => {
   await using service = await startTestService();
-  assert.equal((await ask(service, '/v1/table/users/describe', { body: { tag: 'v1' } })).status, 406);
+  await ask(service, '/v1/table/users/describe', { body: { tag: 'v1' } });
+  const tag = service.asked[0]?.command.tag as { name: string } | undefined;
+  assert.equal(tag?.name, 'v1');
 });

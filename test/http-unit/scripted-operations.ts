@@ -1,6 +1,6 @@
 import type { Schema } from '#src/arrow/schema/schema.ts';
 import type { Operations } from '#src/http/routes/api.ts';
-import type { ObjectName, Properties, TableRef, TransactionId } from '#src/kernel/ids.ts';
+import type { BranchName, ObjectName, Properties, TableRef, TransactionId } from '#src/kernel/ids.ts';
 import type { TableDescription } from '#src/table/table-access.ts';
 
 export interface Asked {
@@ -62,6 +62,17 @@ const written = {
   isReplay: false,
 };
 
+const taggedVersion = {
+  name: 'v1',
+  branch: 'dev' as BranchName,
+  version: 3,
+  manifestBytes: 400,
+  createdAt: '2026-11-25T00:00:00.000Z',
+  updatedAt: '2026-11-25T00:00:01.000Z',
+  requestId: 'hidden',
+  metadata: {},
+};
+
 const defaults: Operations = {
   createTable: async ({ source, properties }) => {
     await source.schema();
@@ -117,6 +128,11 @@ const defaults: Operations = {
   createBranch: async () => {},
   listBranches: async () => ({ items: [], next: undefined }),
   deleteBranch: async () => {},
+  createTag: async () => {},
+  listTags: async () => ({ items: [taggedVersion], next: 'v1' }),
+  findTag: async () => taggedVersion,
+  updateTag: async () => {},
+  deleteTag: async () => {},
   createNamespace: async ({ properties }) => properties,
   describeNamespace: async () => ({ owner: 'ann' }),
   namespaceExists: async () => {},

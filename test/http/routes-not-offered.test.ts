@@ -12,7 +12,6 @@ const notOffered = {
     ...['add_columns', 'alter_columns', 'drop_columns', 'backfill_column', 'schema_metadata/update'],
     ...['update_field_metadata', 'create_index', 'create_scalar_index', 'index/list', 'index/i/stats', 'index/i/drop'],
     ...['version/create', 'version/describe', 'version/delete'],
-    ...['tags/list', 'tags/version', 'tags/create', 'tags/update', 'tags/delete'],
     ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'clone', 'refresh'],
     ...[
       'branches/diff',
@@ -31,7 +30,6 @@ const notOffered = {
       'get_lsm_stats',
     ],
   ],
-  'GET /v1/table/t/': ['tags/list'],
   'POST /v1/': [
     ...[
       'table/version/batch-create',
@@ -47,10 +45,12 @@ const notOffered = {
 const offered = [
   ...['create', 'merge_insert', 'describe', 'declare', 'register', 'deregister', 'exists', 'drop', 'count_rows'],
   ...['branches/create', 'branches/list', 'branches/delete', 'version/list', 'stats'],
+  ...['tags/list', 'tags/version', 'tags/create', 'tags/update', 'tags/delete'],
 ].map((name) => `POST /v1/table/t/${name}`);
 const offeredElsewhere = [
   ...['create', 'describe', 'exists', 'drop'].map((name) => `POST /v1/namespace/n/${name}`),
   ...['GET /v1/namespace/n/list', 'GET /v1/namespace/n/table/list', 'GET /v1/table', 'GET /v1/table/t/count_rows'],
+  'GET /v1/table/t/tags/list',
   'POST /v1/transaction/x/describe',
 ];
 

@@ -19,6 +19,7 @@ import {
 import { notOfferedRoutes } from './not-offered.ts';
 import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { tableStatsRoute } from './table-stats.ts';
+import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './table-tags.ts';
 import {
   declareTableRoute,
   deregisterTableRoute,
@@ -51,6 +52,11 @@ const offered = {
   createBranch: createBranchRoute,
   listBranches: listBranchesRoute,
   deleteBranch: deleteBranchRoute,
+  createTag: createTagRoute,
+  listTags: listTagsRoute,
+  findTag: tagVersionRoute,
+  updateTag: updateTagRoute,
+  deleteTag: deleteTagRoute,
   createNamespace: createNamespaceRoute,
   listNamespaces: listNamespacesRoute,
   describeNamespace: describeNamespaceRoute,

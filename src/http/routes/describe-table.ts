@@ -1,12 +1,11 @@
 import Type from 'typebox';
 import type { DataType, Field, Schema } from '../../arrow/schema/schema.ts';
-import { LancegateError } from '../../kernel/errors.ts';
 import { describeTable } from '../../operations/tables/describe-table.ts';
 import type { TableDescription } from '../../table/table-access.ts';
 import { Version } from '../../wire/json-body.ts';
 import { readFlag } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
-import { tableTarget } from '../route.ts';
+import { tableTarget, visibleTo } from '../route.ts';
 
 const DescribeBody = Type.Object({
   version: Type.Optional(Version),
@@ -26,10 +25,15 @@ export const describeTableRoute = jsonRoute(describeTable, {
   action: 'DescribeTable',
   body: DescribeBody,
   branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body: { version, tag, with_table_uri } }, { query }) => {
-    if (tag !== undefined) throw new LancegateError('Unsupported', 'tag: this service does not offer tags');
-    const withUri = readFlag(query, 'with_table_uri') ?? with_table_uri ?? false;
-    const description = await operation({ table, branch, version });
+  answer: async (operation, { target: table, branch, body: { version, tag, with_table_uri } }, input) => {
+    const withUri = readFlag(input.query, 'with_table_uri') ?? with_table_uri ?? false;
+    const visible = visibleTo(input.access, table);
+    const description = await operation({
+      table,
+      branch,
+      version,
+      tag: tag === undefined ? undefined : { name: tag, visible },
+    });
     return { ...describe(description), ...(withUri ? { table_uri: description.location } : {}) };
   },
 });

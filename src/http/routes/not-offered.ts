@@ -30,11 +30,6 @@ const inSpecification = [
   '/v1/table/:id/index/list',
   '/v1/table/:id/index/:index/stats',
   '/v1/table/:id/index/:index/drop',
-  '/v1/table/:id/tags/list',
-  '/v1/table/:id/tags/version',
-  '/v1/table/:id/tags/create',
-  '/v1/table/:id/tags/delete',
-  '/v1/table/:id/tags/update',
   '/v1/transaction/:id/alter',
 ];
 

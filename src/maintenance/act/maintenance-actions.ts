@@ -209,14 +209,19 @@ export class MaintenanceActions {
     reason: PruneReport['reason'],
     supersededBeforeMs: number,
   ): Promise<PruneReport | undefined> {
+    const release = await this.#deps.locks.lockTags(target.table, neverAborts);
     const startMs = performance.now();
-    const keptFromVersion = await this.#acknowledgedVersion(target, dataset);
-    const removed =
-      (await dataset.prune({ supersededBeforeMs, keptFromVersion })) ??
-      (await this.#compactLocked(target, dataset, await dataset.layout(), supersededBeforeMs));
-    const { removedVersions, removedBytes, isHeldByTag } = removed;
-    const durationMs = performance.now() - startMs;
-    return { job: 'prune', branch: target.branch, reason, removedVersions, removedBytes, isHeldByTag, durationMs };
+    try {
+      const keptFromVersion = await this.#acknowledgedVersion(target, dataset);
+      const removed =
+        (await dataset.prune({ supersededBeforeMs, keptFromVersion })) ??
+        (await this.#compactLocked(target, dataset, await dataset.layout(), supersededBeforeMs));
+      const { removedVersions, removedBytes, isHeldByTag } = removed;
+      const durationMs = performance.now() - startMs;
+      return { job: 'prune', branch: target.branch, reason, removedVersions, removedBytes, isHeldByTag, durationMs };
+    } finally {
+      release();
+    }
   }
 
   /**

@@ -2,11 +2,13 @@
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot, TableStatistics } from '../../engine/port/engine.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
-import { LancegateError } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Queries } from '../../query/protocol.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+import { findTag } from '../tags.ts';
+import type { Visible } from '../visible-page.ts';
 
 interface Deps {
   readonly access: TableAccess;
@@ -19,11 +21,18 @@ interface AtVersion {
   readonly version: number | undefined;
 }
 
+interface DescribeCommand extends AtVersion {
+  /** The version that a tag names; a version or a branch beside it must be the same. */
+  readonly tag?: { readonly name: string; readonly visible: Visible<BranchName | undefined> } | undefined;
+}
+
 /** A declared-only table has no version and no schema: clients tell it apart by their absence. */
 export const describeTable =
   ({ access }: Deps) =>
-  async ({ table, branch, version }: AtVersion): Promise<TableDescription> => {
+  async (command: DescribeCommand): Promise<TableDescription> => {
+    const { table } = command;
     const record = await access.find(table);
+    const { branch, version } = await resolveTag(access, command);
     if (record.state === 'created') {
       return access.describe(record, await access.read(record, branch, version, versionWithSchema));
     }
@@ -31,6 +40,16 @@ export const describeTable =
     if (version !== undefined) throw isOnlyDeclared('TableVersionNotFound', table, 'version');
     return access.describe(record, undefined);
   };
+
+async function resolveTag(
+  access: TableAccess,
+  { table, branch, version, tag }: DescribeCommand,
+): Promise<Omit<AtVersion, 'table'>> {
+  if (tag === undefined) return { branch, version };
+  const found = await findTag({ access })({ table, branch, tag: tag.name, visible: tag.visible });
+  if (version === undefined || version === found.version) return found;
+  throw invalidInput('version: the tag names another one');
+}
 
 /** Of one version (P11): another request may refresh the dataset, which it shares, between two questions. */
 async function versionWithSchema(dataset: Snapshot): Promise<{ readonly version: number; readonly schema: Schema }> {

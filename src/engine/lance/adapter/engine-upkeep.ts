@@ -10,6 +10,7 @@ import {
   readManifest,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
+import { readTags } from '../../../lance-format/manifest/tag-files.ts';
 import type {
   FragmentFacts,
   Layout,
@@ -74,14 +75,14 @@ export async function prune(
   { datasetPath, branch }: VersionsFolder,
   request: PruneRequest,
 ): Promise<PruneResult> {
-  return pruneVersions({ datasetPath, branch, ...(await namedVersions(table, branch)), ...request });
+  return pruneVersions({ datasetPath, branch, ...(await namedVersions(table, { datasetPath, branch })), ...request });
 }
 
 async function namedVersions(
   table: NativeTable,
-  branch: string | undefined,
+  { datasetPath, branch }: Pick<VersionsFolder, 'datasetPath' | 'branch'>,
 ): Promise<Pick<VersionPruning, 'tagged' | 'parents'>> {
-  const tags = Object.values(await (await table.tags()).list());
+  const tags = readTags(datasetPath).filter((tag) => tag.branch === branch);
   const branches = Object.values(await (await table.branches()).list());
   const children = branches.filter(({ parentBranch }) => (parentBranch ?? undefined) === branch);
   return {
@@ -100,7 +101,8 @@ const beforeAllMs = 1;
 export async function optimize(table: NativeTable, supersededBeforeMs: number): Promise<OptimizeResult> {
   const versions = supersededBeforeMs === 0 ? [] : await versionsOf(table);
   const oldMs = newestAt(versions, supersededBeforeMs);
-  const { tagged } = await namedVersions(table, undefined);
+  const tags = Object.values(await (await table.tags()).list());
+  const tagged = new Set(tags.map(({ version }) => version)); // of any branch: too many is harmless
   const taggedAtMs = versions.find(({ version }) => tagged.has(version))?.committedAtMs;
   const beforeMs = Math.min(oldMs, taggedAtMs ?? oldMs);
   const { compaction, prune } = await table.optimize(Math.max(beforeAllMs, Math.floor(beforeMs)), false);

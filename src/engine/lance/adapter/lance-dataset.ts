@@ -15,6 +15,7 @@ import type {
   StoredBranch,
   StoredVersion,
   TableStatistics,
+  Tags,
   VersionPage,
 } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
@@ -37,6 +38,7 @@ import {
 } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
+import { EngineTags, LocalTags } from '../durability/tag-store.ts';
 import type { BranchState } from '../head/branch-state.ts';
 import { DatasetHead, type VersionsFolder } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
@@ -319,6 +321,11 @@ export class LanceDataset implements Dataset {
       await (await (await this.#head.table()).branches()).delete(name);
       await this.#local?.durability.branchDeleted();
     });
+  }
+
+  get tags(): Tags {
+    if (this.#local === undefined) return new EngineTags(() => this.#head.table());
+    return new LocalTags(this.#local.versions.datasetPath, this.#local.durability);
   }
 
   sync(after?: number): Promise<void> {

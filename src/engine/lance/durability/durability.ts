@@ -96,12 +96,21 @@ export class Durability {
   async branchMade(name: string, version: number): Promise<void> {
     const { rootPath, datasetPath } = this.#branch;
     await new Durability(this.#sync, { rootPath, datasetPath, branch: name }, version).sync(version);
-    await this.#syncAll([{ path: branchRecord(datasetPath, name), mayBeMissing: false }]);
+    await this.fileWritten(branchRecord(datasetPath, name));
   }
 
-  async branchDeleted(): Promise<void> {
+  branchDeleted(): Promise<void> {
     const { datasetPath } = this.#branch;
-    const folders = [branchRecords(datasetPath), join(datasetPath, 'tree')];
+    return this.namesChanged(branchRecords(datasetPath), join(datasetPath, 'tree'));
+  }
+
+  /** A file beside the versions: its content and its name. */
+  fileWritten(path: string): Promise<void> {
+    return this.#syncAll([{ path, mayBeMissing: false }]);
+  }
+
+  /** Names went from these folders. */
+  async namesChanged(...folders: readonly string[]): Promise<void> {
     await Promise.all(folders.map((folder) => this.#sync.folder(folder).catch(ignoreMissing)));
   }
 

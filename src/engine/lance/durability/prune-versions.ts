@@ -21,7 +21,7 @@ import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles } from './orp
 export interface VersionPruning extends PruneRequest {
   readonly datasetPath: string;
   readonly branch: string | undefined;
-  /** The versions that a tag of any branch names. */
+  /** The versions of the branch that a tag names. */
   readonly tagged: ReadonlySet<number>;
   /** Branches start from them. */
   readonly parents: ReadonlySet<number>;

@@ -34,6 +34,12 @@ export interface NativeBranches {
   checkout(name: string, version?: number): Promise<NativeTable>;
   delete(name: string): Promise<void>;
 }
+interface NativeTags {
+  list(): Promise<Record<string, { version: number; manifestSize: number }>>;
+  create(tag: string, version: number): Promise<void>;
+  update(tag: string, version: number): Promise<void>;
+  delete(tag: string): Promise<void>;
+}
 export interface NativeTable {
   close(): void;
   schema(): Promise<Buffer>;
@@ -63,7 +69,12 @@ export interface NativeTable {
     readonly compaction: { readonly fragmentsRemoved: number; readonly fragmentsAdded: number };
     readonly prune: { readonly bytesRemoved: number; readonly oldVersionsRemoved: number };
   }>;
-  tags(): Promise<{ list(): Promise<Record<string, { version: number }>> }>;
+  tags(): Promise<NativeTags>;
+  /** Another handle of the same version. */
+  checkoutCurrent(): Promise<NativeTable>;
+  checkoutTag(tag: string): Promise<void>;
+  /** null is main. */
+  currentBranch(): string | null;
   version(): Promise<number>;
   checkout(version: number): Promise<void>;
   checkoutLatest(): Promise<void>;

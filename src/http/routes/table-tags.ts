@@ -1,0 +1,92 @@
+import Type from 'typebox';
+import type { BranchName } from '../../kernel/ids.ts';
+import { createTag, deleteTag, findTag, listTags, updateTag } from '../../operations/tags.ts';
+import { parseTagName } from '../../wire/identifiers.ts';
+import { Version } from '../../wire/json-body.ts';
+import { readPage } from '../../wire/query-parameters.ts';
+import { jsonRoute, Nothing } from '../json-route.ts';
+import { tableTarget, visibleTo } from '../route.ts';
+
+const NameBody = Type.Object({ tag: Type.String() });
+const VersionBody = Type.Object({ tag: Type.String(), version: Version });
+
+/**
+ * The right to list is checked on main, the right to see a tag on its branch. LanceDB's SDKs, recognised by the slash, read the bare
+ * map, and lance-namespace clients `tags`. The former follow no token and get the first page.
+ */
+export const listTagsRoute = jsonRoute(listTags, {
+  methods: ['GET', 'POST'],
+  path: '/v1/table/:id/tags/list',
+  target: tableTarget,
+  action: 'ListTableTags',
+  body: Nothing,
+  answer: async (operation, { target: table }, { query, access, hasTrailingSlash }) => {
+    const { items, next } = await operation({ table, page: readPage(query), visible: visibleTo(access, table) });
+    const contents = items.map(({ name, manifestBytes: manifestSize, requestId: _, ...content }) => [
+      name,
+      { ...content, manifestSize },
+    ]);
+    const tags = Object.fromEntries(contents);
+    return hasTrailingSlash ? tags : { tags, page_token: next };
+  },
+});
+
+export const tagVersionRoute = jsonRoute(findTag, {
+  methods: ['POST'],
+  path: '/v1/table/:id/tags/version',
+  target: tableTarget,
+  action: 'GetTableTagVersion',
+  body: NameBody,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body: { tag } }, { access }) => {
+    const found = await operation({ table, branch, tag, visible: visibleTo(access, table) });
+    return { version: found.version, branch: found.branch };
+  },
+});
+
+export const createTagRoute = jsonRoute(createTag, {
+  methods: ['POST'],
+  path: '/v1/table/:id/tags/create',
+  target: tableTarget,
+  action: 'CreateTableTag',
+  body: VersionBody,
+  branches: (_, branch) => [branch],
+  audit: ({ tag, version }) => ({ tag, version }),
+  answer: async (operation, { target: table, branch, body: { tag, version } }, { scope }) => {
+    await operation({ table, branch, tag: parseTagName(tag), version }, scope);
+    return {};
+  },
+});
+
+/** Needs the right on the branch that the tag comes to, and on the one that it leaves. */
+export const updateTagRoute = jsonRoute(updateTag, {
+  methods: ['POST'],
+  path: '/v1/table/:id/tags/update',
+  target: tableTarget,
+  action: 'UpdateTableTag',
+  body: VersionBody,
+  branches: (_, branch) => [branch],
+  audit: ({ tag, version }) => ({ tag, version }),
+  answer: async (operation, { target: table, branch, body: { tag, version } }, { access, scope }) => {
+    const requireOn = (leaving: BranchName | undefined) =>
+      access.require('UpdateTableTag', { kind: 'table', table }, leaving);
+    await operation({ table, branch, tag, version, visible: visibleTo(access, table), requireOn }, scope);
+    return {};
+  },
+});
+
+/** Needs the right on the branch of the tag, and on the one that the request names, which is main where it names none. */
+export const deleteTagRoute = jsonRoute(deleteTag, {
+  methods: ['POST'],
+  path: '/v1/table/:id/tags/delete',
+  target: tableTarget,
+  action: 'DeleteTableTag',
+  body: NameBody,
+  branches: (_, branch) => [branch],
+  audit: ({ tag }) => ({ tag }),
+  answer: async (operation, { target: table, branch, body: { tag } }, { access, scope }) => {
+    const requireOn = (of: BranchName | undefined) => access.require('DeleteTableTag', { kind: 'table', table }, of);
+    await operation({ table, branch, tag, visible: visibleTo(access, table), requireOn }, scope);
+    return {};
+  },
+});

@@ -1,0 +1,83 @@
+/**
+ * Tags: a dataset has one JSON file for each, which names a version of main or of a branch. The engine reads and writes the same
+ * files.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { MalformedFile } from '../protobuf.ts';
+import { namesIn } from './manifest-files.ts';
+
+export interface TagContent {
+  /** undefined is main. */
+  readonly branch: string | undefined;
+  readonly version: number;
+  readonly manifestBytes: number;
+  /** RFC 3339; undefined in tags of earlier releases of Lance. */
+  readonly createdAt: string | undefined;
+  readonly updatedAt: string | undefined;
+  readonly metadata: Readonly<Record<string, string>>;
+}
+
+export const tagFolder = (datasetPath: string): string => join(datasetPath, '_refs', 'tags');
+
+const suffix = '.json';
+
+export const tagFile = (datasetPath: string, name: string): string =>
+  join(tagFolder(datasetPath), `${encodeURIComponent(name)}${suffix}`);
+
+/** Throws `MalformedFile`: a tag that cannot be read may name any version. */
+export function readTags(datasetPath: string): readonly (TagContent & { readonly name: string })[] {
+  return namesIn(tagFolder(datasetPath)).flatMap((file) => {
+    if (!file.endsWith(suffix)) return [];
+    const content = textOf(join(tagFolder(datasetPath), file));
+    if (content === undefined) return [];
+    return [{ name: nameOf(file), ...parseTag(content) }];
+  });
+}
+
+/** undefined for a tag that was deleted since the listing. */
+function textOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return undefined;
+  }
+}
+
+function nameOf(file: string): string {
+  const name = file.slice(0, -suffix.length);
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name; // written by a program that does not encode
+  }
+}
+
+function parseTag(text: string): TagContent {
+  const fields = objectIn(text);
+  const { branch = null, version, manifestSize = 0, createdAt, updatedAt, metadata = {} } = fields;
+  const isBranch = branch === null || typeof branch === 'string';
+  if (!isBranch || !Number.isSafeInteger(version)) throw new MalformedFile('a tag without a version');
+  return {
+    branch: branch === 'main' ? undefined : (branch ?? undefined),
+    version: version as number,
+    manifestBytes: Number(manifestSize),
+    createdAt: typeof createdAt === 'string' ? createdAt : undefined,
+    updatedAt: typeof updatedAt === 'string' ? updatedAt : undefined,
+    metadata: metadata as TagContent['metadata'],
+  };
+}
+
+function objectIn(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value = JSON.parse(text) as unknown;
+    if (typeof value === 'object' && value !== null) return value as Readonly<Record<string, unknown>>;
+  } catch (error) {
+    throw new MalformedFile(`a tag is not JSON: ${String(error)}`);
+  }
+  throw new MalformedFile('a tag is not an object');
+}
+
+export const tagText = ({ branch, manifestBytes, ...fields }: TagContent): string =>
+  JSON.stringify({ ...fields, branch: branch ?? null, manifestSize: manifestBytes });

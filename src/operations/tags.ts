@@ -1,0 +1,163 @@
+/**
+ * Tags: names for versions that pruning then leaves there. What changes them holds the table's lock shared, so that no branch
+ * comes or goes, and the lock of its tags, which pruning holds too: a version that was seen under it is there when the tag is.
+ */
+import type { BranchHead, History, Snapshot, StoredTag, Tagged } from '../engine/port/engine.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { type BranchName, showTable, type TableId, type TableRef } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import type { RecoveryMarks } from '../table/recovery-marks.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { TableLocks } from '../table/table-locks.ts';
+import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
+
+interface ReadingDeps {
+  readonly access: TableAccess;
+}
+
+interface WritingDeps extends ReadingDeps {
+  readonly locks: TableLocks;
+  readonly recoveryMarks: RecoveryMarks;
+  readonly clock: Clock;
+}
+
+/** A tag on a branch that is not visible is answered like one that does not exist. */
+interface TagCommand {
+  readonly table: TableRef;
+  readonly tag: string;
+  /** The one that the tag must be on, where the client names one. */
+  readonly branch: BranchName | undefined;
+  readonly visible: Visible<BranchName | undefined>;
+}
+
+interface ListTagsCommand extends Pick<TagCommand, 'table' | 'visible'> {
+  readonly page: Page;
+}
+
+/** By name. */
+export const listTags =
+  ({ access }: ReadingDeps) =>
+  async ({ table, page, visible }: ListTagsCommand): Promise<Listing<StoredTag>> => {
+    const { tags } = await access.latest(await access.findCreated(table), undefined);
+    const sorted = [...(await tags.list())].sort((a, b) => (a.name < b.name ? -1 : 1));
+    return visiblePage(
+      page,
+      async ({ after, limit }) => sorted.filter(({ name }) => after === undefined || name > after).slice(0, limit),
+      ({ name }) => name,
+      ({ branch }) => visible(branch),
+    );
+  };
+
+export const findTag =
+  ({ access }: ReadingDeps) =>
+  async (command: TagCommand): Promise<StoredTag> => {
+    const { tags } = await access.latest(await access.findCreated(command.table), undefined);
+    return pick(await tags.list(), command);
+  };
+
+function pick(tags: readonly StoredTag[], { table, tag: name, branch, visible }: TagCommand): StoredTag {
+  const found = tags.find((tag) => tag.name === name);
+  const isMeant = found !== undefined && (branch === undefined || found.branch === branch) && visible(found.branch);
+  if (isMeant) return found;
+  throw new LancegateError('TableTagNotFound', `table '${showTable(table)}' has no tag '${name}'`);
+}
+
+interface CreateTagCommand extends Pick<TagCommand, 'table' | 'tag' | 'branch'> {
+  readonly version: number;
+}
+
+/** The same tag again by the same request is a retry after a lost answer, and succeeds. */
+export const createTag =
+  (deps: WritingDeps) =>
+  async (command: CreateTagCommand, scope: RequestScope): Promise<void> =>
+    whileTagsStand(deps, command.table, scope, async ({ tags }, tableId) => {
+      const { table, tag: name, branch, version } = command;
+      const { requestId } = scope;
+      const existing = (await tags.list()).find((tag) => tag.name === name);
+      const isRetry = existing?.requestId === requestId && existing.branch === branch && existing.version === version;
+      if (isRetry) return;
+      if (existing !== undefined) throw tagExists(table, name);
+      const manifestBytes = await keepVersion(deps, tableId, command, scope);
+      const tag = { name, branch, version, manifestBytes, requestId, nowMs: deps.clock.nowMs() };
+      if (!(await tags.create(tag))) throw tagExists(table, name);
+    });
+
+const tagExists = (table: TableRef, name: string): LancegateError =>
+  new LancegateError('TableTagAlreadyExists', `table '${showTable(table)}' has a tag '${name}' already`);
+
+interface UpdateTagCommand extends CreateTagCommand {
+  readonly visible: TagCommand['visible'];
+  /** Throws unless the principal may move a tag away from that branch. */
+  readonly requireOn: (branch: BranchName | undefined) => void;
+}
+
+export const updateTag =
+  (deps: WritingDeps) =>
+  async (command: UpdateTagCommand, scope: RequestScope): Promise<void> =>
+    whileTagsStand(deps, command.table, scope, async ({ tags }, tableId) => {
+      const { tag: name, branch, version, requireOn } = command;
+      const before = pick(await tags.list(), { ...command, branch: undefined });
+      requireOn(before.branch);
+      const manifestBytes = await keepVersion(deps, tableId, command, scope);
+      const { requestId } = scope;
+      await tags.update({ name, branch, version, manifestBytes, requestId, nowMs: deps.clock.nowMs() }, before);
+    });
+
+interface DeleteTagCommand extends TagCommand, Pick<UpdateTagCommand, 'requireOn'> {}
+
+export const deleteTag =
+  (deps: WritingDeps) =>
+  async (command: DeleteTagCommand, scope: RequestScope): Promise<void> =>
+    whileTagsStand(deps, command.table, scope, async ({ tags }) => {
+      const { name, branch } = pick(await tags.list(), command);
+      command.requireOn(branch);
+      await tags.remove(name);
+    });
+
+async function whileTagsStand(
+  { access, locks }: WritingDeps,
+  table: TableRef,
+  { signal }: RequestScope,
+  work: (main: Tagged, tableId: TableId) => Promise<void>,
+): Promise<void> {
+  await access.findCreated(table);
+  const leave = await locks.lockShared(table, signal);
+  try {
+    const release = await locks.lockTags(table, signal);
+    try {
+      const record = await access.findCreated(table);
+      await access.onFilesOf(record, async () => work(await access.latest(record, undefined), record.id));
+    } finally {
+      release();
+    }
+  } finally {
+    leave();
+  }
+}
+
+/**
+ * Returns the size of the version's manifest. The version is durable by then, as the tag will be: also one that is being
+ * acknowledged, or that another program made. `TableBranchNotFound`, `TableVersionNotFound`.
+ */
+async function keepVersion(
+  { access, locks, recoveryMarks }: WritingDeps,
+  tableId: TableId,
+  { table, branch, version }: CreateTagCommand,
+  { signal }: RequestScope,
+): Promise<number> {
+  const record = await access.findCreated(table);
+  const release = await locks.lockBranch(table, branch, signal);
+  try {
+    const dataset: Snapshot & BranchHead & History = await access.latest(record, branch);
+    const [found] = await dataset.versionPage({ after: version - 1, limit: 1, order: 'ascending' });
+    if (found?.version !== version) throw versionMissing(table, version);
+    await recoveryMarks.acknowledge(tableId, branch, dataset);
+    return found.manifestBytes ?? 0;
+  } finally {
+    release();
+  }
+}
+
+const versionMissing = (table: TableRef, version: number): LancegateError =>
+  new LancegateError('TableVersionNotFound', `table '${showTable(table)}' has no version ${version}`);

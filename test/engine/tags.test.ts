@@ -1,0 +1,148 @@
+/** Tags on a file system are written by this service: durable before they count, whole or not there, and read by the engine. */
+import assert from 'node:assert/strict';
+import { readdirSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
+import { tableFromArrays } from 'apache-arrow';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { EngineTags } from '#src/engine/lance/durability/tag-store.ts';
+import type { NativeTable } from '#src/engine/lance/native/native.ts';
+import type { NewTag } from '#src/engine/port/engine.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
+
+const location = 't.lance' as Location;
+const dev = 'dev' as BranchName;
+const rows = (...ids: number[]) => ipcFile(tableFromArrays({ id: Int32Array.from(ids) }));
+const tag = (name: string, version: number, branch?: BranchName): NewTag => ({
+  ...{ name, branch, version, manifestBytes: 1, requestId: 'r', nowMs: 1_700_000_000_000 },
+});
+
+/** Three versions, and a branch that starts from the second. `fail` is asked before each sync of a file. */
+async function taggable(t: TestContext, fail: (path: string) => boolean = () => false) {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const synced: string[] = [];
+  const fileSync = {
+    file: async (path: string) => {
+      if (fail(path)) throw new Error('it fails');
+      assert.ok(statSync(path).isFile());
+      synced.push(path);
+    },
+    folder: async (path: string) => {
+      assert.ok(statSync(path).isDirectory());
+      synced.push(path);
+    },
+  };
+  const caches = { indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 };
+  const scratchFolder = join(folder, 'scratch');
+  const engine = new LanceEngine({ root: folder, rootOptions: {}, scratchFolder, ...caches, fileSync });
+  const dataset = await createDataset(engine, location, rows(1), {});
+  t.after(() => dataset.close());
+  for (const id of [2, 3]) await dataset.merge(upsertOn('id'), rows(id), undefined);
+  await dataset.createBranch(dev, { branch: undefined, version: 2 });
+  const native = async () => (await connect(folder)).openTable('t');
+  const tagFolder = join(folder, 't.lance', '_refs', 'tags');
+  return { folder, dataset, native, tagFolder, synced };
+}
+
+describe('tags on a file system', () => {
+  test('are what the engine reads, and those of the engine are read', async (t) => {
+    const { dataset, native } = await taggable(t);
+    assert.equal(await dataset.tags.create(tag('ours', 1)), true);
+    await (await (await native()).tags()).create('theirs', 2);
+    await dataset.tags.create(tag('branched', 2, dev));
+    const found = (await dataset.tags.list()).map(({ name, branch, version }) => [name, branch, version]);
+    assert.deepEqual(found.sort(), [
+      ['branched', 'dev', 2],
+      ['ours', undefined, 1],
+      ['theirs', undefined, 2],
+    ]);
+    const listed = Object.keys(await (await (await native()).tags()).list()).sort();
+    assert.deepEqual(listed, ['branched', 'ours', 'theirs']);
+  });
+
+  test('a change has its content and its name on the disk before it counts (P3)', async (t) => {
+    const { dataset, tagFolder, synced } = await taggable(t);
+    synced.length = 0;
+    await dataset.tags.create(tag('v', 1));
+    const path = join(tagFolder, 'v.json');
+    const [draft] = synced;
+    assert.ok(draft?.includes('draft') && synced.indexOf(path) > 0, 'the draft first, then the tag');
+    for (const folder of [tagFolder, join(tagFolder, '..')]) assert.ok(synced.includes(folder), folder);
+    const [before] = await dataset.tags.list();
+    synced.length = 0;
+    await dataset.tags.update(tag('v', 2), before!);
+    assert.ok(synced.includes(path) && synced.includes(tagFolder));
+    synced.length = 0;
+    await dataset.tags.remove('v');
+    assert.deepEqual(synced, [tagFolder]);
+    assert.deepEqual(readdirSync(tagFolder), []);
+  });
+
+  test('a failing disk leaves the tag that was there, and the next change clears what a crash left (P1)', async (t) => {
+    let fails = false;
+    const { dataset, tagFolder } = await taggable(t, (path) => fails && path.includes('draft'));
+    await dataset.tags.create(tag('v', 1));
+    const [before] = await dataset.tags.list();
+    fails = true;
+    await assert.rejects(dataset.tags.update(tag('v', 2), before!));
+    await assert.rejects(dataset.tags.create(tag('w', 2)));
+    assert.deepEqual(await dataset.tags.list(), [before]);
+    fails = false;
+    writeFileSync(join(tagFolder, '.lancegate-draft-of-a-crash'), '{"vers');
+    assert.deepEqual(await dataset.tags.list(), [before]);
+    await dataset.tags.create(tag('w', 2));
+    assert.deepEqual(readdirSync(tagFolder).sort(), ['v.json', 'w.json']);
+  });
+
+  test('a name that is taken stays with its tag, whoever made it', async (t) => {
+    const { dataset, native } = await taggable(t);
+    await (await (await native()).tags()).create('theirs', 2);
+    assert.equal(await dataset.tags.create(tag('theirs', 1)), false);
+    assert.deepEqual(
+      (await dataset.tags.list()).map(({ version }) => version),
+      [2],
+    );
+  });
+
+  test('pruning keeps a version for a tag on its own branch only, and removes nothing if a tag cannot be read', async (t) => {
+    const { dataset, tagFolder } = await taggable(t);
+    for (const id of [4, 5]) await dataset.merge(upsertOn('id'), rows(id), undefined);
+    await dataset.tags.create(tag('on-main', 3));
+    await dataset.tags.create(tag('on-dev', 4, dev));
+    const prune = () => dataset.prune({ supersededBeforeMs: Date.now() + 3_600_000, keptFromVersion: 5 });
+    writeFileSync(join(tagFolder, 'torn.json'), '{"vers');
+    await assert.rejects(prune());
+    writeFileSync(join(tagFolder, 'torn.json'), '{"branch":null,"version":1,"manifestSize":1}');
+    assert.deepEqual([(await prune())?.removedVersions, (await prune())?.isHeldByTag], [1, true]);
+    const page = await dataset.versionPage({ after: undefined, limit: 9, order: 'ascending' });
+    assert.deepEqual(
+      page.map(({ version }) => version),
+      [1, 2, 3, 5],
+    );
+  });
+});
+
+test('where the engine writes tags, as on object stores, they know their branches too', async (t) => {
+  const { dataset, native } = await taggable(t);
+  const handle = (await native()) as unknown as { inner: NativeTable };
+  const tags = new EngineTags(async () => handle.inner);
+  assert.equal(await tags.create(tag('m', 1)), true);
+  assert.equal(await tags.create(tag('m', 2)), false);
+  assert.equal(await tags.create(tag('d', 2, dev)), true);
+  await tags.update(tag('m', 3));
+  const facts = (found: Awaited<ReturnType<typeof tags.list>>) =>
+    found.map(({ name, branch, version }) => [name, branch, version]).sort();
+  const expected = [
+    ['d', dev, 2],
+    ['m', undefined, 3],
+  ];
+  assert.deepEqual(facts(await tags.list()), expected);
+  assert.deepEqual(facts(await dataset.tags.list()), expected);
+  await tags.remove('d');
+  assert.equal((await tags.list()).length, 1);
+});
