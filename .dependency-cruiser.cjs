@@ -68,10 +68,12 @@ const orderOfSubRooms = {
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite'],
   operations: ['idempotency', 'tables', 'rows'],
+  operations: ['idempotency', 'indexes', 'tables'],
   merge: ['key-index', 'strategy'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],
   http: ['body', 'admission', 'routes'],
+  'http/routes': ['indexes', 'refs'],
   cli: ['rows'],
 };
 

@@ -45,6 +45,11 @@ export interface RequestContextDeps
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
 }
 
+interface PathParameters {
+  readonly id?: string;
+  readonly index?: string;
+}
+
 export class RequestContext implements AnswerHead {
   readonly raw: IncomingMessage;
   readonly body: RequestBody;
@@ -126,7 +131,8 @@ export class RequestContext implements AnswerHead {
     if (this.#isEnded) scope.close();
     return {
       method: method as Method,
-      id: (params as { readonly id?: string }).id ?? '',
+      id: (params as PathParameters).id ?? '',
+      index: (params as PathParameters).index ?? '',
       query: this.#query,
       headers,
       hasTrailingSlash: this.#hasTrailingSlash,

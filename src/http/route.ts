@@ -49,6 +49,8 @@ export interface RouteInput {
   readonly method: Method;
   /** The decoded `id` of the path; empty on paths without. */
   readonly id: string;
+  /** The decoded name of an index in the path; empty on paths without. */
+  readonly index: string;
   readonly query: QueryParameters;
   readonly headers: IncomingHttpHeaders;
   /** The LanceDB SDKs end their paths in a slash, the Lance namespace clients do not. */

@@ -35,6 +35,7 @@ export const errorCatalogue = {
   NamespaceNotEmpty: entry(3, 409, 'never', 'The namespace holds tables or namespaces, and cascade was not asked for.'),
   TableNotFound: entry(4, 404, 'never', 'The table does not exist.'),
   TableAlreadyExists: entry(5, 409, 'never', 'A table of this name exists.'),
+  TableIndexNotFound: entry(6, 404, 'never', 'The table has no index of this name.'),
   TableTagNotFound: entry(8, 404, 'never', 'The table has no such tag.'),
   TableTagAlreadyExists: entry(9, 409, 'never', 'A tag of this name exists.'),
   TransactionNotFound: entry(10, 404, 'never', 'No transaction of this id is known.'),

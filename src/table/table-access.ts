@@ -1,7 +1,16 @@
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { TableCatalog, TableRecord } from '../catalog/port.ts';
 import { tableNotFound } from '../catalog/refusals.ts';
-import type { Branches, BranchHead, Datasets, History, Locations, Snapshot, Tagged } from '../engine/port/engine.ts';
+import type {
+  Branches,
+  BranchHead,
+  Datasets,
+  History,
+  Indexed,
+  Locations,
+  Snapshot,
+  Tagged,
+} from '../engine/port/engine.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, type Properties, showTable, type TableRef } from '../kernel/ids.ts';
 import type { OpenDatasets } from './open-datasets.ts';
@@ -75,7 +84,7 @@ export class TableAccess {
     record: TableRecord,
     branch: BranchName | undefined,
     version: number | undefined,
-    read: (dataset: Snapshot & History) => Promise<Result>,
+    read: (dataset: Snapshot & History & Indexed) => Promise<Result>,
   ): Promise<Result> {
     return this.onFilesOf(record, async () => {
       if (version === undefined) return read(await this.#datasets.latest(record.location, branch));

@@ -15,6 +15,14 @@ export const StringMap = Type.Unsafe<Readonly<Record<string, string>>>({
 /** Versions count commits, so each fits a JavaScript number. */
 export const Version = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
+/** Of bodies whose query may say the same. */
+export const pageFields = {
+  page_token: Type.Optional(Type.String()),
+  limit: Type.Optional(Type.Integer({ minimum: 1 })),
+};
+
+export const PageBody = Type.Object(pageFields);
+
 /** What every body may hold: the identifier again, as its parts, and a branch. */
 const Common = Type.Object({ id: Type.Optional(Type.Array(Type.String())), branch: Type.Optional(Type.String()) });
 

@@ -94,10 +94,10 @@ function parseFlag(text: string | undefined, name: string): boolean {
 /** `limit` is an upper bound, so a page may hold fewer; clients follow the token. */
 const maxPageItems = 1000;
 
-/** `page_token` and `limit`; an empty token starts at the beginning. */
-export function readPage(query: QueryParameters): Page {
-  const after = query.text('page_token');
-  const limit = query.one('limit', (text) => parseLimit(text ?? ''));
+/** `page_token` and `limit`, of the query and else of the body; an empty token starts at the beginning. */
+export function readPage(query: QueryParameters, body: { page_token?: string; limit?: number } = {}): Page {
+  const after = query.text('page_token') ?? body.page_token;
+  const limit = query.one('limit', (text) => parseLimit(text ?? '')) ?? body.limit;
   return { after: after === '' ? undefined : after, limit: Math.min(limit ?? maxPageItems, maxPageItems) };
 }
 

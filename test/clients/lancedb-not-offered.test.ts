@@ -14,7 +14,6 @@ const notOffered: Readonly<Record<string, (table: Table, database: Connection) =
   query: (table) => table.query().toArray(),
   addColumns: (table) => table.addColumns([{ name: 'double', valueSql: 'score * 2' }]),
   createIndex: (table) => table.createIndex('id'),
-  listIndices: (table) => table.listIndices(),
   'branches diff': async (table) => (await table.branches()).diff('draft'),
   renameTable: (_table, database) => database.renameTable('people', 'folks'),
 };

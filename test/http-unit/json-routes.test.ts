@@ -2,31 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BranchName } from '#src/kernel/ids.ts';
 import { ask } from './client.ts';
+import { type Case, testJsonRoutes } from './json-cases.ts';
 import { describedTable } from './scripted-operations.ts';
 import { startTestService } from './service.ts';
 
 const users = { namespace: ['prod'], name: 'users' };
 const page = { after: undefined, limit: 1000 };
 const location = 'file:///data/users.lance';
-
-interface Case {
-  readonly method?: 'GET';
-  readonly path: string;
-  readonly body?: unknown;
-  readonly operation: string;
-  /** Callbacks are left out. */
-  readonly command: Record<string, unknown>;
-  readonly answer: unknown;
-}
-
-const tagged = {
-  branch: 'dev',
-  version: 3,
-  createdAt: '2026-11-25T00:00:00.000Z',
-  updatedAt: '2026-11-25T00:00:01.000Z',
-  metadata: {},
-  manifestSize: 400,
-};
 
 const cases: readonly Case[] = [
   {
@@ -118,6 +100,8 @@ const cases: readonly Case[] = [
     operation: 'deleteTag',
     command: { table: users, branch: undefined, tag: 'v1' },
     answer: {},
+  },
+  {
   },
   {
     path: '/v1/namespace/a$b/create',
@@ -269,23 +253,7 @@ const cases: readonly Case[] = [
   },
 ];
 
-const plain = (command: Record<string, unknown>) =>
-  Object.fromEntries(Object.entries(command).filter(([, value]) => typeof value !== 'function'));
-
-for (const { method = 'POST', path, body, operation, command, answer } of cases) {
-  test(`${method} ${path} becomes ${operation} and answers 200`, async () => {
-    await using service = await startTestService();
-    const { status, headers, json } = await ask(service, path, { method, ...(body === undefined ? {} : { body }) });
-    assert.equal(status, 200);
-    assert.deepEqual(json, answer);
-    assert.deepEqual(
-      service.asked.map((asked) => ({ operation: asked.operation, command: plain(asked.command) })),
-      [{ operation, command }],
-    );
-    if (answer !== undefined) assert.match(headers.get('content-type')!, /^application\/json/);
-    assert.equal(headers.get('cache-control'), 'no-store');
-  });
-}
+testJsonRoutes(cases);
 
 test('a created table is described with version and with the schema in the Lance dialect', async () => {
   await using service = await startTestService();

@@ -62,6 +62,21 @@ const written = {
   isReplay: false,
 };
 
+const describedIndex = {
+  name: 'id_idx',
+  uuid: 'u-1',
+  columns: ['id'],
+  type: 'BTREE',
+  typeUrl: '/lance.table.BTreeIndexDetails',
+  indexedRows: 30,
+  unindexedRows: 0,
+  bytes: undefined,
+  segments: 1,
+  createdAtMs: 1_700_000_000_000,
+  formatVersion: 0,
+  details: '{}',
+};
+
 const taggedVersion = {
   name: 'v1',
   branch: 'dev' as BranchName,
@@ -117,6 +132,12 @@ const defaults: Operations = {
     })),
     next: '1',
   }),
+  describeVersion: async () => ({
+    version: 2,
+    committedAtMs: 1_700_000_000_002,
+    manifestUri: 'file:///data/users.lance/_versions/2.manifest',
+    manifestBytes: 200,
+  }),
   tableStatistics: async () => ({
     bytes: 4096,
     rows: 30,
@@ -128,6 +149,15 @@ const defaults: Operations = {
   createBranch: async () => {},
   listBranches: async () => ({ items: [], next: undefined }),
   deleteBranch: async () => {},
+  listIndexes: async () => ({ items: [describedIndex], next: 'id_idx' }),
+  indexStatistics: async () => ({
+    indexedRows: 30,
+    unindexedRows: 2,
+    type: 'IVF_PQ',
+    distanceType: 'l2',
+    parts: 1,
+  }),
+  prewarmIndex: async () => {},
   createTag: async () => {},
   listTags: async () => ({ items: [taggedVersion], next: 'v1' }),
   findTag: async () => taggedVersion,

@@ -10,17 +10,10 @@ const notOffered = {
   'POST /v1/table/t/': [
     ...['insert', 'query', 'explain_plan', 'analyze_plan', 'rename', 'restore'],
     ...['add_columns', 'alter_columns', 'drop_columns', 'backfill_column', 'schema_metadata/update'],
-    ...['update_field_metadata', 'create_index', 'create_scalar_index', 'index/list', 'index/i/stats', 'index/i/drop'],
-    ...['version/create', 'version/describe', 'version/delete'],
+    ...['update_field_metadata', 'create_index', 'create_scalar_index', 'index/i/drop'],
+    ...['version/create', 'version/delete'],
     ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'clone', 'refresh'],
-    ...[
-      'branches/diff',
-      'branches/cherry_pick',
-      'index/i/prewarm',
-      'page_cache/prewarm',
-      'fetch_blobs',
-      'blob/c/1/bytes',
-    ],
+    ...['branches/diff', 'branches/cherry_pick', 'page_cache/prewarm', 'fetch_blobs', 'blob/c/1/bytes'],
     ...[
       'set_lsm_write_spec',
       'unset_lsm_write_spec',
@@ -45,6 +38,7 @@ const notOffered = {
 const offered = [
   ...['create', 'merge_insert', 'describe', 'declare', 'register', 'deregister', 'exists', 'drop', 'count_rows'],
   ...['branches/create', 'branches/list', 'branches/delete', 'version/list', 'stats'],
+  ...['version/describe', 'index/list', 'index/i/stats', 'index/i/prewarm'],
   ...['tags/list', 'tags/version', 'tags/create', 'tags/update', 'tags/delete'],
 ].map((name) => `POST /v1/table/t/${name}`);
 const offeredElsewhere = [

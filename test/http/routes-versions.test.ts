@@ -85,6 +85,13 @@ describe('what a table consists of', () => {
       refused(await service.post(`/v1/table/t/version/list?page_token=${token}`), 400, 13, /page_token/);
     }
     refused(await service.post('/v1/table/t/version/list?limit=0'), 400, 13, /limit/);
+    for (const limit of [-1, 0, 1.5, '2'])
+      refused(await service.post('/v1/table/t/version/list', { limit }), 400, 13, /limit/);
+    const inBody = { limit: 2, page_token: '4', descending: true };
+    assert.deepEqual(
+      numbers(succeeded(await service.post('/v1/table/t/version/list', inBody)) as unknown as Listed),
+      [3, 2],
+    );
     refused(await service.post('/v1/table/t/version/list?descending=maybe'), 400, 13, /descending/);
   });
 
@@ -94,6 +101,17 @@ describe('what a table consists of', () => {
     for (const { manifest_path: path } of versions)
       assert.match(path, /\/t\.lance\/tree\/dev\/_versions\/\d+\.manifest$/);
     assert.deepEqual(numbers(await list('?branch=main')), [4, 3, 2, 1]);
+  });
+
+  test('a version is described as it is listed, and the newest where none is named', async () => {
+    const describe = async (body: object) =>
+      succeeded(await service.post('/v1/table/t/version/describe', body)).version as Listed['versions'][number];
+    const { versions } = await list();
+    for (const listed of versions) assert.deepEqual(await describe({ version: listed.version }), listed);
+    assert.deepEqual(await describe({}), versions[0]);
+    assert.deepEqual(await describe({ branch: 'dev' }), (await list('?branch=dev')).versions[0]);
+    refused(await service.post('/v1/table/t/version/describe', { version: 9 }), 404, 11, /no version 9/);
+    refused(await service.post('/v1/table/t/version/describe', { version: 1, branch: 'dev' }), 404, 11);
   });
 
   test('statistics are those of the engine, and those of a branch its own', async () => {
@@ -114,7 +132,7 @@ describe('what a table consists of', () => {
     assert.equal(succeeded(await service.get('/v1/table/t/stats')).num_rows, 6);
   });
 
-  for (const path of ['version/list', 'stats']) {
+  for (const path of ['version/list', 'version/describe', 'stats']) {
     test(`${path} tells of a table or a branch only to those that may read it (P9)`, async () => {
       const guest = await as('guest');
       succeeded(await service.post(`/v1/table/t/${path}`, undefined, guest));

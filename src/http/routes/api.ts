@@ -3,10 +3,10 @@
  */
 import type { OperationDeps } from '../../operations/operations.ts';
 import type { Route } from '../route.ts';
-import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './branches.ts';
 import { countRowsRoute } from './count-rows.ts';
 import { createTableRoute } from './create.ts';
 import { describeTableRoute } from './describe-table.ts';
+import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';
 import { maintainTableRoute } from './maintain-table.ts';
 import { mergeRowsRoute } from './merge.ts';
 import {
@@ -18,8 +18,10 @@ import {
 } from './namespaces.ts';
 import { notOfferedRoutes } from './not-offered.ts';
 import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
+import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './refs/branches.ts';
+import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './refs/table-tags.ts';
+import { describeVersionRoute, listVersionsRoute } from './refs/versions.ts';
 import { tableStatsRoute } from './table-stats.ts';
-import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './table-tags.ts';
 import {
   declareTableRoute,
   deregisterTableRoute,
@@ -30,7 +32,6 @@ import {
   tableExistsRoute,
 } from './tables.ts';
 import { describeTransactionRoute } from './transactions.ts';
-import { listVersionsRoute } from './versions.ts';
 
 const offered = {
   createTable: createTableRoute,
@@ -40,6 +41,7 @@ const offered = {
   countRows: countRowsRoute,
   describeTable: describeTableRoute,
   listVersions: listVersionsRoute,
+  describeVersion: describeVersionRoute,
   tableStatistics: tableStatsRoute,
   tableExists: tableExistsRoute,
   listTables: listTablesRoute,
@@ -52,6 +54,9 @@ const offered = {
   createBranch: createBranchRoute,
   listBranches: listBranchesRoute,
   deleteBranch: deleteBranchRoute,
+  listIndexes: listIndexesRoute,
+  indexStatistics: indexStatsRoute,
+  prewarmIndex: prewarmIndexRoute,
   createTag: createTagRoute,
   listTags: listTagsRoute,
   findTag: tagVersionRoute,

@@ -1,6 +1,7 @@
-import type { Locations } from '../../engine/port/engine.ts';
-import { invalidInput } from '../../kernel/errors.ts';
-import type { BranchName, TableRef } from '../../kernel/ids.ts';
+import type { TableRecord } from '../../catalog/port.ts';
+import type { Locations, StoredVersion } from '../../engine/port/engine.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { Listing, Page } from '../visible-page.ts';
 
@@ -11,7 +12,7 @@ interface ListVersionsCommand {
   readonly order: 'ascending' | 'descending';
 }
 
-interface ListedVersion {
+export interface ListedVersion {
   readonly version: number;
   readonly committedAtMs: number;
   /** As `location` of a table: what a reader with access to the storage opens. */
@@ -28,11 +29,32 @@ export const listVersions =
     const record = await access.findCreated(table);
     const request = { after, limit: page.limit + 1, order };
     const found = await access.read(record, branch, undefined, (dataset) => dataset.versionPage(request));
-    const items = found.slice(0, page.limit).map(({ manifestPath, ...facts }) => ({
-      ...facts,
-      manifestUri: engine.uriOf(record.location, manifestPath),
-    }));
+    const items = found.slice(0, page.limit).map((stored) => listed(engine, record, stored));
     return { items, next: found.length > page.limit ? items.at(-1)?.version.toString() : undefined };
+  };
+
+const listed = (
+  engine: Locations,
+  { location }: TableRecord,
+  { manifestPath, ...facts }: StoredVersion,
+): ListedVersion => ({ ...facts, manifestUri: engine.uriOf(location, manifestPath) });
+
+interface DescribeVersionCommand extends Pick<ListVersionsCommand, 'table' | 'branch'> {
+  /** undefined is the newest. */
+  readonly version: number | undefined;
+}
+
+/** As it is listed. `TableVersionNotFound`. */
+export const describeVersion =
+  ({ access, engine }: { access: TableAccess; engine: Locations }) =>
+  async ({ table, branch, version }: DescribeVersionCommand): Promise<ListedVersion> => {
+    const record = await access.findCreated(table);
+    const after = version === undefined ? undefined : version - 1;
+    const order = version === undefined ? 'descending' : 'ascending';
+    const page = { after, limit: 1, order } as const;
+    const [found] = await access.read(record, branch, undefined, (dataset) => dataset.versionPage(page));
+    if (found !== undefined && found.version === (version ?? found.version)) return listed(engine, record, found);
+    throw new LancegateError('TableVersionNotFound', `table '${showTable(table)}' has no version ${version}`);
   };
 
 function versionOf(token: string): number {

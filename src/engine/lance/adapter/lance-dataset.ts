@@ -6,6 +6,7 @@ import { hasTransactionOn } from '../../../lance-format/transaction/transaction.
 import { type ChangeLimits, type ChangeStep, runsInReader } from '../../port/change.ts';
 import type {
   Dataset,
+  IndexReads,
   Layout,
   OptimizeResult,
   PreparedCommit,
@@ -60,6 +61,7 @@ import {
   storedPage,
 } from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
+import { StoredIndexes } from './stored-indexes.ts';
 
 /** Runs in a reader what clients wrote. */
 export type ReaderOfDataset = (change: Omit<ReaderChange, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
@@ -321,6 +323,10 @@ export class LanceDataset implements Dataset {
       await (await (await this.#head.table()).branches()).delete(name);
       await this.#local?.durability.branchDeleted();
     });
+  }
+
+  get indexes(): IndexReads {
+    return new StoredIndexes(() => this.#head.table(), this.#local?.versions);
   }
 
   get tags(): Tags {

@@ -59,6 +59,7 @@ export interface NativeTable {
   createIndex(index: unknown, column: string, replace: boolean): Promise<void>;
   stats(): Promise<NativeStats>;
   listIndices(): Promise<readonly NativeIndex[]>;
+  indexStats(name: string): Promise<NativeIndexStatistics | null>;
   /** Reads all of it into the session's cache; what does not fit there is read in vain. */
   prewarmIndex(name: string): Promise<void>;
   /** Compacts, prunes, then extends indexes. A time of 0 counts as none given, which is seven days ago. */
@@ -105,6 +106,19 @@ export interface NativeIndex {
   readonly numUnindexedRows?: number;
   /** As it is stored. */
   readonly sizeBytes?: number;
+  readonly indexUuid?: string;
+  readonly typeUrl?: string;
+  readonly createdAt?: Date;
+  readonly numSegments?: number;
+  readonly indexVersion?: number;
+  readonly indexDetails?: unknown;
+}
+interface NativeIndexStatistics {
+  readonly numIndexedRows: number;
+  readonly numUnindexedRows: number;
+  readonly indexType: string;
+  readonly distanceType?: string;
+  readonly numIndices?: number;
 }
 interface NativeStats {
   readonly totalBytes: number;

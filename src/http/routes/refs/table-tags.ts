@@ -1,11 +1,11 @@
 import Type from 'typebox';
-import type { BranchName } from '../../kernel/ids.ts';
-import { createTag, deleteTag, findTag, listTags, updateTag } from '../../operations/tags.ts';
-import { parseTagName } from '../../wire/identifiers.ts';
-import { Version } from '../../wire/json-body.ts';
-import { readPage } from '../../wire/query-parameters.ts';
-import { jsonRoute, Nothing } from '../json-route.ts';
-import { tableTarget, visibleTo } from '../route.ts';
+import type { BranchName } from '../../../kernel/ids.ts';
+import { createTag, deleteTag, findTag, listTags, updateTag } from '../../../operations/tags.ts';
+import { parseTagName } from '../../../wire/identifiers.ts';
+import { PageBody, Version } from '../../../wire/json-body.ts';
+import { readPage } from '../../../wire/query-parameters.ts';
+import { jsonRoute } from '../../json-route.ts';
+import { tableTarget, visibleTo } from '../../route.ts';
 
 const NameBody = Type.Object({ tag: Type.String() });
 const VersionBody = Type.Object({ tag: Type.String(), version: Version });
@@ -19,9 +19,9 @@ export const listTagsRoute = jsonRoute(listTags, {
   path: '/v1/table/:id/tags/list',
   target: tableTarget,
   action: 'ListTableTags',
-  body: Nothing,
-  answer: async (operation, { target: table }, { query, access, hasTrailingSlash }) => {
-    const { items, next } = await operation({ table, page: readPage(query), visible: visibleTo(access, table) });
+  body: PageBody,
+  answer: async (operation, { target: table, body }, { query, access, hasTrailingSlash }) => {
+    const { items, next } = await operation({ table, page: readPage(query, body), visible: visibleTo(access, table) });
     const contents = items.map(({ name, manifestBytes: manifestSize, requestId: _, ...content }) => [
       name,
       { ...content, manifestSize },

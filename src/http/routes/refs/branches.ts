@@ -1,10 +1,10 @@
 import Type from 'typebox';
-import { createBranch, deleteBranch, listBranches } from '../../operations/branches.ts';
-import { parseBranch, parseBranchName } from '../../wire/identifiers.ts';
-import { Version } from '../../wire/json-body.ts';
-import { readPage } from '../../wire/query-parameters.ts';
-import { jsonRoute, Nothing } from '../json-route.ts';
-import { refuseBranch, tableTarget } from '../route.ts';
+import { createBranch, deleteBranch, listBranches } from '../../../operations/branches.ts';
+import { parseBranch, parseBranchName } from '../../../wire/identifiers.ts';
+import { PageBody, Version } from '../../../wire/json-body.ts';
+import { readPage } from '../../../wire/query-parameters.ts';
+import { jsonRoute } from '../../json-route.ts';
+import { refuseBranch, tableTarget } from '../../route.ts';
 
 const CreateBody = Type.Object({
   name: Type.String(),
@@ -41,11 +41,11 @@ export const listBranchesRoute = jsonRoute(listBranches, {
   path: '/v1/table/:id/branches/list',
   target: tableTarget,
   action: 'ListTableBranches',
-  body: Nothing,
-  answer: async (operation, { target: table }, { query, access }) => {
+  body: PageBody,
+  answer: async (operation, { target: table, body }, { query, access }) => {
     const { items, next } = await operation({
       table,
-      page: readPage(query),
+      page: readPage(query, body),
       visible: (branch) => access.allows('DescribeTable', { kind: 'table', table }, branch),
     });
     const branches = items.map(({ name, parentBranch, parentVersion, createdAtSeconds, manifestBytes }) => [

@@ -1,0 +1,75 @@
+import Type from 'typebox';
+import { invalidInput } from '../../../kernel/errors.ts';
+import { indexStatistics, listIndexes, prewarmIndex } from '../../../operations/indexes/read-indexes.ts';
+import { pageFields, Version } from '../../../wire/json-body.ts';
+import { readPage } from '../../../wire/query-parameters.ts';
+import { jsonRoute, Nothing } from '../../json-route.ts';
+import { tableTarget } from '../../route.ts';
+
+const ListBody = Type.Object({ version: Type.Optional(Version), ...pageFields });
+const StatsBody = Type.Object({ version: Type.Optional(Version), index_name: Type.Optional(Type.String()) });
+
+/** Every listed index is whole: one that is being built is in no version. */
+export const listIndexesRoute = jsonRoute(listIndexes, {
+  methods: ['POST'],
+  path: '/v1/table/:id/index/list',
+  target: tableTarget,
+  action: 'ListTableIndices',
+  body: ListBody,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body }, { query }) => {
+    const page = readPage(query, body);
+    const { items, next } = await operation({ table, branch, version: body.version, page });
+    const indexes = items.map((index) => ({
+      index_name: index.name,
+      index_uuid: index.uuid ?? '',
+      columns: index.columns,
+      status: 'done',
+      index_type: index.type,
+      type_url: index.typeUrl,
+      num_indexed_rows: index.indexedRows,
+      num_unindexed_rows: index.unindexedRows,
+      size_bytes: index.bytes,
+      num_segments: index.segments,
+      created_at: index.createdAtMs === undefined ? undefined : new Date(index.createdAtMs).toISOString(),
+      index_version: index.formatVersion,
+      index_details: index.details,
+    }));
+    return { indexes, page_token: next };
+  },
+});
+
+export const indexStatsRoute = jsonRoute(indexStatistics, {
+  methods: ['POST'],
+  path: '/v1/table/:id/index/:index/stats',
+  target: tableTarget,
+  action: 'DescribeTableIndexStats',
+  body: StatsBody,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body }, { index }) => {
+    if (body.index_name !== undefined && body.index_name !== index) {
+      throw invalidInput('index_name: the body names another index than the path');
+    }
+    const found = await operation({ table, branch, version: body.version, index });
+    return {
+      num_indexed_rows: found.indexedRows,
+      num_unindexed_rows: found.unindexedRows,
+      index_type: found.type,
+      distance_type: found.distanceType,
+      num_indices: found.parts,
+    };
+  },
+});
+
+export const prewarmIndexRoute = jsonRoute(prewarmIndex, {
+  methods: ['POST'],
+  path: '/v1/table/:id/index/:index/prewarm',
+  target: tableTarget,
+  action: 'PrewarmTableIndex',
+  body: Nothing,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch }, { index, scope }) => {
+    await operation({ table, branch, index }, scope);
+    return {};
+  },
+});
