@@ -202,6 +202,11 @@ export interface TableCatalog {
    * to the same location keeps it.
    */
   dropTable(ref: TableRef): Promise<TableRecord>;
+  /**
+   * Gives the table another name, in one step: its id, location, files and open branches stay. `TableNotFound`, `NamespaceNotFound`,
+   * `TableAlreadyExists`; `ConcurrentCreate` while a create of either name is under way, which may be about to replace the table.
+   */
+  renameTable(from: TableRef, to: TableRef): Promise<TableRecord>;
   /** Forgets the table and leaves its files alone (its location stays used). `TableNotFound`. */
   deregisterTable(ref: TableRef): Promise<TableRecord>;
 }

@@ -55,6 +55,7 @@ export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
       tables.declareTable(db, { id: newTableId(), ref, location, properties }),
     ),
     registerTable: writing((db, adoption) => tables.registerTable(db, newTableId(), adoption)),
+    renameTable: writing(tables.renameTable),
     dropTable: writing((db, ref) => tables.removeTable(db, ref, 'discarded')),
     deregisterTable: writing((db, ref) => tables.removeTable(db, ref, 'retired')),
     locationsAt: reading(creations.locationsAt),

@@ -20,6 +20,8 @@ export interface AuditFacts {
   /** Of the table, as the answer names it. */
   readonly version?: number | undefined;
   readonly tag?: string | undefined;
+  /** The id of the table that the request makes or renames to. */
+  readonly newTable?: string | undefined;
   readonly insertedRows?: number | undefined;
   readonly updatedRows?: number | undefined;
   readonly deletedRows?: number | undefined;

@@ -6,6 +6,10 @@ import type { QueryParameters } from './query-parameters.ts';
 /** What file systems and object stores allow for one segment of a path. */
 const maxNameBytes = 255;
 
+/** The policy engine's work grows with the cube of the parts: a thousand keep every client waiting for ten seconds. */
+const maxParts = 32;
+const tooManyParts = `it has more than ${maxParts} parts`;
+
 const malformed = (id: string, why: string) => {
   const shown = id.length > 100 ? `${id.slice(0, 100)}…` : id;
   return invalidInput(`id ${JSON.stringify(shown)}: ${why}`);
@@ -22,8 +26,7 @@ export function readDelimiter(query: QueryParameters): string {
 export function parseNamespacePath(id: string, delimiter: string): NamespacePath {
   if (id === delimiter) return [];
   const names = id.split(delimiter);
-  // The policy engine's work grows with the cube of the parts: a thousand keep every client waiting for ten seconds.
-  if (names.length > 32) throw malformed(id, 'it has more than 32 parts');
+  if (names.length > maxParts) throw malformed(id, tooManyParts);
   return names.map((name, index) => readName(id, name, index));
 }
 
@@ -33,6 +36,17 @@ export function parseTableRef(id: string, delimiter: string): TableRef {
   const name = path.at(-1);
   if (name === undefined) throw malformed(id, 'it names the root namespace, not a table');
   return { namespace: path.slice(0, -1), name };
+}
+
+/** A table by the parts of its name, as JSON bodies have them. */
+export function parseTableParts(namespace: readonly string[], name: string): TableRef {
+  const parts = [...namespace, name];
+  const shown = parts.join('$');
+  if (parts.length > maxParts) throw malformed(shown, tooManyParts);
+  return {
+    namespace: namespace.map((part, index) => readName(shown, part, index)),
+    name: readName(shown, name, namespace.length),
+  };
 }
 
 /**

@@ -15,7 +15,6 @@ const notOffered: Readonly<Record<string, (table: Table, database: Connection) =
   addColumns: (table) => table.addColumns([{ name: 'double', valueSql: 'score * 2' }]),
   createIndex: (table) => table.createIndex('id'),
   'branches diff': async (table) => (await table.branches()).diff('draft'),
-  renameTable: (_table, database) => database.renameTable('people', 'folks'),
 };
 
 describe('what the LanceDB SDK asks in vain is refused at once, and by name', () => {

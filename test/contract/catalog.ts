@@ -7,12 +7,14 @@ import { idempotencyContract } from './catalog/idempotency.ts';
 import { locationsContract } from './catalog/locations.ts';
 import { namespacesContract } from './catalog/namespaces.ts';
 import { openBranchesContract } from './catalog/open-branches.ts';
+import { renamesContract } from './catalog/renames.ts';
 import { tablesContract } from './catalog/tables.ts';
 import { transactionsContract } from './catalog/transactions.ts';
 
 export function catalogContract(name: string, open: () => Promise<Catalog>): void {
   describe(`${name}, as a catalog,`, () => {
     namespacesContract(open);
+    renamesContract(open);
     tablesContract(open);
     locationsContract(open);
     createsContract(open);

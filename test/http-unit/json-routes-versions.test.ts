@@ -106,6 +106,20 @@ const cases: readonly Case[] = [
     command: { table: users, branch: undefined, tag: 'v1' },
     answer: {},
   },
+  {
+    path: '/v1/table/prod$users/rename/',
+    body: { new_table_name: 'people', new_namespace: ['eu', 'prod'] },
+    operation: 'renameTable',
+    command: { table: users, to: { namespace: ['eu', 'prod'], name: 'people' } },
+    answer: {},
+  },
+  {
+    path: '/v1/table/prod$users/rename',
+    body: { new_table_name: 'people' },
+    operation: 'renameTable',
+    command: { table: users, to: { namespace: ['prod'], name: 'people' } },
+    answer: {},
+  },
 ];
 
 testJsonRoutes(cases);

@@ -102,8 +102,6 @@ const cases: readonly Case[] = [
     answer: {},
   },
   {
-  },
-  {
     path: '/v1/namespace/a$b/create',
     body: { mode: '"ExistOk"', properties: { owner: 'ann' } },
     operation: 'createNamespace',

@@ -117,6 +117,7 @@ const defaults: Operations = {
   declareTable: async ({ table, properties }) => ({ ...describedTable(table, properties), created: undefined }),
   describeTable: async ({ table }) => describedTable(table),
   tableExists: async () => {},
+  renameTable: async () => {},
   dropTable: async ({ table }: Listed) => describedTable(table),
   deregisterTable: async ({ table }: Listed) => describedTable(table),
   registerTable: async ({ table, properties }) => describedTable(table, properties),

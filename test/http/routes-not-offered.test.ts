@@ -8,7 +8,6 @@ import { people } from './rows.ts';
 /** The specification's routes beside those that this service offers, and those that only the LanceDB SDKs call. */
 const notOffered = {
   'POST /v1/table/t/': [
-    ...['insert', 'query', 'explain_plan', 'analyze_plan', 'rename', 'restore'],
     ...['add_columns', 'alter_columns', 'drop_columns', 'backfill_column', 'schema_metadata/update'],
     ...['update_field_metadata', 'create_index', 'create_scalar_index', 'index/i/drop'],
     ...['version/create', 'version/delete'],
@@ -38,7 +37,7 @@ const notOffered = {
 const offered = [
   ...['create', 'merge_insert', 'describe', 'declare', 'register', 'deregister', 'exists', 'drop', 'count_rows'],
   ...['branches/create', 'branches/list', 'branches/delete', 'version/list', 'stats'],
-  ...['version/describe', 'index/list', 'index/i/stats', 'index/i/prewarm'],
+  ...['rename', 'version/describe', 'index/list', 'index/i/stats', 'index/i/prewarm'],
   ...['tags/list', 'tags/version', 'tags/create', 'tags/update', 'tags/delete'],
 ].map((name) => `POST /v1/table/t/${name}`);
 const offeredElsewhere = [

@@ -36,6 +36,7 @@ export const actionScopes = {
   CreateNamespace: 'write',
   DropTable: 'admin',
   DeregisterTable: 'admin',
+  RenameTable: 'admin',
   RegisterTable: 'admin',
   DropNamespace: 'admin',
   ReadMetrics: 'admin',

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { TableId, TableRef } from '../../kernel/ids.ts';
 import type { Adoption, TableRecord, TableState } from '../port.ts';
 import { concurrentCreate, tableAlreadyExists, tableNotFound } from '../refusals.ts';
-import type { CatalogDb } from './catalog-db.ts';
+import { type CatalogDb, namespacePathOf, tablePathOf } from './catalog-db.ts';
 import { claimForAdoption, claimFresh, findCreationId, locationsAt, releaseLocation } from './creations.ts';
 import { requireNamespace } from './namespaces.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
@@ -42,6 +42,20 @@ async function insertNew(db: CatalogDb, table: NewTable, state: TableState): Pro
   const record: TableRecord = { ...table, state, storageOptions: {} };
   await insertTable(db, record);
   return record;
+}
+
+/** What was recorded of transactions keeps the name of its time; write intents are looked for by the table's present one. */
+export async function renameTable(db: CatalogDb, from: TableRef, to: TableRef): Promise<TableRecord> {
+  const record = await findTable(db, from);
+  if (record === undefined) throw tableNotFound(from);
+  if ((await findCreationId(db, from)) !== undefined) throw concurrentCreate(from);
+  await requireFreeName(db, to);
+  const path = tablePathOf(to);
+  const namespace = namespacePathOf(to.namespace);
+  await db.updateTable('tables').set({ path, namespace, name: to.name }).where('id', '=', record.id).execute();
+  await db.updateTable('locations').set({ owner: path }).where('location', '=', record.location).execute();
+  await db.updateTable('idempotency_keys').set({ table_path: path }).where('table_id', '=', record.id).execute();
+  return { ...record, ref: to };
 }
 
 /** `released` says what becomes of the files. */

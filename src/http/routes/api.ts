@@ -17,10 +17,10 @@ import {
   namespaceExistsRoute,
 } from './namespaces.ts';
 import { notOfferedRoutes } from './not-offered.ts';
-import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './refs/branches.ts';
 import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './refs/table-tags.ts';
 import { describeVersionRoute, listVersionsRoute } from './refs/versions.ts';
+import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { tableStatsRoute } from './table-stats.ts';
 import {
   declareTableRoute,
@@ -29,6 +29,7 @@ import {
   listAllTablesRoute,
   listTablesRoute,
   registerTableRoute,
+  renameTableRoute,
   tableExistsRoute,
 } from './tables.ts';
 import { describeTransactionRoute } from './transactions.ts';
@@ -50,6 +51,7 @@ const offered = {
   registerTable: registerTableRoute,
   deregisterTable: deregisterTableRoute,
   dropTable: dropTableRoute,
+  renameTable: renameTableRoute,
   maintainTable: maintainTableRoute,
   createBranch: createBranchRoute,
   listBranches: listBranchesRoute,

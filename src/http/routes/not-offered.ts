@@ -7,7 +7,6 @@ import type { Route } from '../route.ts';
 
 const inSpecification = [
   '/v1/table/:id/restore',
-  '/v1/table/:id/rename',
   '/v1/table/:id/schema_metadata/update',
   '/v1/table/:id/version/create',
   '/v1/table/:id/version/delete',

@@ -1,13 +1,16 @@
 /** Tables as objects of a namespace: everything but what touches their rows or describes them in detail. */
 import Type from 'typebox';
+import { resourceUid } from '../../auth/policy/cedar-policy.ts';
 import { showTable, type TableRef } from '../../kernel/ids.ts';
 import { declareTable } from '../../operations/tables/declare-table.ts';
 import { tableExists } from '../../operations/tables/describe-table.ts';
 import { deregisterTable, dropTable } from '../../operations/tables/drop-table.ts';
 import { listTables } from '../../operations/tables/list-tables.ts';
 import { registerTable } from '../../operations/tables/register-table.ts';
+import { renameTable } from '../../operations/tables/rename-table.ts';
 import type { TableDescription } from '../../table/table-access.ts';
 import { parseChoice, registerModes } from '../../wire/create-parameters.ts';
+import { parseTableParts } from '../../wire/identifiers.ts';
 import { StringMap, Version } from '../../wire/json-body.ts';
 import { readFlag, readPage } from '../../wire/query-parameters.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
@@ -19,6 +22,12 @@ const RegisterBody = Type.Object({
   location: Type.String(),
   mode: Type.Optional(Type.String()),
   properties: Type.Optional(StringMap),
+});
+
+const RenameBody = Type.Object({
+  new_table_name: Type.String(),
+  new_namespace_id: Type.Optional(Type.Array(Type.String())),
+  new_namespace: Type.Optional(Type.Array(Type.String())),
 });
 
 const readListing = ({ query, access }: RouteInput) => ({
@@ -101,6 +110,23 @@ export const tableExistsRoute = jsonRoute(tableExists, {
   body: ExistsBody,
   answer: (operation, { target: table, body: { version } }) => operation({ table, version }),
   render: () => emptyAnswer,
+});
+
+/** Needs the right on both names. The LanceDB SDKs spell the field of the namespace in another way. */
+export const renameTableRoute = jsonRoute(renameTable, {
+  methods: ['POST'],
+  path: '/v1/table/:id/rename',
+  target: tableTarget,
+  action: 'RenameTable',
+  body: RenameBody,
+  answer: async (operation, { target: table, body }, { access, context }) => {
+    const namespace = body.new_namespace_id ?? body.new_namespace ?? table.namespace;
+    const to = parseTableParts(namespace, body.new_table_name);
+    context.note({ newTable: resourceUid({ kind: 'table', table: to }).id });
+    access.require('RenameTable', { kind: 'table', table: to });
+    await operation({ table, to });
+    return {};
+  },
 });
 
 export const dropTableRoute = jsonRoute(dropTable, {
