@@ -8,7 +8,13 @@ import type {
   Publication,
   TableRecord,
 } from '../catalog/port.ts';
-import { type Datasets, isRefusal, type Locations, type StagedTable } from '../engine/port/engine.ts';
+import {
+  type ClonedVersion,
+  type Datasets,
+  isRefusal,
+  type Locations,
+  type StagedTable,
+} from '../engine/port/engine.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import {
@@ -195,6 +201,21 @@ class TableCreation implements AsyncDisposable {
       throw error;
     } finally {
       table.discard();
+    }
+  }
+
+  /** In place of `write`: all that another table has at a version. */
+  async clone(from: ClonedVersion): Promise<WrittenTable> {
+    const { engine, newId } = this.#deps;
+    const { location } = this.#request.reservation;
+    const { version } = from;
+    await engine.clone(from, location);
+    const dataset = await engine.open({ location });
+    try {
+      const rows = await dataset.countRows();
+      return { record: this.#record, transactionId: newId() as TransactionId, version, rows };
+    } finally {
+      dataset.close();
     }
   }
 

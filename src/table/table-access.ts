@@ -1,16 +1,9 @@
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { TableCatalog, TableRecord } from '../catalog/port.ts';
 import { tableNotFound } from '../catalog/refusals.ts';
-import type {
-  Branches,
-  BranchHead,
-  Datasets,
-  History,
-  Indexed,
-  Locations,
-  Snapshot,
-  Tagged,
-} from '../engine/port/engine.ts';
+import type { Branches, BranchHead, Datasets, History, Locations, Snapshot } from '../engine/port/engine.ts';
+import type { Indexed } from '../engine/port/indexes.ts';
+import type { Tagged } from '../engine/port/stored-tags.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, type Properties, showTable, type TableRef } from '../kernel/ids.ts';
 import type { OpenDatasets } from './open-datasets.ts';

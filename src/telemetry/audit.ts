@@ -15,7 +15,7 @@ type Decision = 'allowed' | 'denied' | 'unauthenticated' | 'not asked';
 export interface AuditFacts {
   /** How: `overwrite`, or the parts of a merge such as `update+insert`. */
   readonly mode?: string | undefined;
-  /** Of a `register` request, as the client wrote it. */
+  /** Of a `register` request, or the source of a `clone`, as the client wrote it. */
   readonly location?: string | undefined;
   /** Of the table, as the answer names it. */
   readonly version?: number | undefined;

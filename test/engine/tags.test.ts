@@ -8,7 +8,7 @@ import { tableFromArrays } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { EngineTags } from '#src/engine/lance/durability/tag-store.ts';
 import type { NativeTable } from '#src/engine/lance/native/native.ts';
-import type { NewTag } from '#src/engine/port/engine.ts';
+import type { NewTag } from '#src/engine/port/stored-tags.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';

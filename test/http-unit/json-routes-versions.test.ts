@@ -120,6 +120,16 @@ const cases: readonly Case[] = [
     command: { table: users, to: { namespace: ['prod'], name: 'people' } },
     answer: {},
   },
+  {
+    path: '/v1/table/prod$copy/clone',
+    body: { source_location: 'users.lance', source_version: null, source_tag: 'v1', is_shallow: true },
+    operation: 'cloneTable',
+    command: {
+      ...{ table: { namespace: ['prod'], name: 'copy' }, sourceLocation: 'users.lance' },
+      ...{ sourceVersion: undefined, sourceTag: 'v1' },
+    },
+    answer: { location: 'file:///data/users.lance' },
+  },
 ];
 
 testJsonRoutes(cases);

@@ -118,6 +118,7 @@ const defaults: Operations = {
   describeTable: async ({ table }) => describedTable(table),
   tableExists: async () => {},
   renameTable: async () => {},
+  cloneTable: async ({ table }) => describedTable(table),
   dropTable: async ({ table }: Listed) => describedTable(table),
   deregisterTable: async ({ table }: Listed) => describedTable(table),
   registerTable: async ({ table, properties }) => describedTable(table, properties),

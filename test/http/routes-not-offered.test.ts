@@ -11,7 +11,7 @@ const notOffered = {
     ...['add_columns', 'alter_columns', 'drop_columns', 'backfill_column', 'schema_metadata/update'],
     ...['update_field_metadata', 'create_index', 'create_scalar_index', 'index/i/drop'],
     ...['version/create', 'version/delete'],
-    ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'clone', 'refresh'],
+    ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'refresh'],
     ...['branches/diff', 'branches/cherry_pick', 'page_cache/prewarm', 'fetch_blobs', 'blob/c/1/bytes'],
     ...[
       'set_lsm_write_spec',
@@ -37,7 +37,7 @@ const notOffered = {
 const offered = [
   ...['create', 'merge_insert', 'describe', 'declare', 'register', 'deregister', 'exists', 'drop', 'count_rows'],
   ...['branches/create', 'branches/list', 'branches/delete', 'version/list', 'stats'],
-  ...['rename', 'version/describe', 'index/list', 'index/i/stats', 'index/i/prewarm'],
+  ...['rename', 'clone', 'version/describe', 'index/list', 'index/i/stats', 'index/i/prewarm'],
   ...['tags/list', 'tags/version', 'tags/create', 'tags/update', 'tags/delete'],
 ].map((name) => `POST /v1/table/t/${name}`);
 const offeredElsewhere = [

@@ -37,6 +37,7 @@ export const actionScopes = {
   DropTable: 'admin',
   DeregisterTable: 'admin',
   RenameTable: 'admin',
+  CloneTable: 'admin',
   RegisterTable: 'admin',
   DropNamespace: 'admin',
   ReadMetrics: 'admin',

@@ -14,9 +14,11 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/spelling.ts';
 import type { ChangeLimits, ChangeStep } from './change.ts';
+import type { Indexed } from './indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { LiveRows, NewRows, PreparedRows, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
+import type { Tagged } from './stored-tags.ts';
 
 export interface StoredBranch {
   readonly name: BranchName;
@@ -236,85 +238,6 @@ export interface Branches {
   deleteBranch(name: BranchName): Promise<void>;
 }
 
-/** A name for one version of a branch. Pruning leaves the version there. */
-export interface StoredTag {
-  readonly name: string;
-  /** undefined is main. */
-  readonly branch: BranchName | undefined;
-  readonly version: number;
-  readonly manifestBytes: number;
-  /** RFC 3339; undefined where it is not known. */
-  readonly createdAt: string | undefined;
-  readonly updatedAt: string | undefined;
-  /** Of the request that wrote the tag; undefined if another program did, and on object stores. */
-  readonly requestId: string | undefined;
-  /** Of other programs. */
-  readonly metadata: Properties;
-}
-
-export interface NewTag extends Pick<StoredTag, 'name' | 'branch' | 'version' | 'manifestBytes'> {
-  readonly requestId: string;
-  readonly nowMs: number;
-}
-
-/**
- * The tags of a dataset, the same by whichever of its branches. What changes them is durable when it resolves (P3), and whole or
- * not there. The caller holds the lock of the table's tags, and has seen that the version is there.
- */
-export interface Tags {
-  list(): Promise<readonly StoredTag[]>;
-  /** False if the name is taken. */
-  create(tag: NewTag): Promise<boolean>;
-  update(tag: NewTag, before: StoredTag): Promise<void>;
-  remove(name: string): Promise<void>;
-}
-
-export interface Tagged {
-  readonly tags: Tags;
-}
-
-/** An index of one version. Where Lance does not say, undefined. */
-export interface IndexDescription {
-  readonly name: string;
-  /** Of its first segment. */
-  readonly uuid: string | undefined;
-  /** Field paths. */
-  readonly columns: readonly string[];
-  /** As clients spell it, such as `BTREE` or `IVF_PQ`. */
-  readonly type: string;
-  readonly typeUrl: string | undefined;
-  readonly indexedRows: number | undefined;
-  readonly unindexedRows: number | undefined;
-  readonly bytes: number | undefined;
-  readonly segments: number | undefined;
-  readonly createdAtMs: number | undefined;
-  readonly formatVersion: number | undefined;
-  /** JSON. */
-  readonly details: string | undefined;
-}
-
-export interface IndexStatistics {
-  readonly indexedRows: number;
-  readonly unindexedRows: number;
-  readonly type: string;
-  /** Of a vector index. */
-  readonly distanceType: string | undefined;
-  readonly parts: number | undefined;
-}
-
-/** The indexes of a version. */
-export interface IndexReads {
-  list(): Promise<readonly IndexDescription[]>;
-  /** undefined if there is no such index. */
-  statistics(name: string): Promise<IndexStatistics | undefined>;
-  /** Into the memory of the operating system; nothing on object stores. Rejects with the signal's reason. */
-  readFiles(uuid: string, signal: AbortSignal): Promise<void>;
-}
-
-export interface Indexed {
-  readonly indexes: IndexReads;
-}
-
 /** Commits that the engine makes by itself, where there can be no shadow. */
 export interface EngineWrites {
   /**
@@ -410,7 +333,7 @@ export interface Locations {
   /** What a reader with access to the storage opens; `path` is that of a file of the dataset, relative to the location. */
   uriOf(location: Location, path?: string): string;
   /** The location of a path or URI under the root, or `InvalidInput`: by its text alone, whatever is stored (P9). */
-  locationOf(pathOrUri: string): Location;
+  locationOf(pathOrUri: string, parameter?: string): Location;
   /**
    * Answers where the files of a location really are, links resolved: undefined if nothing is stored there, or if that is
    * outside the root or inside a dataset.
@@ -418,9 +341,21 @@ export interface Locations {
   resolve(location: Location): Promise<ResolvedLocation | undefined>;
 }
 
+export interface ClonedVersion {
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  readonly version: number;
+}
+
 /** The datasets at these locations. */
 export interface Datasets {
   newTable(location: Location, storageOptions: Properties): Promise<StagedTable>;
+  /**
+   * Makes one version of a dataset the only one of a new location, which then shares no file name with it: nothing that happens to
+   * the one touches the other. Durable when it resolves (P3); what fails leaves files at `to`. The caller keeps the version from
+   * being pruned. `TableVersionNotFound`; `Unsupported` on object stores, and for tables with features that cannot be carried over.
+   */
+  clone(from: ClonedVersion, to: Location): Promise<void>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
   open(request: OpenRequest): Promise<Dataset>;
   /** A private folder for intermediate results; gone with `discard`. */

@@ -23,6 +23,7 @@ import { describeVersionRoute, listVersionsRoute } from './refs/versions.ts';
 import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { tableStatsRoute } from './table-stats.ts';
 import {
+  cloneTableRoute,
   declareTableRoute,
   deregisterTableRoute,
   dropTableRoute,
@@ -52,6 +53,7 @@ const offered = {
   deregisterTable: deregisterTableRoute,
   dropTable: dropTableRoute,
   renameTable: renameTableRoute,
+  cloneTable: cloneTableRoute,
   maintainTable: maintainTableRoute,
   createBranch: createBranchRoute,
   listBranches: listBranchesRoute,

@@ -34,7 +34,6 @@ const besideSpecification = [
   '/v1/table/:id/multipart_write/create',
   '/v1/table/:id/multipart_write/complete',
   '/v1/table/:id/multipart_write/abort',
-  '/v1/table/:id/clone',
   '/v1/table/:id/refresh',
   '/v1/table/:id/branches/diff',
   '/v1/table/:id/branches/cherry_pick',

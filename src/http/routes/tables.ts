@@ -1,7 +1,8 @@
 /** Tables as objects of a namespace: everything but what touches their rows or describes them in detail. */
 import Type from 'typebox';
 import { resourceUid } from '../../auth/policy/cedar-policy.ts';
-import { showTable, type TableRef } from '../../kernel/ids.ts';
+import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
+import { cloneTable } from '../../operations/tables/clone-table.ts';
 import { declareTable } from '../../operations/tables/declare-table.ts';
 import { tableExists } from '../../operations/tables/describe-table.ts';
 import { deregisterTable, dropTable } from '../../operations/tables/drop-table.ts';
@@ -28,6 +29,13 @@ const RenameBody = Type.Object({
   new_table_name: Type.String(),
   new_namespace_id: Type.Optional(Type.Array(Type.String())),
   new_namespace: Type.Optional(Type.Array(Type.String())),
+});
+
+const CloneBody = Type.Object({
+  source_location: Type.String(),
+  source_version: Type.Optional(Version),
+  source_tag: Type.Optional(Type.String()),
+  is_shallow: Type.Optional(Type.Boolean()),
 });
 
 const readListing = ({ query, access }: RouteInput) => ({
@@ -126,6 +134,26 @@ export const renameTableRoute = jsonRoute(renameTable, {
     access.require('RenameTable', { kind: 'table', table: to });
     await operation({ table, to });
     return {};
+  },
+});
+
+/**
+ * Needs the right on the new table and on the source. `is_shallow` changes nothing: the clone takes no space, as a shallow one,
+ * and does not depend on the source, as a deep one.
+ */
+export const cloneTableRoute = jsonRoute(cloneTable, {
+  methods: ['POST'],
+  path: '/v1/table/:id/clone',
+  target: tableTarget,
+  action: 'CloneTable',
+  body: CloneBody,
+  audit: ({ source_location: location }) => ({ location }),
+  answer: async (operation, { target: table, body }, { access, scope }) => {
+    const { source_location: sourceLocation, source_version: sourceVersion, source_tag: sourceTag } = body;
+    const mayClone = (source: TableRef, branch: BranchName | undefined) =>
+      access.needs('CloneTable', { kind: 'table', table: source }, branch);
+    const { location } = await operation({ table, sourceLocation, sourceVersion, sourceTag, mayClone }, scope);
+    return { location };
   },
 });
 

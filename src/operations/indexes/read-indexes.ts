@@ -1,5 +1,5 @@
 /** What a client can ask about the indexes of a table: which there are, what one covers, and that its files be read ahead. */
-import type { IndexDescription, IndexStatistics } from '../../engine/port/engine.ts';
+import type { IndexDescription, IndexStatistics } from '../../engine/port/indexes.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';

@@ -6,7 +6,6 @@ import { hasTransactionOn } from '../../../lance-format/transaction/transaction.
 import { type ChangeLimits, type ChangeStep, runsInReader } from '../../port/change.ts';
 import type {
   Dataset,
-  IndexReads,
   Layout,
   OptimizeResult,
   PreparedCommit,
@@ -16,9 +15,9 @@ import type {
   StoredBranch,
   StoredVersion,
   TableStatistics,
-  Tags,
   VersionPage,
 } from '../../port/engine.ts';
+import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import {
   type LiveRows,
@@ -30,6 +29,7 @@ import {
   rowAddress,
 } from '../../port/row-address.ts';
 import type { Shadow } from '../../port/shadow.ts';
+import type { Tags } from '../../port/stored-tags.ts';
 import {
   type CommittingDataset,
   type PreparationParts,

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
+import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type {
+  ClonedVersion,
   Engine,
   OpenRequest,
   ReaderChanges,
@@ -14,6 +16,7 @@ import type {
   Space,
   StagedTable,
 } from '../../port/engine.ts';
+import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
@@ -105,6 +108,13 @@ export class LanceEngine implements Engine {
     });
   }
 
+  async clone({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
+    if (!this.#root.isLocal) throw new LancegateError('Unsupported', 'this service clones no table on an object store');
+    const [from, target] = [this.#root.pathOf(location), this.#root.pathOf(to)];
+    const request = { rootPath: this.#root.path, from, to: target, branch, version };
+    await engineCall('replace', () => cloneVersion(request, this.#fileSync, fresh));
+  }
+
   async scratch(): Promise<Scratch> {
     const name = randomUUID();
     const folder = join(this.#options.scratchFolder, name);
@@ -173,8 +183,8 @@ export class LanceEngine implements Engine {
     return this.#root.uriOf(location, path);
   }
 
-  locationOf(pathOrUri: string): Location {
-    return this.#root.locationOf(pathOrUri);
+  locationOf(pathOrUri: string, parameter?: string): Location {
+    return this.#root.locationOf(pathOrUri, parameter);
   }
 
   resolve(location: Location): Promise<ResolvedLocation | undefined> {

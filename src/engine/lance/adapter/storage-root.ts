@@ -69,11 +69,12 @@ export class StorageRoot {
     await rm(this.pathOf(location), { recursive: true, force: true });
   }
 
-  locationOf(pathOrUri: string): Location {
-    const inside = this.isLocal ? this.#localPart(pathOrUri) : this.#remotePart(pathOrUri);
+  /** `parameter` names it in errors. */
+  locationOf(pathOrUri: string, parameter = 'location'): Location {
+    const inside = this.isLocal ? this.#localPart(pathOrUri, parameter) : this.#remotePart(pathOrUri, parameter);
     const segments = inside.replace(/\/+$/, '').split('/');
     const fault = faultOf(segments);
-    if (fault !== undefined) throw invalidInput(`location: ${fault}`);
+    if (fault !== undefined) throw invalidInput(`${parameter}: ${fault}`);
     return segments.join('/') as Location;
   }
 
@@ -86,24 +87,24 @@ export class StorageRoot {
     return { location: segments.join('/') as Location, spelling: await spellingBelow(root, segments) };
   }
 
-  #localPart(pathOrUri: string): string {
-    const path = pathOrUri.startsWith('file:') ? this.#pathOfFileUri(pathOrUri) : pathOrUri;
-    if (hasScheme.test(path) || path.includes('\0')) throw outside();
+  #localPart(pathOrUri: string, parameter: string): string {
+    const path = pathOrUri.startsWith('file:') ? this.#pathOfFileUri(pathOrUri, parameter) : pathOrUri;
+    if (hasScheme.test(path) || path.includes('\0')) throw outside(parameter);
     const inside = isAbsolute(path) ? relative(resolve(this.#root), resolve(path)) : path;
     return inside.split(sep).join('/');
   }
 
-  #pathOfFileUri(uri: string): string {
+  #pathOfFileUri(uri: string, parameter: string): string {
     try {
       return fileURLToPath(uri);
     } catch (error) {
-      throw invalidInput('location is not a usable file URI', error);
+      throw invalidInput(`${parameter} is not a usable file URI`, error);
     }
   }
 
-  #remotePart(pathOrUri: string): string {
+  #remotePart(pathOrUri: string, parameter: string): string {
     if (!hasScheme.test(pathOrUri)) return pathOrUri;
-    if (!pathOrUri.startsWith(`${this.#root}/`)) throw outside();
+    if (!pathOrUri.startsWith(`${this.#root}/`)) throw outside(parameter);
     return pathOrUri.slice(this.#root.length + 1);
   }
 }
@@ -163,4 +164,4 @@ async function isSameFile(one: string, other: string): Promise<boolean> {
 }
 
 const outsideText = 'it must lie inside the storage root of this service';
-const outside = () => invalidInput(`location: ${outsideText}`);
+const outside = (parameter: string) => invalidInput(`${parameter}: ${outsideText}`);

@@ -9,7 +9,7 @@ import {
   storedFiles,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import type { IndexDescription, IndexReads, IndexStatistics } from '../../port/engine.ts';
+import type { IndexDescription, IndexReads, IndexStatistics } from '../../port/indexes.ts';
 import { ignoreMissing } from '../durability/durability.ts';
 import type { VersionsFolder } from '../head/dataset-head.ts';
 import type { NativeIndex, NativeTable } from '../native/native.ts';

@@ -8,7 +8,7 @@ import { linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path';
 import { namesIn } from '../../../lance-format/manifest/manifest-files.ts';
 import { readTags, type TagContent, tagFile, tagFolder, tagText } from '../../../lance-format/manifest/tag-files.ts';
-import type { NewTag, StoredTag, Tags } from '../../port/engine.ts';
+import type { NewTag, StoredTag, Tags } from '../../port/stored-tags.ts';
 import type { NativeTable } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import type { Durability } from './durability.ts';

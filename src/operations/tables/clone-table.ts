@@ -1,0 +1,109 @@
+/**
+ * Makes a table of one version of another: a dataset of its own, whatever becomes of the source. While its files are linked the
+ * source can neither be dropped nor pruned; its writers go on.
+ */
+import type { TableCatalog, TableRecord } from '../../catalog/port.ts';
+import { tableAlreadyExists } from '../../catalog/refusals.ts';
+import type { TableMaker } from '../../create/table-maker.ts';
+import type { Locations } from '../../engine/port/engine.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import type { BranchName, TableRef } from '../../kernel/ids.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
+import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+import type { TableLocks } from '../../table/table-locks.ts';
+import { findTag } from '../tags.ts';
+
+interface Deps {
+  readonly catalog: TableCatalog;
+  readonly engine: Locations;
+  readonly access: TableAccess;
+  readonly locks: TableLocks;
+  readonly maker: TableMaker;
+}
+
+interface CloneTableCommand {
+  readonly table: TableRef;
+  /** As `describe` names it, or relative to the storage root. */
+  readonly sourceLocation: string;
+  /** The newest, if there is neither. */
+  readonly sourceVersion: number | undefined;
+  readonly sourceTag: string | undefined;
+  /** If it refuses, the answer is that of an empty location (P9). */
+  readonly mayClone: (source: TableRef, branch: BranchName | undefined) => boolean;
+}
+
+export const cloneTable =
+  (deps: Deps) =>
+  async (command: CloneTableCommand, { signal }: RequestScope): Promise<TableDescription> => {
+    const { table } = command;
+    const { catalog, access, locks, maker } = deps;
+    const source = await findSource(deps, command);
+    const existing = await catalog.findTable(table);
+    if (existing?.state === 'created') throw tableAlreadyExists(table);
+    await using creation = await maker.begin({ table, existing, properties: undefined, storageOptions: {} });
+    const written = await whileItStands(deps, source, signal, async () =>
+      creation.clone({ location: source.location, ...(await versionOf(access, source, command)) }),
+    );
+    const publish = await locks.lockExclusive(table, signal);
+    try {
+      await creation.publish(written, {
+        operation: 'create_table',
+        outcome: { mode: 'clone', num_inserted_rows: String(written.rows) },
+        answer: undefined,
+      });
+    } finally {
+      publish();
+    }
+    return access.describe(written.record, undefined);
+  };
+
+/** `InvalidInput` for a location outside the root, or without a table that may be cloned. */
+async function findSource(
+  { catalog, engine }: Deps,
+  { sourceLocation, sourceVersion, sourceTag, mayClone }: CloneTableCommand,
+): Promise<TableRecord> {
+  if (sourceVersion !== undefined && sourceTag !== undefined) {
+    throw invalidInput('source_version and source_tag: give one of them');
+  }
+  const location = engine.locationOf(sourceLocation, 'source_location');
+  const known = await catalog.locationsAt(location, 'exact');
+  const owner = known.find((each) => each.location === location && each.state === 'held')?.owner;
+  const record = owner !== undefined && mayClone(owner, undefined) ? await catalog.findTable(owner) : undefined;
+  if (record?.location === location && record.state === 'created') return record;
+  throw invalidInput('source_location: no table is stored there that this request can clone');
+}
+
+async function whileItStands<Result>(
+  { access, locks }: Deps,
+  source: TableRecord,
+  signal: AbortSignal,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const leave = await locks.lockShared(source.ref, signal);
+  try {
+    const release = await locks.lockTags(source.ref, signal);
+    try {
+      await access.requireUnchanged(source);
+      return await work();
+    } finally {
+      release();
+    }
+  } finally {
+    leave();
+  }
+}
+
+async function versionOf(
+  access: TableAccess,
+  source: TableRecord,
+  { sourceTag, sourceVersion, mayClone }: CloneTableCommand,
+): Promise<{ readonly branch: BranchName | undefined; readonly version: number }> {
+  if (sourceTag !== undefined) {
+    const { ref } = source;
+    const visible = (branch: BranchName | undefined) => mayClone(ref, branch);
+    const { branch, version } = await findTag({ access })({ table: ref, branch: undefined, tag: sourceTag, visible });
+    return { branch, version };
+  }
+  const newest = () => access.read(source, undefined, undefined, (dataset) => dataset.version());
+  return { branch: undefined, version: sourceVersion ?? (await newest()) };
+}
