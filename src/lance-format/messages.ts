@@ -11,6 +11,8 @@ export const manifest = messageTable({
   fragments: repeated(bytes(2)),
   version: uint(3),
   auxiliaryData: uint(4),
+  /** Entries of a map: `mapEntry`. */
+  schemaMetadata: repeated(bytes(5)),
   /** Position of the section in the file. */
   indexSection: uint(6),
   timestamp: bytes(7),
@@ -22,7 +24,11 @@ export const manifest = messageTable({
   /** Name of the file; empty without one. */
   transactionFile: text(12),
   dataFormat: bytes(15),
+  /** Entries of a map: `mapEntry`. */
+  config: repeated(bytes(16)),
   basePaths: repeated(bytes(18)),
+  /** Entries of a map: `mapEntry`. */
+  tableMetadata: repeated(bytes(19)),
   /** Absent on main. */
   branch: text(20),
   /** Position of the section in the file. */
@@ -30,6 +36,9 @@ export const manifest = messageTable({
   /** The same, as Lance 14 writes it: it reads this one if it is there, else the other. */
   transactionSectionOfLance14: uint(23),
 });
+
+/** Of a map from texts to texts, or to bytes. */
+export const mapEntry = messageTable({ key: text(1), value: text(2) });
 
 export const field = messageTable({
   name: text(2),
@@ -124,7 +133,12 @@ export const append = messageTable({ fragments: repeated(bytes(1)) });
 
 export const deletion = messageTable({ updatedFragments: repeated(bytes(1)), removedFragmentIds: packed(2) });
 
-export const overwrite = messageTable({ fragments: repeated(bytes(1)) });
+export const overwrite = messageTable({
+  fragments: repeated(bytes(1)),
+  /** The columns, as in a manifest. */
+  fields: repeated(bytes(2)),
+  schemaMetadata: repeated(bytes(3)),
+});
 
 export const createIndex = messageTable({ newIndexes: repeated(bytes(1)), removedIndexes: repeated(bytes(2)) });
 
@@ -132,7 +146,14 @@ export const rewrite = messageTable({ groups: repeated(bytes(3)) });
 
 export const rewriteGroup = messageTable({ before: repeated(bytes(1)), after: repeated(bytes(2)) });
 
-export const addColumns = messageTable({ fragments: repeated(bytes(1)) });
+/** Named Merge in the specification: all fragments, with columns more, less or written anew. */
+export const addColumns = messageTable({
+  fragments: repeated(bytes(1)),
+  fields: repeated(bytes(2)),
+  schemaMetadata: repeated(bytes(3)),
+});
+
+export const restore = messageTable({ version: uint(1) });
 
 export const update = messageTable({
   removedFragmentIds: packed(1),

@@ -18,6 +18,9 @@ const numbers = <Name extends string>(
 const dataFile: Shape = { ignored: numbers(messages.dataFile, 'path', 'sizeBytes') };
 const deletionFile: Shape = { ignored: numbers(messages.deletionFile, 'id') };
 const fragment: Shape = { nested: { 2: dataFile, 3: deletionFile } };
+/** Maps are in the order of a hash table. */
+const map: Shape = { nested: {} };
+const field: Shape = { nested: { 10: map } };
 const index: Shape = { ignored: numbers(messages.index, 'uuid', 'files', 'createdAt') };
 const update: Shape = {
   sorted: numbers(messages.update, 'removedFragmentIds', 'fieldsModified'),
@@ -29,16 +32,18 @@ const transaction: Shape = {
   nested: {
     100: { nested: { 1: fragment } },
     101: { sorted: numbers(messages.deletion, 'removedFragmentIds'), nested: { 1: fragment } },
-    102: { nested: { 1: fragment } },
+    102: { nested: { 1: fragment, 2: field } },
     103: { nested: { 1: index, 2: index } },
     104: { nested: { 3: { nested: { 1: fragment, 2: fragment } } } },
-    105: { nested: { 1: fragment } },
+    105: { nested: { 1: fragment, 2: field } },
     108: update,
+    109: { nested: { 1: field } },
+    110: { nested: { 6: map, 7: map, 8: map, 9: { nested: { 2: map } } } },
   },
 };
 const manifest: Shape = {
   ignored: numbers(messages.manifest, 'timestamp', 'transactionFile', 'indexSection', 'transactionSection'),
-  nested: { 2: fragment },
+  nested: { 1: field, 2: fragment },
 };
 const indexSection: Shape = { nested: { 1: index } };
 

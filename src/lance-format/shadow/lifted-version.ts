@@ -5,33 +5,27 @@
 import {
   basePathsFlag,
   type NewVersion,
-  NotReplaceable,
   requireReplaceable,
   type VersionIdentity,
   versionAfter,
 } from '../manifest/next-manifest.ts';
-import { fragmentId, indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
+import { indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
 import {
-  addColumns,
-  append,
   createIndex,
   dataFile,
-  deletion,
   deletionFile,
   fragment,
   index,
   indexSection,
   manifest,
   overwrite,
-  rewrite,
-  rewriteGroup,
   rowVersionRun,
   rowVersions,
   transaction,
-  update,
 } from '../messages.ts';
-import { type Decoded, decode, edit, editEach, encode, MalformedFile } from '../protobuf.ts';
-import { type BaseChange, baseIdIn, fragmentWith, indexesWith, indexWith } from './shadow-manifest.ts';
+import { decode, edit, editEach, encode, MalformedFile } from '../protobuf.ts';
+import { composedTransaction, liftedTransaction } from './recorded-transaction.ts';
+import { baseIdIn, fragmentWith, indexesWith } from './shadow-manifest.ts';
 
 interface LiftRequest extends VersionIdentity {
   /** Manifest of the version that the shadow was made of. */
@@ -62,19 +56,25 @@ export function liftedVersion(request: LiftRequest): LiftedVersion {
   const { version: readVersion = 0 } = head;
   const change = { from: baseIdIn(head), to: undefined, madeFrom: readVersion };
   const fragments = made.fragments?.map((each) => fragmentWith(change, each)) ?? [];
+  const indexes = after.indexes && indexesWith(change, after.indexes);
   const identity = { readVersion, uuid: transactionId };
+  const before = { fragments: head.fragments ?? [], indexes: indexesIn(sectionsOf(original).indexes) };
+  const { fields = [], schemaMetadata = [], config, tableMetadata } = made;
+  const lifted = { fragments, indexes: indexesIn(indexes), fields, schemaMetadata };
   const transaction =
     steps.length > 1
-      ? composedTransaction(identity, steps, changesBetween(head.fragments ?? [], fragments))
+      ? composedTransaction(identity, steps, before, lifted)
       : liftedTransaction(identity, steps[0], change);
   const changes = {
-    fields: made.fields,
+    fields,
+    schemaMetadata,
+    config,
+    tableMetadata,
     fragments,
     maxFragmentId: made.maxFragmentId,
     readerFlags: liftedFlags(head.readerFlags, made.readerFlags),
     writerFlags: liftedFlags(head.writerFlags, made.writerFlags),
   };
-  const indexes = after.indexes && indexesWith(change, after.indexes);
   const version = versionAfter({ message, readVersion, like: original }, changes, { indexes, transaction }, request);
   const files = [
     ...(made.fragments ?? []).flatMap((each) => filesOf(each, readVersion)),
@@ -106,74 +106,6 @@ function indexFolders(encoded: Uint8Array): readonly LiftedFile[] {
   if (baseId !== undefined) return [];
   const folder = `_indices/${uuidText(identifier)}`;
   return [{ from: folder, to: folder }];
-}
-
-type TransactionIdentity = Required<Pick<Decoded<typeof transaction>, 'readVersion' | 'uuid'>>;
-
-/** The engine's own, of the only step. */
-function liftedTransaction(identity: TransactionIdentity, step: Uint8Array | undefined, change: BaseChange): Buffer {
-  if (step === undefined) throw new NotReplaceable('nothing was done');
-  const fragments = (each: Uint8Array) => fragmentWith(change, each);
-  const indexes = (each: Uint8Array) => indexWith(change, each);
-  const groups = (each: Uint8Array) => editEach(rewriteGroup, each, { before: fragments, after: fragments });
-  return editEach(transaction, edit(transaction, step, identity), {
-    append: (each) => editEach(append, each, { fragments }),
-    delete: (each) => editEach(deletion, each, { updatedFragments: fragments }),
-    overwrite: (each) => editEach(overwrite, each, { fragments }),
-    createIndex: (each) => editEach(createIndex, each, { newIndexes: indexes, removedIndexes: indexes }),
-    rewrite: (each) => editEach(rewrite, each, { groups }),
-    merge: (each) => editEach(addColumns, each, { fragments }),
-    update: (each) => editEach(update, each, { updatedFragments: fragments, newFragments: fragments }),
-  });
-}
-
-interface FragmentChanges {
-  readonly removed: readonly number[];
-  readonly updated: readonly Uint8Array[];
-  readonly added: readonly Uint8Array[];
-}
-
-function changesBetween(before: readonly Uint8Array[], after: readonly Uint8Array[]): FragmentChanges {
-  const old = new Map(before.map((each) => [fragmentId(each), contentOf(each)]));
-  const ids = new Set(after.map(fragmentId));
-  return {
-    removed: [...old.keys()].filter((id) => !ids.has(id)),
-    updated: after.filter((each) => old.has(fragmentId(each)) && old.get(fragmentId(each)) !== contentOf(each)),
-    added: after.filter((each) => !old.has(fragmentId(each))),
-  };
-}
-
-/** Another writer's encoding of the same fragment may differ; its files do not. */
-function contentOf(encoded: Uint8Array): string {
-  const { files = [], deletionFile: deletions } = decode(fragment, encoded);
-  const paths = files.map((file) => decode(dataFile, file, ['path']).path);
-  return JSON.stringify([paths, deletions && String(decode(deletionFile, deletions).id ?? 0n)]);
-}
-
-/** Of several steps: an update that says what the result has other than the original. */
-function composedTransaction(
-  identity: TransactionIdentity,
-  steps: readonly Uint8Array[],
-  { removed, updated, added }: FragmentChanges,
-): Buffer {
-  const updates = steps.map((step) => {
-    const known = decode(transaction, step);
-    if (known.update === undefined && known.append === undefined && known.delete === undefined)
-      throw new NotReplaceable('several steps change more than rows');
-    return known.update === undefined ? {} : decode(update, known.update);
-  });
-  const [insertedRows, ...others] = updates.flatMap((each) => each.insertedRows ?? []);
-  if (others.length > 0) throw new NotReplaceable('several steps insert keys');
-  const fieldsModified = [...new Set(updates.flatMap((each) => each.fieldsModified?.flat() ?? []))];
-  const operation = encode(update, {
-    removedFragmentIds: removed.length === 0 ? undefined : [removed],
-    updatedFragments: updated,
-    newFragments: added.map((each) => edit(fragment, each, { id: undefined })),
-    fieldsModified: fieldsModified.length === 0 ? undefined : [fieldsModified],
-    mode: updates.some(({ mode }) => mode === 1) ? 1 : undefined,
-    insertedRows,
-  });
-  return encode(transaction, { ...identity, update: operation });
 }
 
 /** An index that the engine built in a shadow. */

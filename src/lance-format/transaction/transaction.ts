@@ -14,7 +14,7 @@ import { transactionIn } from '../manifest/parse-manifest.ts';
 import { deletionFile, fragment, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { type Decoded, decode, fieldsIn } from '../protobuf.ts';
 
-type LanceOperation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'> | 'unknown';
+export type LanceOperation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'> | 'unknown';
 
 /** Operations that neither change nor move a row. The first also drops indexes; the last changes settings. */
 const keepingAddresses: ReadonlySet<LanceOperation> = new Set(['createIndex', 'reserveFragments', 'updateConfig']);
@@ -114,7 +114,7 @@ function readFragment(encoded: Uint8Array): RewrittenFragment {
 const firstOperation = 100;
 
 /** What a transaction did, by the name of the field; `unknown` for an operation of a newer Lance, undefined without any. */
-function operationOf(encoded: Uint8Array): LanceOperation | undefined {
+export function operationOf(encoded: Uint8Array): LanceOperation | undefined {
   const { readVersion, uuid, ...operations } = decode(transaction, encoded);
   const [name] = Object.keys(operations) as LanceOperation[];
   return name ?? (fieldsIn(encoded).some(({ number }) => number >= firstOperation) ? 'unknown' : undefined);

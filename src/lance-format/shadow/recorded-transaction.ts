@@ -1,0 +1,162 @@
+/**
+ * What a lifted version records as its transaction. Other programs that began at the version before resolve their conflicts by
+ * it: a record that says too little would let one of them commit on top of what it has not seen (docs/adr/0030).
+ */
+import { NotReplaceable } from '../manifest/next-manifest.ts';
+import { fragmentId } from '../manifest/parse-manifest.ts';
+import {
+  addColumns,
+  append,
+  createIndex,
+  dataFile,
+  deletion,
+  deletionFile,
+  fragment,
+  index,
+  overwrite,
+  rewrite,
+  rewriteGroup,
+  transaction,
+  update,
+} from '../messages.ts';
+import { type Decoded, decode, edit, editEach, encode } from '../protobuf.ts';
+import { type LanceOperation, operationOf } from '../transaction/transaction.ts';
+import { type BaseChange, fragmentWith, indexWith } from './shadow-manifest.ts';
+
+type TransactionIdentity = Required<Pick<Decoded<typeof transaction>, 'readVersion' | 'uuid'>>;
+
+/** Encoded fragments and indexes of a version. */
+interface StoredParts {
+  readonly fragments: readonly Uint8Array[];
+  readonly indexes: readonly Uint8Array[];
+}
+
+/** A version as the original will have it. */
+interface LiftedParts extends StoredParts {
+  readonly fields: readonly Uint8Array[];
+  readonly schemaMetadata: readonly Uint8Array[];
+}
+
+/** The engine's own, of the only step. */
+export function liftedTransaction(
+  identity: TransactionIdentity,
+  step: Uint8Array | undefined,
+  change: BaseChange,
+): Buffer {
+  if (step === undefined) throw new NotReplaceable('nothing was done');
+  requireLiftable(operationOf(step));
+  const fragments = (each: Uint8Array) => fragmentWith(change, each);
+  const indexes = (each: Uint8Array) => indexWith(change, each);
+  const groups = (each: Uint8Array) => editEach(rewriteGroup, each, { before: fragments, after: fragments });
+  return editEach(transaction, edit(transaction, step, identity), {
+    append: (each) => editEach(append, each, { fragments }),
+    delete: (each) => editEach(deletion, each, { updatedFragments: fragments }),
+    overwrite: (each) => editEach(overwrite, each, { fragments }),
+    createIndex: (each) => editEach(createIndex, each, { newIndexes: indexes, removedIndexes: indexes }),
+    rewrite: (each) => editEach(rewrite, each, { groups }),
+    merge: (each) => editEach(addColumns, each, { fragments }),
+    update: (each) => editEach(update, each, { updatedFragments: fragments, newFragments: fragments }),
+  });
+}
+
+/** Operations of the engine that change rows, and nothing else. */
+const ofRows: ReadonlySet<LanceOperation> = new Set(['append', 'delete', 'update']);
+/** Operations that leave all rows as they are, save for columns that come or go. */
+const besidesRows: ReadonlySet<LanceOperation> = new Set(['createIndex', 'merge', 'project', 'updateConfig']);
+
+/** Restoring is of versions, which are others in a shadow; what is not known here may be anything. */
+function requireLiftable(operation: LanceOperation | undefined): void {
+  if (operation === undefined || operation === 'unknown' || operation === 'restore')
+    throw new NotReplaceable(`a step in a shadow is ${operation ?? 'no operation'}`);
+}
+
+/**
+ * Of several steps, the operation with which every change of another program conflicts that could be wrong on top of the result:
+ *
+ * - rows only: Update, as one step of the engine would;
+ * - indexes only: CreateIndex;
+ * - no rows, but more than indexes: Merge, which has all fragments and columns. Whoever changes rows or columns begins anew;
+ * - rows and anything else, or everything replaced: Overwrite, with which all changes of rows, columns and indexes conflict.
+ *   After a Merge, the engine would allow an index of values that the steps have changed in place, and new values of a column
+ *   in fragments whose rows have moved.
+ */
+export function composedTransaction(
+  identity: TransactionIdentity,
+  steps: readonly Uint8Array[],
+  before: StoredParts,
+  result: LiftedParts,
+): Buffer {
+  const operations = new Set(steps.map(operationOf));
+  for (const operation of operations) {
+    requireLiftable(operation);
+    if (operation === 'rewrite' || operation === 'reserveFragments')
+      throw new NotReplaceable('a compaction is one of several steps');
+  }
+  const are = (set: ReadonlySet<LanceOperation | undefined>): boolean => operations.isSubsetOf(set);
+  if (are(ofRows)) return composedUpdate(identity, steps, changesBetween(before.fragments, result.fragments));
+  if (are(new Set(['createIndex'])))
+    return encode(transaction, { ...identity, createIndex: indexChange(before, result) });
+  const { fragments, fields, schemaMetadata } = result;
+  if (are(besidesRows)) {
+    return encode(transaction, { ...identity, merge: encode(addColumns, { fragments, fields, schemaMetadata }) });
+  }
+  const added = fragments.map((each) => edit(fragment, each, { id: undefined }));
+  const replaced = encode(overwrite, { fragments: added, fields, schemaMetadata });
+  return encode(transaction, { ...identity, overwrite: replaced });
+}
+
+function indexChange({ indexes: before }: StoredParts, { indexes: after }: StoredParts): Buffer {
+  const old = new Set(before.map(identifierOf));
+  const left = new Set(after.map(identifierOf));
+  return encode(createIndex, {
+    newIndexes: after.filter((each) => !old.has(identifierOf(each))),
+    removedIndexes: before.filter((each) => !left.has(identifierOf(each))),
+  });
+}
+
+const identifierOf = (encoded: Uint8Array): string =>
+  Buffer.from(decode(index, encoded, ['uuid']).uuid ?? []).toString('hex');
+
+interface FragmentChanges {
+  readonly removed: readonly number[];
+  readonly updated: readonly Uint8Array[];
+  readonly added: readonly Uint8Array[];
+}
+
+function changesBetween(before: readonly Uint8Array[], after: readonly Uint8Array[]): FragmentChanges {
+  const old = new Map(before.map((each) => [fragmentId(each), contentOf(each)]));
+  const ids = new Set(after.map(fragmentId));
+  return {
+    removed: [...old.keys()].filter((id) => !ids.has(id)),
+    updated: after.filter((each) => old.has(fragmentId(each)) && old.get(fragmentId(each)) !== contentOf(each)),
+    added: after.filter((each) => !old.has(fragmentId(each))),
+  };
+}
+
+/** Another writer's encoding of the same fragment may differ; its files do not. */
+function contentOf(encoded: Uint8Array): string {
+  const { files = [], deletionFile: deletions } = decode(fragment, encoded);
+  const paths = files.map((file) => decode(dataFile, file, ['path']).path);
+  return JSON.stringify([paths, deletions && String(decode(deletionFile, deletions).id ?? 0n)]);
+}
+
+/** An update that says what the result has other than the original. */
+function composedUpdate(
+  identity: TransactionIdentity,
+  steps: readonly Uint8Array[],
+  { removed, updated, added }: FragmentChanges,
+): Buffer {
+  const updates = steps.map((step) => decode(update, decode(transaction, step, ['update']).update ?? Buffer.of()));
+  const [insertedRows, ...others] = updates.flatMap((each) => each.insertedRows ?? []);
+  if (others.length > 0) throw new NotReplaceable('several steps insert keys');
+  const fieldsModified = [...new Set(updates.flatMap((each) => each.fieldsModified?.flat() ?? []))];
+  const operation = encode(update, {
+    removedFragmentIds: removed.length === 0 ? undefined : [removed],
+    updatedFragments: updated,
+    newFragments: added.map((each) => edit(fragment, each, { id: undefined })),
+    fieldsModified: fieldsModified.length === 0 ? undefined : [fieldsModified],
+    mode: updates.some(({ mode }) => mode === 1) ? 1 : undefined,
+    insertedRows,
+  });
+  return encode(transaction, { ...identity, update: operation });
+}
