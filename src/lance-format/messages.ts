@@ -164,3 +164,12 @@ export const update = messageTable({
   mode: uint(7),
   insertedRows: bytes(8),
 });
+
+/** Maps of texts to change: of settings, of the table, of its columns together. */
+export const updateConfig = messageTable({ config: bytes(6), tableMetadata: bytes(7), schemaMetadata: bytes(8) });
+
+export const mapUpdate = messageTable({
+  entries: repeated(bytes(1)),
+  /** The entries are the whole map; otherwise all others stay. */
+  isWhole: flag(2),
+});

@@ -8,60 +8,32 @@ import { randomUUID } from 'node:crypto';
 import { cpSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { connect } from '@lancedb/lancedb';
-import { Float64, Int32, RecordBatch, Schema, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
-import { connectNative, type NativeTable, nativeBtree, newSession } from '#src/engine/lance/native/native.ts';
-import { type CheckedSql, ownSql } from '#src/kernel/checked-sql.ts';
-import { branchFolder, listVersions, manifestNames, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { Schema, Table, tableToIPC } from 'apache-arrow';
+import { type NativeTable, nativeBtree } from '#src/engine/lance/native/native.ts';
+import { ownSql } from '#src/kernel/checked-sql.ts';
+import { branchFolder, listVersions, manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { transaction } from '#src/lance-format/messages.ts';
 import { liftedVersion } from '#src/lance-format/shadow/lifted-version.ts';
 import { shadowManifest } from '#src/lance-format/shadow/shadow-manifest.ts';
 import { transactionsBetween } from '#src/lance-format/transaction/transaction.ts';
-import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { numbersFrom } from '#test/http/wide-table.ts';
+import {
+  type AnyTable,
+  build,
+  contentOf,
+  file,
+  kinds,
+  newestOf,
+  open,
+  partial,
+  rows,
+  upsert,
+} from './parity-tables.ts';
 import { plainManifest } from './plain-manifest.ts';
-
-const column = { id: Int32, v: Utf8, n: Float64 };
-/** The key is never NULL, as a primary key has to be. */
-function rows(ids: readonly number[], v: string): Table {
-  const table = new Table({
-    id: vectorFromArray(ids, new column.id()),
-    v: vectorFromArray(
-      ids.map(() => v),
-      new column.v(),
-    ),
-    n: vectorFromArray(ids, new column.n()),
-  });
-  const fields = table.schema.fields.map((field) => field.clone({ nullable: field.name !== 'id' }));
-  const schema = new Schema(fields);
-  return new Table(
-    schema,
-    table.batches.map((batch) => new RecordBatch(schema, batch.data)),
-  );
-}
-const file = (ids: readonly number[], v: string) => ipcFile(rows(ids, v));
-/** Without column v. */
-const partial = (...ids: readonly number[]) => ipcFile(rows(ids, '').select(['id', 'n']));
-
-/** With what the service itself does not call. */
-interface AnyTable extends Omit<NativeTable, 'add'> {
-  add(file: Buffer, mode: 'append' | 'overwrite'): Promise<{ version: number }>;
-  update(predicate: CheckedSql, columns: [name: string, expression: string][]): Promise<unknown>;
-  addColumns(columns: { name: string; valueSql: string }[]): Promise<unknown>;
-  addColumnsWithSchema(schemaFile: Buffer): Promise<unknown>;
-  alterColumns(changes: { path: string; rename?: string; dataType?: string; nullable?: boolean }[]): Promise<unknown>;
-  dropColumns(columns: string[]): Promise<unknown>;
-  updateFieldMetadata(
-    changes: { path: string; metadata: Record<string, string | null>; replace?: boolean }[],
-  ): Promise<unknown>;
-  setUnenforcedPrimaryKey(columns: string[]): Promise<unknown>;
-  dropIndex(name: string): Promise<unknown>;
-}
 
 type Operation = (table: AnyTable) => Promise<unknown>;
 
-const upsert = (table: NativeTable) => table.mergeInsert(['id']).whenMatchedUpdateAll().whenNotMatchedInsertAll();
 const updates = (table: NativeTable) => table.mergeInsert(['id']).whenMatchedUpdateAll();
 
 const operations: Record<string, Operation> = {
@@ -189,45 +161,6 @@ function named<Field extends { clone(props: { name: string }): Field }>(field: F
   return field.clone({ name });
 }
 
-interface Kind {
-  readonly isIndexed: boolean;
-  readonly isChanged: boolean;
-  readonly branch?: string;
-}
-
-const kinds: Record<string, Kind> = {
-  'a plain table': { isIndexed: false, isChanged: false },
-  'a table with an index and deletion vectors': { isIndexed: true, isChanged: true },
-  'a branch': { isIndexed: true, isChanged: true, branch: 'feature/x' },
-};
-
-/** No caches: tables get the places of others. */
-async function open(folder: string, branch?: string): Promise<NativeTable> {
-  const table = await (await connectNative(folder, {}, newSession(0, 0))).openTable('t', []);
-  return (branch === undefined ? table : await (await table.branches()).checkout(branch)) as NativeTable;
-}
-
-async function build(folder: string, { isIndexed, isChanged, branch }: Kind): Promise<void> {
-  await (await connect(folder)).createTable('t', rows(numbersFrom(0, 1_000), 'a'));
-  const table = await open(folder);
-  await table.add(file(numbersFrom(1_000, 2_000), 'b'), 'append');
-  if (isIndexed) await table.createIndex(nativeBtree(), 'id', true);
-  await table.add(file(numbersFrom(2_000, 2_500), 'c'), 'append');
-  if (isChanged) {
-    await table.delete(ownSql('id = 3 OR id = 1700'));
-    await upsert(table).execute(file([6, 1_600, 8_000], 'd'));
-  }
-  if (branch === undefined) return;
-  const own = await (await table.branches()).create(branch, null, null);
-  await upsert(own).execute(file([10, 11, 7_777], 'e'));
-  await own.delete(ownSql('id = 12'));
-}
-
-const newestOf = (dataset: string) => {
-  const versions = join(dataset, '_versions');
-  return readManifest(versions, listVersions(versions).at(-1) ?? 0)?.bytes ?? Buffer.of();
-};
-
 /** `later`: by how many versions the shadow is ahead, as one is that is kept. */
 async function inShadow(dataset: string, operation: Operation, later: number): Promise<void> {
   const original = newestOf(dataset);
@@ -250,8 +183,6 @@ async function inShadow(dataset: string, operation: Operation, later: number): P
   rmSync(dirname(shadow), { recursive: true });
 }
 
-const plainValue = (value: unknown): unknown => (typeof value === 'bigint' ? Number(value) : value);
-
 type Result = ReturnType<typeof plainManifest> & { readonly all: string[]; readonly found: string[] };
 
 /** Columns, metadata, largest fragment id, settings and what indexes cover: all that does not depend on the number of versions. */
@@ -262,17 +193,6 @@ function inAnyVersion({ all, found, manifest, indexes }: Result) {
     manifest: manifest.filter((field) => /^(1|5|11|15|16|19|20):/.test(field)),
     indexes: indexes?.length,
   };
-}
-
-async function contentOf(table: NativeTable, where?: CheckedSql): Promise<string[]> {
-  const query = table.query();
-  if (where !== undefined) query.onlyIf(where);
-  const batches = await query.execute(2 ** 16);
-  const found: string[] = [];
-  for (let batch = await batches.next(); batch !== null; batch = await batches.next()) {
-    found.push(...rowsOf(batch).map((row) => JSON.stringify(row, (_, value) => plainValue(value))));
-  }
-  return found.sort();
 }
 
 const keptFolder = process.env.LANCEGATE_PARITY;

@@ -97,7 +97,7 @@ interface Replacement extends VersionIdentity {
   readonly staged: Buffer;
   /** Of a compaction; without them it is an update, or an append, that takes all staged fragments. */
   readonly groups?: readonly MovedGroup[];
-  /** Nothing was deleted, and no key looked for: other writers may add the same keys concurrently. */
+  /** The staged rows are new without regard to keys: no row is deleted, and the table may have a primary key. */
   readonly isAppend?: boolean;
 }
 
@@ -118,8 +118,11 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
   const added = stagedFragments(staged, groups, largestId + 1);
   const updated = updatedFragments(fragments, deletions);
-  const rows = isAppend ? appendOf(added) : updateOf(deletions, updated, added);
-  const operation = groups === undefined ? rows : rewriteOf(groups, fragments, added);
+  const operation = isAppend
+    ? { append: encode(append, { fragments: added.map(withoutId) }) }
+    : groups === undefined
+      ? updateOf(deletions, updated, added)
+      : rewriteOf(groups, fragments, added);
   const { version: readVersion } = before;
   const recorded = encode(transaction, { readVersion, uuid: transactionId, ...operation });
   const stay = fragments.filter(({ id }) => deletions.get(id) !== 'all rows');
@@ -191,13 +194,10 @@ function updatedFragments(
 
 const deletionsOf = (file: DeletionFile): Buffer => encode(deletionFile, { isBitmap: true, ...file });
 
-const withoutId = ({ bytes }: AddedFragment): Buffer => edit(fragment, bytes, { id: undefined });
+/** A transaction does not say which ids new fragments get. */
+const withoutId = ({ bytes }: StoredBytes): Buffer => edit(fragment, bytes, { id: undefined });
 
-const appendOf = (added: readonly AddedFragment[]) => ({
-  append: encode(append, { fragments: added.map(withoutId) }),
-});
-
-/** In the mode in which whole rows are written anew. New fragments have no ids yet. */
+/** In the mode in which whole rows are written anew. */
 function updateOf(
   deletions: Replacement['deletions'],
   updated: ReadonlyMap<number, Uint8Array>,
@@ -249,10 +249,12 @@ export class NotReplaceable extends Error {
   override readonly name = 'NotReplaceable';
 }
 
-const deletionFilesFlag = 1n;
+export const deletionFilesFlag = 1n;
+/** For writers alone. */
+export const configFlag = 8n;
 export const basePathsFlag = 16n;
-/** With the second file format before it had a version, and a table configuration. */
-const knownFlags = deletionFilesFlag | 4n | 8n | basePathsFlag;
+/** With the second file format before it had a version. */
+const knownFlags = deletionFilesFlag | 4n | configFlag | basePathsFlag;
 
 /** Of a fragment: all but identifiers of rows, versions of rows, overlays, and what is newer. */
 const knownOfFragment = (['id', 'files', 'deletionFile', 'physicalRows'] as const).map(

@@ -4,12 +4,14 @@
  */
 import {
   basePathsFlag,
+  deletionFilesFlag,
   type NewVersion,
+  NotReplaceable,
   requireReplaceable,
   type VersionIdentity,
   versionAfter,
 } from '../manifest/next-manifest.ts';
-import { indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
+import { fragmentId, indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
 import {
   createIndex,
   dataFile,
@@ -164,4 +166,43 @@ function ofFirstVersion(encoded: Uint8Array): Uint8Array {
   const runs = (run: Uint8Array) => edit(rowVersionRun, run, { version: 1 });
   const ofFirst = (each: Uint8Array) => editEach(rowVersions, each, { runs });
   return editEach(fragment, encoded, { createdAtVersions: ofFirst, updatedAtVersions: ofFirst });
+}
+
+/**
+ * The version whose rows and columns are all those of a dataset in another folder, `staged`, with any number of fragments. Settings
+ * stay, indexes go. The new fragments have ids that no other ever had, where the engine begins at 0 again: no row address of
+ * before has a row. Throws `NotReplaceable` for a table that this package writes no version of.
+ */
+export function overwriteVersion(head: Buffer, staged: Buffer, identity: VersionIdentity): LiftedVersion {
+  const { message, indexes } = sectionsOf(head);
+  const before = requireReplaceable(message, indexes);
+  const {
+    fragments,
+    fields = [],
+    schemaMetadata = [],
+    dataFormat,
+  } = requireReplaceable(sectionsOf(staged).message, undefined);
+  if (fragments.some((each) => decode(fragment, each).deletionFile !== undefined))
+    throw new NotReplaceable('rows of the source are deleted');
+  const largestId = before.fragments.map(fragmentId).reduce((a, b) => Math.max(a, b), before.maxFragmentId ?? -1);
+  const added = fragments.map((each, index) => edit(fragment, each, { id: largestId + 1 + index || undefined }));
+  const operation = encode(overwrite, {
+    fragments: fragments.map((each) => edit(fragment, each, { id: undefined })),
+    fields,
+    schemaMetadata,
+  });
+  const { version: readVersion, readerFlags, writerFlags } = before;
+  const changes = {
+    fields,
+    schemaMetadata,
+    dataFormat,
+    fragments: added,
+    readerFlags: readerFlags & ~deletionFilesFlag || undefined,
+    writerFlags: writerFlags & ~deletionFilesFlag || undefined,
+    maxFragmentId: largestId + added.length < 0 ? undefined : largestId + added.length,
+  };
+  const recorded = encode(transaction, { readVersion, uuid: identity.transactionId, overwrite: operation });
+  const sections = { indexes: undefined, transaction: recorded };
+  const version = versionAfter({ message, readVersion, like: head }, changes, sections, identity);
+  return { ...version, files: fragments.flatMap((each) => filesOf(each, readVersion)) };
 }
