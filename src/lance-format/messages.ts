@@ -45,7 +45,11 @@ export const field = messageTable({
   id: uint(3),
   parentId: uint64(4),
   isNullable: flag(6),
+  /** Entries of a map: `mapEntry`. */
   metadata: repeated(bytes(10)),
+  isPrimaryKey: flag(12),
+  /** In a primary key of several columns, from 1. */
+  primaryKeyPosition: uint(13),
 });
 
 export const timestamp = messageTable({ seconds: uint(1), nanoseconds: uint(2) });
@@ -73,6 +77,9 @@ export const dataFile = messageTable({
   sizeBytes: uint(6),
   baseId: uint(7),
 });
+
+/** The columns of a data file, by their ids. Apart from `dataFile`, since a wide table has long lists. */
+export const dataFileColumns = messageTable({ fieldIds: packed(2) });
 
 export const overlay = messageTable({ file: bytes(1) });
 

@@ -689,7 +689,9 @@ describe('another program commits in between', () => {
 
   test('a setting of theirs that makes the source unfit is no error: nothing is written, a merge can be', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
-    await (await stage.outside()).updateFieldMetadata([{ path: 'id', metadata: { unit: 'chunk' } }]);
+    await (await stage.outside()).updateFieldMetadata([
+      { path: 'id', metadata: { 'lance-encoding:compression': 'zstd' } },
+    ]);
     const before = stage.files();
     assert.equal(await replacing(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'ours')), 'overtaken');
     assert.deepEqual(stage.files(), before);
@@ -713,6 +715,7 @@ const text = (name: string, isNullable = true) => new Field(name, new Utf8(), is
 
 describe('what is not for replacing is refused: nothing is written, and what is tracked is as it was (P1)', () => {
   const plain = columns([int('id'), [1, 2]], [text('text'), ['a', 'b']]);
+  const encoded = new Map([['lance-encoding:compression', 'zstd']]);
   const refusals: readonly (readonly [string, Table, Table, Properties?])[] = [
     ['a source with fewer columns', plain, columns([int('id'), [1]])],
     ['a source with more columns', plain, columns([int('id'), [1]], [text('text'), ['x']], [int('more'), [1]])],
@@ -725,13 +728,13 @@ describe('what is not for replacing is refused: nothing is written, and what is 
       columns([int('id'), [1]], [text('text'), ['x']]),
     ],
     [
-      'a source with other metadata of a column',
+      'a source with metadata for the encoding of a column',
       plain,
-      columns([int('id', true, new Map([['unit', 'chunk']])), [1]], [text('text'), ['x']]),
+      columns([int('id', true, encoded), [1]], [text('text'), ['x']]),
     ],
     [
-      'a source without the metadata of a column',
-      columns([int('id', true, new Map([['unit', 'chunk']])), [1, 2]], [text('text'), ['a', 'b']]),
+      'a source without the metadata for the encoding of a column',
+      columns([int('id', true, encoded), [1, 2]], [text('text'), ['a', 'b']]),
       plain,
     ],
     ['a table with files of version 2.0', plain, plain, { new_table_data_storage_version: '2.0' }],
@@ -765,7 +768,32 @@ describe('what is not for replacing is refused: nothing is written, and what is 
     assert.deepEqual(stage.files(), before);
   });
 
-  test('a column that was dropped and made anew is another', async (t) => {
+  test('columns after one that was dropped are taken, nested ones too: under the ids of the table', async (t) => {
+    const struct = new Field('s', new Struct([int('a'), text('b')]), true);
+    const values = (...ids: readonly number[]) => ids.map((id) => ({ a: id, b: `b${id}` }));
+    const stage = new Stage(t);
+    const target = columns([int('gone'), [0, 0]], [int('id'), [1, 2]], [struct, values(1, 2)]);
+    const dataset = await createDataset(stage.engine, location, ipcFile(target), {});
+    t.after(() => dataset.close());
+    const outside = await stage.outside();
+    await outside.dropColumns(['gone']);
+    await outside.updateFieldMetadata([{ path: 's.b', metadata: { unit: 'm' } }]);
+    await dataset.refresh();
+    const tracked = await trackedRows(dataset);
+    const source = columns([int('id'), [2, 3]], [struct, values(20, 30)]);
+    expectReplaced(await dataset.replaceRows(tracked, at(0, 1), { file: ipcFile(source), rows: 2 }));
+    const rows = await (await stage.outside()).query().toArray();
+    assert.deepEqual(
+      rows.map(({ id, s }: { id: number; s: { a: number; b: string } }) => [id, s.a, s.b]),
+      [
+        [1, 1, 'b1'],
+        [2, 20, 'b20'],
+        [3, 30, 'b30'],
+      ],
+    );
+  });
+
+  test('a column that was dropped and made anew without NULL', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 3, 'first'));
     const outside = await stage.outside();
     await outside.dropColumns(['text']);

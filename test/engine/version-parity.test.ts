@@ -11,7 +11,7 @@ import { after, before, describe, test } from 'node:test';
 import { connectNative, newSession } from '#src/engine/lance/native/native.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { branchFolder, listVersions, manifestNames, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
-import { type NewVersion, nextManifest } from '#src/lance-format/manifest/next-manifest.ts';
+import { type NewVersion, NotReplaceable, nextManifest } from '#src/lance-format/manifest/next-manifest.ts';
 import { parseManifest, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
 import { restoredVersion } from '#src/lance-format/manifest/restored-version.ts';
 import { settingsVersion } from '#src/lance-format/manifest/settings-version.ts';
@@ -113,34 +113,52 @@ for (const [name, kind] of Object.entries(kinds)) {
       assert.equal(parseManifest(bytes).version, listVersions(join(dataset, '_versions')).at(-1));
     });
 
-    test('an append of several fragments is what the engine makes of one', async () => {
-      const [a, b] = [file([70_000, 70_001], 'a'), file([70_002], 'b')];
-      const { bytes: _, ...ofEngine } = await resultOf(async (__, table) => {
-        await table.add(a, 'append');
-        await table.add(b, 'append');
-      }, 'an append of fragments/engine');
-      const { bytes, ...ours } = await resultOf(async (at) => {
-        const rows = await staged(folder, [a, b]);
-        const head = newestOf(at);
-        const next = nextManifest(head, { deletions: new Map(), staged: rows.bytes, isAppend: true, ...identity() });
-        const moved = parseManifest(rows.bytes).files.filter(({ kind: of }) => of === 'data');
-        move(
-          rows.path,
-          at,
-          moved.map(({ path }) => ({ from: `data/${path}`, to: `data/${path}` })),
-        );
-        commit(at, next);
-        assert.equal(next.fragments.length, 2);
-      }, 'an append of fragments/shadow');
-      assert.deepEqual([ours.all, ours.found, ours.indexes], [ofEngine.all, ofEngine.found, ofEngine.indexes]);
-      const withoutVersion = (fields: readonly string[]) => fields.filter((field) => !field.startsWith('3:'));
-      assert.deepEqual(withoutVersion(ours.manifest), withoutVersion(ofEngine.manifest));
-      assert.match(String(ours.transaction), /100: /);
-      assert.equal(
-        parseManifest(bytes).version,
-        parseManifest(manifestOf(dataset, parseManifest(bytes).version)).version,
-      );
-    });
+    const changes: Readonly<Record<string, (table: AnyTable) => Promise<unknown>>> = {
+      'an append of several fragments': async () => {},
+      'an append to a table with a primary key': (table) => table.setUnenforcedPrimaryKey(['id']),
+      'an append after columns came and went': async (table) => {
+        await table.alterColumns([{ path: 'v', dataType: 'large_string' }]);
+        await table.alterColumns([{ path: 'v', dataType: 'string' }]);
+        await table.addColumns([{ name: 'twice', valueSql: 'n * 2' }]);
+        await table.dropColumns(['n']);
+        await table.alterColumns([{ path: 'twice', rename: 'n' }]);
+        await table.updateFieldMetadata([{ path: 'n', metadata: { unit: 'm' } }]);
+      },
+    };
+    for (const [title, change] of Object.entries(changes)) {
+      test(`${title} is what the engine makes of it`, async () => {
+        const files = [file([70_000, 70_001], 'a'), file([70_002], 'b')];
+        const { bytes: _, ...ofEngine } = await resultOf(async (__, table) => {
+          await change(table);
+          for (const each of files) await table.add(each, 'append');
+        }, `${title}/engine`);
+        const { bytes, ...ours } = await resultOf(async (at, table) => {
+          await change(table);
+          const { path, bytes: rows } = await staged(folder, files);
+          const append = { deletions: new Map(), staged: rows, isAppend: true };
+          const next = nextManifest(newestOf(at), { ...append, ...identity() });
+          if (title.endsWith('a primary key'))
+            assert.throws(
+              () => nextManifest(newestOf(at), { ...append, isAppend: false, ...identity() }),
+              NotReplaceable,
+            );
+          const data = parseManifest(rows).files.filter(({ kind: of }) => of === 'data');
+          const moved = data.map((each) => `data/${each.path}`);
+          move(
+            path,
+            at,
+            moved.map((each) => ({ from: each, to: each })),
+          );
+          commit(at, next);
+          assert.equal(next.fragments.length, 2);
+        }, `${title}/shadow`);
+        assert.deepEqual([ours.all, ours.found, ours.indexes], [ofEngine.all, ofEngine.found, ofEngine.indexes]);
+        const withoutVersion = (fields: readonly string[]) => fields.filter((field) => !field.startsWith('3:'));
+        assert.deepEqual(withoutVersion(ours.manifest), withoutVersion(ofEngine.manifest));
+        assert.match(String(ours.transaction), /100: /);
+        assert.equal(parseManifest(bytes).version, listVersions(join(dataset, '_versions')).at(-1));
+      });
+    }
 
     for (const [title, files] of Object.entries({
       'an overwrite of two fragments': [file([1, 2, 9_000], 'a'), file([3], 'b')],

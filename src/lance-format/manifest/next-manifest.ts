@@ -10,17 +10,19 @@
  */
 import {
   append,
+  dataFileColumns,
   deletionFile,
   field,
   fragment,
   manifest,
+  mapEntry,
   rewrite,
   rewriteGroup,
   timestamp,
   transaction,
   update,
 } from '../messages.ts';
-import { type Decoded, decode, edit, encode, fieldsIn, MalformedFile } from '../protobuf.ts';
+import { type Decoded, decode, edit, editEach, encode, fieldsIn, MalformedFile } from '../protobuf.ts';
 import { fragmentId, indexesIn, manifestFileOf, nameOfIndex, sectionsOf } from './parse-manifest.ts';
 
 /** What is random or of its time in a version. */
@@ -110,13 +112,15 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   const { message, indexes } = sectionsOf(current);
   const before = requireReplaceable(message, indexes);
   const staged = requireReplaceable(sectionsOf(replacement.staged).message, undefined);
-  expectSameShape(before, staged);
+  const fieldIds = fieldIdsOf(before, staged);
+  // Rows that only move have the columns of the table itself.
+  if (groups !== undefined && fieldIds !== undefined) throw new NotReplaceable('the table has other columns now');
   if (groups === undefined && !isAppend && hasPrimaryKey(before)) {
     throw new NotReplaceable('the table lists its new keys for other writers');
   }
   const fragments = before.fragments.map((bytes) => ({ id: fragmentId(bytes), bytes }));
   const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
-  const added = stagedFragments(staged, groups, largestId + 1);
+  const added = stagedFragments(staged, fieldIds, groups, largestId + 1);
   const updated = updatedFragments(fragments, deletions);
   const operation = isAppend
     ? { append: encode(append, { fragments: added.map(withoutId) }) }
@@ -149,18 +153,27 @@ interface AddedFragment extends StoredBytes {
   readonly rows: number;
 }
 
-/** The new file is as its own dataset describes it: that has to be true here as well. */
-function expectSameShape(target: Replaceable, staged: Replaceable): void {
+/** The ids that columns of a staged dataset have in the table; undefined if all are the same. */
+type FieldIds = ReadonlyMap<number, number> | undefined;
+
+/**
+ * The new file is as its own dataset describes it: that has to be true here as well, but for the ids of columns, which a table
+ * counts on when columns come and go, and which its manifest gives for each file.
+ */
+function fieldIdsOf(target: Replaceable, staged: Replaceable): FieldIds {
   if (!Buffer.from(target.dataFormat ?? '').equals(staged.dataFormat ?? Buffer.of())) {
     throw new NotReplaceable('the table has files of another version');
   }
-  if (!fitInto(staged.fields ?? [], target.fields ?? [])) {
-    throw new NotReplaceable('the source has columns of another shape');
-  }
+  const { fields: from = [] } = staged;
+  const { fields: into = [] } = target;
+  const ids = from.length === into.length ? pairedIds(from, into) : undefined;
+  if (ids === undefined) throw new NotReplaceable('the source has columns of another shape');
+  return ids.entries().every(([id, as]) => id === as) ? undefined : ids;
 }
 
 function stagedFragments(
   { fragments }: Replaceable,
+  fieldIds: FieldIds,
   groups: readonly MovedGroup[] | undefined,
   firstId: number,
 ): readonly AddedFragment[] {
@@ -172,7 +185,17 @@ function stagedFragments(
     const id = firstId + index;
     const changes = { id: id || undefined, ...(deletions !== undefined && { deletionFile: deletionsOf(deletions) }) };
     const rows = decode(fragment, bytes, ['physicalRows']).physicalRows ?? 0;
-    return { id, stagedId, rows, bytes: edit(fragment, bytes, changes) };
+    return { id, stagedId, rows, bytes: edit(fragment, withFieldIds(fieldIds, bytes), changes) };
+  });
+}
+
+function withFieldIds(fieldIds: FieldIds, encoded: Uint8Array): Uint8Array {
+  if (fieldIds === undefined) return encoded;
+  return editEach(fragment, encoded, {
+    files: (file) => {
+      const ids = decode(dataFileColumns, file).fieldIds?.flat() ?? [];
+      return edit(dataFileColumns, file, { fieldIds: [ids.map((id) => fieldIds.get(id) ?? id)] });
+    },
   });
 }
 
@@ -225,24 +248,51 @@ function rewriteOf(groups: readonly MovedGroup[], fragments: readonly StoredByte
 }
 
 /**
- * Whether files written for the columns `source` are as those written for `target`: the same columns in the same order, with the
- * same ids and metadata. A column without NULLs may be stored where they are allowed.
+ * By the ids of the columns `source`, those of `target`; undefined unless files written for the one are as those written for the
+ * other: the same columns in the same order, with the same metadata for their encoding. A column without NULLs may be stored where
+ * they are allowed.
  */
-const fitInto = (source: readonly Uint8Array[], target: readonly Uint8Array[]): boolean =>
-  source.length === target.length &&
-  source.every((each, index) => {
-    const into = target[index];
-    return into !== undefined && restOf(each) === restOf(into) && (allowsNull(into) || !allowsNull(each));
-  });
+function pairedIds(source: readonly Uint8Array[], target: readonly Uint8Array[]): Map<number, number> | undefined {
+  const ids = new Map<number, number>();
+  for (const [index, each] of source.entries()) {
+    const from = decode(field, each);
+    const into = decode(field, target[index]!);
+    const isFit =
+      restOf(each) === restOf(target[index]!) &&
+      (into.isNullable === true || from.isNullable !== true) &&
+      parentIn(ids, from.parentId) === into.parentId;
+    if (!isFit) return undefined;
+    ids.set(from.id ?? 0, into.id ?? 0);
+  }
+  return ids;
+}
 
-const allowsNull = (encoded: Uint8Array): boolean => decode(field, encoded).isNullable === true;
+/** Of a top-level column it is no id. */
+function parentIn(ids: ReadonlyMap<number, number>, parentId: bigint | undefined): bigint | undefined {
+  const into = ids.get(Number(parentId ?? 0n));
+  if (into === undefined) return parentId;
+  return into === 0 ? undefined : BigInt(into);
+}
+
+/** By themselves, or of no meaning for files. */
+const notOfFiles = (['id', 'parentId', 'isNullable', 'isPrimaryKey', 'primaryKeyPosition'] as const).map(
+  (name) => field.fields[name].number,
+);
 
 const restOf = (encoded: Uint8Array): string =>
   fieldsIn(encoded)
-    .filter(({ number }) => number !== field.fields.isNullable.number)
+    .filter(({ number, raw }) => !notOfFiles.includes(number) && !isNote(number, raw))
     .map(({ raw }) => Buffer.from(raw).toString('latin1'))
     .sort()
     .join('\n');
+
+/** Metadata of its author's, or of a primary key: no file is written otherwise because of it. */
+function isNote(number: number, raw: Uint8Array): boolean {
+  if (number !== field.fields.metadata.number) return false;
+  const [entry = Buffer.of()] = decode(field, raw).metadata ?? [];
+  const { key = '' } = decode(mapEntry, entry, ['key']);
+  return key.startsWith(primaryKeyMetadata) || !/^(lance|ARROW:|packed$)/i.test(key);
+}
 
 /** This package makes no version of such a table, as it cannot carry on what the manifest says. `message` says why. */
 export class NotReplaceable extends Error {
@@ -285,8 +335,17 @@ export function requireReplaceable(message: Uint8Array, indexes: Uint8Array | un
 }
 
 /** The engine lists the keys that it inserts into such a table, for other writers that insert the same keys concurrently. */
-const hasPrimaryKey = ({ fields = [] }: Replaceable): boolean =>
-  fields.some((each) => hasInMetadata(each, 'unenforced-primary-key'));
+function hasPrimaryKey({ fields = [] }: Replaceable): boolean {
+  return fields.some((each) => {
+    const { isPrimaryKey = false, primaryKeyPosition = 0 } = decode(field, each, [
+      'isPrimaryKey',
+      'primaryKeyPosition',
+    ]);
+    return isPrimaryKey || primaryKeyPosition > 0 || hasInMetadata(each, 'unenforced-primary-key');
+  });
+}
+
+const primaryKeyMetadata = 'lance-schema:unenforced-primary-key';
 
 /** In anything but its name: an extension type, too, says what a column holds. */
 const hasInMetadata = (encoded: Uint8Array, text: string): boolean =>
