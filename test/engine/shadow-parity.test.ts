@@ -12,6 +12,7 @@ import { Schema, Table, tableToIPC } from 'apache-arrow';
 import { type NativeTable, nativeBtree } from '#src/engine/lance/native/native.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { branchFolder, listVersions, manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
+import { NotReplaceable } from '#src/lance-format/manifest/next-manifest.ts';
 import { transaction } from '#src/lance-format/messages.ts';
 import { liftedVersion } from '#src/lance-format/shadow/lifted-version.ts';
 import { shadowManifest } from '#src/lance-format/shadow/shadow-manifest.ts';
@@ -124,10 +125,21 @@ const sequences: Record<string, { steps: readonly (string | Operation)[]; record
     recorded: overwrite.number,
   },
   'columns and metadata': {
-    steps: ['new columns by SQL', 'a dropped column', 'a column that is renamed', 'a primary key'],
+    steps: ['new columns by SQL', 'a column that is renamed', 'metadata of a column', 'a primary key'],
     recorded: merge.number,
   },
-  'columns and an index': { steps: ['a column of another type', 'a new index'], recorded: merge.number },
+  'new columns and an index': {
+    steps: ['new columns of NULL', 'new columns by SQL', 'a new index'],
+    recorded: merge.number,
+  },
+  'columns that come and go': {
+    steps: ['new columns by SQL', 'a dropped column', 'a column that is renamed'],
+    recorded: overwrite.number,
+  },
+  'a column of another type and an index': {
+    steps: ['a column of another type', 'a new index'],
+    recorded: overwrite.number,
+  },
   'several indexes': { steps: ['a new index', 'an index built anew'], recorded: createIndex.number },
   'an overwrite and appends': { steps: ['an overwrite', 'append', 'append'], recorded: overwrite.number },
   'rows and an overwrite': { steps: ['append', 'an overwrite', 'a delete', 'a new index'], recorded: overwrite.number },
@@ -140,7 +152,7 @@ const sequences: Record<string, { steps: readonly (string | Operation)[]; record
       (table) => table.alterColumns([{ path: 'id', dataType: 'int64' }]),
       'an index built anew',
     ],
-    recorded: merge.number,
+    recorded: overwrite.number,
   },
 };
 
@@ -250,3 +262,91 @@ for (const [name, kind] of Object.entries(kinds)) {
     }
   });
 }
+
+/** What another program began before ours, and commits after it. It may be refused. */
+const theirs: Record<string, Operation> = {
+  append: (table) => table.add(file([60_000], 'them'), 'append'),
+  'an update': (table) => table.update(ownSql('id = 9 OR id = 1501'), [['n', 'n + 1000']]),
+  'a delete': (table) => table.delete(ownSql('id = 9 OR id = 1501')),
+  'an upsert': (table) => upsert(table).execute(file([5, 60_000], 'them')),
+  'some columns': (table) => updates(table).execute(partial(5, 7, 1_500)),
+  'a new index': (table) => table.createIndex(nativeBtree(), 'n', true),
+  'another column': (table) => table.addColumns([{ name: 'theirs', valueSql: 'n + 1' }]),
+  'a dropped column': (table) => table.dropColumns(['v']),
+  'metadata of a column': (table) => table.updateFieldMetadata([{ path: 'n', metadata: { unit: 'km' } }]),
+  'a compaction': (table) => table.optimize(0, false),
+};
+
+describe('another program that began before several steps is refused, or its change comes on top of theirs (P1, P2)', () => {
+  const saved = join(temporaryFolder(after), 'saved');
+  const folder = join(dirname(saved), 'folder');
+  const dataset = join(folder, 't.lance');
+  before(async () => {
+    mkdirSync(folder, { recursive: true });
+    await build(folder, { isIndexed: true, isChanged: true });
+    cpSync(folder, saved, { recursive: true });
+  });
+
+  const composed = Object.entries(sequences).filter(([, { recorded }]) => recorded !== update.number);
+  for (const [title, { steps }] of composed) {
+    test(`of ${title}`, async () => {
+      const ours: Operation = async (table) => {
+        for (const step of steps) await (typeof step === 'string' ? operations[step]?.(table) : step(table));
+      };
+      for (const [name, operation] of Object.entries(theirs)) {
+        const outcomeOf = async (begin: 'before' | 'after') => {
+          rmSync(folder, { recursive: true });
+          cpSync(saved, folder, { recursive: true });
+          const early = await open(folder);
+          await early.countRows();
+          await inShadow(dataset, ours, 0);
+          const table = begin === 'before' ? early : await open(folder);
+          const outcome = await operation(table).then(
+            () => 'made',
+            () => 'refused',
+          );
+          const after = await open(folder);
+          const all = await contentOf(after);
+          const key = ownSql('n < 20 OR n IN (1009, 2501, 60000)');
+          const found = all.length > 0 && all[0]?.includes('"n":') ? await contentOf(after, key) : [];
+          const byScan = all.filter((row) => {
+            const { n } = JSON.parse(row) as { n?: number | null };
+            return typeof n === 'number' && (n < 20 || [1_009, 2_501, 60_000].includes(n));
+          });
+          assert.deepEqual(found, byScan, `${name}, ${begin}: the index finds what is there`);
+          return { outcome, all };
+        };
+        const serial = await outcomeOf('after');
+        const { outcome, all } = await outcomeOf('before');
+        if (outcome === 'made') assert.deepEqual(all, serial.all, name);
+      }
+    });
+  }
+});
+
+describe('a lift is refused where its version would say something wrong (P1)', () => {
+  const folder = temporaryFolder(after);
+  const dataset = join(folder, 't.lance');
+  before(() => build(folder, { isIndexed: true, isChanged: true }));
+  const restoring: Operation = async (table) => {
+    await table.add(file([60_000], 'first'), 'append');
+    await table.checkout((await table.version()) - 1);
+    await table.restore();
+  };
+  const refused: Record<string, Operation> = {
+    'of a restore': restoring,
+    'of a compaction among other steps': async (table) => {
+      await table.add(file([60_000], 'first'), 'append');
+      await table.optimize(0, false);
+    },
+    'of nothing': async () => {},
+  };
+  for (const [title, operation] of Object.entries(refused)) {
+    test(title, async () => {
+      const head = newestOf(dataset);
+      await assert.rejects(inShadow(dataset, operation, 0), NotReplaceable);
+      assert.deepEqual(newestOf(dataset), head);
+      rmSync(join(dataset, 'lancegate=staging'), { recursive: true });
+    });
+  }
+});

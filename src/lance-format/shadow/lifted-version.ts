@@ -60,7 +60,11 @@ export function liftedVersion(request: LiftRequest): LiftedVersion {
   const fragments = made.fragments?.map((each) => fragmentWith(change, each)) ?? [];
   const indexes = after.indexes && indexesWith(change, after.indexes);
   const identity = { readVersion, uuid: transactionId };
-  const before = { fragments: head.fragments ?? [], indexes: indexesIn(sectionsOf(original).indexes) };
+  const before = {
+    fragments: head.fragments ?? [],
+    fields: head.fields ?? [],
+    indexes: indexesIn(sectionsOf(original).indexes),
+  };
   const { fields = [], schemaMetadata = [], config, tableMetadata } = made;
   const lifted = { fragments, indexes: indexesIn(indexes), fields, schemaMetadata };
   const transaction =

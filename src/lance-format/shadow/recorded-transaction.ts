@@ -11,6 +11,7 @@ import {
   dataFile,
   deletion,
   deletionFile,
+  field,
   fragment,
   index,
   overwrite,
@@ -25,15 +26,15 @@ import { type BaseChange, fragmentWith, indexWith } from './shadow-manifest.ts';
 
 type TransactionIdentity = Required<Pick<Decoded<typeof transaction>, 'readVersion' | 'uuid'>>;
 
-/** Encoded fragments and indexes of a version. */
+/** Encoded parts of a version. */
 interface StoredParts {
   readonly fragments: readonly Uint8Array[];
   readonly indexes: readonly Uint8Array[];
+  readonly fields: readonly Uint8Array[];
 }
 
 /** A version as the original will have it. */
 interface LiftedParts extends StoredParts {
-  readonly fields: readonly Uint8Array[];
   readonly schemaMetadata: readonly Uint8Array[];
 }
 
@@ -75,10 +76,11 @@ function requireLiftable(operation: LanceOperation | undefined): void {
  *
  * - rows only: Update, as one step of the engine would;
  * - indexes only: CreateIndex;
- * - no rows, but more than indexes: Merge, which has all fragments and columns. Whoever changes rows or columns begins anew;
- * - rows and anything else, or everything replaced: Overwrite, with which all changes of rows, columns and indexes conflict.
- *   After a Merge, the engine would allow an index of values that the steps have changed in place, and new values of a column
- *   in fragments whose rows have moved.
+ * - no rows, but more than indexes, with all columns still there: Merge, which has all fragments and columns. Another program
+ *   that changes rows or columns begins anew;
+ * - anything else: Overwrite, with which all changes of rows, columns and indexes conflict. After a Merge, the engine would allow
+ *   an index of a column that is gone or whose values have changed in place, and new values of a column in fragments whose rows
+ *   have moved.
  */
 export function composedTransaction(
   identity: TransactionIdentity,
@@ -97,13 +99,21 @@ export function composedTransaction(
   if (are(new Set(['createIndex'])))
     return encode(transaction, { ...identity, createIndex: indexChange(before, result) });
   const { fragments, fields, schemaMetadata } = result;
-  if (are(besidesRows)) {
+  if (are(besidesRows) && keepsColumns(before, result)) {
     return encode(transaction, { ...identity, merge: encode(addColumns, { fragments, fields, schemaMetadata }) });
   }
   const added = fragments.map((each) => edit(fragment, each, { id: undefined }));
   const replaced = encode(overwrite, { fragments: added, fields, schemaMetadata });
   return encode(transaction, { ...identity, overwrite: replaced });
 }
+
+/** A column of another type has another id. */
+function keepsColumns({ fields: before }: StoredParts, { fields: after }: StoredParts): boolean {
+  const left = new Set(after.map(fieldId));
+  return before.every((each) => left.has(fieldId(each)));
+}
+
+const fieldId = (encoded: Uint8Array): number => decode(field, encoded, ['id']).id ?? 0;
 
 function indexChange({ indexes: before }: StoredParts, { indexes: after }: StoredParts): Buffer {
   const old = new Set(before.map(identifierOf));
