@@ -62,8 +62,8 @@ export function liftedTransaction(
 
 /** Operations of the engine that change rows, and nothing else. */
 const ofRows: ReadonlySet<LanceOperation> = new Set(['append', 'delete', 'update']);
-/** Operations that leave all rows as they are, save for columns that come or go. */
-const besidesRows: ReadonlySet<LanceOperation> = new Set(['createIndex', 'merge', 'project', 'updateConfig']);
+/** Operations of columns and metadata that leave all rows as they are. */
+const ofColumns: ReadonlySet<LanceOperation> = new Set(['merge', 'project', 'updateConfig']);
 
 /** Restoring is of versions, which are others in a shadow; what is not known here may be anything. */
 function requireLiftable(operation: LanceOperation | undefined): void {
@@ -76,10 +76,10 @@ function requireLiftable(operation: LanceOperation | undefined): void {
  *
  * - rows only: Update, as one step of the engine would;
  * - indexes only: CreateIndex;
- * - no rows, but more than indexes, with all columns still there: Merge, which has all fragments and columns. Another program
+ * - columns and metadata, with all columns still there: Merge, which has all fragments and columns. Another program
  *   that changes rows or columns begins anew;
  * - anything else: Overwrite, with which all changes of rows, columns and indexes conflict. After a Merge, the engine would allow
- *   an index of a column that is gone or whose values have changed in place, and new values of a column in fragments whose rows
+ *   a second index of one name, an index of a column that is gone or whose values have changed in place, and new values of a column in fragments whose rows
  *   have moved.
  */
 export function composedTransaction(
@@ -99,7 +99,7 @@ export function composedTransaction(
   if (are(new Set(['createIndex'])))
     return encode(transaction, { ...identity, createIndex: indexChange(before, result) });
   const { fragments, fields, schemaMetadata } = result;
-  if (are(besidesRows) && keepsColumns(before, result)) {
+  if (are(ofColumns) && keepsColumns(before, result)) {
     return encode(transaction, { ...identity, merge: encode(addColumns, { fragments, fields, schemaMetadata }) });
   }
   const added = fragments.map((each) => edit(fragment, each, { id: undefined }));
