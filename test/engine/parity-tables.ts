@@ -31,23 +31,21 @@ export const file = (ids: readonly number[], v: string) => ipcFile(rows(ids, v))
 export const partial = (...ids: readonly number[]) => ipcFile(rows(ids, '').select(['id', 'n']));
 
 /** With what the service itself does not call. */
-export interface AnyTable extends Omit<NativeTable, 'add'> {
-  add(file: Buffer, mode: 'append' | 'overwrite'): Promise<{ version: number }>;
-  update(predicate: CheckedSql, columns: [name: string, expression: string][]): Promise<unknown>;
-  addColumns(columns: { name: string; valueSql: string }[]): Promise<unknown>;
-  addColumnsWithSchema(schemaFile: Buffer): Promise<unknown>;
-  alterColumns(changes: { path: string; rename?: string; dataType?: string; nullable?: boolean }[]): Promise<unknown>;
-  dropColumns(columns: string[]): Promise<unknown>;
+export interface AnyTable extends Omit<NativeTable, 'addColumns' | 'alterColumns' | 'updateFieldMetadata'> {
+  addColumns(columns: { name: string; valueSql: string }[]): Promise<{ version: number }>;
+  alterColumns(
+    changes: { path: string; rename?: string; dataType?: string; nullable?: boolean }[],
+  ): Promise<{ version: number }>;
+  dropColumns(columns: string[]): Promise<{ version: number }>;
   updateFieldMetadata(
     changes: { path: string; metadata: Record<string, string | null>; replace?: boolean }[],
   ): Promise<unknown>;
   setUnenforcedPrimaryKey(columns: string[]): Promise<unknown>;
-  dropIndex(name: string): Promise<unknown>;
   /** To the version that is checked out. */
   restore(): Promise<unknown>;
 }
 
-export const upsert = (table: NativeTable) =>
+export const upsert = (table: Pick<NativeTable, 'mergeInsert'>) =>
   table.mergeInsert(['id']).whenMatchedUpdateAll().whenNotMatchedInsertAll();
 export interface Kind {
   readonly isIndexed: boolean;
@@ -90,7 +88,7 @@ export const newestOf = (dataset: string) => {
 
 const plainValue = (value: unknown): unknown => (typeof value === 'bigint' ? Number(value) : value);
 
-export async function contentOf(table: NativeTable, where?: CheckedSql): Promise<string[]> {
+export async function contentOf(table: Pick<NativeTable, 'query'>, where?: CheckedSql): Promise<string[]> {
   const query = table.query();
   if (where !== undefined) query.onlyIf(where);
   const batches = await query.execute(2 ** 16);

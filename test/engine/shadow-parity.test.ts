@@ -35,7 +35,7 @@ import { plainManifest } from './plain-manifest.ts';
 
 type Operation = (table: AnyTable) => Promise<unknown>;
 
-const updates = (table: NativeTable) => table.mergeInsert(['id']).whenMatchedUpdateAll();
+const updates = (table: Pick<NativeTable, 'mergeInsert'>) => table.mergeInsert(['id']).whenMatchedUpdateAll();
 
 const operations: Record<string, Operation> = {
   upsert: (table) => upsert(table).execute(file([5, 1_500, 9_000, 9_001], 'up')),
