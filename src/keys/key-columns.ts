@@ -10,7 +10,7 @@ import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import type { KeyDigests, KeyHasher } from './key-hasher.ts';
 import { KeySet } from './key-table.ts';
-import { integerAt, type KeyColumn, measureKeys, readKeyColumn, valueAt } from './key-values.ts';
+import { integerAt, type KeyColumn, type KeyMeasure, measureKeys, readKeyColumn, valueAt } from './key-values.ts';
 
 export class Keys {
   readonly rows: number;
@@ -85,8 +85,9 @@ export async function readDistinctKeys(
   hasher: KeyHasher,
 ): Promise<DistinctKeys> {
   const keys = readKeys(chunk, on);
-  requireShort(keys, on);
-  const digests = await hasher.digest(keys);
+  const measure = measureKeys(keys.columns, keys.rows);
+  requireShort(measure, on);
+  const digests = await hasher.digest(keys, measure.longest.bytes);
   const duplicate = await findDuplicate(keys, digests);
   if (duplicate === undefined) return { keys, digests };
   const { row, firstRow } = duplicate;
@@ -97,8 +98,7 @@ export async function readDistinctKeys(
 
 const columnsOf = (on: readonly FieldPath[]): string => on.map(formatFieldPath).join(', ');
 
-function requireShort(keys: Keys, on: readonly FieldPath[]): void {
-  const { allBytes, longest } = measureKeys(keys.columns, keys.rows);
+function requireShort({ allBytes, longest }: KeyMeasure, on: readonly FieldPath[]): void {
   if (longest.bytes > mostBytesOfOneKey) {
     throw invalidInput(
       `the key ${columnsOf(on)} of row ${longest.row} has ${longest.bytes} bytes; a key can have ${mostBytesOfOneKey}`,

@@ -40,13 +40,14 @@ export class KeyHasher {
     this.#hash = new SipHash(secret.subarray(4, 8));
   }
 
-  /** The digest of a NULL key has no meaning. */
-  async digest(keys: { readonly columns: readonly KeyColumn[]; readonly rows: number }): Promise<KeyDigests> {
-    const { columns, rows } = keys;
+  /** `longestBytes`: of the longest key. The digest of a NULL key has no meaning. */
+  async digest(
+    { columns, rows }: { readonly columns: readonly KeyColumn[]; readonly rows: number },
+    longestBytes = measureKeys(columns, rows).longest.bytes,
+  ): Promise<KeyDigests> {
     const values = columns.map((column) => column.values);
     const wordsPerKey = columns.reduce((sum, column) => sum + widthBytes(column), 0) <= narrowBytes ? 2 : 4;
     const words = new Uint32Array(rows * wordsPerKey);
-    const longestBytes = measureKeys(columns, rows).longest.bytes;
     const slice = Math.ceil(Math.min(rowsPerSlice, bytesPerSlice / longestBytes));
     const message = new KeyMessage(values, longestBytes);
     for (let row = 0; row < rows; row++) {

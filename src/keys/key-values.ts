@@ -227,7 +227,7 @@ function normaliseNaNs({ type }: Field, values: KeyValues): KeyValues {
 const valueBytes = (values: KeyValues, row: number): number =>
   values.form === 'fixed' ? values.widthBytes : values.ends[row]! - values.starts[row]!;
 
-interface KeyMeasure {
+export interface KeyMeasure {
   readonly allBytes: number;
   readonly longest: { readonly row: number; readonly bytes: number };
 }

@@ -35,10 +35,11 @@ interface SoughtKeys extends KeyReading {
 export function soughtKeys(batch: Batch): SoughtKeys {
   const { on, branch } = batch.first;
   const { keys, hasher } = batch;
-  const literals = branch === undefined ? keyLiterals(batch) : [];
-  const isFiltered = branch === undefined && literals.every(({ length }) => length <= mostLiterals);
-  return { on, keys, hasher, where: isFiltered ? keyFilter(on, literals) : undefined };
+  return { on, keys, hasher, where: branch === undefined ? shortFilter(on, keyLiterals(batch)) : undefined };
 }
+
+const shortFilter = (on: readonly FieldPath[], literals: readonly (readonly string[])[]): CheckedSql | undefined =>
+  literals.every(({ length }) => length <= mostLiterals) ? keyFilter(on, literals) : undefined;
 
 /** The values in the batch of each key column, as SQL. */
 export const keyLiterals = ({ first, requests }: Batch): readonly (readonly string[])[] =>
