@@ -169,8 +169,9 @@ test('an upload that breaks off is a 400 to the operation, so that nothing is co
 });
 
 test('a service that stops finishes what it began, and lets idle connections go', async () => {
+  const clock = new ManualClock();
   const { started, mergeRows } = waitingMerge();
-  const service = await startTestService({ script: { mergeRows }, config: { defaultTimeoutMs: 300 } });
+  const service = await startTestService({ script: { mergeRows }, clock, config: { defaultTimeoutMs: 300 } });
   const under = upload(service, '/v1/table/users/merge_insert?on=id');
   await started;
   using kept = await RawClient.connect(service);
@@ -178,14 +179,16 @@ test('a service that stops finishes what it began, and lets idle connections go'
   await kept.until('"ready"');
   const closing = service.close(5_000);
   assert.equal(await kept.closed, 'end');
+  clock.advance(300);
   const { status, headers } = await under;
   assert.deepEqual([status, headers.get('connection')], [503, 'close']);
   await closing;
 });
 
 test('a service that stops refuses a request that was only beginning, with 503', async () => {
+  const clock = new ManualClock();
   const { started, mergeRows } = waitingMerge();
-  const service = await startTestService({ script: { mergeRows }, config: { defaultTimeoutMs: 300 } });
+  const service = await startTestService({ script: { mergeRows }, clock, config: { defaultTimeoutMs: 300 } });
   const under = upload(service, '/v1/table/users/merge_insert?on=id');
   await started;
   const paths = ['GET /readyz', 'POST /v1/table/users/describe'];
@@ -195,6 +198,7 @@ test('a service that stops refuses a request that was only beginning, with 503',
   const closing = service.close(5_000);
   for (const client of clients) await client.write('\r\n');
   for (const client of clients) assert.match(await client.until('"code":17}'), /^HTTP\/1.1 503 .*is stopping/s);
+  clock.advance(300);
   await under;
   await closing;
 });
