@@ -216,9 +216,7 @@ class FilterReader {
         this.#count(token);
         return this.#pattern();
       case 'ESCAPE':
-        if (this.#sql.take().kind !== 'text') throw new SqlMistake('ESCAPE takes a text of one character', token.at);
-        this.#count(token);
-        return false;
+        return this.#escape(token);
       case 'BETWEEN':
         frame.betweens += 1;
         frame.multipliers += 2;
@@ -247,6 +245,14 @@ class FilterReader {
     const next = this.#sql.peek();
     if (isValue && !(next.kind === 'symbol' && tighterThanLike.has(next.value))) return false;
     throw new SqlMistake('LIKE takes a text, written out, or a column', pattern.at);
+  }
+
+  /** The engine knows one alone. */
+  #escape(token: Token): boolean {
+    const { kind, value } = this.#sql.take();
+    if (kind !== 'text' || value !== '\\') throw new SqlMistake("ESCAPE takes '\\', written out", token.at);
+    this.#count(token);
+    return false;
   }
 
   #wildcards(pattern: Token): void {

@@ -8,8 +8,11 @@ export const sqlLimits = {
   characters: 8 << 20,
   /** Literals, names, operators, brackets, commas. */
   tokens: 600_000,
-  /** Operators and brackets on the way from the whole expression to its innermost value. */
-  depth: 48,
+  /**
+   * Operators and brackets on the way from the whole expression to its innermost value. The engine's parser refuses 46 brackets,
+   * and in an update filter 46 signs.
+   */
+  depth: 44,
   /** ANDs and ORs outside of functions, which the engine balances before it recurses. */
   conditions: 4_096,
   /** What planning costs: of each operator how deep the operators around it are; about 10 µs each. */

@@ -81,7 +81,7 @@ const tails = [
   '::timestamp(6)',
   " AT TIME ZONE 'UTC'",
   " LIKE '%a_'",
-  " NOT ILIKE 'S%' ESCAPE '!'",
+  " NOT ILIKE 'S%' ESCAPE '\\'",
   ' IN (1, 2, NULL)',
   " NOT IN ('a')",
   ' BETWEEN 1 AND 2',

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { sqlLimits } from '#src/sql/limits.ts';
+import { filterReader } from '#src/wire/merge-parameters.ts';
 import { SqlJudge, type SqlQuestion } from '#test/fuzz/sql-judge.ts';
 
 const margin = 4;
@@ -56,6 +57,32 @@ const everywhere = (text: string): readonly SqlQuestion[] => [
   // Functions take no columns of `target`.
   { way: 'update', sql: `((${text.replaceAll(/\b(?:id|f|v|b|ts|st|a|i)\b(?!['"])/g, 'target.$&')}) IS NULL)` },
 ];
+
+const most = sqlLimits.depth - 1;
+const deepest = (column: string): readonly string[] => [
+  `${many(most, '(')}${column}${many(most, ')')} = 1`,
+  `${many(most, '- ')}${column} > 1`,
+  `${many(most, '(')}${column} IS NULL${many(most, ')')}`,
+];
+
+describe('the engine reads what is as deep as the check lets it be', () => {
+  const judge = new SqlJudge({ withIndex: false });
+  after(() => judge.stop());
+  const read = filterReader([]);
+  for (const [way, column] of [
+    ['count', 'id'],
+    ['delete', 'id'],
+    ['update', 'target.id'],
+  ] as const) {
+    test(way, async () => {
+      for (const text of deepest(column)) {
+        const verdict = await judge.judge({ way, sql: read(text, 'filter') });
+        assert.ok('rows' in verdict, `${text}: ${JSON.stringify(verdict)}`);
+        assert.throws(() => read(`(${text.replace(column, `((${column}))`)})`, 'filter'), { kind: 'InvalidInput' });
+      }
+    });
+  }
+});
 
 for (const withIndex of [false, true]) {
   describe(`four times of what a filter may hold ends no process (P12), ${withIndex ? 'with' : 'without'} indexes`, () => {

@@ -110,6 +110,7 @@ const mistakes: readonly string[] = [
   'v LIKE 1',
   "id LIKE 'a'",
   "v LIKE 'a' ESCAPE 'ab'",
+  "v LIKE 'a' ESCAPE '!'",
   'id IS TRUE',
   'b AND id',
   "id BETWEEN 'a' AND 'b'",
