@@ -5,10 +5,10 @@
 import { setImmediate } from 'node:timers/promises';
 import { isText } from '../arrow/column/column-data.ts';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
-import { type FieldPath, formatFieldPath, quoteSegment } from '../arrow/schema/field-path.ts';
+import { type FieldPath, formatFieldPath, quoteSegment, shownCharacters } from '../arrow/schema/field-path.ts';
 import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import type { KeyDigests, KeyHasher } from './key-hasher.ts';
+import { type KeyDigests, type KeyHasher, rowsPerSlice } from './key-hasher.ts';
 import { KeySet } from './key-table.ts';
 import { integerAt, type KeyColumn, type KeyMeasure, measureKeys, readKeyColumn, valueAt } from './key-values.ts';
 
@@ -75,8 +75,6 @@ export interface DistinctKeys {
 /** Keys are hashed and compared on the event loop (P10). */
 const mostBytesOfOneKey = 64 * 2 ** 10;
 const mostBytesOfAllKeys = 256 * 2 ** 20;
-/** Some milliseconds of work, after which other requests have the event loop. */
-const rowsPerSlice = 1 << 16;
 
 /** Like `readKeys`; throws `InvalidInput` for a key that is too long or there twice, and `BodyTooLarge`. */
 export async function readDistinctKeys(
@@ -225,9 +223,6 @@ function sqlLiteral(column: KeyColumn, row: number): string {
   const cast = castName(type);
   return cast === undefined ? literal : `arrow_cast(${literal}, '${cast}')`;
 }
-
-/** Longer keys are cut where people read them. */
-const shownCharacters = 80;
 
 function showValue(column: KeyColumn, row: number): string {
   const value = rawValue(column, row);

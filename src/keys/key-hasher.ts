@@ -19,7 +19,7 @@ const secretWords = 8;
 /** A key of so many bytes fits into a digest of two words. */
 const narrowBytes = 8;
 /** About ten milliseconds of work, after which other requests have the event loop (P10). */
-const rowsPerSlice = 1 << 15;
+export const rowsPerSlice = 1 << 15;
 const bytesPerSlice = 2 << 20;
 
 /**

@@ -22,7 +22,6 @@ interface SpaceWatchParts {
   readonly pruneTable: (main: BranchRef) => Promise<void>;
 }
 
-const firstLookAfterMs = 1_000;
 const lookEveryMs = 10_000;
 const restPerWork = 10;
 const tablesPerPage = 256;
@@ -39,7 +38,7 @@ export class SpaceWatch {
   }
 
   start(): void {
-    this.#lookAfter(firstLookAfterMs);
+    this.#lookAfter(0);
   }
 
   /** Resolves when the prune of the current table has ended. */

@@ -131,7 +131,7 @@ interface BatchToCheck {
  * Columns of type null need no bytes, so a hundred bytes could claim any number of rows. Rows beyond one for each bit
  * of the decoded data are allowed up to this many.
  */
-const rowsWithoutBits = 1 << 20;
+export const rowsWithoutBits = 1 << 20;
 
 /** Walks the field nodes and buffers of one batch in the order in which the format lays them out. */
 class BatchWalk {

@@ -82,7 +82,7 @@ export class BatchPlan {
 
   /** The metadata of the batch, with its prefix. */
   #head(rows: number): Buffer {
-    const builder = new Builder(bytesOfPair * (this.#nodes.length + this.#buffers.length) + overheadBytes);
+    const builder = new Builder();
     const buffers = addPairs(
       builder,
       this.#buffers.map(({ offset, length }) => [offset, length]),
@@ -95,9 +95,6 @@ export class BatchPlan {
     return finishMessage(builder, 'record batch', builder.endObject(), this.#bodyLength);
   }
 }
-
-/** At least the tables: the builder then never grows. */
-const overheadBytes = 128;
 
 function addPairs(builder: Builder, pairs: readonly (readonly [number, number])[]): number {
   builder.startVector(bytesOfPair, pairs.length, 8);

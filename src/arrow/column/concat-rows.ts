@@ -9,6 +9,7 @@ import { writeFile } from '../format/ipc-file.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
 import type { Field, IpcChunk } from '../schema/schema.ts';
 import { sameType } from '../schema/schema-rules.ts';
+import { rowsWithoutBits } from './batch-buffers.ts';
 import { allRows, BatchPlan, keptRows, type RowRuns } from './batch-plan.ts';
 import { type ColumnData, readColumns } from './column-data.ts';
 
@@ -33,10 +34,9 @@ const maxValues = 0x7fff_ffff;
 /** Whether values of the type may take no bit at all; `checkBatch` limits how many of them a batch has. */
 const needsNoBit = ({ type, children }: Field): boolean =>
   type.kind === 'null' || (type.kind === 'struct' && children.length === 0) || children.some(needsNoBit);
-const mostWithoutBits = 1 << 20;
 
 const mostValues = ({ decodedBytes, batches, schema }: IpcChunk): number =>
-  8 * decodedBytes + (schema.fields.some(needsNoBit) ? batches.length * mostWithoutBits : 0);
+  8 * decodedBytes + (schema.fields.some(needsNoBit) ? batches.length * rowsWithoutBits : 0);
 
 const isPlain = ({ dictionary, children }: Field): boolean => dictionary === undefined && children.every(isPlain);
 

@@ -85,7 +85,7 @@ function nulls(field: Field, length: number, hasNulls = true): ColumnData {
 function typedSchemaMessage(chunk: IpcChunk, table: Schema, tableFile: IpcFile): Buffer {
   const source = schemaMessage(chunk.file).subarray(prefixBytes);
   const target = schemaMessage(tableFile).subarray(prefixBytes);
-  const builder = new Builder(source.length + target.length + overheadBytes);
+  const builder = new Builder();
   const fromSource = fieldOffsets(builder, source);
   const fromTarget = fieldOffsets(builder, target);
   const { fields } = chunk.schema;
@@ -103,8 +103,6 @@ function typedSchemaMessage(chunk: IpcChunk, table: Schema, tableFile: IpcFile):
 /** Field numbers of `Message` and `Schema`. */
 const header = 2;
 const fieldsOfSchema = 1;
-/** At least the tables, and the vector of a hundred fields. */
-const overheadBytes = 512;
 
 /** Copies a schema message into `builder`. Answers what `addOffset` takes for the table of each column. */
 function fieldOffsets(builder: Builder, metadata: Buffer): ReadonlyMap<string, number> {

@@ -65,8 +65,7 @@ export function readFooter(file: Uint8Array): Blocks & { readonly schema: FlatTa
 export function fileTail(schemaMetadata: Buffer, { dictionaries, batches }: Blocks): Buffer {
   const schema = FlatTable.root(schemaMetadata).table(2);
   if (schema === undefined) throw new Error('the schema message was not checked');
-  const blocks = bytesOfBlock * (dictionaries.length + batches.length);
-  const builder = new Builder(schemaMetadata.length + blocks + footerOverheadBytes);
+  const builder = new Builder();
   const copy = addCopy(builder, schemaMetadata);
   const batchBlocks = addBlocks(builder, batches);
   const dictionaryBlocks = addBlocks(builder, dictionaries);
@@ -81,9 +80,6 @@ export function fileTail(schemaMetadata: Buffer, { dictionaries, batches }: Bloc
   length.writeInt32LE(footer.length);
   return Buffer.concat([endMarker, footer, length, magicAtEnd]);
 }
-
-/** At least the footer's own tables: the builder then never grows. */
-const footerOverheadBytes = 128;
 
 function addBlocks(builder: Builder, blocks: readonly Block[]): number {
   builder.startVector(bytesOfBlock, blocks.length, 8);

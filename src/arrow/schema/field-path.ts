@@ -10,8 +10,8 @@ export interface FieldPath {
   readonly segments: readonly string[];
 }
 
-/** Longer texts are cut in error messages: a path comes from a query string and may be as long as one. */
-const shownCharacters = 200;
+/** Longer texts of clients are cut in error messages: a path comes from a query string and may be as long as one. */
+export const shownCharacters = 80;
 
 /** A path, and the parameter that it is from. */
 interface WrittenPath {

@@ -25,10 +25,15 @@ import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/ro
 import { deletionsFile, LiveRowMap } from '../live-rows/live-rows.ts';
 import type { FileWriter } from './file-writer.ts';
 import type { StagedRows, Staging } from './staging.ts';
-import { commitVersion, type Fresh, type NewFile, newTransaction, randomId, removeFiles } from './version-commit.ts';
-
-/** Index builds and the like that other programs commit just then; hardly ever is there more than one. */
-const mostAttempts = 5;
+import {
+  commitVersion,
+  type Fresh,
+  mostAttempts,
+  type NewFile,
+  newTransaction,
+  randomId,
+  removeFiles,
+} from './version-commit.ts';
 
 /** What the deletion vector of a fragment becomes; undefined where no row is left. */
 type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;

@@ -98,7 +98,7 @@ export interface HeadManifest {
 }
 
 /** Hardly any other program commits so often in so short a time. */
-const mostAttempts = 8;
+export const mostAttempts = 8;
 
 /** Commits what was made in a shadow on the same file system. */
 export class LiftedCommit {
