@@ -122,9 +122,8 @@ export class ResidentLimit {
 const lowGrowth = 60;
 /** So many collections in a row are looked at: fewer happen close together whenever a process starts. */
 const observed = 4;
-/** Collections of the whole heap are frequent when so many come within this time, and rare again when they take the longer one. */
+/** Collections of the whole heap are frequent when so many come within this time, and rare again when they take thrice as long. */
 const frequentWithinMs = 6_000;
-const rareOverMs = 18_000;
 
 /** Whether collections of the whole heap are so rare that more of them cost nothing. */
 export class CollectionPace {
@@ -140,7 +139,7 @@ export class CollectionPace {
     this.#timesMs = [...this.#timesMs, atMs].slice(-observed);
     const [first = atMs] = this.#timesMs;
     if (this.#timesMs.length < observed) return;
-    this.#isSlow = atMs - first >= (this.#isSlow ? frequentWithinMs : rareOverMs);
+    this.#isSlow = atMs - first >= frequentWithinMs * (this.#isSlow ? 1 : 3);
   }
 }
 

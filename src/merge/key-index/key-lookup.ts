@@ -11,8 +11,8 @@ import type { KeyDigests, KeyHasher } from '../../keys/key-hasher.ts';
 import type { KeySet } from '../../keys/key-table.ts';
 import type { Batch } from '../batch.ts';
 
-/** About a millisecond of work. */
-const sliceRows = 4_096;
+/** About a millisecond of work, after which other requests have the event loop (P10). */
+export const sliceRows = 4_096;
 /** Beyond so many literals the whole table is read instead: a filter of a million is parsed for seconds. */
 const mostLiterals = 100_000;
 

@@ -10,9 +10,8 @@ import type { Batch, MergeRequest } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
 import type { FoundRows, KeyIndex } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
+import { sliceRows } from '../key-index/key-lookup.ts';
 
-/** Half of the work before the engine takes over, after which other requests have the event loop (P10). */
-const mostRowsWithoutPause = 2_000;
 /** The schemas of one table's sources are few. */
 const mostRefused = 64;
 
@@ -45,7 +44,7 @@ export class ByRowAddress {
     if (!(await this.#isFor(batch, head.dataset))) return 'does not apply';
     const index = await this.#index.at(head, batch.first);
     if (index === undefined) return 'does not apply';
-    if (batch.numRows > mostRowsWithoutPause) await setImmediate();
+    if (batch.numRows > sliceRows) await setImmediate();
     const found = index.find(batch.keys);
     if (!batch.inserts && found.surplus.size > 0) return 'does not apply';
     const parts = rowsToWrite(batch, found);
@@ -68,7 +67,7 @@ export class ByRowAddress {
       version,
       count: async () => {
         learn();
-        if (batch.numRows > mostRowsWithoutPause) await setImmediate();
+        if (batch.numRows > sliceRows) await setImmediate();
         return { by: 'key_index', each: countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert) };
       },
       gainsByIndex: false,
