@@ -158,9 +158,14 @@ function readColumn(cursor: BatchCursor, field: Field): ColumnData {
 export const readColumns = (chunk: IpcChunk): { readonly rows: number; readonly columns: readonly ColumnData[] }[] =>
   chunk.batches.map((block) => {
     const batch = openBatch(chunk.file, block);
-    const cursor = new BatchCursor(batch);
-    return { rows: batch.rows, columns: chunk.schema.fields.map((field) => readColumn(cursor, field)) };
+    return { rows: batch.rows, columns: readBatch(batch, chunk.schema.fields) };
   });
+
+/** The columns of a batch without dictionaries, as `readColumns`. */
+export function readBatch(batch: BatchBuffers, fields: readonly Field[]): readonly ColumnData[] {
+  const cursor = new BatchCursor(batch);
+  return fields.map((field) => readColumn(cursor, field));
+}
 
 /** One column, perhaps inside structs, and the bits of those structs and its own; none where nothing is NULL. */
 export interface NestedColumn {

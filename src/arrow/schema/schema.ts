@@ -166,6 +166,16 @@ export const columnLayout = ({ dictionary, type }: Field): ColumnLayout =>
 export const childrenOf = ({ dictionary, children }: Field): readonly Field[] =>
   dictionary === undefined ? children : [];
 
+/** What a row takes at least, by its types; a value without a fixed width counts as a short one. */
+export const leastRowBytes = ({ fields }: Pick<Schema, 'fields'>): number =>
+  fields.reduce((sum, field) => sum + leastBytes(field), 0);
+
+function leastBytes(field: Field): number {
+  const { offsetBytes, valueBits = 0, childValues } = columnLayout(field);
+  const own = valueBits / 8 + 4 * offsetBytes;
+  return own + (childValues ?? 1) * leastRowBytes({ fields: childrenOf(field) });
+}
+
 /** The bytes of so many bits. */
 export const bytesOfBits = (bits: number): number => Math.ceil(bits / 8);
 

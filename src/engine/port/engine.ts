@@ -16,6 +16,7 @@ import type { Spelling } from '../../kernel/spelling.ts';
 import type { ChangeLimits, ChangeStep } from './change.ts';
 import type { Indexed } from './indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
+import type { RowQueries } from './query-spec.ts';
 import type { LiveRows, NewRows, PreparedRows, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
 import type { Tagged } from './stored-tags.ts';
@@ -258,6 +259,7 @@ export interface EngineWrites {
  */
 export interface Dataset
   extends Snapshot,
+    RowQueries,
     BranchHead,
     HeadCommits,
     History,

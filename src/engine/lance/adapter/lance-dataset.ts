@@ -1,5 +1,5 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import type { Schema } from '../../../arrow/schema/schema.ts';
+import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { hasTransactionOn } from '../../../lance-format/transaction/transaction.ts';
@@ -19,6 +19,7 @@ import type {
 } from '../../port/engine.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
+import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
 import {
   type LiveRows,
   type NewRows,
@@ -46,6 +47,7 @@ import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { callOf, runStep } from '../native/changes.ts';
 import { type NativeTable, nativeBtree, queryOf, resultsOf } from '../native/native.ts';
+import { countByScan, explainQuery, namesRows, queryResults } from '../native/native-query.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
@@ -62,6 +64,11 @@ import {
 } from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
 import { StoredIndexes } from './stored-indexes.ts';
+
+/** A result of so many rows is one batch. */
+const fewRows = 1_024;
+const mostBatchRows = 2 ** 16;
+const batchBytes = 4 * 2 ** 20;
 
 /** Runs in a reader what clients wrote. */
 export type ReaderOfDataset = (change: Omit<ReaderChange, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
@@ -128,9 +135,10 @@ export class LanceDataset implements Dataset {
   }
 
   countRows(filter?: CheckedSql): Promise<number> {
-    return engineCall(filter === undefined ? 'select' : 'count', async () =>
-      (await this.#head.table()).countRows(filter),
-    );
+    return engineCall(filter === undefined ? 'select' : 'count', async () => {
+      const table = await this.#head.table();
+      return filter !== undefined && namesRows(filter) ? countByScan(table, filter) : table.countRows(filter);
+    });
   }
 
   select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
@@ -139,6 +147,23 @@ export class LanceDataset implements Dataset {
 
   take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
     return resultsOf(async () => (await this.#head.table()).takeRowIds(rows.map(BigInt)), columns);
+  }
+
+  async *query(spec: QuerySpec): AsyncIterable<IpcFile> {
+    const table = await engineCall('open', () => this.#head.table());
+    yield* queryResults(table, spec, await this.#rowsPerBatch(spec));
+  }
+
+  async explain(spec: QuerySpec, form: PlanForm): Promise<string> {
+    return explainQuery(await engineCall('open', () => this.#head.table()), spec, form);
+  }
+
+  /** So many that a batch is neither large nor a handful; the manifest knows how long the rows are on disk. */
+  async #rowsPerBatch({ limit = Number.POSITIVE_INFINITY }: QuerySpec): Promise<number> {
+    if (limit <= fewRows) return fewRows;
+    const { bytes, rows } = await this.statistics();
+    const bytesPerRow = Math.max(leastRowBytes(await this.schema()), bytes / Math.max(1, rows));
+    return Math.min(mostBatchRows, Math.max(fewRows / 8, Math.floor(batchBytes / bytesPerRow)));
   }
 
   async append(file: IpcFile): Promise<void> {

@@ -106,6 +106,38 @@ const countRules: readonly Rule[] = [
   ],
 ];
 
+const noTextIndex = 'full_text_query: no column has a full-text index';
+
+/** What the checks before do not find: it depends on indexes. */
+const queryRules: readonly Rule[] = [
+  [/unless an INVERTED index has been created/, 'InvalidInput', noTextIndex],
+  [
+    /several columns have a full-text index/,
+    'InvalidInput',
+    'full_text_query: several columns have a full-text index: name the column',
+  ],
+  [/FTS field path '(.+?)' does not exist/, 'TableColumnNotFound', 'full_text_query: the table has no column {part}'],
+  [/FTS field '(.+?)' must resolve to/, 'InvalidInput', 'full_text_query: column {part} holds no text'],
+  [/LanceError\(Schema\): Field path|FTS field path/, 'InvalidInput', 'full_text_query: a column is not well-formed'],
+  [
+    /position is not found but required for phrase queries/,
+    'InvalidInput',
+    'full_text_query: the full-text index has no positions, which a phrase needs: build it with them',
+  ],
+  [
+    /boolean query must have at least one|must contain at least one leaf query/,
+    'InvalidInput',
+    'full_text_query: a boolean query needs a part that should or must match',
+  ],
+  [/Distance type (\w+) does not support/, 'InvalidInput', 'distance_type: {part} does not go with these vectors'],
+  [
+    /TakeExec requires the input plan to have a column named/,
+    'InvalidInput',
+    'order_by: select the columns to order by, too, or set with_row_id',
+  ],
+  [/Resources exhausted/, 'ReaderDied', 'the query needed more memory than it may have; nothing was written'],
+];
+
 const takenText = 'another program stored a table at the location of this one';
 
 export const locationTaken = (): LancegateError =>
@@ -249,6 +281,8 @@ export type EngineCall =
   | 'change'
   | 'replace'
   | 'select'
+  /** Of a client. */
+  | 'query'
   | 'count'
   | 'branch'
   | 'maintain'
@@ -264,6 +298,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   change: [...filterRules, ...rowRules, ...evaluationRules, unreadableRows],
   replace: [...rowRules, unreadableRows],
   select: filterRules,
+  query: [...queryRules, ...filterRules, ...evaluationRules],
   count: [...countRules, ...filterRules, ...evaluationRules],
   branch: branchRules,
   maintain: [...rowRules, unreadableRows],

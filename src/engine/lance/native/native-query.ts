@@ -1,0 +1,214 @@
+/** Queries of clients in the calls of the native binding. */
+import {
+  BooleanQuery,
+  BoostQuery,
+  type FullTextQuery,
+  MatchQuery,
+  MultiMatchQuery,
+  type Occur,
+  type Operator,
+  PhraseQuery,
+} from '@lancedb/lancedb';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { rowsOfFile } from '../../../arrow/stream/file-stream.ts';
+import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
+import type { NearestSpec, PlanForm, QuerySpec, TextQuery, TextSearch } from '../../port/query-spec.ts';
+import { engineCall } from './translate-errors.ts';
+
+/** A query, also one for the nearest rows. */
+interface NativeQueryBase {
+  onlyIf(predicate: CheckedSql): void;
+  select(columns: [name: string, expression: CheckedSql][]): void;
+  limit(rows: number): void;
+  offset(rows: number): void;
+  fastSearch(): void;
+  withRowId(): void;
+  orderBy(ordering: { columnName: string; ascending: boolean; nullsFirst: boolean }[]): void;
+  outputSchema(): Promise<Buffer>;
+  execute(maxBatchLength: number): Promise<{ next(): Promise<Buffer | null> }>;
+  explainPlan(verbose: boolean): Promise<string>;
+  analyzePlan(): Promise<string>;
+}
+interface NativeNearest extends NativeQueryBase {
+  column(path: string): void;
+  addQueryVector(vector: Float32Array): void;
+  distanceType(type: string): void;
+  postfilter(): void;
+  refineFactor(factor: number): void;
+  minimumNprobes(probes: number): void;
+  /** 0 is as many as it takes. */
+  maximumNprobes(probes: number): void;
+  distanceRange(lower: number | null, upper: number | null): void;
+  ef(ef: number): void;
+  bypassVectorIndex(): void;
+}
+interface NativeRowQuery extends NativeQueryBase {
+  fullTextSearch(search: { query: string; columns: string[] | null } | { query: object }): void;
+  nearestTo(vector: Float32Array): NativeNearest;
+}
+interface NativeIndexed {
+  listIndices(): Promise<readonly { readonly indexType: string; readonly columns: string[] }[]>;
+}
+export interface QueriedTable extends NativeIndexed {
+  query(): unknown;
+}
+
+/** The public classes wrap a native query. */
+const inner = (query: FullTextQuery): object => (query as unknown as { readonly inner: object }).inner;
+
+const whatIsAtFault = 'the query';
+
+/** As `RowQueries.query`; a batch has at most `rowsPerBatch` rows. */
+export async function* queryResults(
+  table: QueriedTable,
+  spec: QuerySpec,
+  rowsPerBatch: number,
+): AsyncIterable<IpcFile> {
+  const run = <Result>(call: () => Promise<Result>) => engineCall('query', call, whatIsAtFault);
+  const query = await run(() => nativeQuery(table, spec));
+  const batches = await run(() => query.execute(rowsPerBatch));
+  let isEmpty = true;
+  for (;;) {
+    const batch = await run(() => batches.next());
+    if (batch === null) break;
+    isEmpty = false;
+    yield batch as IpcFile;
+  }
+  if (isEmpty) yield (await run(() => query.outputSchema())) as IpcFile;
+}
+
+/** As `RowQueries.explain`. */
+export function explainQuery(table: QueriedTable, spec: QuerySpec, form: PlanForm): Promise<string> {
+  const run = async (): Promise<string> => {
+    const query = await nativeQuery(table, spec);
+    return withoutLocations(
+      form === 'analysis' ? await query.analyzePlan() : await query.explainPlan(form === 'verbose plan'),
+    );
+  };
+  return engineCall('query', run, whatIsAtFault);
+}
+
+/** A scan names the folder that it reads (P9). The name may hold anything; what follows it is always the projection. */
+export const withoutLocations = (plan: string): string =>
+  plan.replaceAll(/\buri=.*?(?=, projection=\[|$)/gm, 'uri=(hidden)');
+
+async function nativeQuery(table: QueriedTable, spec: QuerySpec): Promise<NativeQueryBase> {
+  const query = table.query() as NativeRowQuery;
+  if (spec.text !== undefined) query.fullTextSearch(await nativeSearch(table, spec.text));
+  const searched = spec.nearest === undefined ? query : nearest(query, spec.nearest);
+  const { filter, columns, limit, offset, orderBy } = spec;
+  if (filter !== undefined) searched.onlyIf(filter);
+  if (columns !== undefined) searched.select(columns.map(({ name, expression }) => [name, expression]));
+  if (limit !== undefined) searched.limit(limit);
+  if (offset > 0) searched.offset(offset);
+  if (spec.withRowId) searched.withRowId();
+  if (spec.fastSearch) searched.fastSearch();
+  if (orderBy.length > 0) searched.orderBy(orderBy.map(({ column, ...order }) => ({ columnName: column, ...order })));
+  return searched;
+}
+
+function nearest(query: NativeRowQuery, spec: NearestSpec): NativeNearest {
+  const [first, ...others] = spec.vectors.map((vector) => Float32Array.from(vector));
+  const search = query.nearestTo(first!);
+  for (const vector of others) search.addQueryVector(vector);
+  const { column, distanceType, minProbes, maxProbes, ef, refineFactor, lowerBound, upperBound } = spec;
+  if (column !== undefined) search.column(column);
+  if (distanceType !== undefined) search.distanceType(distanceType);
+  setProbes(search, minProbes, maxProbes);
+  if (ef !== undefined) search.ef(ef);
+  if (refineFactor !== undefined) search.refineFactor(refineFactor);
+  if (lowerBound !== undefined || upperBound !== undefined) {
+    search.distanceRange(lowerBound ?? null, upperBound ?? null);
+  }
+  if (spec.filtersAfter) search.postfilter();
+  if (spec.bypassesIndex) search.bypassVectorIndex();
+  return search;
+}
+
+/** The binding compares each with the other as that stands, and its defaults are 20 and 20. */
+function setProbes(search: NativeNearest, least: number | undefined, most: number | undefined): void {
+  if (least === undefined && most === undefined) return;
+  search.maximumNprobes(0);
+  if (least !== undefined) search.minimumNprobes(least);
+  else if (most !== undefined) search.minimumNprobes(Math.min(most, defaultProbes));
+  if (most !== undefined) search.maximumNprobes(most);
+}
+
+const defaultProbes = 20;
+
+async function nativeSearch(table: NativeIndexed, search: TextSearch) {
+  if (search.kind === 'words') {
+    return { query: search.words, columns: search.columns === undefined ? null : [...search.columns] };
+  }
+  const column = hasNoColumn(search.query) ? await onlyTextColumn(table) : '';
+  return { query: inner(textQuery(search.query, column)) };
+}
+
+function hasNoColumn(query: TextQuery): boolean {
+  switch (query.kind) {
+    case 'match':
+    case 'phrase':
+      return query.column === undefined;
+    case 'boost':
+      return hasNoColumn(query.positive) || hasNoColumn(query.negative);
+    case 'boolean':
+      return query.clauses.some((clause) => hasNoColumn(clause.query));
+    case 'multi match':
+      return false;
+  }
+}
+
+/** The binding takes no structured query without a column. */
+async function onlyTextColumn(table: NativeIndexed): Promise<string> {
+  const indexes = await table.listIndices();
+  const columns = indexes
+    .filter(({ indexType }) => /^(?:FTS|INVERTED)$/i.test(indexType))
+    .map((index) => index.columns);
+  const [column, ...others] = [...new Set(columns.flat())];
+  if (column !== undefined && others.length === 0) return column;
+  throw new Error(
+    column === undefined ? 'unless an INVERTED index has been created' : 'several columns have a full-text index',
+  );
+}
+
+/** `column` is that of the parts that name none. */
+function textQuery(query: TextQuery, column: string): FullTextQuery {
+  switch (query.kind) {
+    case 'match': {
+      const { boost, fuzziness = null, maxExpansions, prefixLength } = query;
+      const options = { boost, fuzziness, maxExpansions, prefixLength, operator: query.operator as Operator };
+      // The types of the package do not say that null is the automatic fuzziness.
+      return new MatchQuery(query.terms, query.column ?? column, options as object);
+    }
+    case 'phrase':
+      return new PhraseQuery(query.terms, query.column ?? column, { slop: query.slop });
+    case 'boost': {
+      const [positive, negative] = [textQuery(query.positive, column), textQuery(query.negative, column)];
+      return new BoostQuery(positive, negative, { negativeBoost: query.negativeBoost });
+    }
+    case 'multi match': {
+      const { terms, columns, boosts, operator } = query;
+      const options = { ...(boosts && { boosts: [...boosts] }), operator: operator as Operator };
+      return new MultiMatchQuery(terms, [...columns], options);
+    }
+    case 'boolean':
+      return new BooleanQuery(query.clauses.map(({ occur, query: part }) => [occur as Occur, textQuery(part, column)]));
+  }
+}
+
+/** Whether a filter asks for rows by what the engine calls them, which its count cannot do. */
+export const namesRows = (filter: CheckedSql): boolean => /_row(?:id|addr|offset)/i.test(filter);
+
+/** Counts what the engine finds but cannot count. */
+export async function countByScan(table: QueriedTable, filter: CheckedSql): Promise<number> {
+  const query = table.query() as NativeRowQuery;
+  query.onlyIf(filter);
+  query.select([['_rowid', ownSql('_rowid')]]);
+  const batches = await query.execute(2 ** 16);
+  let rows = 0;
+  for (;;) {
+    const batch = await batches.next();
+    if (batch === null) return rows;
+    rows += rowsOfFile(batch as IpcFile);
+  }
+}
