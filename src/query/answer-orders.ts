@@ -4,11 +4,14 @@
  * During an order it checks its own memory every few milliseconds. It can, because the engine computes on its own threads and
  * this event loop is idle; that of a busy service is not. Beyond the limit the reader reports that and kills itself.
  */
+import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { LRUCache } from 'lru-cache';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import type { BranchHead, Datasets, EngineWrites, Snapshot } from '../engine/port/engine.ts';
+import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import { fitted } from './fit-query.ts';
 import {
   frameHead,
   type MessageFrame,
@@ -19,8 +22,10 @@ import {
   type ReaderSetup,
   type Reply,
   readFrames,
+  type Work,
   writeFrame,
 } from './protocol.ts';
+import { ResultBytes } from './result-bytes.ts';
 
 export interface ReaderParts {
   readonly channel: Duplex;
@@ -32,63 +37,102 @@ export interface ReaderParts {
 
 /** Resolves when the service has closed the channel or has ended. Rejects on a malformed order, or one that comes during another. */
 export async function answerOrders({ channel, openEngines, residentBytes, endAtOnce }: ReaderParts): Promise<void> {
-  const send = (reply: Reply): void => writeFrame(channel, reply);
+  const send = (reply: Reply, bytes?: Buffer): boolean => writeFrame(channel, reply, bytes);
+  /** Resolves when the service has taken enough that the channel takes more. */
+  const sendBytes = async (bytes: Buffer): Promise<void> => {
+    if (!send({ kind: 'bytes' }, bytes)) await once(channel, 'drain');
+  };
   let reader: Reader | undefined;
   let isBusy = false;
   // The engine takes a source as one buffer, which cannot be longer.
   for await (const frame of readFrames(channel, 2 ** 31)) {
     if (reader === undefined) {
       const setup = frame.header as ReaderSetup;
-      reader = new Reader(setup, new KeptDatasets(openEngines(setup)), { residentBytes, endAtOnce });
+      reader = new Reader(setup, new KeptDatasets(openEngines(setup)), { residentBytes, endAtOnce, sendBytes });
       send({ kind: 'ready' });
       continue;
     }
     if (isBusy) throw new Error('an order came while another one was under way');
     isBusy = true;
     // Not awaited, so that the end of the channel is noticed at once.
-    void reader.carryOut(frame).then((reply) => {
+    void reader.carryOut(frame).then(({ reply, bytes }) => {
       isBusy = false;
-      send(reply);
+      send(reply, bytes);
     });
   }
+}
+
+interface ReaderSurroundings extends Pick<ReaderParts, 'residentBytes' | 'endAtOnce'> {
+  readonly sendBytes: (bytes: Buffer) => Promise<void>;
+}
+
+/** An outcome, and the last bytes of the result of a query. */
+interface Carried {
+  readonly outcome: ReaderOutcome;
+  readonly bytes?: Buffer;
 }
 
 class Reader {
   readonly #setup: ReaderSetup;
   readonly #datasets: KeptDatasets;
-  readonly #process: Pick<ReaderParts, 'residentBytes' | 'endAtOnce'>;
+  readonly #process: ReaderSurroundings;
 
-  constructor(setup: ReaderSetup, datasets: KeptDatasets, process: Pick<ReaderParts, 'residentBytes' | 'endAtOnce'>) {
+  constructor(setup: ReaderSetup, datasets: KeptDatasets, process: ReaderSurroundings) {
     this.#setup = setup;
     this.#datasets = datasets;
     this.#process = process;
   }
 
   /** Never rejects. */
-  async carryOut({ header, bytes }: MessageFrame): Promise<Reply> {
+  async carryOut({ header, bytes }: MessageFrame): Promise<{ readonly reply: Reply; readonly bytes?: Buffer }> {
     const { memoryBytes } = this.#setup;
     const order = header as Order;
     const stopWatching = this.#watchMemory(memoryBytes + order.extraBytes);
     try {
-      const outcome = await this.#outcomeOf(order, bytes);
+      const { outcome, ...last } = await this.#outcomeOf(order, bytes);
       // A reader that holds so much between two orders is replaced.
-      return { kind: 'done', outcome, isSpent: this.#process.residentBytes() > 0.75 * memoryBytes };
+      const isSpent = this.#process.residentBytes() > 0.75 * memoryBytes;
+      return { reply: { kind: 'done', outcome, isSpent }, ...last };
     } finally {
       stopWatching();
     }
   }
 
-  async #outcomeOf({ at, work }: Order, bytes: Buffer): Promise<ReaderOutcome> {
+  async #outcomeOf({ at, work }: Order, bytes: Buffer): Promise<Carried> {
     try {
-      return await this.#datasets.use(at, async (dataset): Promise<ReaderOutcome> => {
-        if (work.kind === 'count') return { kind: 'counted', rows: await dataset.countRows(work.predicate) };
-        // The service has checked every one of these bytes.
-        const { step, timeoutMs } = work;
-        const limits = { timeoutMs, principal: undefined };
-        return { kind: 'changed', counts: await dataset.change(step, bytes as Buffer as IpcFile, limits) };
-      });
+      return await this.#datasets.use(at, (dataset) => this.#carried(dataset, work, bytes));
     } catch (error) {
-      return { kind: 'refused', refusal: plainError(error) };
+      return { outcome: { kind: 'refused', refusal: plainError(error) } };
+    }
+  }
+
+  async #carried(dataset: KeptDataset, work: Work, bytes: Buffer): Promise<Carried> {
+    switch (work.kind) {
+      case 'count':
+        return { outcome: { kind: 'counted', rows: await dataset.countRows(work.predicate) } };
+      case 'change': {
+        const limits = { timeoutMs: work.timeoutMs, principal: undefined };
+        // The service has checked every one of these bytes.
+        const counts = await dataset.change(work.step, bytes as Buffer as IpcFile, limits);
+        return { outcome: { kind: 'changed', counts } };
+      }
+      case 'query':
+        return this.#queried(dataset, work.spec);
+      case 'explain': {
+        const plan = await dataset.explain(await fitted(work.spec, dataset), work.form);
+        return { outcome: { kind: 'explained', plan } };
+      }
+    }
+  }
+
+  /** A small result leaves in one message. */
+  async #queried(dataset: KeptDataset, spec: QuerySpec): Promise<Carried> {
+    const version = await dataset.version();
+    const results = new ResultBytes(dataset.query(await fitted(spec, dataset)));
+    for (;;) {
+      const { bytes, isLast } = await results.next();
+      if (isLast) return { outcome: { kind: 'queried', version, rows: results.rows }, bytes };
+      await this.#process.sendBytes(bytes);
     }
   }
 
@@ -105,7 +149,7 @@ class Reader {
 }
 
 /** What an order needs of its dataset. */
-type KeptDataset = Snapshot & BranchHead & EngineWrites;
+type KeptDataset = Snapshot & BranchHead & EngineWrites & RowQueries;
 
 /**
  * The datasets that a reader keeps open from one order to the next, which makes a count of 6 ms instead of 8. The least recently

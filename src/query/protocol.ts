@@ -8,6 +8,7 @@
 import type { Duplex } from 'node:stream';
 import type { ChangeStep } from '../engine/port/change.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
+import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
@@ -31,6 +32,29 @@ export interface Queries {
    * `Engine.open` and `Dataset.countRows` throw.
    */
   count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number>;
+  /**
+   * Resolves once the first bytes of the result are there, or all of them. Rejects as `count`, and with what `RowQueries.query`
+   * throws; so does the reading of `bytes`, which ends in the middle then.
+   */
+  query(reading: Reading, spec: QuerySpec, scope: RequestScope): Promise<QueryResult>;
+  /** As `count`, with what `RowQueries.explain` throws. */
+  explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
+}
+
+/** One Arrow IPC file. */
+export interface QueryResult {
+  /** Each is computed when it is asked for, or a little before. To be read to the end or left, which ends the query. */
+  readonly bytes: AsyncIterable<Uint8Array>;
+  /** All of the bytes, if they are few and there already; then `bytes` need not be read. */
+  readonly whole: Uint8Array | undefined;
+  /** Undefined until the last byte has been read. */
+  facts(): QueryFacts | undefined;
+}
+
+export interface QueryFacts {
+  /** The version that was read. */
+  readonly version: number;
+  readonly rows: number;
 }
 
 /** The first message: how the reader reaches the tables. */
@@ -58,10 +82,12 @@ export interface ReadAt {
   readonly lineage: string;
 }
 
-type Work =
+export type Work =
   | { readonly kind: 'count'; readonly predicate: CheckedSql }
   /** The file of the step is the bytes of the message. */
-  | { readonly kind: 'change'; readonly step: ChangeStep; readonly timeoutMs: number | undefined };
+  | { readonly kind: 'change'; readonly step: ChangeStep; readonly timeoutMs: number | undefined }
+  | { readonly kind: 'query'; readonly spec: QuerySpec }
+  | { readonly kind: 'explain'; readonly spec: QuerySpec; readonly form: PlanForm };
 
 export interface Order {
   readonly at: ReadAt;
@@ -73,14 +99,26 @@ export interface Order {
 export type ReaderOutcome =
   | { readonly kind: 'counted'; readonly rows: number }
   | { readonly kind: 'changed'; readonly counts: MergeCounts }
+  | ({ readonly kind: 'queried' } & QueryFacts)
+  | { readonly kind: 'explained'; readonly plan: string }
   | { readonly kind: 'refused'; readonly refusal: PlainError };
 
-/** An outcome that is no refusal. */
-export type Answered = Exclude<ReaderOutcome, { readonly kind: 'refused' }>;
+/** An outcome that is no refusal, with the last bytes of a query's result. */
+export type Answered =
+  | Exclude<ReaderOutcome, { readonly kind: 'refused' | 'queried' }>
+  | ({ readonly kind: 'queried'; readonly bytes: Buffer } & QueryFacts);
+
+/** Resolves when more bytes of a result are wanted. */
+export type TakeBytes = (bytes: Buffer) => Promise<void>;
+
+/** A message of a reader has no more bytes. */
+export const mostReplyBytes = 256 * 1024;
 
 export type Reply =
   | { readonly kind: 'ready' }
-  /** `isSpent`: the reader holds so much memory that the next order might have too little. */
+  /** The next bytes of the result of a query; more messages follow. */
+  | { readonly kind: 'bytes' }
+  /** Its bytes are the last of a query's result. `isSpent`: the reader holds so much memory that the next order might have too little. */
   | { readonly kind: 'done'; readonly outcome: ReaderOutcome; readonly isSpent: boolean }
   /** The last message of a reader that kills itself. */
   | { readonly kind: 'beyond memory'; readonly residentBytes: number };
@@ -126,9 +164,13 @@ export interface MessageFrame {
 const lengthsBytes = 8;
 const noBytes = Buffer.alloc(0);
 
-export function writeFrame(channel: Duplex, header: unknown, bytes: Uint8Array = noBytes): void {
-  channel.write(frameHead(header, bytes.length));
-  if (bytes.length > 0) channel.write(bytes);
+/** Whether the channel takes more at once; otherwise it says 'drain' when it does. */
+export function writeFrame(channel: Duplex, header: unknown, bytes: Uint8Array = noBytes): boolean {
+  channel.cork();
+  let takesMore = channel.write(frameHead(header, bytes.length));
+  if (bytes.length > 0) takesMore = channel.write(bytes);
+  channel.uncork();
+  return takesMore;
 }
 
 /** The lengths and the header of a message. */

@@ -7,7 +7,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import { FairQueue } from '../kernel/fair-queue.ts';
 import { firstOf, onAbort } from '../kernel/request-scope.ts';
 import type { Metrics, ReaderDeath } from '../telemetry/metrics.ts';
-import type { Answered, Order } from './protocol.ts';
+import type { Answered, Order, TakeBytes } from './protocol.ts';
 import { ReaderProcess, type ReaderProcessParts } from './reader-process.ts';
 
 export interface ReaderPoolParts extends ReaderProcessParts {
@@ -23,6 +23,8 @@ export interface ReaderPoolParts extends ReaderProcessParts {
 interface Requester {
   readonly principal: string;
   readonly signal: AbortSignal;
+  /** For the bytes of a query's result. */
+  readonly take?: TakeBytes;
 }
 
 export class ReaderPool {
@@ -49,13 +51,14 @@ export class ReaderPool {
    * refusal; with `ReaderDied`; with `SlowDown` if too many wait; and with the signal's reason if that aborts before a reader
    * has the order.
    */
-  async ask(order: Order, { principal, signal }: Requester, rows?: Uint8Array): Promise<Answered> {
+  async ask(order: Order, requester: Requester, rows?: Uint8Array): Promise<Answered> {
+    const { principal, signal } = requester;
     if (this.#isClosed) throw stopping();
     const leave = await this.#queue.take({ principal, work: order.work.kind }, signal);
     try {
       const reader = await this.#reader(signal);
       try {
-        return await this.#askReader(reader, order, signal, rows);
+        return await this.#askReader(reader, order, requester, rows);
       } finally {
         this.#putBack(reader);
       }
@@ -77,14 +80,14 @@ export class ReaderPool {
   async #askReader(
     reader: ReaderProcess,
     order: Order,
-    signal: AbortSignal,
+    { signal, take }: Requester,
     rows: Uint8Array | undefined,
   ): Promise<Answered> {
     await firstOf(reader.ready, signal);
     const done = new AbortController();
     const stopListening = onAbort(signal, () => this.#endAfterGrace(reader, done.signal));
     try {
-      return await reader.ask(order, rows);
+      return await reader.ask(order, rows, take);
     } finally {
       stopListening();
       done.abort();

@@ -12,11 +12,13 @@ import type { ReaderDeath } from '../telemetry/metrics.ts';
 import {
   type Answered,
   errorOf,
+  mostReplyBytes,
   type Order,
   type ReaderOutcome,
   type ReaderSetup,
   type Reply,
   readFrames,
+  type TakeBytes,
   writeFrame,
 } from './protocol.ts';
 
@@ -43,7 +45,10 @@ export class ReaderProcess {
   /** `Order.extraBytes` of the latest order. */
   #extraBytes = 0;
   readonly #ready = Promise.withResolvers<void>();
-  #answer: PromiseWithResolvers<ReaderOutcome> | undefined;
+  #answer: PromiseWithResolvers<{ readonly outcome: ReaderOutcome; readonly bytes: Buffer }> | undefined;
+  #take: TakeBytes | undefined;
+  /** Resolves when the process was killed: nothing that it has sent is wanted. */
+  readonly #killed = Promise.withResolvers<void>();
   /** Set if the reason is known before the process has ended. */
   #reason: ReaderDeath | undefined;
   #wasReady = false;
@@ -90,19 +95,20 @@ export class ReaderProcess {
     return this.#ready.promise;
   }
 
-  /** The reader's own refusal, or `ReaderDied`. */
-  async ask(order: Order, rows?: Uint8Array): Promise<Answered> {
+  /** The reader's own refusal, or `ReaderDied`. `take` gets the bytes of a query's result, all but the last. */
+  async ask(order: Order, rows?: Uint8Array, take?: TakeBytes): Promise<Answered> {
     await this.ready;
     if (this.#hasEnded) throw this.#died(this.#reason ?? 'exit');
     this.#answer = Promise.withResolvers();
+    this.#take = take;
     this.#extraBytes = order.extraBytes;
     const pid = this.#child.pid!;
     if (order.extraBytes > 0) this.#serviceMemory.countReader(pid, this.#memoryBytes);
     try {
       writeFrame(this.#channel, order, rows);
-      const outcome = await this.#answer.promise;
+      const { outcome, bytes } = await this.#answer.promise;
       if (outcome.kind === 'refused') throw errorOf(outcome.refusal);
-      return outcome;
+      return outcome.kind === 'queried' ? { ...outcome, bytes } : outcome;
     } finally {
       this.#serviceMemory.forgetReader(pid);
     }
@@ -111,30 +117,37 @@ export class ReaderProcess {
   /** Kills the process. */
   end(reason: ReaderDeath): void {
     this.#reason ??= reason;
+    this.#killed.resolve();
     this.#child.kill('SIGKILL');
   }
 
   async #listen(): Promise<void> {
     try {
-      for await (const { header } of readFrames(this.#channel, 0)) this.#receive(header as Reply);
+      for await (const { header, bytes } of readFrames(this.#channel, mostReplyBytes)) {
+        await this.#receive(header as Reply, bytes);
+      }
     } catch (error) {
       // A reader that dies in the middle of a message breaks the channel; `ended` has the reason.
       if (!isOfSystem(error)) this.end('protocol');
     }
   }
 
-  #receive(reply: Reply): void {
+  /** Until it resolves, the channel is not read on. */
+  async #receive(reply: Reply, bytes: Buffer): Promise<void> {
     switch (reply.kind) {
       case 'ready':
         this.#wasReady = true;
         this.#ready.resolve();
+        return;
+      case 'bytes':
+        await Promise.race([this.#take?.(bytes), this.#killed.promise]);
         return;
       case 'beyond memory':
         this.#reason ??= 'memory';
         return;
       case 'done':
         this.#isSpent = reply.isSpent;
-        this.#answer?.resolve(reply.outcome);
+        this.#answer?.resolve({ outcome: reply.outcome, bytes });
         this.#answer = undefined;
         return;
       default:

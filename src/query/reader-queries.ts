@@ -1,13 +1,15 @@
 import type { ReaderChange, ReaderChanges } from '../engine/port/engine.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
+import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
-import type { Queries, ReadAt, Reading } from './protocol.ts';
+import type { Queries, QueryResult, ReadAt, Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
+import { RelayedResult } from './relayed-result.ts';
 
-/** Counts and changes that run in readers. */
+/** Queries and changes that run in readers. */
 export class ReaderQueries implements Queries, ReaderChanges {
   readonly #pool: ReaderPool;
   readonly #clock: Clock;
@@ -32,6 +34,23 @@ export class ReaderQueries implements Queries, ReaderChanges {
     const outcome = await firstOf(this.#pool.ask(order, requester), scope.signal);
     if (outcome.kind !== 'counted') throw mismatched();
     return outcome.rows;
+  }
+
+  async query(reading: Reading, spec: QuerySpec, scope: RequestScope): Promise<QueryResult> {
+    const order = { at: this.#readAt(reading), work: { kind: 'query', spec }, extraBytes: 0 } as const;
+    const result = new RelayedResult(scope.signal);
+    const { signal, take } = result;
+    result.follow(this.#pool.ask(order, { principal: principalKey(scope.principal), signal, take }));
+    await result.started;
+    return result;
+  }
+
+  async explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string> {
+    const order = { at: this.#readAt(reading), work: { kind: 'explain', spec, form }, extraBytes: 0 } as const;
+    const requester = { principal: principalKey(scope.principal), signal: scope.signal };
+    const outcome = await firstOf(this.#pool.ask(order, requester), scope.signal);
+    if (outcome.kind !== 'explained') throw mismatched();
+    return outcome.plan;
   }
 
   /** Settles only when the reader has answered or ended, so that nothing can still commit. */

@@ -27,6 +27,8 @@ import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { stream } from './rows.ts';
 
+const notAsked = () => Promise.reject(new Error('this is never asked for'));
+
 const table = { namespace: [], name: 't' as ObjectName };
 const scope: RequestScope = {
   requestId: 'r',
@@ -74,7 +76,7 @@ async function start(t: TestContext) {
     engine: replacing<Engine>(engine, { open }),
     clock: systemClock,
     newId: randomUUID,
-    queries: { count: () => Promise.reject(new Error('this is never asked for')) },
+    queries: { count: notAsked, query: notAsked, explain: notAsked },
     logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
     metrics: new Metrics(),
     maxWaitingPerTable: 100,

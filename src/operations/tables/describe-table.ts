@@ -9,19 +9,13 @@ import type { Queries } from '../../query/protocol.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import { findTag } from '../tags.ts';
 import type { Visible } from '../visible-page.ts';
+import { type ReadTarget, readInReader } from './query-table.ts';
 
 interface Deps {
   readonly access: TableAccess;
 }
 
-interface AtVersion {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
-  /** Undefined for the newest. */
-  readonly version: number | undefined;
-}
-
-interface DescribeCommand extends AtVersion {
+interface DescribeCommand extends ReadTarget {
   /** The version that a tag names; a version or a branch beside it must be the same. */
   readonly tag?: { readonly name: string; readonly visible: Visible<BranchName | undefined> } | undefined;
 }
@@ -44,7 +38,7 @@ export const describeTable =
 async function resolveTag(
   access: TableAccess,
   { table, branch, version, tag }: DescribeCommand,
-): Promise<Omit<AtVersion, 'table'>> {
+): Promise<Omit<ReadTarget, 'table'>> {
   if (tag === undefined) return { branch, version };
   const found = await findTag({ access })({ table, branch, tag: tag.name, visible: tag.visible });
   if (version === undefined || version === found.version) return found;
@@ -63,7 +57,7 @@ async function versionWithSchema(dataset: Snapshot): Promise<{ readonly version:
 /** Resolves for a table that exists, declared-only ones included if `version` is undefined; else `TableNotFound`. */
 export const tableExists =
   ({ access }: Deps) =>
-  async ({ table, version }: Omit<AtVersion, 'branch'>): Promise<void> => {
+  async ({ table, version }: Omit<ReadTarget, 'branch'>): Promise<void> => {
     const record = await access.find(table);
     if (version === undefined) return;
     if (record.state === 'declared') throw isOnlyDeclared('TableVersionNotFound', table, 'version');
@@ -79,27 +73,22 @@ const isOnlyDeclared = (
 /** Sizes of the newest version of a branch. */
 export const tableStatistics =
   ({ access }: Deps) =>
-  async ({ table, branch }: Omit<AtVersion, 'version'>): Promise<TableStatistics> => {
+  async ({ table, branch }: Omit<ReadTarget, 'version'>): Promise<TableStatistics> => {
     const record = await access.findCreated(table);
     return access.read(record, branch, undefined, (dataset) => dataset.statistics());
   };
 
-interface CountRowsCommand extends AtVersion {
+interface CountRowsCommand extends ReadTarget {
   readonly predicate: CheckedSql | undefined;
 }
 
 /** The manifest has the count of all rows; a predicate runs in a reader (P12). */
 export const countRows =
   ({ access, queries }: Deps & { readonly queries: Queries }) =>
-  async ({ table, branch, version, predicate }: CountRowsCommand, scope: RequestScope): Promise<number> => {
-    const record = await access.findCreated(table);
-    const { location } = record;
-    if (predicate === undefined) return access.read(record, branch, version, (dataset) => dataset.countRows());
-    return access.onFilesOf(record, async () => {
-      if (version !== undefined) return queries.count({ location, branch, version }, predicate, scope);
-      const dataset = await access.latest(record, branch);
-      const { lineage } = dataset;
-      const atLeastVersion = await dataset.version();
-      return queries.count({ location, branch, lineage, atLeastVersion }, predicate, scope);
-    });
+  async ({ predicate, ...target }: CountRowsCommand, scope: RequestScope): Promise<number> => {
+    if (predicate !== undefined) {
+      return readInReader(access, target, (reading) => queries.count(reading, predicate, scope));
+    }
+    const record = await access.findCreated(target.table);
+    return access.read(record, target.branch, target.version, (dataset) => dataset.countRows());
   };

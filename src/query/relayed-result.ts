@@ -1,0 +1,119 @@
+import { onAbort } from '../kernel/request-scope.ts';
+import type { Answered, QueryFacts, QueryResult } from './protocol.ts';
+
+type Queried = Extract<Answered, { readonly kind: 'queried' }>;
+
+/**
+ * The bytes of a result on their way from a reader to a client, one message at a time: the reader's next message is not taken
+ * before the client's side has asked for it, so the reader goes no faster than the client.
+ */
+export class RelayedResult implements QueryResult {
+  /** What ends the query: the request's own end, or that nobody reads on. */
+  readonly signal: AbortSignal;
+  readonly #left = new AbortController();
+  readonly #started = Promise.withResolvers<void>();
+  #waiting: Buffer | undefined;
+  #taken: () => void = () => undefined;
+  #wake: () => void = () => undefined;
+  #queried: Queried | undefined;
+  #failure: unknown;
+  #whole: Buffer | undefined;
+  #hasStarted = false;
+  #isRead = false;
+
+  constructor(signal: AbortSignal) {
+    this.signal = AbortSignal.any([signal, this.#left.signal]);
+    onAbort(this.signal, () => this.#fail(this.signal.reason));
+    this.#started.promise.catch(() => undefined); // who asked handles it
+  }
+
+  /** Resolves when there is something to read; rejects with what came before that. */
+  get started(): Promise<void> {
+    return this.#started.promise;
+  }
+
+  get whole(): Buffer | undefined {
+    return this.#whole;
+  }
+
+  get bytes(): AsyncIterable<Uint8Array> {
+    return this.#read();
+  }
+
+  facts(): QueryFacts | undefined {
+    const isDone = this.#isRead || this.#whole !== undefined;
+    return isDone ? this.#queried : undefined;
+  }
+
+  /** Resolves when the bytes are on their way to the client, or nobody wants them. */
+  readonly take = (bytes: Buffer): Promise<void> => {
+    if (this.#failure !== undefined) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#taken = resolve;
+      this.#offer(bytes);
+      this.#started.resolve();
+    });
+  };
+
+  /** The reader has answered, or it never will. */
+  follow(answered: Promise<Answered>): void {
+    answered.then(
+      (answer) => this.#end(answer),
+      (error: unknown) => this.#fail(error),
+    );
+  }
+
+  #end(answer: Answered): void {
+    if (answer.kind !== 'queried') {
+      this.#fail(new Error('a reader answered another question'));
+      return;
+    }
+    if (!this.#hasStarted) this.#whole = answer.bytes;
+    this.#queried = answer;
+    this.#offer(answer.bytes);
+    this.#started.resolve();
+  }
+
+  #offer(bytes: Buffer): void {
+    this.#hasStarted = true;
+    this.#waiting = bytes;
+    this.#wake();
+  }
+
+  #fail(error: unknown): void {
+    this.#failure ??= error;
+    this.#waiting = undefined;
+    this.#started.reject(error);
+    this.#taken();
+    this.#wake();
+  }
+
+  async *#read(): AsyncGenerator<Uint8Array, void, void> {
+    try {
+      for (;;) {
+        const next = await this.#next();
+        if (next === undefined) break;
+        yield next;
+      }
+      this.#isRead = true;
+    } finally {
+      if (!this.#isRead) this.#left.abort(new Error('nobody reads the result'));
+    }
+  }
+
+  async #next(): Promise<Buffer | undefined> {
+    for (;;) {
+      if (this.#failure !== undefined) throw this.#failure;
+      const bytes = this.#waiting;
+      if (bytes !== undefined) {
+        this.#waiting = undefined;
+        this.#taken();
+        return bytes;
+      }
+      if (this.#queried !== undefined) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+}
