@@ -33,7 +33,10 @@ const mayImport = {
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'query', 'table', 'write', 'merge', 'insert'],
     ...['change', 'create', 'maintenance', 'telemetry'],
   ],
-  wire: ['kernel', 'arrow', 'sql', 'create/create-command.ts', 'merge/merge-command.ts', 'operations'],
+  wire: [
+    ...['kernel', 'arrow', 'sql', 'engine/port/query-spec.ts', 'create/create-command.ts', 'merge/merge-command.ts'],
+    'operations',
+  ],
   auth: ['kernel', 'telemetry', 'wire'],
   http: [
     ...['kernel', 'memory', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],

@@ -31,7 +31,7 @@ interface JsonCall<Target, Body> {
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
-interface JsonRoute<Operation, Target, Body extends TObject> {
+interface JsonRoute<Operation, Target, Body extends TObject, Value> {
   readonly methods: Route['methods'];
   readonly path: string;
   readonly target: TargetKind<Target>;
@@ -46,9 +46,9 @@ interface JsonRoute<Operation, Target, Body extends TObject> {
   readonly isWrite?: true;
   /** Facts of the body for the audit record. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
-  answer(operation: Operation, call: JsonCall<Target, Static<Body>>, input: RouteInput): Promise<unknown>;
+  answer(operation: Operation, call: JsonCall<Target, Static<Body>>, input: RouteInput): Promise<Value>;
   /** Without it the value is sent as JSON. */
-  readonly render?: (value: unknown) => Answer;
+  readonly render?: (value: Value) => Answer;
 }
 
 export const Nothing = Type.Object({});
@@ -61,9 +61,9 @@ export const Nothing = Type.Object({});
  * a valid credential, and asks before it looks up anything; so a client that is refused has learned only whether its JSON is
  * well-formed.
  */
-export function jsonRoute<Operation, Target, Body extends TObject>(
+export function jsonRoute<Operation, Target, Body extends TObject, Value>(
   make: Offer<Operation>['make'],
-  route: JsonRoute<Operation, Target, Body>,
+  route: JsonRoute<Operation, Target, Body, Value>,
 ): Offer<Operation> {
   const { methods, path, isWrite, render = jsonAnswer } = route;
   const routeTo = (operation: Operation): Route => ({
@@ -91,8 +91,8 @@ export function jsonRoute<Operation, Target, Body extends TObject>(
   return { make, routeTo };
 }
 
-async function readBody<Operation, Target, Body extends TObject>(
-  route: JsonRoute<Operation, Target, Body>,
+async function readBody<Operation, Target, Body extends TObject, Value>(
+  route: JsonRoute<Operation, Target, Body, Value>,
   input: RouteInput,
   target: Target,
   inQuery: BranchName | undefined,

@@ -2,13 +2,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { asBuffer } from '../arrow/format/ipc-file.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { type ErrorName, invalidInput, LancegateError } from '../kernel/errors.ts';
-import type { Principal, RequestScope } from '../kernel/request-scope.ts';
+import { onAbort, type Principal, type RequestScope } from '../kernel/request-scope.ts';
 import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { QueryParameters, readTimeout, type Timeout, timeoutHeader } from '../wire/query-parameters.ts';
 import type { RetryPacing } from './admission/load-shedder.ts';
+import { PacedAnswer } from './body/paced-answer.ts';
 import { RequestBody } from './body/request-body.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
@@ -17,6 +19,7 @@ import {
   Access,
   type Answer,
   type AnswerHead,
+  type BytesAnswer,
   type Method,
   nothingAsked,
   principalFacts,
@@ -24,6 +27,12 @@ import {
   type RouteInput,
 } from './route.ts';
 import { createTablePath } from './routes/create.ts';
+
+/**
+ * What the LanceDB SDKs take for the version of the server, from the answer that gave them a table: from 0.2.0 on they send many
+ * vectors in one query, from 0.3.0 on structured full-text queries, and from 0.4.0 on uploads in parts, which are not offered.
+ */
+const phalanxVersion = '0.3.0';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -73,6 +82,8 @@ export class RequestContext implements AnswerHead {
   #noted: AuditFacts = {};
   #refusal: LancegateError | undefined;
   #isForCapacity = false;
+  /** Of an answer that is sent while it is computed. */
+  #paced: PacedAnswer | undefined;
   #isAnswered = false;
   #isEnded = false;
   #durationMs = 0;
@@ -98,7 +109,7 @@ export class RequestContext implements AnswerHead {
       clock: deps.clock,
       idleTimeoutMs: deps.config.uploadIdleTimeoutMs,
     });
-    void reply.headers({ 'x-request-id': request.id, 'cache-control': 'no-store' });
+    void reply.headers({ 'x-request-id': request.id, 'cache-control': 'no-store', 'phalanx-version': phalanxVersion });
     reply.raw.once('close', () => this.#finish());
   }
 
@@ -123,7 +134,7 @@ export class RequestContext implements AnswerHead {
       requestId,
       principal,
       timeout: readTimeout(this.#query, headerText(headers[timeoutHeader]), this.#deps.config),
-      body: this.body,
+      waitedMs: () => this.body.waitedMs + (this.#paced?.waitedMs ?? 0),
       clock: this.#deps.clock,
       response: this.#reply.raw,
     });
@@ -161,20 +172,65 @@ export class RequestContext implements AnswerHead {
     this.#isForCapacity = true;
   }
 
-  answer({ contentType, text, audit }: Answer): FastifyReply {
-    if (audit !== undefined) this.note(audit);
-    if (contentType !== undefined) void this.#reply.type(contentType);
-    return this.#send(text);
+  answer(answer: Answer): FastifyReply {
+    if (answer.contentType !== undefined) void this.#reply.type(answer.contentType);
+    if ('bytes' in answer) return this.#answerBytes(answer);
+    if (answer.audit !== undefined) this.note(answer.audit);
+    return this.#send(answer.text);
+  }
+
+  #answerBytes({ bytes, audit }: BytesAnswer): FastifyReply {
+    if (!(bytes instanceof Uint8Array)) return this.#stream(bytes, audit);
+    this.note({ ...audit(), sentBytes: bytes.length });
+    return this.#send(asBuffer(bytes));
+  }
+
+  /** A failure in the middle breaks the connection, so that nobody takes what came for the whole. */
+  #stream(bytes: AsyncIterable<Uint8Array>, audit: () => AuditFacts): FastifyReply {
+    const { clock, config, isStopping } = this.#deps;
+    const paced = new PacedAnswer({
+      clock,
+      idleTimeoutMs: config.uploadIdleTimeoutMs,
+      fail: (error) => stream.destroy(error),
+    });
+    this.#isAnswered = true;
+    this.#paced = paced;
+    this.body.close();
+    if (isStopping()) void this.#reply.header('connection', 'close');
+    const stream = Readable.from(this.#watched(paced, bytes, audit), { objectMode: false, highWaterMark: 64 * 1024 });
+    const { signal } = this.#scope!;
+    stream.once(
+      'close',
+      onAbort(signal, () => stream.destroy(signal.reason as Error)),
+    );
+    return this.#reply.send(stream);
+  }
+
+  /** The audit record is written when the connection is done with the answer, after this. */
+  async *#watched(paced: PacedAnswer, bytes: AsyncIterable<Uint8Array>, audit: () => AuditFacts) {
+    try {
+      yield* paced.send(bytes);
+    } catch (error) {
+      this.#refused(asLancegateError(error));
+      throw error;
+    } finally {
+      this.note(audit());
+      this.#scope?.close();
+    }
   }
 
   refuse(error: unknown): FastifyReply {
     const refusal = asLancegateError(error);
-    this.#refusal = refusal;
-    this.#deps.metrics.requestRejected(refusal.kind);
-    this.#logRefusal(refusal);
+    this.#refused(refusal);
     const { status, headers, body } = this.#render(refusal);
     void this.#reply.code(status).headers(headers).type('application/json');
     return this.#send(JSON.stringify(body));
+  }
+
+  #refused(refusal: LancegateError): void {
+    this.#refusal = refusal;
+    this.#deps.metrics.requestRejected(refusal.kind);
+    this.#logRefusal(refusal);
   }
 
   #render(refusal: LancegateError): RenderedError {
@@ -191,7 +247,7 @@ export class RequestContext implements AnswerHead {
    * Where a part of the body is missing, the answer is sent in full, and the connection ends later: see `discard`. A client
    * that is to return keeps its connection if only a little of the body is missing.
    */
-  #send(text: string): FastifyReply {
+  #send(content: string | Buffer): FastifyReply {
     this.#isAnswered = true;
     this.#scope?.close();
     this.body.close();
@@ -201,9 +257,9 @@ export class RequestContext implements AnswerHead {
     if (isForgotten) this.body.forget();
     const isCutOff = isUnfinished && !isForgotten;
     if (isCutOff || this.#deps.isStopping()) void this.#reply.header('connection', 'close');
-    if (!isCutOff) return this.#reply.send(text === '' ? undefined : text);
-    void this.#reply.header('content-length', Buffer.byteLength(text));
-    return this.#reply.send(Readable.from(thenDiscard(text, this.body)));
+    if (!isCutOff) return this.#reply.send(content === '' ? undefined : content);
+    void this.#reply.header('content-length', Buffer.byteLength(content));
+    return this.#reply.send(Readable.from(thenDiscard(content, this.body)));
   }
 
   #finish(): void {
@@ -234,6 +290,7 @@ export class RequestContext implements AnswerHead {
       proxy,
       ...this.#accessFacts(),
       ...this.#noted,
+      ...(this.#paced && { sentBytes: this.#paced.sentBytes }),
       refusal: this.#refusal?.kind,
       clientLeft: hasClientLeft ? true : undefined,
     };
@@ -265,8 +322,8 @@ export class RequestContext implements AnswerHead {
 /** An operator has to act on the storage. */
 const isForOperator: ReadonlySet<ErrorName> = new Set(['StorageFull', 'StorageUnavailable', 'TableDamaged']);
 
-async function* thenDiscard(text: string, body: RequestBody): AsyncGenerator<string, void, void> {
-  yield text;
+async function* thenDiscard(content: string | Buffer, body: RequestBody): AsyncGenerator<string | Buffer, void, void> {
+  yield content;
   await body.discard();
 }
 
@@ -274,7 +331,8 @@ interface ScopeParts {
   readonly requestId: string;
   readonly principal: Principal;
   readonly timeout: Timeout;
-  readonly body: Pick<RequestBody, 'waitedMs'>;
+  /** How long the service has waited for the client. */
+  readonly waitedMs: () => number;
   readonly clock: Clock;
   readonly response: ServerResponse;
 }
@@ -283,14 +341,14 @@ interface ScopeParts {
  * A request's scope, tied to its connection. Fastify's own `request.signal` will not do: it aborts as soon as the body
  * has been read, with the client still there. Once the answer is on its way, neither the clock nor the client matters.
  *
- * A deadline that the client has not chosen moves by the time that the service waits for the body: an honest upload of an hour
- * is no failure. `RequestBody` ends those that stall or trickle.
+ * A deadline that the client has not chosen moves by the time that the service waits for the body, or for the client to take a
+ * long answer: an honest upload of an hour is no failure. `RequestBody` and `PacedAnswer` end those that stall or trickle.
  */
 class ClientScope implements RequestScope {
   readonly requestId: string;
   readonly principal: Principal;
   readonly #controller = new AbortController();
-  readonly #parts: Pick<ScopeParts, 'timeout' | 'body' | 'clock'>;
+  readonly #parts: Pick<ScopeParts, 'timeout' | 'waitedMs' | 'clock'>;
   readonly #startMs: number;
   readonly #stopWatching: () => void;
 
@@ -320,8 +378,8 @@ class ClientScope implements RequestScope {
   }
 
   remainingMs(): number {
-    const { clock, timeout, body } = this.#parts;
-    const allowedMs = Math.min(timeout.timeoutMs + body.waitedMs, timeout.withBodyMs);
+    const { clock, timeout, waitedMs } = this.#parts;
+    const allowedMs = Math.min(timeout.timeoutMs + waitedMs(), timeout.withBodyMs);
     return Math.max(0, this.#startMs + allowedMs - clock.nowMs());
   }
 

@@ -90,14 +90,24 @@ export interface Upload {
   digestedSource(): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
 }
 
-export interface Answer {
+export type Answer = TextAnswer | BytesAnswer;
+
+export interface TextAnswer {
   readonly contentType: string | undefined;
   readonly text: string;
   /** What happened, for the audit record. */
   readonly audit?: AuditFacts;
 }
 
-export const jsonAnswer = (value: unknown, audit: AuditFacts = {}): Answer => ({
+export interface BytesAnswer {
+  readonly contentType: string;
+  /** All of them, or as they are computed: until the last one has left, the deadline and the client's leaving end the work. */
+  readonly bytes: Uint8Array | AsyncIterable<Uint8Array>;
+  /** What happened, once the last byte has left. */
+  readonly audit: () => AuditFacts;
+}
+
+export const jsonAnswer = (value: unknown, audit: AuditFacts = {}): TextAnswer => ({
   contentType: 'application/json',
   text: JSON.stringify(value),
   audit,

@@ -22,6 +22,10 @@ export interface AuditFacts {
   readonly tag?: string | undefined;
   /** The id of the table that the request makes or renames to. */
   readonly newTable?: string | undefined;
+  /** In the result of a query. */
+  readonly readRows?: number | undefined;
+  /** Of a result that is sent while it is computed: what the client has taken. */
+  readonly sentBytes?: number | undefined;
   readonly insertedRows?: number | undefined;
   readonly updatedRows?: number | undefined;
   readonly deletedRows?: number | undefined;

@@ -39,6 +39,16 @@ export function parseJsonBody<Schema extends TObject>(
   return fields;
 }
 
+/** As `parseJsonBody`, for an object inside the body. */
+export function readFields<Schema extends TObject>(schema: Schema, value: unknown, what: string): Static<Schema> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw invalidInput(`${what} must be a JSON object`);
+  }
+  const fields = withoutNulls(value);
+  requireShape(schema, fields);
+  return fields;
+}
+
 function parseObject(text: string): object {
   const value = text.trim() === '' ? null : parseJson(text, 'the body');
   if (value === null) return {};

@@ -10,6 +10,29 @@ const users = { namespace: ['prod'], name: 'users' };
 const page = { after: undefined, limit: 1000 };
 const location = 'file:///data/users.lance';
 
+/** What a query without any field asks for. */
+const everyRow = {
+  columns: undefined,
+  filter: undefined,
+  limit: undefined,
+  offset: 0,
+  orderBy: [],
+  withRowId: false,
+  fastSearch: false,
+  nearest: undefined,
+  text: undefined,
+};
+
+interface Case {
+  readonly method?: 'GET';
+  readonly path: string;
+  readonly body?: unknown;
+  readonly operation: string;
+  /** Callbacks are left out. */
+  readonly command: Record<string, unknown>;
+  readonly answer: unknown;
+}
+
 const cases: readonly Case[] = [
   {
     path: '/v1/table/prod$users/version/list?descending=false&limit=2&page_token=7&branch=dev',
@@ -182,6 +205,27 @@ const cases: readonly Case[] = [
     answer: 42,
   },
   {
+    path: '/v1/table/prod$users/explain_plan/',
+    body: { query: { vector: [], k: 3, version: 4, branch: 'dev', lower_bound: null }, verbose: true },
+    operation: 'explainQuery',
+    command: { table: users, branch: 'dev', version: 4, spec: { ...everyRow, limit: 3 }, form: 'verbose plan' },
+    answer: 'a plan',
+  },
+  {
+    path: '/v1/table/prod$users/explain_plan',
+    body: { branch: 'dev', query: { vector: {}, k: 3 } },
+    operation: 'explainQuery',
+    command: { table: users, branch: 'dev', version: undefined, spec: { ...everyRow, limit: 3 }, form: 'plan' },
+    answer: 'a plan',
+  },
+  {
+    path: '/v1/table/prod$users/analyze_plan?distributed_metrics=per_worker',
+    body: { vector: [], k: 3, branch: 'dev' },
+    operation: 'analyzeQuery',
+    command: { table: users, branch: 'dev', version: undefined, spec: { ...everyRow, limit: 3 }, form: 'analysis' },
+    answer: 'an analysis',
+  },
+  {
     method: 'GET',
     path: '/v1/table/prod$users/count_rows',
     operation: 'countRows',
@@ -212,6 +256,17 @@ const cases: readonly Case[] = [
 ];
 
 testJsonRoutes(cases);
+
+test('a query is answered with the bytes of the result as an Arrow file', async () => {
+  await using service = await startTestService();
+  const body = { vector: [], k: 2 ** 63, prefilter: true, version: null };
+  const { headers, text } = await ask(service, '/v1/table/prod$users/query/', { body });
+  assert.equal(headers.get('content-type'), 'application/vnd.apache.arrow.file');
+  assert.equal(headers.get('phalanx-version'), '0.3.0');
+  assert.equal(text, 'rows');
+  const [asked] = service.asked;
+  assert.deepEqual(plain(asked!.command), { table: users, branch: undefined, version: undefined, spec: everyRow });
+});
 
 test('a created table is described with version and with the schema in the Lance dialect', async () => {
   await using service = await startTestService();

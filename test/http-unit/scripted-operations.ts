@@ -88,6 +88,8 @@ const taggedVersion = {
   metadata: {},
 };
 
+async function* noBytes(): AsyncGenerator<Uint8Array, void, void> {}
+
 const defaults: Operations = {
   createTable: async ({ source, properties }) => {
     await source.schema();
@@ -123,6 +125,9 @@ const defaults: Operations = {
   deregisterTable: async ({ table }: Listed) => describedTable(table),
   registerTable: async ({ table, properties }) => describedTable(table, properties),
   countRows: async () => 42,
+  queryTable: async () => ({ whole: Buffer.from('rows'), bytes: noBytes(), facts: () => ({ version: 7, rows: 2 }) }),
+  explainQuery: async () => 'a plan',
+  analyzeQuery: async () => 'an analysis',
   listTables: async ({ namespace }) => listedTables(namespace),
   listAllTables: async ({ namespace }) => listedTables(namespace),
   listVersions: async () => ({

@@ -20,6 +20,7 @@ import { notOfferedRoutes } from './not-offered.ts';
 import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './refs/branches.ts';
 import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './refs/table-tags.ts';
 import { describeVersionRoute, listVersionsRoute } from './refs/versions.ts';
+import { analyzeQueryRoute, explainQueryRoute, queryTableRoute } from './query.ts';
 import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { tableStatsRoute } from './table-stats.ts';
 import {
@@ -41,6 +42,9 @@ const offered = {
   updateRows: updateRowsRoute,
   deleteRows: deleteRowsRoute,
   countRows: countRowsRoute,
+  queryTable: queryTableRoute,
+  explainQuery: explainQueryRoute,
+  analyzeQuery: analyzeQueryRoute,
   describeTable: describeTableRoute,
   listVersions: listVersionsRoute,
   describeVersion: describeVersionRoute,

@@ -16,9 +16,6 @@ const inSpecification = [
   '/v1/table/:id/update_field_metadata',
   '/v1/table/:id/drop_columns',
   '/v1/table/:id/insert',
-  '/v1/table/:id/query',
-  '/v1/table/:id/explain_plan',
-  '/v1/table/:id/analyze_plan',
   '/v1/table/:id/add_columns',
   '/v1/table/:id/backfill_column',
   '/v1/materialized_view/:id/refresh',
@@ -58,7 +55,6 @@ export const notOfferedPaths: readonly string[] = [...inSpecification, ...beside
 /** For what people try first. */
 const instead: Readonly<Record<string, string>> = {
   '/v1/table/:id/insert': '; to add rows, merge them with when_not_matched_insert_all alone',
-  '/v1/table/:id/query': '; to read rows, open the location that describe names with Lance or LanceDB',
 };
 
 export const notOfferedRoutes: readonly Route[] = notOfferedPaths.map((path) => ({

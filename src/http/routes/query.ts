@@ -1,0 +1,70 @@
+import Type from 'typebox';
+import { invalidInput } from '../../kernel/errors.ts';
+import type { BranchName } from '../../kernel/ids.ts';
+import { explainQuery, queryTable } from '../../operations/tables/query-table.ts';
+import { parseBranch } from '../../wire/identifiers.ts';
+import { readFields } from '../../wire/json-body.ts';
+import { QueryBody, readQuery } from '../../wire/query-body.ts';
+import { jsonRoute } from '../json-route.ts';
+import { type Answer, tableTarget } from '../route.ts';
+
+/** The answer is one Arrow IPC file; both client families read that. */
+const arrowFile = 'application/vnd.apache.arrow.file';
+
+export const queryTableRoute = jsonRoute(queryTable, {
+  methods: ['POST'],
+  path: '/v1/table/:id/query',
+  target: tableTarget,
+  action: 'QueryTable',
+  body: QueryBody,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body }, { scope, readFilter }): Promise<Answer> => {
+    const result = await operation({ table, branch, version: body.version, spec: readQuery(body, readFilter) }, scope);
+    const audit = () => {
+      const facts = result.facts();
+      return { version: facts?.version, readRows: facts?.rows };
+    };
+    return { contentType: arrowFile, bytes: result.whole ?? result.bytes, audit };
+  },
+  render: (answer) => answer,
+});
+
+/** The SDKs put the branch into the query, the Lance REST clients beside it. */
+const ExplainBody = Type.Object({ query: Type.Unknown(), verbose: Type.Optional(Type.Boolean()) });
+
+export const explainQueryRoute = jsonRoute(explainQuery, {
+  methods: ['POST'],
+  path: '/v1/table/:id/explain_plan',
+  target: tableTarget,
+  action: 'ExplainTableQueryPlan',
+  body: ExplainBody,
+  branches: ({ query }, branch) => [explainedBranch(query, branch)],
+  answer: (operation, { target: table, branch, body: { query, verbose } }, { scope, readFilter }) => {
+    const fields = readFields(QueryBody, query, 'query');
+    const spec = readQuery(fields, readFilter);
+    const form = verbose === true ? 'verbose plan' : 'plan';
+    return operation({ table, branch: explainedBranch(query, branch), version: fields.version, spec, form }, scope);
+  },
+});
+
+function explainedBranch(query: unknown, beside: BranchName | undefined): BranchName | undefined {
+  const inside = parseBranch(readFields(BranchField, query, 'query').branch);
+  if (inside === undefined || beside === undefined || inside === beside) return inside ?? beside;
+  throw invalidInput('branch: the query names another one');
+}
+
+const BranchField = Type.Object({ branch: Type.Optional(Type.String()) });
+
+export const analyzeQueryRoute = jsonRoute(explainQuery, {
+  methods: ['POST'],
+  path: '/v1/table/:id/analyze_plan',
+  target: tableTarget,
+  action: 'AnalyzeTableQueryPlan',
+  body: QueryBody,
+  branches: (_, branch) => [branch],
+  answer: (operation, { target: table, branch, body }, { scope, readFilter }) =>
+    operation(
+      { table, branch, version: body.version, spec: readQuery(body, readFilter), form: 'analysis' as const },
+      scope,
+    ),
+});

@@ -1,0 +1,226 @@
+/**
+ * The body of a query, in the shapes of both client families: the LanceDB SDKs send `vector` and `columns` as arrays, the Lance
+ * REST clients as objects. docs/protocol.md has the rules. Everything is bounded here, before it reaches native code.
+ */
+import Type, { type Static } from 'typebox';
+import { formatFieldPath, parseFieldPath } from '../arrow/schema/field-path.ts';
+import {
+  distanceTypes,
+  type NearestSpec,
+  type Ordering,
+  type QuerySpec,
+  type ResultColumn,
+} from '../engine/port/query-spec.ts';
+import { ownSql } from '../kernel/checked-sql.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import { readTextSearch } from './full-text-query.ts';
+import { Version } from './json-body.ts';
+import type { ReadFilter } from './merge-parameters.ts';
+
+/** The binding counts in 32 bits. */
+const mostRows = 2 ** 32 - 1;
+const limits = { vectors: 1_000, dimension: 65_536, columns: 10_000, orderings: 100 } as const;
+/** What the SDKs search for if they are not told. */
+const defaultResults = 10;
+
+const upTo = (maximum: number, minimum = 0) => Type.Optional(Type.Integer({ minimum, maximum }));
+const flag = Type.Optional(Type.Boolean());
+
+export const QueryFields = {
+  version: Type.Optional(Version),
+  /** SDKs without a limit send 2^63-1, which is no exact number here. */
+  k: Type.Optional(Type.Number({ minimum: 0 })),
+  offset: upTo(mostRows),
+  filter: Type.Optional(Type.String()),
+  columns: Type.Optional(Type.Unknown()),
+  order_by: Type.Optional(
+    Type.Array(
+      Type.Object({
+        column_name: Type.String(),
+        ascending: flag,
+        nulls_first: flag,
+      }),
+      { maxItems: limits.orderings },
+    ),
+  ),
+  with_row_id: flag,
+  fast_search: flag,
+  prefilter: flag,
+  bypass_vector_index: flag,
+  vector: Type.Optional(Type.Unknown()),
+  vector_column: Type.Optional(Type.String({ minLength: 1 })),
+  distance_type: Type.Optional(Type.String()),
+  nprobes: upTo(1_000_000),
+  minimum_nprobes: upTo(1_000_000),
+  maximum_nprobes: upTo(1_000_000),
+  ef: upTo(100_000),
+  refine_factor: upTo(10_000),
+  lower_bound: Type.Optional(Type.Number()),
+  upper_bound: Type.Optional(Type.Number()),
+  full_text_query: Type.Optional(Type.Unknown()),
+  use_lsm: flag,
+  use_rte: flag,
+};
+
+export const QueryBody = Type.Object(QueryFields);
+type Body = Static<typeof QueryBody>;
+
+/** `InvalidInput` names the field at fault. */
+export function readQuery(body: Body, readFilter: ReadFilter): QuerySpec {
+  if (body.use_lsm === true || body.use_rte === true) {
+    throw invalidInput('use_lsm, use_rte: this service has no such write path, so nothing of it can be read');
+  }
+  const nearest = readNearest(body);
+  const text = body.full_text_query === undefined ? undefined : readTextSearch(body.full_text_query);
+  if (nearest !== undefined && text !== undefined) {
+    throw invalidInput('vector, full_text_query: one query has one of them; ask twice, and fuse the two results');
+  }
+  return {
+    columns: body.columns === undefined ? undefined : readColumns(body.columns, readFilter),
+    filter: body.filter === undefined ? undefined : readFilter(body.filter, 'filter'),
+    limit: readLimit(body.k, nearest !== undefined, text !== undefined),
+    offset: body.offset ?? 0,
+    orderBy: (body.order_by ?? []).map(readOrdering),
+    withRowId: body.with_row_id ?? false,
+    fastSearch: body.fast_search ?? false,
+    nearest,
+    text,
+  };
+}
+
+function readLimit(k: number | undefined, isNearest: boolean, isText: boolean): number | undefined {
+  if (k === undefined) return isNearest || isText ? defaultResults : undefined;
+  if (!Number.isInteger(k)) throw invalidInput('k must be a whole number');
+  if (k === 0 && isNearest) throw invalidInput('k must be above 0 to search by vectors');
+  return k > mostRows ? undefined : k;
+}
+
+const readOrdering = ({
+  column_name: column,
+  ascending = true,
+  nulls_first: nullsFirst = false,
+}: NonNullable<Body['order_by']>[number]): Ordering => ({
+  column: formatFieldPath(parseFieldPath(column, 'order_by')),
+  ascending,
+  nullsFirst,
+});
+
+/** Names are field paths. An object gives each result column the SQL for its values; the Lance REST form only paths. */
+function readColumns(value: unknown, readFilter: ReadFilter): readonly ResultColumn[] {
+  const columns = columnsOf(value, readFilter);
+  if (columns.length > limits.columns) throw invalidInput(`columns: there are more than ${limits.columns}`);
+  const names = new Set<string>();
+  for (const { name } of columns) {
+    if (names.has(name)) throw invalidInput(`columns: ${JSON.stringify(name)} is there twice`);
+    names.add(name);
+  }
+  return columns;
+}
+
+function columnsOf(value: unknown, readFilter: ReadFilter): readonly ResultColumn[] {
+  if (Array.isArray(value)) return value.map((name) => pathColumn(name, name));
+  if (typeof value !== 'object' || value === null) throw invalidInput('columns must be an array or an object');
+  const { column_names: names, column_aliases: aliases } = value as Readonly<Record<string, unknown>>;
+  if (Array.isArray(names)) return names.map((name) => pathColumn(name, name));
+  if (typeof aliases === 'object' && aliases !== null) {
+    return Object.entries(aliases).map(([alias, path]) => pathColumn(alias, path));
+  }
+  return Object.entries(value).map(([name, expression]) => {
+    if (typeof expression !== 'string') throw invalidInput(`columns: the value of ${name} must be SQL, as a text`);
+    return { name: requireName(name), expression: readFilter(expression, `columns.${name}`) };
+  });
+}
+
+function pathColumn(name: unknown, path: unknown): ResultColumn {
+  if (typeof name !== 'string' || typeof path !== 'string') throw invalidInput('columns must hold names, as texts');
+  return { name: requireName(name), expression: ownSql(quoted(path)) };
+}
+
+const quoted = (path: string): string =>
+  parseFieldPath(path, 'columns')
+    .segments.map((segment) => `\`${segment.replaceAll('`', '``')}\``)
+    .join('.');
+
+function requireName(name: string): string {
+  if (name === '') throw invalidInput('columns: a name is empty');
+  return name;
+}
+
+function readNearest(body: Body): NearestSpec | undefined {
+  const vectors = readVectors(body.vector);
+  if (vectors.length === 0) return undefined;
+  const { vector_column: column, lower_bound: lowerBound, upper_bound: upperBound } = body;
+  for (const [name, bound] of Object.entries({ lower_bound: lowerBound, upper_bound: upperBound })) {
+    if (bound !== undefined) requireFloat(bound, name);
+  }
+  return {
+    vectors,
+    column: column === undefined ? undefined : formatFieldPath(parseFieldPath(column, 'vector_column')),
+    distanceType: body.distance_type === undefined ? undefined : readDistanceType(body.distance_type),
+    ...readProbes(body),
+    ef: noZero(body.ef),
+    refineFactor: noZero(body.refine_factor),
+    lowerBound,
+    upperBound,
+    filtersAfter: body.prefilter === false,
+    bypassesIndex: body.bypass_vector_index ?? false,
+  };
+}
+
+function readDistanceType(text: string): NearestSpec['distanceType'] {
+  const type = distanceTypes.find((name) => name === text.toLowerCase());
+  if (type !== undefined) return type;
+  throw invalidInput(`distance_type must be one of ${distanceTypes.join(', ')}`);
+}
+
+/** Clients send 0 for what was not set. */
+const noZero = (value: number | undefined): number | undefined => (value === 0 ? undefined : value);
+
+/** `nprobes` is the older way to set both. */
+function readProbes(body: Body): Pick<NearestSpec, 'minProbes' | 'maxProbes'> {
+  const isNewer = body.minimum_nprobes !== undefined || body.maximum_nprobes !== undefined;
+  const minProbes = noZero(isNewer ? body.minimum_nprobes : body.nprobes);
+  const maxProbes = noZero(isNewer ? body.maximum_nprobes : body.nprobes);
+  if (minProbes !== undefined && maxProbes !== undefined && minProbes > maxProbes) {
+    throw invalidInput('minimum_nprobes must not be above maximum_nprobes');
+  }
+  return { minProbes, maxProbes };
+}
+
+/** None, one or many. */
+function readVectors(value: unknown): readonly (readonly number[])[] {
+  const given = givenVectors(value);
+  if (!Array.isArray(given)) throw invalidInput('vector must be an array of numbers, or of arrays of numbers');
+  if (given.length === 0) return [];
+  const vectors = Array.isArray(given[0]) ? (given as unknown[]) : [given];
+  if (vectors.length > limits.vectors) throw invalidInput(`vector: there are more than ${limits.vectors} vectors`);
+  const read = vectors.map(readVector);
+  const length = read[0]!.length;
+  const other = read.find((vector) => vector.length !== length);
+  if (other === undefined) return read;
+  throw invalidInput(`vector: one has ${length} numbers and another ${other.length}`);
+}
+
+function givenVectors(value: unknown): unknown {
+  if (value === undefined || value === null) return [];
+  if (typeof value !== 'object' || Array.isArray(value)) return value;
+  const { single_vector: single, multi_vector: many } = value as Readonly<Record<string, unknown>>;
+  const isGiven = (vectors: unknown): boolean => Array.isArray(vectors) && vectors.length > 0;
+  if (isGiven(single) && isGiven(many)) throw invalidInput('vector: single_vector and multi_vector exclude each other');
+  return (isGiven(single) ? single : (many ?? single)) ?? [];
+}
+
+function readVector(value: unknown): readonly number[] {
+  if (!Array.isArray(value)) throw invalidInput('vector: every vector must be an array of numbers');
+  if (value.length === 0 || value.length > limits.dimension) {
+    throw invalidInput(`vector: a vector has 1 to ${limits.dimension} numbers`);
+  }
+  for (const [i, number] of value.entries()) requireFloat(number, `vector: number ${i + 1}`);
+  return value as number[];
+}
+
+/** The engine searches with 32-bit floats. */
+function requireFloat(value: unknown, what: string): void {
+  if (typeof value !== 'number') throw invalidInput(`${what} is not a number`);
+  if (!Number.isFinite(Math.fround(value))) throw invalidInput(`${what} is beyond a 32-bit float`);
+}
