@@ -6,7 +6,11 @@ import { LancegateError } from '#src/kernel/errors.ts';
 import { ask, upload, usersStream } from './client.ts';
 import { startTestService } from './service.ts';
 
-const context = (requestId: string) => ({ 'header.cache-control': 'no-store', 'header.x-request-id': requestId });
+const context = (requestId: string) => ({
+  'header.cache-control': 'no-store',
+  'header.phalanx-version': '0.3.0',
+  'header.x-request-id': requestId,
+});
 
 test('a merge answers 200 with every count, none of them null (P4)', async () => {
   await using service = await startTestService();

@@ -37,8 +37,6 @@ const notOffered = {
 const offered = [
   ...['create', 'merge_insert', 'describe', 'declare', 'register', 'deregister', 'exists', 'drop', 'count_rows'],
   ...['branches/create', 'branches/list', 'branches/delete', 'version/list', 'stats'],
-  ...['rename', 'clone', 'version/describe', 'index/list', 'index/i/stats', 'index/i/prewarm'],
-  ...['tags/list', 'tags/version', 'tags/create', 'tags/update', 'tags/delete'],
 ].map((name) => `POST /v1/table/t/${name}`);
 const offeredElsewhere = [
   ...['create', 'describe', 'exists', 'drop'].map((name) => `POST /v1/namespace/n/${name}`),
@@ -72,7 +70,6 @@ describe('routes of the specification', () => {
   test('what people try first says what to do instead', async () => {
     for (const [name, says] of Object.entries({
       insert: /merge/,
-      query: /location/,
     })) {
       refused(await ask(`POST /v1/table/t/${name}`), 406, 0, says);
     }

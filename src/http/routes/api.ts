@@ -4,6 +4,7 @@
 import type { OperationDeps } from '../../operations/operations.ts';
 import type { Route } from '../route.ts';
 import { countRowsRoute } from './count-rows.ts';
+import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './branches.ts';
 import { createTableRoute } from './create.ts';
 import { describeTableRoute } from './describe-table.ts';
 import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';
@@ -21,6 +22,7 @@ import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './refs/
 import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './refs/table-tags.ts';
 import { describeVersionRoute, listVersionsRoute } from './refs/versions.ts';
 import { analyzeQueryRoute, explainQueryRoute, queryTableRoute } from './query.ts';
+import { analyzeQueryRoute, countRowsRoute, explainQueryRoute, queryTableRoute } from './query.ts';
 import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { tableStatsRoute } from './table-stats.ts';
 import {

@@ -1,12 +1,29 @@
 import Type from 'typebox';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
+import { countRows } from '../../operations/tables/describe-table.ts';
 import { explainQuery, queryTable } from '../../operations/tables/query-table.ts';
 import { parseBranch } from '../../wire/identifiers.ts';
-import { readFields } from '../../wire/json-body.ts';
+import { readFields, Version } from '../../wire/json-body.ts';
 import { QueryBody, readQuery } from '../../wire/query-body.ts';
 import { jsonRoute } from '../json-route.ts';
 import { type Answer, tableTarget } from '../route.ts';
+
+const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });
+
+/** The answer is the bare number, which is what every client parses. The Lance REST client asks with GET. */
+export const countRowsRoute = jsonRoute(countRows, {
+  methods: ['GET', 'POST'],
+  path: '/v1/table/:id/count_rows',
+  target: tableTarget,
+  action: 'CountTableRows',
+  body: CountBody,
+  branches: (_, branch) => [branch],
+  answer: (operation, { target: table, branch, body: { version, predicate: text } }, { scope, readFilter }) => {
+    const predicate = text === undefined ? undefined : readFilter(text, 'predicate');
+    return operation({ table, branch, version, predicate }, scope);
+  },
+});
 
 /** The answer is one Arrow IPC file; both client families read that. */
 const arrowFile = 'application/vnd.apache.arrow.file';

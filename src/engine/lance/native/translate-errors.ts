@@ -92,24 +92,17 @@ const evaluationRules: readonly Rule[] = [
   ],
 ];
 
-/** The engine finds such rows by their addresses alone, and then cannot count them. */
-const countRules: readonly Rule[] = [
-  [
-    /count_pushdown: FilteredReadExec\.index_input is not a ScalarIndexExec/,
-    'InvalidInput',
-    '{filter} asks for rows by _rowid, _rowaddr or _rowoffset alone, by which they cannot be counted',
-  ],
-  [
-    /Invalid input, Column (_row\w+) does not exist/,
-    'TableColumnNotFound',
-    '{filter} names a column that does not exist: {part}',
-  ],
+const rowNames: Rule = [
+  /Invalid input, Column (_row\w+) does not exist/,
+  'InvalidInput',
+  '{filter} takes {part} only alone, with = or IN',
 ];
 
 const noTextIndex = 'full_text_query: no column has a full-text index';
 
 /** What the checks before do not find: it depends on indexes. */
 const queryRules: readonly Rule[] = [
+  rowNames,
   [/unless an INVERTED index has been created/, 'InvalidInput', noTextIndex],
   [
     /several columns have a full-text index/,
@@ -299,7 +292,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   replace: [...rowRules, unreadableRows],
   select: filterRules,
   query: [...queryRules, ...filterRules, ...evaluationRules],
-  count: [...countRules, ...filterRules, ...evaluationRules],
+  count: [rowNames, ...filterRules, ...evaluationRules],
   branch: branchRules,
   maintain: [...rowRules, unreadableRows],
   sync: [],
