@@ -67,7 +67,8 @@ import { StoredIndexes } from './stored-indexes.ts';
 
 /** A result of so many rows is one batch. */
 const fewRows = 1_024;
-const mostBatchRows = 2 ** 16;
+/** What compresses well on disk is larger than it looks there. */
+const mostBatchRows = 8_192;
 const batchBytes = 4 * 2 ** 20;
 
 /** Runs in a reader what clients wrote. */
