@@ -1,0 +1,193 @@
+/**
+ * What a query costs through lancegate, compared with the same query by the engine in the process that asks: `npm run
+ * bench:reads`, or with another number of rows. Both sides read one table, in turns, and both decode what they get.
+ */
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { type IncomingMessage, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { connect, Index, type Table as Queried } from '@lancedb/lancedb';
+import {
+  Field,
+  Float64,
+  makeData,
+  RecordBatch,
+  Schema,
+  Struct,
+  Table,
+  tableFromIPC,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
+import { inTurns } from './in-turns.ts';
+import { median, type Row, table as shownTable, timeMs } from './measure.ts';
+import { RawClient } from './raw-client.ts';
+import { type ServiceProcess, startServiceProcess } from './service-process.ts';
+import { countStolenTime, shownPart, stolenRow } from './stolen-time.ts';
+import { bodyOf, keyedStream, repeatedStream } from './workloads.ts';
+
+const rows = Number(process.argv[2] ?? 1_000_000);
+const dimension = 128;
+const repeats = 60;
+const wideColumns = 16;
+const wideRowsPerBatch = 50_000;
+
+interface Case {
+  readonly what: string;
+  readonly table: 'points' | 'texts';
+  readonly body: (turn: number) => object;
+  readonly embedded: (table: Queried, turn: number) => Promise<{ readonly numRows: number }>;
+}
+
+const keyOf = (turn: number): number => (turn * 7_919) % rows;
+const vectorOf = (turn: number): number[] =>
+  Array.from({ length: dimension }, (_, i) => ((turn * 31 + i * 17) % 97) / 97);
+const wordOf = (turn: number): string => `word${turn % 500}`;
+
+const cases: readonly Case[] = [
+  {
+    what: 'point lookup by key, BTREE',
+    table: 'points',
+    body: (turn) => ({ vector: [], k: 2 ** 63, prefilter: true, filter: `id = ${keyOf(turn)}` }),
+    embedded: (table, turn) =>
+      table
+        .query()
+        .where(`id = ${keyOf(turn)}`)
+        .toArrow(),
+  },
+  {
+    what: `top 10 of ${dimension} floats, IVF_PQ`,
+    table: 'points',
+    body: (turn) => ({ vector: vectorOf(turn), k: 10, prefilter: true, columns: ['id'] }),
+    embedded: (table, turn) => table.query().nearestTo(vectorOf(turn)).select(['id']).limit(10).toArrow(),
+  },
+  {
+    what: 'top 10 of a full-text search',
+    table: 'texts',
+    body: (turn) => ({ vector: [], k: 10, prefilter: true, full_text_query: { query: wordOf(turn), columns: [] } }),
+    embedded: (table, turn) => table.query().fullTextSearch(wordOf(turn)).limit(10).toArrow(),
+  },
+];
+
+const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
+const stolenPart = countStolenTime();
+const service = await startServiceProcess(join(folder, 'data'));
+try {
+  const opened = await makeTables();
+  const shown: Row[] = [];
+  for (const one of cases) shown.push(await compareSmall(one, opened[one.table]));
+  shown.push(await compareStream(opened.wide), stolenRow(shownPart(stolenPart())));
+  process.stdout.write(`${shownTable(shown)}\n`);
+} finally {
+  await service.stop();
+  await rm(folder, { recursive: true, force: true });
+}
+
+async function makeTables() {
+  await service.post('/v1/table/points/create', keyedStream(rows, dimension));
+  await service.post('/v1/table/texts/create', bodyOf(texts(Math.min(rows, 200_000))).stream);
+  await service.post('/v1/table/wide/create', repeatedStream(wideBatch(), Math.ceil(rows / wideRowsPerBatch)));
+  const [points, text, wide] = [await open('points'), await open('texts'), await open('wide')];
+  await points.createIndex('id', { config: Index.btree() });
+  await points.createIndex('vector', { config: Index.ivfPq() });
+  await text.createIndex('text', { config: Index.fts() });
+  return { points, texts: text, wide };
+}
+
+async function open(name: string): Promise<Queried> {
+  const location = await service.folderOf(name);
+  return (await connect(dirname(location))).openTable(basename(location, '.lance'));
+}
+
+function texts(count: number): Table {
+  const values = Array.from({ length: count }, (_, i) => `word${i % 500} some more of them ${i} end${i % 7}`);
+  return new Table({ text: vectorFromArray(values, new Utf8()) });
+}
+
+function wideBatch(): Table {
+  const fields = Array.from({ length: wideColumns }, (_, i) => new Field(`c${i}`, new Float64(), true));
+  const schema = new Schema(fields);
+  const children = fields.map((_, column) => {
+    const data = Float64Array.from({ length: wideRowsPerBatch }, (_value, i) => Math.sin(i * (column + 1)));
+    return makeData({ type: new Float64(), length: wideRowsPerBatch, nullCount: 0, data });
+  });
+  const data = makeData({ type: new Struct(fields), length: wideRowsPerBatch, nullCount: 0, children });
+  return new Table(schema, [new RecordBatch(schema, data)]);
+}
+
+async function compareSmall({ what, table, body, embedded }: Case, direct: Queried): Promise<Row> {
+  const client = new RawClient(service.port);
+  const ours = async (turn: number): Promise<number> => {
+    const { status, body: bytes } = await client.send(requestOf(service, table, body(turn)));
+    if (status !== 200) throw new Error(`${what}: ${status} ${bytes}`);
+    return tableFromIPC(bytes).numRows;
+  };
+  // The first ones open the table and its index.
+  for (let turn = 0; turn < 5; turn++) {
+    const [found, expected] = [await ours(turn), (await embedded(direct, turn)).numRows];
+    if (found !== expected) throw new Error(`${what}: ${found} rows for ${expected}`);
+  }
+  let [mine, theirs] = [0, 0];
+  const { first, second } = await inTurns(
+    repeats,
+    () => timeMs(() => ours(++mine)),
+    () => timeMs(() => embedded(direct, ++theirs)),
+  );
+  client.close();
+  return rowOf(what, median(first), median(second), 'at most 1.3x');
+}
+
+function requestOf({ port, token }: ServiceProcess, table: string, body: object): Buffer {
+  const text = JSON.stringify(body);
+  const head = [
+    `POST /v1/table/${table}/query HTTP/1.1`,
+    `host: 127.0.0.1:${port}`,
+    `authorization: Bearer ${token}`,
+    'content-type: application/json',
+    `content-length: ${Buffer.byteLength(text)}`,
+  ];
+  return Buffer.from(`${head.join('\r\n')}\r\n\r\n${text}`);
+}
+
+async function compareStream(direct: Queried): Promise<Row> {
+  const expected = await direct.countRows();
+  const embedded = async (): Promise<void> => {
+    let count = 0;
+    for await (const batch of direct.query()) count += batch.numRows;
+    if (count !== expected) throw new Error(`${count} rows`);
+  };
+  const ours = async (): Promise<void> => {
+    const answer = await streamOf(service);
+    const bytes = Buffer.concat(await answer.toArray());
+    const { numRows } = tableFromIPC(bytes);
+    if (numRows !== expected) throw new Error(`${numRows} rows`);
+  };
+  await ours();
+  await embedded();
+  const { first, second } = await inTurns(
+    10,
+    () => timeMs(ours),
+    () => timeMs(embedded),
+  );
+  const what = `${expected} rows of ${wideColumns} columns`;
+  return rowOf(what, median(first), median(second), 'at most 1.43x (0.7x the speed)');
+}
+
+async function streamOf({ url, token }: ServiceProcess): Promise<IncomingMessage> {
+  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+  const asked = request(`${url}/v1/table/wide/query`, { method: 'POST', headers });
+  asked.end(JSON.stringify({ vector: [], k: 2 ** 63, prefilter: true }));
+  const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+  return answer;
+}
+
+function rowOf(what: string, ours: number, theirs: number, goal: string): Row {
+  return {
+    what,
+    lancegate: `${ours.toFixed(2)} ms`,
+    bareEngine: `${theirs.toFixed(2)} ms`,
+    ratio: `${(ours / theirs).toFixed(2)}x`,
+    goal,
+  };
+}
