@@ -31,5 +31,5 @@ export function testJsonRoutes(cases: readonly Case[]): void {
   }
 }
 
-const plain = (command: Record<string, unknown>) =>
+export const plain = (command: Record<string, unknown>) =>
   Object.fromEntries(Object.entries(command).filter(([, value]) => typeof value !== 'function'));

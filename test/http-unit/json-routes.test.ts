@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BranchName } from '#src/kernel/ids.ts';
 import { ask } from './client.ts';
-import { type Case, testJsonRoutes } from './json-cases.ts';
+import { type Case, plain, testJsonRoutes } from './json-cases.ts';
 import { describedTable } from './scripted-operations.ts';
 import { startTestService } from './service.ts';
 
@@ -22,16 +22,6 @@ const everyRow = {
   nearest: undefined,
   text: undefined,
 };
-
-interface Case {
-  readonly method?: 'GET';
-  readonly path: string;
-  readonly body?: unknown;
-  readonly operation: string;
-  /** Callbacks are left out. */
-  readonly command: Record<string, unknown>;
-  readonly answer: unknown;
-}
 
 const cases: readonly Case[] = [
   {

@@ -3,8 +3,6 @@
  */
 import type { OperationDeps } from '../../operations/operations.ts';
 import type { Route } from '../route.ts';
-import { countRowsRoute } from './count-rows.ts';
-import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './branches.ts';
 import { createTableRoute } from './create.ts';
 import { describeTableRoute } from './describe-table.ts';
 import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';
@@ -18,11 +16,10 @@ import {
   namespaceExistsRoute,
 } from './namespaces.ts';
 import { notOfferedRoutes } from './not-offered.ts';
+import { analyzeQueryRoute, countRowsRoute, explainQueryRoute, queryTableRoute } from './query.ts';
 import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './refs/branches.ts';
 import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './refs/table-tags.ts';
 import { describeVersionRoute, listVersionsRoute } from './refs/versions.ts';
-import { analyzeQueryRoute, explainQueryRoute, queryTableRoute } from './query.ts';
-import { analyzeQueryRoute, countRowsRoute, explainQueryRoute, queryTableRoute } from './query.ts';
 import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { tableStatsRoute } from './table-stats.ts';
 import {
