@@ -70,12 +70,12 @@ const orderOfSubRooms = {
   'engine/lance': ['native', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite'],
-  operations: ['idempotency', 'indexes', 'tables', 'rows'],
+  operations: ['idempotency', 'indexes', 'tables', 'rows', 'columns'],
   merge: ['key-index', 'strategy'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],
   http: ['body', 'admission', 'routes'],
-  'http/routes': ['indexes', 'refs'],
+  'http/routes': ['changes', 'indexes', 'refs'],
   cli: ['rows'],
 };
 

@@ -1,4 +1,5 @@
 /** How changes get into a branch: each is committed alone, its steps computed by the engine in a shadow. */
+import type { ManifestChange } from '../engine/port/change.ts';
 import type { MergeTotals, Shadow } from '../engine/port/shadow.ts';
 import { principalKey } from '../kernel/request-scope.ts';
 import {
@@ -17,33 +18,51 @@ export class ChangeKind implements WriteKind<ChangeRequest> {
   forget(): void {}
 
   batch([request]: readonly [ChangeRequest]): WriteBatch {
-    return { numRows: 0, on: [], commit: (head) => commit(request, head), discard: () => undefined };
+    const { steps, manifest } = request;
+    const commit = (head: Head) =>
+      steps === undefined ? commitManifest(request, manifest, head) : commitSteps(request, steps, head);
+    return { numRows: 0, on: [], commit, discard: () => undefined };
   }
 }
 
-async function commit(request: ChangeRequest, head: Head): Promise<Committed | 'overtaken'> {
+async function commitManifest(
+  request: ChangeRequest,
+  change: ManifestChange,
+  { dataset }: Head,
+): Promise<Committed | 'overtaken'> {
+  requireTime([request]);
+  const made = await dataset.commitManifest(change);
+  return made === 'overtaken' ? made : committed(made.version, []);
+}
+
+async function commitSteps(
+  request: ChangeRequest,
+  steps: readonly FiledStep[],
+  head: Head,
+): Promise<Committed | 'overtaken'> {
   const shadow = await head.dataset.shadow();
   try {
     // A reader may have refreshed the dataset since the head was read.
     if (shadow.baseVersion !== head.version) return 'overtaken';
     const each: MergeTotals[] = [];
-    for (const step of request.steps) each.push(await run(shadow, step, request));
-    if (request.steps.every(({ step }, index) => changesRowsOnly(step) && isNothing(each[index]!))) {
+    for (const step of steps) each.push(await run(shadow, step, request));
+    if (steps.every(({ step }, index) => changesRowsOnly(step) && isNothing(each[index]!))) {
       return unchanged([request], head);
     }
     const made = await shadow.commit(() => requireTime([request]));
-    if (made === 'overtaken') return 'overtaken';
-    return {
-      version: made.version,
-      count: async () => ({ each: [sumOf(each)], by: undefined }),
-      mostFragments: Number.POSITIVE_INFINITY,
-      gainsByIndex: false,
-      surplusRows: 0,
-    };
+    return made === 'overtaken' ? made : committed(made.version, each);
   } finally {
     shadow.discard();
   }
 }
+
+const committed = (version: number, each: readonly MergeTotals[]): Committed => ({
+  version,
+  count: async () => ({ each: [sumOf(each)], by: undefined }),
+  mostFragments: Number.POSITIVE_INFINITY,
+  gainsByIndex: false,
+  surplusRows: 0,
+});
 
 function run(shadow: Shadow, { step, file }: FiledStep, request: ChangeRequest): Promise<MergeTotals> {
   requireTime([request]);

@@ -5,8 +5,8 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Keyed } from '../operations/idempotency/idempotency.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
-import type { WriteCounts } from '../write/write.ts';
-import type { ChangeRequest, FiledStep } from './change-request.ts';
+import type { SchemaFit, WriteCounts } from '../write/write.ts';
+import type { ChangeOfBranch, ChangeRequest } from './change-request.ts';
 
 export interface ChangeDeps {
   readonly access: TableAccess;
@@ -15,12 +15,12 @@ export interface ChangeDeps {
 }
 
 /** A change of a table branch that was checked against the table. */
-interface Change {
+type Change = ChangeOfBranch & {
   readonly operation: WriteOperation;
   readonly table: TableRecord;
   readonly branch: BranchName | undefined;
-  readonly steps: readonly FiledStep[];
-}
+  readonly fit?: SchemaFit;
+};
 
 export interface ChangeResult extends WriteCounts {
   readonly transactionId: TransactionId;

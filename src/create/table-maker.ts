@@ -8,13 +8,8 @@ import type {
   Publication,
   TableRecord,
 } from '../catalog/port.ts';
-import {
-  type ClonedVersion,
-  type Datasets,
-  isRefusal,
-  type Locations,
-  type StagedTable,
-} from '../engine/port/engine.ts';
+import type { ClonedVersion, Datasets, Locations, StagedTable } from '../engine/port/engine.ts';
+import { isRefusal } from '../engine/port/refusal.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import {

@@ -138,7 +138,7 @@ export function writeAnswer({ context }: RouteInput, result: WriteResult, fields
  * The LanceDB SDKs send a change again, after an answer that they lost, under the same `x-request-id`: so that counts as an
  * `Idempotency-Key` for the same body. With another body it is another request, since others number theirs as they like.
  */
-function repeatOf(headers: IncomingHttpHeaders, content: string): IdempotencyHeader | undefined {
+export function repeatOf(headers: IncomingHttpHeaders, content: string): IdempotencyHeader | undefined {
   const bodyDigest = hash('sha256', content);
   const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
   if (key !== undefined) return { key, bodyDigest: async () => bodyDigest };

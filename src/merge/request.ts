@@ -34,6 +34,11 @@ interface ReadySource extends DistinctKeys {
   readonly keyed: KeyedRequest | undefined;
 }
 
+interface FittingSource extends ReadySource {
+  /** The schema of the table, which the source fits. */
+  readonly checked: Schema;
+}
+
 interface MergeRowsDeps {
   readonly access: TableAccess;
   readonly writer: TableWriter;
@@ -61,25 +66,26 @@ class MergeRows {
     const table = await access.find(command.table);
     if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
     const dataset = await access.lastSeen(table, command.branch);
-    const chunk = await this.#receive(command, dataset);
+    const { chunk, checked } = await this.#receiveFitting(command, dataset);
     const source = await this.#readDistinctKeys(chunk, command.on, keyed);
-    return this.#submit(table, command, source, scope);
+    return this.#submit(table, command, { ...source, checked }, scope);
   }
 
-  /**
-   * Receives the source for a `dataset`, or for a table that has none yet. A source that does not fit is refused as soon as its
-   * schema is there.
-   */
-  #receive({ source, on }: MergeRowsCommand, dataset: (Snapshot & BranchHead) | undefined): Promise<IpcChunk> {
+  /** Receives the source for a `dataset`. One that does not fit is refused as soon as its schema is there. */
+  #receiveFitting({ source, on }: MergeRowsCommand, dataset: Snapshot & BranchHead) {
     return this.#deps.metrics.writeStage('receive', async () => {
       const schema = await source.schema();
-      if (dataset === undefined) {
-        requireStorable(schema, on);
-        return joinBatches(await source.whole());
-      }
       const table = await fittingSchema(dataset, schema, on);
       const chunk = await source.whole(nullBytesPerRow(schema, table.schema));
-      return joinBatches(typeNulls(chunk, table.schema, table.file));
+      return { chunk: joinBatches(typeNulls(chunk, table.schema, table.file)), checked: table.schema };
+    });
+  }
+
+  /** As `#receiveFitting`, for a table that has no dataset yet. */
+  #receiveFirst({ source, on }: MergeRowsCommand): Promise<IpcChunk> {
+    return this.#deps.metrics.writeStage('receive', async () => {
+      requireStorable(await source.schema(), on);
+      return joinBatches(await source.whole());
     });
   }
 
@@ -93,7 +99,7 @@ class MergeRows {
   #submit(
     table: TableRecord,
     { branch, on, flags, useIndex }: MergeRowsCommand,
-    { chunk, keys, digests, keyed }: ReadySource,
+    { chunk, keys, digests, keyed, checked }: FittingSource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const { access, writer, newId, metrics } = this.#deps;
@@ -101,7 +107,8 @@ class MergeRows {
     const transactionId = newId() as TransactionId;
     const spec = { ...flags, useIndex };
     const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
-    const request: MergeRequest = { ...write, on, spec, chunk, keys, digests };
+    const fit = { checked, check: (schema: Schema) => requireStillFit(chunk, checked, schema, on) };
+    const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, fit };
     return access.onFilesOf(table, async () => {
       const counts = await writer.write(request, { batchKey: batchKey(request), size: chunk });
       const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
@@ -122,7 +129,7 @@ class MergeRows {
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
     const { access, locks } = this.#deps;
-    const chunk = await this.#receive(command, undefined);
+    const chunk = await this.#receiveFirst(command);
     const source = await this.#readDistinctKeys(chunk, command.on, keyed);
     const release = await locks.lockExclusive(command.table, scope.signal);
     try {
@@ -137,7 +144,7 @@ class MergeRows {
     if (nullBytesPerRow(chunk.schema, schema) > 0 || typeNulls(chunk, schema, file) !== chunk) {
       throw createdMeanwhile(declared);
     }
-    return this.#submit(created, command, source, scope);
+    return this.#submit(created, command, { ...source, checked: schema }, scope);
   }
 
   /** With no rows to merge with, the table is created with the provided data. */
@@ -226,6 +233,20 @@ function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): v
   for (const path of on) requireField(path, target, 'table');
   checkSourceFits(source, target);
   checkPartialSource(typed, target);
+}
+
+/** The memory for NULLs in columns that came meanwhile is not reserved: many of them have to be sent again. */
+const mostNullBytes = 16 * 2 ** 20;
+
+function requireStillFit({ schema, rows }: IpcChunk, checked: Schema, now: Schema, on: readonly FieldPath[]): void {
+  requireFit(schema, now, on);
+  const more = nullBytesPerRow(schema, now) - nullBytesPerRow(schema, checked);
+  if (more * rows <= mostNullBytes) return;
+  throw new LancegateError(
+    'ConcurrentModification',
+    'columns were added to the table while the merge waited; nothing was written',
+    { retryAfterSeconds: 1 },
+  );
 }
 
 function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {

@@ -24,6 +24,7 @@ import {
   type Counted,
   type Head,
   outcomeOf,
+  requireFit,
   requireTime,
   type WriteBatch,
   type WriteCounts,
@@ -104,6 +105,7 @@ export class Committer {
   async #commitToHead(requests: readonly WriteRequest[], batch: WriteBatch, newest: Head): Promise<CommittedBatch> {
     let head = newest;
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
+      await requireFit(requests, head);
       await this.#recordIntents(requests, head);
       const outcome = await this.#deps.metrics.writeStage('engine', () => batch.commit(head));
       if (outcome !== 'overtaken') return { ...outcome, head, attempt };

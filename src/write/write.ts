@@ -3,11 +3,13 @@
  * `change/`) know of each other. The rooms say how rows get into a head; the queue and the commit say when, and what is made known
  * of it.
  */
+import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../arrow/schema/field-path.ts';
+import type { Schema } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord, WriteOperation } from '../catalog/port.ts';
 import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/engine.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
-import { timedOut } from '../kernel/errors.ts';
+import { LancegateError, timedOut } from '../kernel/errors.ts';
 import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { CountsSource } from '../telemetry/metrics.ts';
@@ -24,6 +26,16 @@ export interface WriteRequest {
   readonly transactionId: TransactionId;
   /** The keyed request that this write answers, if it has an `Idempotency-Key`. */
   readonly keyed: KeyedRequest | undefined;
+  /** Without it the write fits whatever columns the head has. */
+  readonly fit?: SchemaFit | undefined;
+}
+
+/** What a write needs of the columns of its branch: others may change them while it waits. */
+export interface SchemaFit {
+  /** It fits this schema. */
+  readonly checked: Schema;
+  /** Throws what refuses the write at a head with this schema. */
+  check(schema: Schema): void;
 }
 
 /** What one write did. */
@@ -110,6 +122,20 @@ export const unchanged = (requests: readonly WriteRequest[], { version }: Head):
   gainsByIndex: false,
   surplusRows: 0,
 });
+
+/** Throws `FaultyPart` with the number of a write that does not fit the columns of the head. */
+export async function requireFit(requests: readonly WriteRequest[], { dataset }: Head): Promise<void> {
+  if (requests.every(({ fit }) => fit === undefined)) return;
+  const schema = await dataset.schema();
+  for (const [index, { fit }] of requests.entries()) {
+    if (fit === undefined || fit.checked === schema) continue;
+    try {
+      fit.check(schema);
+    } catch (error) {
+      throw error instanceof LancegateError ? new FaultyPart(index, error) : error;
+    }
+  }
+}
 
 /** A batch goes on as long as one of its writes has time. To be called while nothing is written; else throws `TimedOut`. */
 export function requireTime(requests: readonly WriteRequest[]): void {

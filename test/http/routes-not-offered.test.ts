@@ -8,8 +8,7 @@ import { people } from './rows.ts';
 /** The specification's routes beside those that this service offers, and those that only the LanceDB SDKs call. */
 const notOffered = {
   'POST /v1/table/t/': [
-    ...['add_columns', 'alter_columns', 'drop_columns', 'backfill_column', 'schema_metadata/update'],
-    ...['update_field_metadata', 'create_index', 'create_scalar_index', 'index/i/drop'],
+    ...['backfill_column', 'create_index', 'create_scalar_index', 'index/i/drop'],
     ...['version/create', 'version/delete'],
     ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'refresh'],
     ...['branches/diff', 'branches/cherry_pick', 'page_cache/prewarm', 'fetch_blobs', 'blob/c/1/bytes'],

@@ -57,7 +57,7 @@ export function checkNames(schema: Schema): void {
 }
 
 /** Lance keeps the type as text whose parts a colon separates, and panics on a zone that holds one. */
-const storableZone = /^(?!-$)[\w+\-/ ]+$/;
+export const storableZone = /^(?!-$)[\w+\-/ ]+$/;
 
 function unstorableType(field: Field): string | undefined {
   const { type } = field;
@@ -121,7 +121,8 @@ function isListElement({ type, dictionary, children }: Field): boolean {
   }
 }
 
-function checkStorableFields(fields: readonly Field[], parent: readonly string[]): void {
+/** Of each field, and all that are in it: the engine stores the type, and clients can read it back. */
+export function checkStorableFields(fields: readonly Field[], parent: readonly string[]): void {
   for (const field of fields) {
     const path = [...parent, field.name];
     const why = unstorableType(field);
@@ -136,12 +137,30 @@ function checkStorableFields(fields: readonly Field[], parent: readonly string[]
  */
 export function checkStorable(schema: Schema): void {
   checkNames(schema);
-  const unreachable = schema.fields.find(({ name }) => /[.`]/.test(name));
-  if (unreachable !== undefined) {
-    throw refuse(`column ${show([unreachable.name])}: a top-level name cannot hold a dot or a backtick`);
-  }
+  requireReachable(schema.fields.map(({ name }) => name));
   checkStorableFields(schema.fields, []);
   requireValues(schema);
+}
+
+/** Of new columns of a table: none empty, no two alike, none reserved, all within reach of filters. */
+export function checkColumnNames(names: readonly string[]): void {
+  checkNames({ fields: names.map(columnOf), metadata: new Map() });
+  requireReachable(names);
+}
+
+const columnOf = (name: string): Field => ({
+  name,
+  nullable: true,
+  type: { kind: 'null' },
+  dictionary: undefined,
+  children: [],
+  metadata: new Map(),
+});
+
+function requireReachable(names: readonly string[]): void {
+  const unreachable = names.find((name) => /[.`]/.test(name));
+  if (unreachable === undefined) return;
+  throw refuse(`column ${show([unreachable])}: a top-level name cannot hold a dot or a backtick`);
 }
 
 /** A column of type Null can only hold NULL; a table with only such columns is a mistake. */

@@ -37,7 +37,7 @@ export interface ColumnChange {
   readonly path: string;
   readonly rename: string | undefined;
   readonly isNullable: boolean | undefined;
-  /** As the engine spells it. */
+  /** As JSON in Lance's dialect, which describe shows. */
   readonly dataType: string | undefined;
 }
 
@@ -47,6 +47,32 @@ export interface FieldMetadataChange {
   readonly metadata: Readonly<Record<string, string | null>>;
   /** The entries are all that the field has afterwards. */
   readonly isWhole: boolean;
+}
+
+/** A change that leaves all files of rows as they are: a new manifest is the whole of it. */
+export type ManifestChange =
+  /** All that an older version of the branch has: rows, columns, indexes, settings. */
+  | { readonly kind: 'restore'; readonly version: number }
+  /** The entries are all that the schema has afterwards. */
+  | { readonly kind: 'schema metadata'; readonly metadata: Readonly<Record<string, string>> };
+
+/** Whether the columns and their metadata are those of before. */
+export function keepsColumns(step: ChangeStep): boolean {
+  switch (step.kind) {
+    case 'merge':
+    case 'append':
+    case 'update':
+    case 'delete':
+    case 'drop index':
+      return true;
+    case 'overwrite':
+    case 'add columns':
+    case 'add null columns':
+    case 'alter columns':
+    case 'drop columns':
+    case 'update field metadata':
+      return false;
+  }
 }
 
 /** Steps that evaluate what a client wrote in SQL, or read the whole table for it, which native code may die of (P12). */

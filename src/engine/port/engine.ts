@@ -10,10 +10,9 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
-import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/spelling.ts';
-import type { ChangeLimits, ChangeStep } from './change.ts';
+import type { ChangeLimits, ChangeStep, ManifestChange } from './change.ts';
 import type { Indexed } from './indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { RowQueries } from './query-spec.ts';
@@ -185,6 +184,12 @@ export interface HeadCommits {
   replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
   /** Commits one version with these rows and all that the head has, as `replaceRows`. No key is looked at. */
   appendRows(rows: PreparedRows): Promise<Replacing>;
+  /**
+   * Commits one version. `overtaken`: another program has committed since the dataset was refreshed, and nothing is written.
+   * `TableVersionNotFound` where there is no version to restore; `Unsupported` where neither this service nor the engine can
+   * make the change.
+   */
+  commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'>;
   /**
    * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows. False if it must not use
    * one; else true if that is not known, as without an index.
@@ -397,11 +402,3 @@ export interface Scratch {
   create(name: string, file: IpcFile): Promise<Snapshot & EngineWrites>;
   discard(): Promise<void>;
 }
-
-/**
- * Refusals that a caller of this port acts upon: several source rows match one target row; something is stored already
- * where a dataset was to be created.
- */
-export type EngineRefusal = 'ambiguous merge' | 'location taken';
-export const isRefusal = (error: unknown, refusal: EngineRefusal): boolean =>
-  error instanceof LancegateError && error.internal?.refusal === refusal;

@@ -3,6 +3,15 @@
  */
 import type { OperationDeps } from '../../operations/operations.ts';
 import type { Route } from '../route.ts';
+import {
+  addColumnsRoute,
+  alterColumnsRoute,
+  dropColumnsRoute,
+  updateFieldMetadataRoute,
+  updateSchemaMetadataRoute,
+} from './changes/columns.ts';
+import { restoreTableRoute } from './changes/restore.ts';
+import { countRowsRoute } from './count-rows.ts';
 import { createTableRoute } from './create.ts';
 import { describeTableRoute } from './describe-table.ts';
 import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';
@@ -40,6 +49,12 @@ const offered = {
   mergeRows: mergeRowsRoute,
   updateRows: updateRowsRoute,
   deleteRows: deleteRowsRoute,
+  addColumns: addColumnsRoute,
+  alterColumns: alterColumnsRoute,
+  dropColumns: dropColumnsRoute,
+  updateFieldMetadata: updateFieldMetadataRoute,
+  updateSchemaMetadata: updateSchemaMetadataRoute,
+  restoreTable: restoreTableRoute,
   countRows: countRowsRoute,
   queryTable: queryTableRoute,
   explainQuery: explainQueryRoute,

@@ -6,17 +6,11 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { Route } from '../route.ts';
 
 const inSpecification = [
-  '/v1/table/:id/restore',
-  '/v1/table/:id/schema_metadata/update',
   '/v1/table/:id/version/create',
   '/v1/table/:id/version/delete',
   '/v1/table/version/batch-create',
   '/v1/table/batch-commit',
-  '/v1/table/:id/alter_columns',
-  '/v1/table/:id/update_field_metadata',
-  '/v1/table/:id/drop_columns',
   '/v1/table/:id/insert',
-  '/v1/table/:id/add_columns',
   '/v1/table/:id/backfill_column',
   '/v1/materialized_view/:id/refresh',
   '/v1/materialized_view/:id/create',

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import type { Field, Schema } from '../../../arrow/schema/schema.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import {
   branchFolder,
@@ -11,6 +12,7 @@ import {
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { readTags } from '../../../lance-format/manifest/tag-files.ts';
+import type { ManifestChange } from '../../port/change.ts';
 import type {
   FragmentFacts,
   Layout,
@@ -25,6 +27,7 @@ import type {
 import { pruneVersions, type VersionPruning } from '../durability/prune-versions.ts';
 import type { VersionsFolder } from '../head/dataset-head.ts';
 import { type NativeBranches, type NativeTable, plainIndexName } from '../native/native.ts';
+import type { DatasetCaches } from './engine-caches.ts';
 
 /** `versionsFolder` where the table is on a file system. */
 export async function layoutOf(
@@ -73,7 +76,7 @@ async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> 
 export async function prune(
   table: NativeTable,
   { datasetPath, branch }: VersionsFolder,
-  request: PruneRequest,
+  request: PruneRequest & Pick<VersionPruning, 'inRemoval'>,
 ): Promise<PruneResult> {
   return pruneVersions({ datasetPath, branch, ...(await namedVersions(table, { datasetPath, branch })), ...request });
 }
@@ -212,3 +215,25 @@ export async function createBranch(
     made.close();
   }
 }
+
+/** As `Dataset.commitManifest`, by the engine, on a handle of its own: reads of others go on with another. */
+export async function commitManifest(
+  caches: DatasetCaches | undefined,
+  change: ManifestChange,
+): Promise<{ readonly version: number }> {
+  if (change.kind !== 'restore' || caches === undefined) throw onlyByEngine();
+  const table = await caches.open();
+  try {
+    await table.checkout(change.version);
+    await table.restore();
+    return { version: await table.version() };
+  } finally {
+    table.close();
+  }
+}
+
+const onlyByEngine = (): LancegateError =>
+  new LancegateError(
+    'Unsupported',
+    'the table has features that only the engine can change, and the engine cannot change the metadata of a schema',
+  );

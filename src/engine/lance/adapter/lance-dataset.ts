@@ -3,7 +3,13 @@ import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { hasTransactionOn } from '../../../lance-format/transaction/transaction.ts';
-import { type ChangeLimits, type ChangeStep, runsInReader } from '../../port/change.ts';
+import {
+  type ChangeLimits,
+  type ChangeStep,
+  keepsColumns,
+  type ManifestChange,
+  runsInReader,
+} from '../../port/change.ts';
 import type {
   Dataset,
   Layout,
@@ -31,6 +37,7 @@ import {
 } from '../../port/row-address.ts';
 import type { Shadow } from '../../port/shadow.ts';
 import type { Tags } from '../../port/stored-tags.ts';
+import type { ManifestCommit } from '../commit/manifest-commit.ts';
 import {
   type CommittingDataset,
   type PreparationParts,
@@ -41,8 +48,9 @@ import {
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { Durability } from '../durability/durability.ts';
 import { EngineTags, LocalTags } from '../durability/tag-store.ts';
+import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { BranchState } from '../head/branch-state.ts';
-import { DatasetHead, type VersionsFolder } from '../head/dataset-head.ts';
+import { type ColumnsAfter, DatasetHead, type VersionsFolder } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { callOf, runStep } from '../native/changes.ts';
@@ -54,6 +62,7 @@ import { EngineCommits } from '../shadow/engine-commits.ts';
 import { type DatasetCaches, warmIndex } from './engine-caches.ts';
 import {
   branchesOf,
+  commitManifest,
   createBranch,
   enginePage,
   layoutOf,
@@ -71,6 +80,8 @@ const fewRows = 1_024;
 const mostBatchRows = 8_192;
 const batchBytes = 4 * 2 ** 20;
 
+const columnsAfter = (step: ChangeStep): ColumnsAfter => (keepsColumns(step) ? 'same columns' : 'other columns');
+
 /** Runs in a reader what clients wrote. */
 export type ReaderOfDataset = (change: Omit<ReaderChange, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
 
@@ -79,6 +90,8 @@ export interface LocalBranch {
   readonly versions: VersionsFolder;
   readonly durability: Durability;
   readonly replacement: RowReplacement;
+  readonly manifestCommit: ManifestCommit;
+  readonly inRemoval: VersionsInRemoval;
   readonly shadows: BranchShadows;
   readonly indexChoice: IndexChoice;
   readonly preparation: PreparationParts;
@@ -182,12 +195,12 @@ export class LanceDataset implements Dataset {
       const version = await this.#head.version();
       if (this.#changeInReader !== undefined && runsInReader(step)) {
         const counts = await this.#changeInReader({ lineage: this.lineage, version, step, file, ...limits });
-        this.#head.committedElsewhere(counts.version);
+        this.#head.committedElsewhere(counts.version, columnsAfter(step));
         return counts;
       }
       const chosen = this.#withIndexChoice(step, version, file?.length ?? 0);
       const counts = await runStep(await this.#head.table(), chosen, file, limits.timeoutMs);
-      this.#head.committed(counts.version);
+      this.#head.committed(counts.version, columnsAfter(step));
       return counts;
     };
     return engineCall(call, run, filter);
@@ -234,9 +247,19 @@ export class LanceDataset implements Dataset {
       const version = await this.#head.version();
       const choice = this.#local?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
-      const onCommit = (made: number) => this.#head.committedElsewhere(made);
+      const onCommit = (made: number, columns: ColumnsAfter) => this.#head.committedElsewhere(made, columns);
       const shadow = this.#local?.shadows.begin(version, { usesIndex, onCommit });
       return shadow ?? new EngineCommits(this, version);
+    });
+  }
+
+  commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'> {
+    return engineCall('restore', async () => {
+      this.#head.requireWritable();
+      const local = this.#local?.manifestCommit.commit(await this.#head.version(), change) ?? 'refused';
+      const made = local === 'refused' ? await commitManifest(this.#caches, change) : local;
+      if (made !== 'overtaken') this.#head.committedElsewhere(made.version, 'other columns');
+      return made;
     });
   }
 
@@ -305,7 +328,9 @@ export class LanceDataset implements Dataset {
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
     return engineCall('maintain', async () => {
       this.#head.requireWritable();
-      return this.#local && prune(await this.#head.table(), this.#local.versions, request);
+      if (this.#local === undefined) return undefined;
+      const { versions, inRemoval } = this.#local;
+      return prune(await this.#head.table(), versions, { ...request, inRemoval });
     });
   }
 

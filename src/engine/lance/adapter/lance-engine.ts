@@ -18,12 +18,14 @@ import type {
 } from '../../port/engine.ts';
 import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
+import { ManifestCommit } from '../commit/manifest-commit.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
 import { type Fresh, LiftedCommit } from '../commit/version-commit.ts';
 import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
 import { nothingRecovered, recoverBranch } from '../durability/recover-branch.ts';
+import { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import { inspectBranch } from '../head/branch-state.ts';
 import { VersionsFolder } from '../head/dataset-head.ts';
 import { connectNative, type NativeConnection, type NativeTable } from '../native/native.ts';
@@ -62,6 +64,7 @@ export class LanceEngine implements Engine {
   readonly #stagingInMemory: StagingFolder | undefined;
   readonly #files = new FileWriter();
   readonly #shadowFolders: ShadowFolders;
+  readonly #inRemoval = new VersionsInRemoval();
 
   constructor(options: LanceEngineOptions) {
     this.#options = options;
@@ -241,8 +244,11 @@ export class LanceEngine implements Engine {
       changeInReader: this.#readerOfShadow(location, branch),
     });
     const replacement = new RowReplacement({ folder, staging, files: this.#files, beginSync, fresh });
+    const inRemoval = this.#inRemoval;
+    const manifestCommit = new ManifestCommit({ folder, inRemoval, fresh });
     const preparation = { folder, staging, commit, fresh };
-    return { versions, durability, replacement, shadows, preparation, indexChoice: new IndexChoice(versions.path) };
+    const indexChoice = new IndexChoice(versions.path);
+    return { versions, durability, replacement, manifestCommit, inRemoval, shadows, preparation, indexChoice };
   }
 
   #readerOf(

@@ -17,6 +17,7 @@ import { branchFolder, namesIn, versionOfManifestName } from '../../../lance-for
 import { type FileKind, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import type { PruneRequest, PruneResult } from '../../port/engine.ts';
 import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles } from './orphan-files.ts';
+import type { VersionsInRemoval } from './versions-in-removal.ts';
 
 export interface VersionPruning extends PruneRequest {
   readonly datasetPath: string;
@@ -25,6 +26,8 @@ export interface VersionPruning extends PruneRequest {
   readonly tagged: ReadonlySet<number>;
   /** Branches start from them. */
   readonly parents: ReadonlySet<number>;
+  /** Without it nothing is restored meanwhile. */
+  readonly inRemoval?: VersionsInRemoval | undefined;
 }
 
 interface OldVersion {
@@ -42,7 +45,22 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
   const old = removable.filter(({ version }) => !tagged.has(version));
   const isHeldByTag = old.length < removable.length;
   if (old.length === 0) return { removedVersions: 0, removedBytes: 0, isHeldByTag };
-  const named = await namedFiles(pruning.datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
+  const end = pruning.inRemoval?.begin(join(folder, '_versions'), new Set(old.map(({ version }) => version)));
+  try {
+    return { removedVersions: old.length, removedBytes: await removeAll(pruning, old, remove), isHeldByTag };
+  } finally {
+    end?.();
+  }
+}
+
+/** Returns the bytes freed. */
+async function removeAll(
+  { datasetPath, branch, supersededBeforeMs }: VersionPruning,
+  old: readonly OldVersion[],
+  remove: typeof removePath,
+): Promise<number> {
+  const folder = branchFolder(datasetPath, branch);
+  const named = await namedFiles(datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
   let removedBytes = 0;
   // Many versions name the same file, and to remove what is gone takes as long as to remove what is there.
   const gone = new Set<string>();
@@ -55,7 +73,7 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
     removedBytes += await remove(manifestPath);
   }
   for (const path of oldOrphans(folder, named, supersededBeforeMs)) removedBytes += await remove(path);
-  return { removedVersions: old.length, removedBytes, isHeldByTag };
+  return removedBytes;
 }
 
 /** As the engine does, with some days to spare: no commit takes so long. */

@@ -8,6 +8,9 @@ import { branchFolder, manifestNames } from '../../../lance-format/manifest/mani
 import type { NativeTable } from '../native/native.ts';
 import { type BranchState, inspectBranch, nothingLeft } from './branch-state.ts';
 
+/** What a commit made of the columns and their metadata. */
+export type ColumnsAfter = 'same columns' | 'other columns';
+
 interface StoredSchema {
   readonly schema: Schema;
   readonly file: IpcFile;
@@ -83,14 +86,14 @@ export class DatasetHead {
   }
 
   /** The handle made this version. */
-  committed(version: number): void {
-    this.#moveTo(version);
+  committed(version: number, columns: ColumnsAfter = 'same columns'): void {
+    this.#moveTo(version, columns);
   }
 
   /** Another part of this service made this version. */
-  committedElsewhere(version: number): void {
+  committedElsewhere(version: number, columns: ColumnsAfter = 'same columns'): void {
     this.#isBehind = true;
-    this.#moveTo(version);
+    this.#moveTo(version, columns);
   }
 
   /** A commit of the handle whose version the caller does not need. */
@@ -108,12 +111,13 @@ export class DatasetHead {
     this.#handle.close();
   }
 
-  /** Such a commit changes no columns, so the schema stays: to ask the engine for it would wait for the commit under way. */
-  #moveTo(version: number): void {
+  /** A schema that stays is kept: to ask the engine for it would wait for the commit under way. */
+  #moveTo(version: number, columns: ColumnsAfter): void {
     this.#version = version;
     this.#folder?.remember();
     this.#folder?.standsAt(version);
-    if (this.#schema?.version === version - 1) this.#schema = { ...this.#schema, version };
+    if (columns === 'other columns') this.#schema = undefined;
+    else if (this.#schema?.version === version - 1) this.#schema = { ...this.#schema, version };
   }
 
   async #toNewest(): Promise<void> {

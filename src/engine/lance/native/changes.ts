@@ -78,8 +78,9 @@ export function callOf(step: ChangeStep): { readonly call: EngineCall; readonly 
       return { call: 'change', filter: 'the predicate' };
     case 'add columns':
       return { call: 'change', filter: 'an expression of the new columns' };
-    case 'add null columns':
     case 'alter columns':
+      return { call: 'change', filter: 'the data_type of a column' };
+    case 'add null columns':
     case 'drop columns':
     case 'update field metadata':
     case 'drop index':

@@ -79,6 +79,8 @@ export interface NativeTable {
   version(): Promise<number>;
   checkout(version: number): Promise<void>;
   checkoutLatest(): Promise<void>;
+  /** Commits a version with all that the one checked out has. */
+  restore(): Promise<void>;
   listVersions(): Promise<{ version: number /** Microseconds since the epoch. */; timestamp: number }[]>;
   branches(): Promise<NativeBranches>;
   mergeInsert(on: readonly string[]): NativeMergeBuilder;

@@ -11,7 +11,7 @@ import {
   storageUnavailable,
   timedOutText,
 } from '../../../kernel/errors.ts';
-import type { EngineRefusal } from '../../port/engine.ts';
+import type { EngineRefusal } from '../../port/refusal.ts';
 
 /**
  * In the message, `{part}` is what the shape captures and `{filter}` is what the filter at fault is called. `refusal` marks
@@ -252,6 +252,44 @@ const anyRules: readonly Rule[] = [
   ],
 ];
 
+const columnRules: readonly Rule[] = [
+  [/Cannot cast column "(.+?)" from/s, 'InvalidInput', '{part}: the engine does not cast its type to data_type'],
+  [
+    /Cannot cast column\(s\) \[(.+?)\] to a new type: they have/s,
+    'InvalidInput',
+    '{part}: an index is on the column, so its type cannot change; drop the index first',
+  ],
+  [
+    /Column "(.+?)" contains NULL values/s,
+    'InvalidInput',
+    '{part}: the column holds NULLs, so nullable cannot become false',
+  ],
+  [/^Invalid data type: /, 'InvalidInput', 'data_type: the engine knows no such type'],
+  [/Cannot drop all columns/, 'InvalidInput', 'a table keeps at least one column'],
+  [/Column (.+?) already exists in the dataset/s, 'InvalidInput', 'the table has a column {part} already'],
+  [/Column "?(.+?)"? does not exist in the dataset/s, 'TableColumnNotFound', 'the table has no column {part}'],
+  [
+    /Primary key column and all its ancestors must not be nullable: Field\(id=\d+, name=(.+?), type=/s,
+    'InvalidInput',
+    '{part}: a primary key must not be nullable, nor a struct that it is in; set nullable to false first',
+  ],
+  [
+    /Primary key column must be a leaf: Field\(id=\d+, name=(.+?), type=/s,
+    'InvalidInput',
+    '{part}: a primary key is of one value, and the column has parts',
+  ],
+  [
+    /unenforced primary key is a reserved key and cannot be changed/,
+    'InvalidInput',
+    'a primary key stays once it is set',
+  ],
+  [
+    /unenforced primary key is a reserved key/,
+    'InvalidInput',
+    'lance-schema:unenforced-primary-key:position must be a number from 1',
+  ],
+];
+
 /** The manifest comes last, and before it nothing of these can be seen. Maintenance may have done one of its steps already. */
 const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'create',
@@ -259,6 +297,7 @@ const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'merge',
   'filtered merge',
   'change',
+  'restore',
   'replace',
 ]);
 
@@ -272,6 +311,8 @@ export type EngineCall =
   | 'filtered merge'
   /** A step that evaluates clients' SQL, or changes columns. */
   | 'change'
+  /** A version made from a manifest alone. */
+  | 'restore'
   | 'replace'
   | 'select'
   /** Of a client. */
@@ -288,7 +329,8 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   append: [...rowRules, unreadableRows],
   merge: [...filterRules, ...rowRules, unreadableRows],
   'filtered merge': [...filterRules, ...rowRules, ...evaluationRules, unreadableRows],
-  change: [...filterRules, ...rowRules, ...evaluationRules, unreadableRows],
+  change: [...columnRules, ...filterRules, ...rowRules, ...evaluationRules, unreadableRows],
+  restore: [...openRules, ...rowRules],
   replace: [...rowRules, unreadableRows],
   select: filterRules,
   query: [...queryRules, ...filterRules, ...evaluationRules],
@@ -322,7 +364,8 @@ function storageRefusal(
   internal: { engineCall: EngineCall },
 ): LancegateError | undefined {
   if (unknownShape.test(text)) return undefined;
-  const code = internal.engineCall === 'replace' ? ((cause as NodeJS.ErrnoException).code ?? '') : '';
+  const isOurs = internal.engineCall === 'replace' || internal.engineCall === 'restore';
+  const code = isOurs ? ((cause as NodeJS.ErrnoException).code ?? '') : '';
   if (fullShape.test(text) || fullCodes.has(code)) return storageFull(cause, internal);
   const why = unavailable[unavailableShape.exec(text)?.[1] ?? code];
   return why === undefined ? undefined : storageUnavailable(why, cause, internal);

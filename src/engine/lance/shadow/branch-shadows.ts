@@ -3,12 +3,13 @@ import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import { type ChangeLimits, type ChangeStep, runsInReader } from '../../port/change.ts';
+import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader } from '../../port/change.ts';
 import type { ReaderChange } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import { type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
+import type { ColumnsAfter } from '../head/dataset-head.ts';
 import { callOf, runStep } from '../native/changes.ts';
 import { queryOf, resultsOf } from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
@@ -91,7 +92,7 @@ interface LocalShadowParts {
   /** Moves the files and makes the version; false where another program has made it, and then no file is there. */
   readonly commit: (lifted: LiftedVersion, from: string) => boolean;
   /** The version is made. */
-  readonly onCommit: (version: number) => void;
+  readonly onCommit: (version: number, columns: ColumnsAfter) => void;
   /** Nothing uses the folder any more. `made`: the version that was committed. */
   readonly release: (made: Original | undefined) => void;
   readonly newTransaction: () => { readonly transactionId: string; readonly committedAtMs: number };
@@ -109,6 +110,7 @@ class LocalShadow implements Shadow {
   /** A step failed, or is under way. */
   #isSpoiled = false;
   #isEnded = false;
+  #columns: ColumnsAfter = 'same columns';
   #made: Original | undefined;
 
   constructor(parts: LocalShadowParts) {
@@ -137,6 +139,7 @@ class LocalShadow implements Shadow {
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
     const { changeInReader } = this.#parts;
     const { call, filter } = callOf(step);
+    if (!keepsColumns(step)) this.#columns = 'other columns';
     if (changeInReader === undefined || !runsInReader(step)) {
       return this.#step(call, async () => runStep(await this.#folder.table(), step, file, limits.timeoutMs), filter);
     }
@@ -182,7 +185,7 @@ class LocalShadow implements Shadow {
       if (!isMade) return 'overtaken';
       this.#isSpoiled = false;
       this.#made = lifted;
-      onCommit(lifted.version);
+      onCommit(lifted.version, this.#columns);
       return { version: lifted.version };
     } finally {
       this.discard();

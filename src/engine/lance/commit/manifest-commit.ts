@@ -1,0 +1,62 @@
+import { join } from 'node:path';
+import { LancegateError } from '../../../kernel/errors.ts';
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { type NewVersion, NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
+import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
+import { settingsVersion } from '../../../lance-format/manifest/settings-version.ts';
+import type { ManifestChange } from '../../port/change.ts';
+import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
+import { commitVersion, type Fresh, newTransaction } from './version-commit.ts';
+
+interface ManifestCommitParts {
+  /** The folder of the dataset, or of the branch in it. */
+  readonly folder: string;
+  readonly inRemoval: VersionsInRemoval;
+  readonly fresh: Fresh;
+}
+
+/** Commits a version that is a new manifest alone: whatever files it names, an older version of the branch names too. */
+export class ManifestCommit {
+  readonly #parts: ManifestCommitParts;
+  readonly #versionsFolder: string;
+
+  constructor(parts: ManifestCommitParts) {
+    this.#parts = parts;
+    this.#versionsFolder = join(parts.folder, '_versions');
+  }
+
+  /**
+   * As `Dataset.commitManifest`, of the branch at this version. `refused`: the table is one for the engine alone. Without a pause:
+   * what is restored must not be removed meanwhile.
+   */
+  commit(version: number, change: ManifestChange): { readonly version: number } | 'overtaken' | 'refused' {
+    const head = readManifest(this.#versionsFolder, version);
+    if (head === undefined) return 'overtaken';
+    try {
+      const next = this.#next(head.bytes, version, change);
+      return commitVersion(this.#parts.folder, next, head.path) ? { version: next.version } : 'overtaken';
+    } catch (error) {
+      if (error instanceof NotReplaceable) return 'refused';
+      throw error;
+    }
+  }
+
+  #next(head: Buffer, version: number, change: ManifestChange): NewVersion {
+    const identity = newTransaction(this.#parts.fresh);
+    switch (change.kind) {
+      case 'restore':
+        return restoredVersion(head, this.#older(change.version, version), identity);
+      case 'schema metadata': {
+        const entries = new Map(Object.entries(change.metadata));
+        return settingsVersion(head, { schemaMetadata: { entries, isWhole: true } }, identity);
+      }
+    }
+  }
+
+  #older(version: number, newest: number): Buffer {
+    const isThere = version <= newest && !this.#parts.inRemoval.has(this.#versionsFolder, version);
+    const older = isThere ? readManifest(this.#versionsFolder, version) : undefined;
+    if (older !== undefined) return older.bytes;
+    throw new LancegateError('TableVersionNotFound', 'the table has no such version');
+  }
+}

@@ -1,0 +1,66 @@
+import type { Field, IpcChunk, Schema } from '../../arrow/schema/schema.ts';
+import { checkColumnNames, checkStorableFields, refuseColumn } from '../../arrow/schema/schema-rules.ts';
+import type { ChangeResult } from '../../change/submit-change.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
+import type { Replayable } from '../idempotency/idempotency.ts';
+import { type ColumnCommand, type ColumnDeps, changeColumns } from './change-columns.ts';
+
+export interface AddedColumn {
+  readonly name: string;
+  /** Computed once from each row. */
+  readonly value: CheckedSql;
+}
+
+interface AddColumnsCommand extends ColumnCommand {
+  /** At least one, or the columns of a stream without rows, which are NULL in every row. */
+  readonly columns: readonly AddedColumn[] | IpcChunk;
+}
+
+/** Adds columns to every row. */
+export const addColumns =
+  ({ idempotency, ...deps }: ColumnDeps) =>
+  (command: AddColumnsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> => {
+    const { columns, ...asked } = command;
+    const said = 'schema' in columns ? asked : command;
+    return idempotency.once('add_columns', said, scope, (keyed) => {
+      const change = 'schema' in columns ? ofNulls(columns) : ofValues(columns);
+      return changeColumns(deps, command, { operation: 'add_columns', ...change }, scope, keyed);
+    });
+  };
+
+function ofValues(columns: readonly AddedColumn[]) {
+  const names = columns.map(({ name }) => name);
+  checkColumnNames(names);
+  return {
+    step: { step: { kind: 'add columns', columns }, file: undefined } as const,
+    check: (schema: Schema) => requireNew(schema, names, names.length),
+  };
+}
+
+function ofNulls({ schema: { fields }, rows, file }: IpcChunk) {
+  if (rows > 0) throw invalidInput('the stream must hold a schema alone: the new columns are NULL in every row');
+  const names = fields.map(({ name }) => name);
+  checkColumnNames(names);
+  checkStorableFields(fields, []);
+  const required = fields.find(({ nullable }) => !nullable);
+  if (required !== undefined) throw refuseColumn([required.name], 'must be nullable: it is NULL in every row');
+  return {
+    step: { step: { kind: 'add null columns' }, file } as const,
+    check: (schema: Schema) => requireNew(schema, names, countFields(fields)),
+  };
+}
+
+/** With those inside others. As many as a source may have (`read-schema.ts`). */
+const mostFields = 10_000;
+
+const countFields = (fields: readonly Field[]): number =>
+  fields.reduce((sum, { children }) => sum + 1 + countFields(children), 0);
+
+function requireNew({ fields }: Schema, names: readonly string[], added: number): void {
+  const known = fields.find(({ name }) => names.includes(name));
+  if (known !== undefined) throw refuseColumn([known.name], 'exists in the table already');
+  if (countFields(fields) + added <= mostFields) return;
+  throw invalidInput(`new_columns: a table can have ${mostFields} columns, those inside others included`);
+}

@@ -1,0 +1,90 @@
+import { type FieldPath, formatFieldPath, resolveField, sameFieldPath } from '../../arrow/schema/field-path.ts';
+import type { Schema } from '../../arrow/schema/schema.ts';
+import { checkStorableFields } from '../../arrow/schema/schema-rules.ts';
+import type { ChangeResult } from '../../change/submit-change.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
+import type { Replayable } from '../idempotency/idempotency.ts';
+import {
+  type ColumnCommand,
+  type ColumnDeps,
+  changeColumns,
+  mapFields,
+  requireColumn,
+  requireOnce,
+} from './change-columns.ts';
+
+export interface MetadataUpdate {
+  readonly path: FieldPath;
+  /** null removes the entry. */
+  readonly metadata: Readonly<Record<string, string | null>>;
+  /** The entries are all that the field has afterwards. */
+  readonly isWhole: boolean;
+}
+
+interface UpdateFieldMetadataCommand extends ColumnCommand {
+  /** At least one. */
+  readonly updates: readonly MetadataUpdate[];
+}
+
+/** The metadata of a field by its path. */
+type MetadataOfFields = Readonly<Record<string, Readonly<Record<string, string>>>>;
+
+interface UpdateFieldMetadataResult extends ChangeResult {
+  /** Of each updated field; undefined where the version is gone by now. */
+  readonly fields: MetadataOfFields | undefined;
+}
+
+/** Changes what columns say of themselves, such as which of them are the primary key. */
+export const updateFieldMetadata =
+  ({ idempotency, ...deps }: ColumnDeps) =>
+  async (command: UpdateFieldMetadataCommand, scope: RequestScope): Promise<Replayable<UpdateFieldMetadataResult>> => {
+    const { table, branch, updates } = command;
+    const result = await idempotency.once('update_field_metadata', command, scope, (keyed) => {
+      const changes = updates.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
+      const step = { step: { kind: 'update field metadata', updates: changes }, file: undefined } as const;
+      const check = (schema: Schema) => requireStorable(schema, updates);
+      return changeColumns(deps, command, { operation: 'update_field_metadata', step, check }, scope, keyed);
+    });
+    const record = await deps.access.findCreated(table);
+    const schema = await deps.access
+      .read(record, branch, result.version, (dataset) => dataset.schema())
+      .catch(ignoreMissing);
+    return { ...result, fields: schema && metadataOf(schema, updates) };
+  };
+
+function requireStorable(schema: Schema, updates: readonly MetadataUpdate[]): void {
+  for (const { path } of updates) requireColumn(schema, path, 'updates');
+  requireOnce(
+    updates.map(({ path }) => path),
+    'updates',
+  );
+  const fields = mapFields(schema.fields, (field, at) => {
+    const update = updates.find(({ path }) => sameFieldPath(path, at));
+    return update === undefined ? field : { ...field, metadata: updated(field.metadata, update) };
+  });
+  const changed = new Set(updates.map(({ path }) => path.segments[0]));
+  checkStorableFields(
+    fields.filter(({ name }) => changed.has(name)),
+    [],
+  );
+}
+
+function updated(
+  before: ReadonlyMap<string, string>,
+  { metadata, isWhole }: MetadataUpdate,
+): ReadonlyMap<string, string> {
+  const all = new Map<string, string | null>([...(isWhole ? [] : before), ...Object.entries(metadata)]);
+  return new Map([...all].flatMap(([key, value]) => (value === null ? [] : [[key, value]])));
+}
+
+const metadataOf = (schema: Schema, updates: readonly MetadataUpdate[]): MetadataOfFields =>
+  Object.fromEntries(
+    updates.map(({ path }) => [formatFieldPath(path), Object.fromEntries(resolveField(schema, path)?.metadata ?? [])]),
+  );
+
+/** Of an answer that is asked for again. */
+function ignoreMissing(error: unknown): undefined {
+  if (error instanceof LancegateError && error.kind === 'TableVersionNotFound') return undefined;
+  throw error;
+}
