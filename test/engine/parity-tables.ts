@@ -31,7 +31,7 @@ export const file = (ids: readonly number[], v: string) => ipcFile(rows(ids, v))
 export const partial = (...ids: readonly number[]) => ipcFile(rows(ids, '').select(['id', 'n']));
 
 /** With what the service itself does not call. */
-export interface AnyTable extends Omit<NativeTable, 'addColumns' | 'alterColumns' | 'updateFieldMetadata'> {
+export interface AnyTable extends Omit<NativeTable, 'addColumns' | 'alterColumns' | 'updateFieldMetadata' | 'restore'> {
   addColumns(columns: { name: string; valueSql: string }[]): Promise<{ version: number }>;
   alterColumns(
     changes: { path: string; rename?: string; dataType?: string; nullable?: boolean }[],

@@ -11,7 +11,6 @@ import {
   updateSchemaMetadataRoute,
 } from './changes/columns.ts';
 import { restoreTableRoute } from './changes/restore.ts';
-import { countRowsRoute } from './count-rows.ts';
 import { createTableRoute } from './create.ts';
 import { describeTableRoute } from './describe-table.ts';
 import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';

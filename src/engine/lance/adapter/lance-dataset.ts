@@ -55,7 +55,7 @@ import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { callOf, runStep } from '../native/changes.ts';
 import { type NativeTable, nativeBtree, queryOf, resultsOf } from '../native/native.ts';
-import { countByScan, explainQuery, namesRows, queryResults } from '../native/native-query.ts';
+import { countByScan, explainQuery, namesRows, queryResults, rowsPerBatch } from '../native/native-query.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
@@ -73,12 +73,6 @@ import {
 } from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
 import { StoredIndexes } from './stored-indexes.ts';
-
-/** A result of so many rows is one batch. */
-const fewRows = 1_024;
-/** What compresses well on disk is larger than it looks there. */
-const mostBatchRows = 8_192;
-const batchBytes = 4 * 2 ** 20;
 
 const columnsAfter = (step: ChangeStep): ColumnsAfter => (keepsColumns(step) ? 'same columns' : 'other columns');
 
@@ -165,19 +159,12 @@ export class LanceDataset implements Dataset {
 
   async *query(spec: QuerySpec): AsyncIterable<IpcFile> {
     const table = await engineCall('open', () => this.#head.table());
-    yield* queryResults(table, spec, await this.#rowsPerBatch(spec));
+    const sizes = async () => ({ ...(await this.statistics()), leastRowBytes: leastRowBytes(await this.schema()) });
+    yield* queryResults(table, spec, await rowsPerBatch(spec, sizes));
   }
 
   async explain(spec: QuerySpec, form: PlanForm): Promise<string> {
     return explainQuery(await engineCall('open', () => this.#head.table()), spec, form);
-  }
-
-  /** So many that a batch is neither large nor a handful; the manifest knows how long the rows are on disk. */
-  async #rowsPerBatch({ limit = Number.POSITIVE_INFINITY }: QuerySpec): Promise<number> {
-    if (limit <= fewRows) return fewRows;
-    const { bytes, rows } = await this.statistics();
-    const bytesPerRow = Math.max(leastRowBytes(await this.schema()), bytes / Math.max(1, rows));
-    return Math.min(mostBatchRows, Math.max(fewRows / 8, Math.floor(batchBytes / bytesPerRow)));
   }
 
   async append(file: IpcFile): Promise<void> {

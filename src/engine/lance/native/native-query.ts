@@ -212,3 +212,26 @@ export async function countByScan(table: QueriedTable, filter: CheckedSql): Prom
     rows += rowsOfFile(batch as IpcFile);
   }
 }
+
+/** A result of so many rows is one batch. */
+const fewRows = 1_024;
+/** What compresses well on disk is larger than it looks there. */
+const mostBatchRows = 8_192;
+const batchBytes = 4 * 2 ** 20;
+
+interface TableSizes {
+  readonly bytes: number;
+  readonly rows: number;
+  readonly leastRowBytes: number;
+}
+
+/** So many that a batch is neither large nor a handful; the manifest knows how long the rows are on disk. */
+export async function rowsPerBatch(
+  { limit = Number.POSITIVE_INFINITY }: QuerySpec,
+  sizes: () => Promise<TableSizes>,
+): Promise<number> {
+  if (limit <= fewRows) return fewRows;
+  const { bytes, rows, leastRowBytes } = await sizes();
+  const bytesPerRow = Math.max(leastRowBytes, bytes / Math.max(1, rows));
+  return Math.min(mostBatchRows, Math.max(fewRows / 8, Math.floor(batchBytes / bytesPerRow)));
+}
