@@ -40,8 +40,19 @@ const besideSpecification = [
   '/v1/jobs/list',
   '/v1/jobs/describe',
   '/v1/jobs/cancel',
+  '/v1/table/:id/errors',
   '/v1/jobs/query_events',
+  '/v1/jobs/pause',
+  '/v1/jobs/resume',
   '/v1/functions/*',
+  '/v1/function/*',
+  '/v1/secret/*',
+  '/v1/view/*',
+  '/v1/materialized_view/:id/drop',
+  '/v1/namespace/:id/function/list',
+  '/v1/namespace/:id/secret/list',
+  '/v1/namespace/:id/view/list',
+  '/v1/namespace/:id/materialized_view/list',
 ];
 
 export const notOfferedPaths: readonly string[] = [...inSpecification, ...besideSpecification];

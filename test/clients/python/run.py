@@ -1,0 +1,59 @@
+"""Runs clients that nobody here wrote against a service, and reports each of their methods in a line.
+
+    python run.py [program …]      all programs, or those that are named
+"""
+import os
+import sys
+import time
+import warnings
+
+from service import Service
+
+# Before the clients are loaded: their engine writes warnings that say nothing of the service.
+os.environ.update(LANCE_LOG="error", LANCEDB_LOG="error", RUST_LOG="error", RUST_BACKTRACE="0")
+
+PROGRAMS = ("lancedb-sync", "lancedb-async", "generated", "pylance")
+
+
+def cases_of(program, service):
+    if program.startswith("lancedb"):
+        from lancedb_cases import lancedb_cases
+        from lancedb_sides import databases
+
+        is_async = program == "lancedb-async"
+        ours, theirs = databases(service, is_async)
+        return lancedb_cases(is_async), ours.side, theirs.side
+    if program in ("generated", "pylance"):
+        import namespace_cases
+        import namespace_sides
+
+        cases = getattr(namespace_cases, f"{program}_cases")()
+        return cases, *getattr(namespace_sides, f"{program}_clients")(service)
+    raise SystemExit(f"there is no program {program}")
+
+
+def report(title, lines, seconds):
+    print(f"\n## {title}")
+    for name, state, text in lines:
+        print(f"{state:8}{name}{': ' if text else ''}{text}")
+    counts = {state: sum(1 for line in lines if line[1] == state) for state in ("ok", "refused", "FAILS")}
+    print(f"{counts['ok']} ok, {counts['refused']} refused on purpose, {counts['FAILS']} fail ({seconds:.0f} s)")
+    return counts["FAILS"]
+
+
+def main(programs):
+    warnings.simplefilter("ignore")
+    failures = 0
+    with Service() as service:
+        for program in programs:
+            started = time.monotonic()
+            cases, ours, theirs = cases_of(program, service)
+            failures += report(cases.title, cases.run(ours, theirs), time.monotonic() - started)
+        if service.process.poll() is not None:
+            print(f"the service ended: {service.words()}")
+            failures += 1
+    return 0 if failures == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or PROGRAMS))
