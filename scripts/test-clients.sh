@@ -3,4 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(.ci/install-python-clients)
+LANCEGATE_JAVA_CLIENT=$(.ci/install-java-client)
+export LANCEGATE_JAVA_CLIENT
 if [ -n "$python" ]; then exec "$python" test/clients/python/run.py "$@"; fi

@@ -113,10 +113,14 @@ def side_of(client):
     return lambda case: NamespaceSide(client, case)
 
 
-def generated_clients(service):
-    folder = tempfile.mkdtemp(dir=service.folder)
-    peer = lance.namespace.RestAdapter("dir", {"root": folder}, port=0)
+def reference_server(service):
+    peer = lance.namespace.RestAdapter("dir", {"root": tempfile.mkdtemp(dir=service.folder)}, port=0)
     peer.start()
+    return peer
+
+
+def generated_clients(service):
+    peer = reference_server(service)
     bearer = {"header_name": "Authorization", "header_value": f"Bearer {service.token}"}
     ours = GeneratedClient(service.url, True, "generated_", bearer)
     theirs = GeneratedClient(f"http://127.0.0.1:{peer.port}", False, "generated_")

@@ -2,17 +2,34 @@
 
     python run.py [program …]      all programs, or those that are named
 """
+import json
 import os
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 
-from service import Service
+from service import NODE, REPOSITORY, Service
 
 # Before the clients are loaded: their engine writes warnings that say nothing of the service.
 os.environ.update(LANCE_LOG="error", LANCEDB_LOG="error", RUST_LOG="error", RUST_BACKTRACE="0")
 
-PROGRAMS = ("lancedb-sync", "lancedb-async", "generated", "pylance")
+PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java")
+
+
+def lines_of(program, service):
+    """The title of a program, and a line for each method."""
+    if program == "lancedb-node":
+        return "LanceDB SDK for Node", node_lines(service)
+    cases, ours, theirs = cases_of(program, service)
+    return cases.title, cases.run(ours, theirs)
+
+
+def node_lines(service):
+    command = [NODE, REPOSITORY / "test/clients/node/run.ts", service.url, service.api_key, tempfile.mkdtemp(dir=service.folder)]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    return json.loads(ran.stdout) if ran.returncode == 0 else [("the program", "FAILS", f"it ended with {ran.returncode}")]
 
 
 def cases_of(program, service):
@@ -23,10 +40,16 @@ def cases_of(program, service):
         is_async = program == "lancedb-async"
         ours, theirs = databases(service, is_async)
         return lancedb_cases(is_async), ours.side, theirs.side
-    if program in ("generated", "pylance"):
-        import namespace_cases
-        import namespace_sides
+    import namespace_cases
+    import namespace_sides
 
+    if program == "java":
+        from java_client import java_clients
+
+        ours, theirs = java_clients(service, os.environ["LANCEGATE_JAVA_CLIENT"])
+        cases = namespace_cases.java_cases(ours.operations)
+        return cases, namespace_sides.side_of(ours), namespace_sides.side_of(theirs)
+    if program in ("generated", "pylance"):
         cases = getattr(namespace_cases, f"{program}_cases")()
         return cases, *getattr(namespace_sides, f"{program}_clients")(service)
     raise SystemExit(f"there is no program {program}")
@@ -47,8 +70,8 @@ def main(programs):
     with Service() as service:
         for program in programs:
             started = time.monotonic()
-            cases, ours, theirs = cases_of(program, service)
-            failures += report(cases.title, cases.run(ours, theirs), time.monotonic() - started)
+            title, lines = lines_of(program, service)
+            failures += report(title, lines, time.monotonic() - started)
         if service.process.poll() is not None:
             print(f"the service ended: {service.words()}")
             failures += 1
