@@ -14,14 +14,20 @@ from service import NODE, REPOSITORY, Service
 
 # Before the clients are loaded: their engine writes warnings that say nothing of the service.
 os.environ.update(LANCE_LOG="error", LANCEDB_LOG="error", RUST_LOG="error", RUST_BACKTRACE="0")
+# Many threads of numpy wait for each other where cores are few.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java")
+PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "documents")
 
 
 def lines_of(program, service):
     """The title of a program, and a line for each method."""
     if program == "lancedb-node":
         return "LanceDB SDK for Node", node_lines(service)
+    if program == "documents":
+        from documents import documents_lines
+
+        return "Documents with real embeddings, from end to end", documents_lines(service)
     cases, ours, theirs = cases_of(program, service)
     return cases.title, cases.run(ours, theirs)
 
