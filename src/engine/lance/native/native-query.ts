@@ -68,10 +68,14 @@ export async function* queryResults(
   const query = await run(() => nativeQuery(table, spec));
   const batches = await run(() => query.execute(rowsPerBatch));
   let isEmpty = true;
+  let next = run(() => batches.next());
   for (;;) {
-    const batch = await run(() => batches.next());
+    const batch = await next;
     if (batch === null) break;
     isEmpty = false;
+    // The engine computes one batch while another one is sent.
+    next = run(() => batches.next());
+    next.catch(() => undefined); // whoever reads on gets it
     yield batch as IpcFile;
   }
   if (isEmpty) yield (await run(() => query.outputSchema())) as IpcFile;
