@@ -12,12 +12,26 @@ const manyResults = 10_000;
  * the engine finds itself is left to it.
  */
 export async function fitted(spec: QuerySpec, snapshot: Pick<Snapshot, 'schema' | 'countRows'>): Promise<QuerySpec> {
-  const { nearest, text, limit, orderBy } = spec;
+  const { nearest, text, orderBy } = spec;
   if (nearest !== undefined || orderBy.length > 0) checkColumns(spec, await snapshot.schema());
   const isSearch = nearest !== undefined || text !== undefined;
-  if (!isSearch || (limit !== undefined && limit <= manyResults)) return spec;
-  const most = Math.max(1, await snapshot.countRows());
-  return { ...spec, limit: Math.min(limit ?? most, most) };
+  if (!isSearch || candidatesOf(spec) <= manyResults) return spec;
+  return withoutSurplus(spec, Math.max(1, await snapshot.countRows()));
+}
+
+const candidatesOf = ({ limit = Number.POSITIVE_INFINITY, offset, nearest }: QuerySpec): number =>
+  (limit + offset) * (nearest?.refineFactor ?? 1);
+
+/** No search finds more than all rows, nor looks at more of them. */
+function withoutSurplus(spec: QuerySpec, rows: number): QuerySpec {
+  const limit = Math.min(spec.limit ?? rows, rows);
+  const offset = Math.min(spec.offset, rows);
+  const nearest = spec.nearest && {
+    ...spec.nearest,
+    refineFactor:
+      spec.nearest.refineFactor && Math.min(spec.nearest.refineFactor, Math.ceil(rows / Math.max(1, limit))),
+  };
+  return { ...spec, limit, offset, nearest };
 }
 
 function checkColumns({ nearest, orderBy }: QuerySpec, schema: Schema): void {

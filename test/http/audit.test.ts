@@ -152,11 +152,11 @@ describe('the audit record', () => {
       },
     );
     await post(
-      '/v1/table/ns$t/rename',
+      '/v1/table/ns$t/restore',
       {},
       {},
       {
-        ...{ route: '/v1/table/:id/rename', status: 406, decision: 'not asked', refusal: 'Unsupported' },
+        ...{ route: '/v1/table/:id/restore', status: 406, decision: 'not asked', refusal: 'Unsupported' },
       },
     );
     const noPrincipal = { issuer: undefined, subject: undefined };

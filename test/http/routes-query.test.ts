@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { type IncomingMessage, request } from 'node:http';
 import { before, describe, test } from 'node:test';
+import { connect, Index } from '@lancedb/lancedb';
 import { Field, FixedSizeList, Float32, Int32, tableFromIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { readersOf } from '#test/fixtures/reader-processes.ts';
@@ -96,6 +97,18 @@ describe('POST /v1/table/{id}/query', () => {
       assert.deepEqual((await ids(body)).toSorted(), [...expected].toSorted());
     });
   }
+
+  test('more is asked of an index than there is memory for, and found (P12)', async () => {
+    const many = Array.from({ length: 500 }, (_, id) => id);
+    succeeded(await service.post('/v1/table/indexed/create', stream({ id: many, v: vectors(500) })));
+    const database = await connect(service.tablesFolder);
+    await (await database.openTable('indexed')).createIndex('v', { config: Index.ivfFlat({ numPartitions: 2 }) });
+    const nearest = { vector: [4, 0, 1], nprobes: 2, columns: ['id'], prefilter: true };
+    for (const body of [{ k: 2 ** 63 }, { k: 2 ** 32 - 1, refine_factor: 10_000 }, { k: 500, offset: 2 ** 32 - 1 }]) {
+      const rows = rowsOf(succeeded(await query({ ...nearest, ...body }, 'indexed')));
+      assert.equal(rows.length, 'offset' in body ? 0 : 500);
+    }
+  });
 
   const shaped: readonly (readonly [what: string, body: Fields, row: Fields])[] = [
     ['names, in order', { columns: ['text', 'id'] }, { text: 't0', id: 0 }],
