@@ -152,11 +152,11 @@ describe('the audit record', () => {
       },
     );
     await post(
-      '/v1/table/ns$t/restore',
+      '/v1/table/ns$t/backfill_column',
       {},
       {},
       {
-        ...{ route: '/v1/table/:id/restore', status: 406, decision: 'not asked', refusal: 'Unsupported' },
+        ...{ route: '/v1/table/:id/backfill_column', status: 406, decision: 'not asked', refusal: 'Unsupported' },
       },
     );
     const noPrincipal = { issuer: undefined, subject: undefined };
