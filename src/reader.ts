@@ -28,12 +28,12 @@ function endAtOnce(lastWords: Buffer): never {
  * thread (setpriority(2)); the engine's threads, which exist by now, pass theirs on to threads that they create. The main
  * thread, which checks the memory and answers, keeps its own.
  */
-function yieldToService(): void {
+function yieldToService(niceness: number): void {
   try {
     // Of the range from -1000 to 1000 (proc_pid_oom_score_adj(5)).
     writeFileSync('/proc/self/oom_score_adj', '500');
     for (const thread of readdirSync('/proc/self/task').map(Number)) {
-      if (thread !== process.pid) setPriority(thread, 5);
+      if (thread !== process.pid) setPriority(thread, niceness);
     }
   } catch {
     // Not Linux, or not permitted.
@@ -52,12 +52,10 @@ enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/node'));
 const { LanceEngine } = await import('./engine/lance/adapter/lance-engine.ts');
 const { answerOrders } = await import('./query/answer-orders.ts');
 
-// After the start, for which a query waits.
-yieldToService();
-
 await answerOrders({
   channel: new Socket({ fd: channelFd }),
-  openEngines: ({ root, scratchFolder, ...options }) => {
+  openEngines: ({ root, scratchFolder, niceness, ...options }) => {
+    yieldToService(niceness);
     const engineAt = (folder: string) => new LanceEngine({ ...options, root: folder, scratchFolder });
     const tables = engineAt(root);
     return { root: tables, shadow: tables, scratch: engineAt(scratchFolder) };

@@ -170,6 +170,7 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
       indexCacheBytes: Math.floor(memoryBytes / 8),
       metadataCacheBytes: 8 * 2 ** 20,
       memoryBytes,
+      niceness: 5,
     },
     mostReaders: config.readers,
     maxWaiting: 512,

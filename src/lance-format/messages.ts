@@ -79,7 +79,7 @@ export const dataFile = messageTable({
 });
 
 /** The columns of a data file, by their ids. Apart from `dataFile`, since a wide table has long lists. */
-export const dataFileColumns = messageTable({ fieldIds: packed(2) });
+export const dataFileColumns = messageTable({ path: text(1), fieldIds: packed(2) });
 
 export const overlay = messageTable({ file: bytes(1) });
 
@@ -109,11 +109,19 @@ export const index = messageTable({
   datasetVersion: uint(4),
   /** Ids of the fragments it covers, as a Roaring bitmap. */
   coverage: bytes(5),
+  /** What it was built with. */
+  details: bytes(6),
   /** Milliseconds since the epoch. */
   createdAt: uint(8),
   baseId: uint(9),
   files: repeated(bytes(10)),
 });
+
+/** Of any kind of index, by the name of its type. */
+export const indexDetails = messageTable({ type: text(1), value: bytes(2) });
+
+/** Of a vector index; the hints are a map of texts. */
+export const vectorDetails = messageTable({ hints: repeated(bytes(9)) });
 
 export const indexFile = messageTable({ path: text(1), sizeBytes: uint(2) });
 

@@ -110,6 +110,9 @@ class Reader {
     switch (work.kind) {
       case 'count':
         return { outcome: { kind: 'counted', rows: await dataset.countRows(work.predicate) } };
+      case 'index':
+        await dataset.buildIndex(work.spec);
+        return { outcome: { kind: 'built' } };
       case 'change': {
         const limits = { timeoutMs: work.timeoutMs, principal: undefined };
         // The service has checked every one of these bytes.

@@ -7,6 +7,7 @@
  */
 import type { Duplex } from 'node:stream';
 import type { ChangeStep } from '../engine/port/change.ts';
+import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
@@ -67,6 +68,8 @@ export interface ReaderSetup {
   readonly metadataCacheBytes: number;
   /** Resident memory beyond which the reader kills itself, unless the order may have more. */
   readonly memoryBytes: number;
+  /** How far behind the service its engine threads are scheduled (`setpriority(2)`). */
+  readonly niceness: number;
 }
 
 /** Which dataset, and what the service knows of it. */
@@ -86,6 +89,7 @@ export type Work =
   | { readonly kind: 'count'; readonly predicate: CheckedSql }
   /** The file of the step is the bytes of the message. */
   | { readonly kind: 'change'; readonly step: ChangeStep; readonly timeoutMs: number | undefined }
+  | { readonly kind: 'index'; readonly spec: IndexSpec }
   | { readonly kind: 'query'; readonly spec: QuerySpec }
   | { readonly kind: 'explain'; readonly spec: QuerySpec; readonly form: PlanForm };
 
@@ -99,6 +103,7 @@ export interface Order {
 export type ReaderOutcome =
   | { readonly kind: 'counted'; readonly rows: number }
   | { readonly kind: 'changed'; readonly counts: MergeCounts }
+  | { readonly kind: 'built' }
   | ({ readonly kind: 'queried' } & QueryFacts)
   | { readonly kind: 'explained'; readonly plan: string }
   | { readonly kind: 'refused'; readonly refusal: PlainError };

@@ -12,7 +12,7 @@ import { ReaderProcess, type ReaderProcessParts } from './reader-process.ts';
 
 export interface ReaderPoolParts extends ReaderProcessParts {
   readonly clock: Clock;
-  readonly metrics: Metrics;
+  readonly metrics: Pick<Metrics, 'watchReaders' | 'watchRunningQueries' | 'watchWaitingQueries' | 'readerEnded'>;
   readonly mostReaders: number;
   readonly maxWaiting: number;
   readonly principalShare: number;

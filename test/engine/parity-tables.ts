@@ -2,7 +2,9 @@
 import { join } from 'node:path';
 import { connect } from '@lancedb/lancedb';
 import { Float64, Int32, RecordBatch, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { connectNative, type NativeTable, nativeBtree, newSession } from '#src/engine/lance/native/native.ts';
+import { connectNative, type NativeTable, newSession } from '#src/engine/lance/native/native.ts';
+import { buildNativeIndex } from '#src/engine/lance/native/native-index.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import { type CheckedSql, ownSql } from '#src/kernel/checked-sql.ts';
 import { listVersions, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
@@ -69,7 +71,7 @@ export async function build(folder: string, { isIndexed, isChanged, branch }: Ki
   await (await connect(folder)).createTable('t', rows(numbersFrom(0, 1_000), 'a'));
   const table = await open(folder);
   await table.add(file(numbersFrom(1_000, 2_000), 'b'), 'append');
-  if (isIndexed) await table.createIndex(nativeBtree(), 'id', true);
+  if (isIndexed) await buildNativeIndex(table, btreeOn('id'));
   await table.add(file(numbersFrom(2_000, 2_500), 'c'), 'append');
   if (isChanged) {
     await table.delete(ownSql('id = 3 OR id = 1700'));

@@ -9,7 +9,9 @@ import { cpSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Schema, Table, tableToIPC } from 'apache-arrow';
-import { type NativeTable, nativeBtree } from '#src/engine/lance/native/native.ts';
+import type { NativeTable } from '#src/engine/lance/native/native.ts';
+import { buildNativeIndex } from '#src/engine/lance/native/native-index.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { branchFolder, listVersions, manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { NotReplaceable } from '#src/lance-format/manifest/next-manifest.ts';
@@ -92,8 +94,8 @@ const operations: Record<string, Operation> = {
   'a primary key': (table) => table.setUnenforcedPrimaryKey(['id']),
   'an overwrite': (table) => table.add(file([1, 2, 9_000], 'over'), 'overwrite'),
   'an overwrite with other columns': (table) => table.add(partial(1, 2, 9_000), 'overwrite'),
-  'a new index': (table) => table.createIndex(nativeBtree(), 'n', true),
-  'an index built anew': (table) => table.createIndex(nativeBtree(), 'id', true),
+  'a new index': (table) => buildNativeIndex(table, btreeOn('n')),
+  'an index built anew': (table) => buildNativeIndex(table, btreeOn('id')),
 };
 
 /** What an index is on, with the table's own. */
@@ -270,7 +272,7 @@ const theirs: Record<string, Operation> = {
   'a delete': (table) => table.delete(ownSql('id = 9 OR id = 1501')),
   'an upsert': (table) => upsert(table).execute(file([5, 60_000], 'them')),
   'some columns': (table) => updates(table).execute(partial(5, 7, 1_500)),
-  'a new index': (table) => table.createIndex(nativeBtree(), 'n', true),
+  'a new index': (table) => buildNativeIndex(table, btreeOn('n')),
   'another column': (table) => table.addColumns([{ name: 'theirs', valueSql: 'n + 1' }]),
   'a dropped column': (table) => table.dropColumns(['v']),
   'metadata of a column': (table) => table.updateFieldMetadata([{ path: 'n', metadata: { unit: 'km' } }]),

@@ -7,6 +7,7 @@ import { connect } from '@lancedb/lancedb';
 import { Field, Int32, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { Dataset, Engine } from '#src/engine/port/engine.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
@@ -275,7 +276,7 @@ describe('an index', () => {
     const theirs = (id: number) =>
       new Table({ id: vectorFromArray([id], new Int32()), text: vectorFromArray(['theirs'], new Utf8()) });
     const other = await reopened(engine);
-    const index = await other.prepareIndex('id');
+    const index = await other.prepareIndex(btreeOn('id'));
     for (const id of [5_000, 5_001]) {
       await externalWriter.add(theirs(id));
       await untilCommitted(dataset, keyed([id, 7], 'merged'));
@@ -299,7 +300,10 @@ describe('an index', () => {
     const rows = new Table({ id: column(), n: column(), other: column() });
     const dataset = await createDataset(engine, location, ipcFile(rows), {});
     await createIndex(dataset, 'id'); // with it, the engine writes columns anew for rows that stay where they are
-    const [ofOther, ofChanged] = [await dataset.prepareIndex('other'), await dataset.prepareIndex('n')];
+    const [ofOther, ofChanged] = [
+      await dataset.prepareIndex(btreeOn('other')),
+      await dataset.prepareIndex(btreeOn('n')),
+    ];
     const [id, n] = [vectorFromArray([5], new Int32()), vectorFromArray([-5], new Int32())];
     const shadow = await dataset.shadow();
     const updates = { ...upsert, whenNotMatchedInsertAll: false };

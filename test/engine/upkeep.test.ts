@@ -6,6 +6,7 @@ import { Int32, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arro
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/engine.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
@@ -71,7 +72,7 @@ describe('an index is built in a shadow (P8)', () => {
   test('while writers go on, whose rows merges find all the same (P2)', async (t) => {
     const { engine, dataset, outside } = await grownTable(t);
     const writer = await engine.open({ location });
-    const prepared = await dataset.prepareIndex('id');
+    const prepared = await dataset.prepareIndex(btreeOn('id'));
     const before = await dataset.version();
     await writer.append(rows(2_000, 10));
     await writer.merge(upsertOn('id'), rows(995, 10), undefined);
@@ -90,7 +91,7 @@ describe('an index is built in a shadow (P8)', () => {
 
   test('and committed behind another program that commits at that moment', async (t) => {
     const { dataset, outside } = await grownTable(t);
-    const prepared = await dataset.prepareIndex('id');
+    const prepared = await dataset.prepareIndex(btreeOn('id'));
     const before = await dataset.version();
     await (await outside()).delete('id = 7');
     assert.equal(await prepared.commit(), 0, 'the dataset has not seen that');
@@ -103,7 +104,7 @@ describe('an index is built in a shadow (P8)', () => {
   test('and given up where another program has written the column anew in place', async (t) => {
     const { dataset, outside } = await grownTable(t);
     const table = await outside();
-    const prepared = await dataset.prepareIndex('id');
+    const prepared = await dataset.prepareIndex(btreeOn('id'));
     await table.checkout(2);
     await table.restore();
     await dataset.refresh();

@@ -4,10 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect } from '@lancedb/lancedb';
 import type { NativeTable } from '#src/engine/lance/native/native.ts';
+import { buildNativeIndex } from '#src/engine/lance/native/native-index.ts';
 import { translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { CheckedSql } from '#src/kernel/checked-sql.ts';
 import type { SqlQuestion, SqlVerdict } from './sql-judge.ts';
-import { indexedColumns, plainIndex, sqlTableFile } from './sql-table.ts';
+import { indexedColumns, sqlTableFile } from './sql-table.ts';
 
 interface Connection {
   createTable(name: string, file: Buffer, mode: string, space: string[], options: undefined): Promise<NativeTable>;
@@ -19,7 +21,7 @@ const file = sqlTableFile();
 const make = async (name: string): Promise<NativeTable> => {
   const table = await inner.createTable(name, file, 'overwrite', [], undefined);
   if (process.env.WITH_INDEX === '1') {
-    for (const column of indexedColumns) await table.createIndex(plainIndex(), column, true);
+    for (const column of indexedColumns) await buildNativeIndex(table, btreeOn(column));
   }
   return table;
 };

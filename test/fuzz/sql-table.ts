@@ -1,5 +1,4 @@
 /** A table with a column of every common type, whose texts and bytes hold a mark that no error may show. */
-import { Index } from '@lancedb/lancedb';
 import {
   Binary,
   Bool,
@@ -50,7 +49,6 @@ export function sqlTableFile(): Buffer {
 }
 
 export const indexedColumns = ['id', 'v'] as const;
-export const plainIndex = (): unknown => (Index.btree() as unknown as { inner: unknown }).inner;
 
 /** What the client wrote itself is no secret. */
 export const showsSecret = (message: string, sql: string): boolean =>

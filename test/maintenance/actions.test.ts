@@ -3,7 +3,8 @@ import { dirname } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
-import type { Dataset, Engine, OpenRequest, PreparedCommit } from '#src/engine/port/engine.ts';
+import type { Dataset, Engine, Layout, OpenRequest, PreparedCommit } from '#src/engine/port/engine.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
@@ -45,7 +46,7 @@ async function maintained(t: TestContext, replaced: (opened: Dataset) => Partial
 
 for (const [title, prepare] of [
   ['are compacted', (opened: Dataset) => opened.prepareCompaction([1, 3])],
-  ['get an index', (opened: Dataset) => opened.prepareIndex('id')],
+  ['get an index', (opened: Dataset) => opened.prepareIndex(btreeOn('id'))],
 ] as const) {
   test(`writers go on while rows ${title}, wait for its commit, and go on while it is made durable (P3, P8)`, {
     timeout: 20_000,
@@ -88,7 +89,11 @@ for (const [title, prepare] of [
     await writing;
     assert.deepEqual(events, ['a writer has the lock', 'committed', 'a writer has the lock', 'made durable']);
     const { fragments, indexes } = await table.layout();
-    if (title === 'get an index') assert.deepEqual(indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+    if (title === 'get an index')
+      assert.deepEqual(
+        indexes.map(({ spec, unindexedRows }) => [spec, unindexedRows]),
+        [[btreeOn('id'), 0]],
+      );
     else
       assert.deepEqual(
         fragments.map(({ id }) => id),
@@ -114,12 +119,14 @@ test('a compaction that commits meanwhile rule out fails, and lets writers in (P
   (await lockBranch(locks, ref))();
 });
 
+const uncovered = ({ indexes }: Layout) => indexes.map(({ name, unindexedRows }) => [name, unindexedRows]);
+
 test('a full compaction rebuilds the indexes, also where there was nothing to compact (P8)', async (t) => {
   const { actions, target, dataset, layout } = await maintained(t);
   await createIndex(dataset, 'id');
   const first = await actions.compact(target, { reason: 'quiet', extent: 'full' });
   assert.deepEqual([first?.removedFragments, first?.indexed], [3, ['id']]);
-  assert.deepEqual((await layout()).indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: true }]);
+  assert.deepEqual(uncovered(await layout()), [['id_idx', 0]]);
   const before = await dataset.version();
   const second = await actions.compact(target, { reason: 'quiet', extent: 'full' });
   assert.deepEqual([second?.removedFragments, second?.indexed], [0, []]);
@@ -134,7 +141,7 @@ test('a table with an index of another program is compacted by the engine, which
   await dataset.append(ipcFile(rows(4)));
   const report = await actions.compact(target, { reason: 'by hand', extent: 'full' });
   assert.ok(Number(report?.lockedMs) > 0);
-  assert.deepEqual((await layout()).indexes, [{ columns: ['id'], unindexedRows: 0, isPlain: false }]);
+  assert.deepEqual(uncovered(await layout()), [['other', 0]]);
 });
 
 test('old versions are removed up to the one that a power cut goes back to (P3, P8)', async (t) => {

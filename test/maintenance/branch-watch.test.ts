@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { FragmentFacts } from '#src/engine/port/engine.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
 import { BranchWatch } from '#src/maintenance/branch-watch.ts';
 import {
@@ -99,7 +100,9 @@ describe('a watched branch', () => {
       rows: 100_000 + small,
       fragments: [...fragments(1, 100_000), ...fragments(small, 1)],
       bytes: 2_000_000,
-      indexes: [{ columns: ['id'], unindexedRows: small, isPlain: true }],
+      indexes: [
+        { name: 'id_idx', columns: ['id'], rows: 100_000, unindexedRows: small, spec: btreeOn('id'), isPlain: true },
+      ],
     },
     schema: { fields: [], metadata: new Map() } as never,
   });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { Dataset } from '#src/engine/port/engine.ts';
+import type { IndexSpec } from '#src/engine/port/index-spec.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { eventually } from '#test/http/eventually.ts';
 import { watchedTable } from './watched-table.ts';
@@ -20,8 +21,8 @@ async function indexedTable(
       const layout = await opened.layout();
       return { ...layout, fragments: layout.fragments.map(({ rows, deletedRows }) => ({ rows, deletedRows })) };
     },
-    prepareIndex: async (column: string) => {
-      const prepared = await opened.prepareIndex(column);
+    prepareIndex: async (spec: IndexSpec) => {
+      const prepared = await opened.prepareIndex(spec);
       await meanwhile(watched.commit);
       return prepared;
     },

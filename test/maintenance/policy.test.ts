@@ -26,7 +26,7 @@ function layoutOf(all: readonly FragmentFacts[], more: Partial<Layout> = {}): La
   return { committedAtMs: undefined, rows, fragments: all, bytes: rows * 24, indexes: [], ...more };
 }
 const indexed = (unindexedRows: number, isPlain = true): Partial<Layout> => ({
-  indexes: [{ columns: ['id'], unindexedRows, isPlain }],
+  indexes: [{ name: 'id_idx', columns: ['id'], rows: 100_000, unindexedRows, spec: undefined, isPlain }],
 });
 const busyTable = layoutOf([...fragments(1, 100_000), ...fragments(40, 10)]);
 

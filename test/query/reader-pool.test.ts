@@ -48,6 +48,7 @@ describe('the readers', () => {
         indexCacheBytes: 16 * MiB,
         metadataCacheBytes: 8 * MiB,
         memoryBytes: 512 * MiB,
+        niceness: 5,
       },
       environment: {},
       serviceMemory: new ServiceMemory(),
@@ -99,6 +100,7 @@ describe('the readers', () => {
       indexCacheBytes: 0,
       metadataCacheBytes: 0,
       memoryBytes: 16 * MiB,
+      niceness: 5,
     };
     const { count, ends } = poolFor(t, { setup });
     const slow = `id > 0 AND ${Array.from({ length: 200 }, (_, i) => `CAST(id AS STRING) LIKE '%${i}%x'`).join(' OR ')}`;

@@ -13,6 +13,7 @@ import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/spelling.ts';
 import type { ChangeLimits, ChangeStep, ManifestChange } from './change.ts';
+import type { IndexSpec } from './index-spec.ts';
 import type { Indexed } from './indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { RowQueries } from './query-spec.ts';
@@ -49,10 +50,14 @@ export interface FragmentFacts {
   readonly deletedRows: number;
 }
 
-interface IndexFacts {
+export interface IndexFacts {
+  readonly name: string;
   readonly columns: readonly string[];
+  readonly rows: number;
   readonly unindexedRows: number;
-  /** As `prepareIndex` makes it. */
+  /** How to build it again; undefined where this service cannot. */
+  readonly spec: IndexSpec | undefined;
+  /** A BTREE of the name that the engine gives: one that maintenance may have built by itself. */
   readonly isPlain: boolean;
 }
 
@@ -212,10 +217,13 @@ export interface History {
 export interface Upkeep {
   /** Read from the newest manifest alone. */
   layout(): Promise<Layout>;
-  /** Builds the BTREE index of a column, named `{column}_idx`, in place of the one that there is. */
-  prepareIndex(column: string): Promise<PreparedCommit>;
   /**
-   * Reads the newest index that `prepareIndex` built of a column into memory, so that the next merges need not: 0.1 s for each
+   * Builds an index, in place of the one of this name. With `builder` in a process of its own, which the signal ends; without,
+   * in this one. What the engine alone may build is committed when this returns.
+   */
+  prepareIndex(spec: IndexSpec, builder?: IndexBuilder): Promise<PreparedCommit>;
+  /**
+   * Reads the newest plain BTREE of a column into memory, so that the next merges need not: 0.1 s for each
    * million rows, concurrently with merges. Returns false if there is no room for all of it; then it reads nothing, as without
    * such an index.
    */
@@ -254,6 +262,8 @@ export interface EngineWrites {
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
   /** As `merge`, of any step; `file` where the step has one. */
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts>;
+  /** Builds an index in place of the one of this name, and commits it. */
+  buildIndex(spec: IndexSpec): Promise<void>;
   /** Commits a version without these rows; addresses without a row are passed over. */
   deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
 }
@@ -396,6 +406,24 @@ export interface ReaderChange extends ChangeLimits {
 export interface ReaderChanges {
   /** Settles only when nothing can still commit. */
   change(change: ReaderChange): Promise<MergeCounts>;
+}
+
+/** Who wants an index, and for how long. */
+export interface IndexBuilder {
+  /** `principalKey`; undefined for maintenance. */
+  readonly principal: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** An index build on a dataset of this engine. */
+export interface IndexBuild extends Pick<ReaderChange, 'store' | 'location' | 'branch' | 'version'>, IndexBuilder {
+  readonly spec: IndexSpec;
+}
+
+/** Builds indexes in another process, with the contract of `EngineWrites.buildIndex`: native code may die of it (P12). */
+export interface IndexBuilds {
+  /** Settles only when the process has answered or ended. Rejects with the reason of the signal. */
+  build(build: IndexBuild): Promise<void>;
 }
 
 export interface Scratch {

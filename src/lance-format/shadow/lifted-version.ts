@@ -18,12 +18,15 @@ import {
   deletionFile,
   fragment,
   index,
+  indexDetails,
   indexSection,
   manifest,
+  mapEntry,
   overwrite,
   rowVersionRun,
   rowVersions,
   transaction,
+  vectorDetails,
 } from '../messages.ts';
 import { decode, edit, editEach, encode, MalformedFile } from '../protobuf.ts';
 import { composedTransaction, liftedTransaction } from './recorded-transaction.ts';
@@ -121,7 +124,13 @@ interface BuiltIndex {
   readonly name: string;
   /** Version of the dataset that the shadow was made of. */
   readonly builtFrom: number;
+  /** Written among the hints of a vector index. */
+  readonly hints?: Readonly<Record<string, string>> | undefined;
 }
+
+/** The index of a name that the engine built, each segment as it is encoded. */
+export const builtSegments = (shadow: Buffer, name: string): readonly Uint8Array[] =>
+  indexesIn(sectionsOf(shadow).indexes).filter((each) => nameOfIndex(each) === name);
 
 /**
  * The version with an index more, or another one of the same name: what the engine commits for `createIndex`. `head` may be a
@@ -130,24 +139,33 @@ interface BuiltIndex {
  */
 export function indexVersion(
   head: Buffer,
-  { shadow, name, builtFrom }: BuiltIndex,
+  { shadow, name, builtFrom, hints = {} }: BuiltIndex,
   identity: VersionIdentity,
 ): LiftedVersion {
   const { message, indexes } = sectionsOf(head);
   const { version: readVersion } = requireReplaceable(message, indexes);
-  const built = indexesIn(sectionsOf(shadow).indexes).find((each) => nameOfIndex(each) === name);
-  if (built === undefined) throw new MalformedFile(`no index ${name}`);
-  const entry = edit(index, built, { datasetVersion: builtFrom });
+  const built = builtSegments(shadow, name);
+  if (built.length === 0) throw new MalformedFile(`no index ${name}`);
+  const segments = built.map((each) => withHints(edit(index, each, { datasetVersion: builtFrom }), hints));
   const { removed = [], kept = [] } = Object.groupBy(indexesIn(indexes), (each) =>
     nameOfIndex(each) === name ? 'removed' : 'kept',
   );
-  const operation = encode(createIndex, { newIndexes: [entry], removedIndexes: removed });
+  const operation = encode(createIndex, { newIndexes: segments, removedIndexes: removed });
   const sections = {
-    indexes: encode(indexSection, { indexes: [...kept, entry] }),
+    indexes: encode(indexSection, { indexes: [...kept, ...segments] }),
     transaction: encode(transaction, { readVersion, uuid: identity.transactionId, createIndex: operation }),
   };
   const version = versionAfter({ message, readVersion, like: head }, {}, sections, identity);
-  return { ...version, files: indexFolders(entry) };
+  return { ...version, files: segments.flatMap(indexFolders) };
+}
+
+/** Of a vector index, also those that the engine wrote. */
+function withHints(encoded: Uint8Array, hints: Readonly<Record<string, string>>): Uint8Array {
+  const added = Object.entries(hints).map(([key, value]) => encode(mapEntry, { key, value }));
+  if (added.length === 0) return encoded;
+  const withAdded = (value: Uint8Array) =>
+    edit(vectorDetails, value, { hints: [...(decode(vectorDetails, value).hints ?? []), ...added] });
+  return editEach(index, encoded, { details: (each) => editEach(indexDetails, each, { value: withAdded }) });
 }
 
 /** The only version of a new dataset, of all rows that the engine appended to one in another folder. */

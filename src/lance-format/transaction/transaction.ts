@@ -86,12 +86,13 @@ export function rewriteGroupsOf(encoded: Uint8Array, only?: ReadonlySet<number>)
   return compaction === undefined ? [] : (decode(rewrite, compaction).groups ?? []).map(readGroup);
 }
 
-/** Whether rows that stay where they are keep their values in a column, by its field id. False if that is not known. */
-export function keepsColumn(encoded: Uint8Array, fieldId: number): boolean {
+/** Operations after which no deleted row is there again, and fragments keep their ids. */
+const keepingDeletions: ReadonlySet<LanceOperation> = keepingColumns.union(new Set(['update', 'merge', 'project']));
+
+/** Whether no row that was deleted before is there again. False if that is not known. */
+export function keepsDeletions(encoded: Uint8Array): boolean {
   const operation = operationOf(encoded);
-  if (operation !== 'update') return operation !== undefined && keepingColumns.has(operation);
-  const { update: changed = Buffer.of() } = decode(transaction, encoded, ['update']);
-  return decode(update, changed, ['fieldsModified']).fieldsModified?.flat().includes(fieldId) !== true;
+  return operation !== undefined && keepingDeletions.has(operation);
 }
 
 /** Columns are written anew for rows that stay where they are; of all modes that are not known here, that is assumed. */

@@ -16,6 +16,7 @@ import type {
   Snapshot,
   Upkeep,
 } from '../../engine/port/engine.ts';
+import { btreeOn } from '../../engine/port/index-spec.ts';
 import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -175,7 +176,7 @@ export class MaintenanceActions {
   /** Returns whether the index fits into memory. Merges into branches use none, so those are not read. */
   async #index(target: BranchRef, dataset: MaintainedBranch, column: string): Promise<boolean> {
     await dataset.refresh();
-    await this.#commit(target, dataset, await dataset.prepareIndex(column));
+    await this.#commit(target, dataset, await dataset.prepareIndex(btreeOn(column)));
     return target.branch !== undefined || dataset.warmIndex(column);
   }
 

@@ -8,7 +8,8 @@
  */
 import type { Session } from '@lancedb/lancedb';
 import type { Location } from '../../../kernel/ids.ts';
-import { type NativeIndex, type NativeTable, newSession, plainIndexName } from '../native/native.ts';
+import { plainIndexName } from '../../port/index-spec.ts';
+import { type NativeIndex, type NativeTable, newSession } from '../native/native.ts';
 
 export interface CacheLimits {
   /** The most that indexes may take; they take less while they are small. */

@@ -15,6 +15,7 @@ import { readTags } from '../../../lance-format/manifest/tag-files.ts';
 import type { ManifestChange } from '../../port/change.ts';
 import type {
   FragmentFacts,
+  IndexFacts,
   Layout,
   OptimizeResult,
   PruneRequest,
@@ -24,9 +25,11 @@ import type {
   TableStatistics,
   VersionPage,
 } from '../../port/engine.ts';
+import { plainIndexName } from '../../port/index-spec.ts';
 import { pruneVersions, type VersionPruning } from '../durability/prune-versions.ts';
 import type { VersionsFolder } from '../head/dataset-head.ts';
-import { type NativeBranches, type NativeTable, plainIndexName } from '../native/native.ts';
+import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.ts';
+import { specOf } from '../native/native-index.ts';
 import type { DatasetCaches } from './engine-caches.ts';
 
 /** `versionsFolder` where the table is on a file system. */
@@ -44,12 +47,15 @@ export async function layoutOf(
     rows: numRows,
     fragments: manifest ? factsOf(manifest.fragments, schema) : alike(fragmentStats.numFragments, numRows),
     bytes: totalBytes,
-    indexes: indexes.map(({ name, indexType, columns, numUnindexedRows }) => ({
-      columns,
-      unindexedRows: numUnindexedRows ?? 0,
-      isPlain: indexType === 'BTree' && columns.length === 1 && name === plainIndexName(columns[0] ?? ''),
-    })),
+    indexes: indexes.map(factsOfIndex),
   };
+}
+
+function factsOfIndex(index: NativeIndex): IndexFacts {
+  const { name, columns, numIndexedRows: rows = 0, numUnindexedRows: unindexedRows = 0 } = index;
+  const spec = specOf(index);
+  const isPlain = spec?.options.type === 'BTREE' && name === plainIndexName(spec.column);
+  return { name, columns, rows, unindexedRows, spec, isPlain };
 }
 
 function factsOf(fragments: readonly StoredFragment[], schema: Schema): readonly FragmentFacts[] {

@@ -12,6 +12,8 @@ import {
 } from '../../port/change.ts';
 import type {
   Dataset,
+  IndexBuild,
+  IndexBuilder,
   Layout,
   OptimizeResult,
   PreparedCommit,
@@ -23,6 +25,7 @@ import type {
   TableStatistics,
   VersionPage,
 } from '../../port/engine.ts';
+import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
@@ -54,7 +57,8 @@ import { type ColumnsAfter, DatasetHead, type VersionsFolder } from '../head/dat
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { callOf, runStep } from '../native/changes.ts';
-import { type NativeTable, nativeBtree, queryOf, resultsOf } from '../native/native.ts';
+import { type NativeTable, queryOf, resultsOf } from '../native/native.ts';
+import { buildNativeIndex } from '../native/native-index.ts';
 import { countByScan, explainQuery, namesRows, queryResults, rowsPerBatch } from '../native/native-query.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
@@ -91,8 +95,12 @@ export interface LocalBranch {
   readonly preparation: PreparationParts;
 }
 
+/** Builds indexes in a process of their own, of the dataset itself. */
+export type DatasetBuilds = (build: Pick<IndexBuild, 'version' | 'spec' | 'principal' | 'signal'>) => Promise<void>;
+
 interface Surroundings {
   readonly changeInReader?: ReaderOfDataset | undefined;
+  readonly builds?: DatasetBuilds | undefined;
   readonly lineage?: symbol | undefined;
   /** undefined is main. */
   readonly branch?: BranchName | undefined;
@@ -110,14 +118,19 @@ export class LanceDataset implements Dataset {
   readonly #branch: BranchName | undefined;
   readonly #head: DatasetHead;
   readonly #changeInReader: ReaderOfDataset | undefined;
+  readonly #builds: DatasetBuilds | undefined;
   readonly #caches: DatasetCaches | undefined;
   readonly #local: LocalBranch | undefined;
 
-  constructor(table: NativeTable, { lineage, branch, changeInReader, caches, state, local }: Surroundings = {}) {
+  constructor(
+    table: NativeTable,
+    { lineage, branch, changeInReader, builds, caches, state, local }: Surroundings = {},
+  ) {
     this.lineage = lineage ?? Symbol('dataset');
     this.#branch = branch;
     this.#head = new DatasetHead(table, local?.versions, state);
     this.#changeInReader = changeInReader;
+    this.#builds = builds;
     this.#caches = caches;
     this.#local = local;
   }
@@ -327,13 +340,20 @@ export class LanceDataset implements Dataset {
     return preparation && prepare(this.#committing, (version) => prepareCompaction(preparation, version, fragments));
   }
 
-  async prepareIndex(column: string): Promise<PreparedCommit> {
+  async buildIndex(spec: IndexSpec): Promise<void> {
+    await this.#commit('index', (table) => buildNativeIndex(table, spec));
+  }
+
+  async prepareIndex(spec: IndexSpec, builder?: IndexBuilder): Promise<PreparedCommit> {
     this.#head.requireWritable();
     const preparation = this.#local?.preparation;
     const prepared =
-      preparation && (await prepare(this.#committing, (version) => prepareIndex(preparation, version, column)));
+      preparation &&
+      (await prepare(this.#committing, (version) => prepareIndex(preparation, version, spec, builder), 'index'));
     if (prepared !== undefined) return prepared;
-    await this.#commit('maintain', (table) => table.createIndex(nativeBtree(), column, true));
+    if (builder === undefined || this.#builds === undefined) await this.buildIndex(spec);
+    else await this.#builds({ ...builder, spec, version: await this.#head.version() });
+    await this.#head.refresh();
     return { commit: async () => 0, discard: () => undefined };
   }
 

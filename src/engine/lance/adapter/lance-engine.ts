@@ -7,6 +7,7 @@ import { branchFolder, stagingFolder } from '../../../lance-format/manifest/mani
 import type {
   ClonedVersion,
   Engine,
+  IndexBuilds,
   OpenRequest,
   ReaderChanges,
   RecoverRequest,
@@ -19,6 +20,7 @@ import type {
 import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { ManifestCommit } from '../commit/manifest-commit.ts';
+import type { PreparationParts } from '../commit/prepared-commits.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
 import { type Fresh, LiftedCommit } from '../commit/version-commit.ts';
@@ -35,7 +37,7 @@ import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
 import { IndexChoice } from './index-choice.ts';
-import { LanceDataset, type LocalBranch, type ReaderOfDataset } from './lance-dataset.ts';
+import { type DatasetBuilds, LanceDataset, type LocalBranch, type ReaderOfDataset } from './lance-dataset.ts';
 import { StorageRoot } from './storage-root.ts';
 
 export interface LanceEngineOptions extends CacheLimits {
@@ -49,6 +51,8 @@ export interface LanceEngineOptions extends CacheLimits {
   readonly memoryFolder?: string | undefined;
   /** Without it, what clients wrote runs in this process. */
   readonly readerChanges?: ReaderChanges | undefined;
+  /** Without it, all indexes are built in this process. */
+  readonly indexBuilds?: IndexBuilds | undefined;
   /** Only tests bring their own. */
   readonly fileSync?: FileSync;
   readonly machineStart?: MachineStart;
@@ -104,7 +108,8 @@ export class LanceEngine implements Engine {
       if (version === undefined) {
         const changeInReader = this.#readerOf('root', location, branch);
         const local = this.#localBranch(location, branch, await table.version());
-        return new LanceDataset(table, { lineage, branch, caches, state, changeInReader, local });
+        const builds = this.#buildsOf(location, branch);
+        return new LanceDataset(table, { lineage, branch, caches, state, changeInReader, builds, local });
       }
       await table.checkout(version);
       return new LanceDataset(table);
@@ -246,7 +251,8 @@ export class LanceEngine implements Engine {
     const replacement = new RowReplacement({ folder, staging, files: this.#files, beginSync, fresh });
     const inRemoval = this.#inRemoval;
     const manifestCommit = new ManifestCommit({ folder, inRemoval, fresh });
-    const preparation = { folder, staging, commit, fresh };
+    const buildInProcess = this.#buildsInShadow(location, branch);
+    const preparation = { folder, staging, commit, fresh, buildInProcess };
     const indexChoice = new IndexChoice(versions.path);
     return { versions, durability, replacement, manifestCommit, inRemoval, shadows, preparation, indexChoice };
   }
@@ -272,6 +278,23 @@ export class LanceEngine implements Engine {
           location: `${within}/${name}.lance` as Location,
           branch: undefined,
         }))
+    );
+  }
+
+  #buildsOf(location: Location, branch: BranchName | undefined): DatasetBuilds | undefined {
+    const { indexBuilds } = this.#options;
+    return indexBuilds && ((build) => indexBuilds.build({ ...build, store: 'root', location, branch }));
+  }
+
+  #buildsInShadow(location: Location, branch: BranchName | undefined): PreparationParts['buildInProcess'] {
+    const { indexBuilds } = this.#options;
+    const within = stagingFolder(branchFolder(location, branch));
+    return (
+      indexBuilds &&
+      ((name, spec, builder) => {
+        const clone = { store: 'shadow', location: `${within}/${name}.lance` as Location, branch: undefined } as const;
+        return indexBuilds.build({ ...builder, ...clone, version: 1, spec });
+      })
     );
   }
 

@@ -4,25 +4,34 @@
  * is changed.
  */
 import { join, relative } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
+import { columnFiles, columnsOfIndex, keepsColumnFiles } from '../../../lance-format/manifest/column-files.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type MovedGroup, NotReplaceable, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
-import { indexVersion, type LiftedFile, type LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import {
+  builtSegments,
+  indexVersion,
+  type LiftedFile,
+  type LiftedVersion,
+} from '../../../lance-format/shadow/lifted-version.ts';
 import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import {
-  keepsColumn,
+  keepsDeletions,
   type RewriteGroup,
   type RewrittenFragment,
   rewriteGroupsOf,
   transactionsBetween,
 } from '../../../lance-format/transaction/transaction.ts';
-import type { PreparedCommit } from '../../port/engine.ts';
+import type { IndexBuilder, PreparedCommit } from '../../port/engine.ts';
+import type { IndexSpec } from '../../port/index-spec.ts';
 import type { RowAddress } from '../../port/row-address.ts';
 import { CompactionRemap, deletionsFile, LiveRowMap, type Tracked } from '../live-rows/live-rows.ts';
-import { nativeBtree, plainIndexName } from '../native/native.ts';
-import { engineCall } from '../native/translate-errors.ts';
+import type { NativeTable } from '../native/native.ts';
+import { buildNativeIndex, partitionsHint } from '../native/native-index.ts';
+import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { StagedChange, Staging } from './staging.ts';
 import {
   type Fresh,
@@ -40,6 +49,8 @@ export interface PreparationParts {
   readonly staging: Staging;
   readonly commit: LiftedCommit;
   readonly fresh: Fresh;
+  /** Builds an index of a clone, by its name in the staging folder, in a process of its own. */
+  readonly buildInProcess?: ((clone: string, spec: IndexSpec, builder: IndexBuilder) => Promise<void>) | undefined;
 }
 
 /** The dataset that asks for a commit. */
@@ -63,8 +74,9 @@ interface CommittedChange {
 export function prepare(
   dataset: CommittingDataset,
   compute: (version: number) => Promise<Preparation | undefined>,
+  call: EngineCall = 'maintain',
 ): Promise<PreparedCommit | undefined> {
-  return engineCall('maintain', async () => {
+  return engineCall(call, async () => {
     const prepared = await compute(await dataset.version()).catch(undefinedIfRefused);
     if (prepared === undefined) return undefined;
     const commit = async () => {
@@ -81,42 +93,84 @@ function undefinedIfRefused(error: unknown): undefined {
 }
 
 /**
- * The BTREE index of a column. Its commit changes nothing but the list of indexes, so it may follow any version that keeps the
- * column: the index does not cover what was committed since, and rows deleted since are not found. undefined if the version or the
- * column is not there.
+ * An index. Its commit changes nothing but the list of indexes, so it may follow any version that keeps the column: the index does
+ * not cover what was committed since, and rows deleted since are not found. undefined if the version is not there.
  */
 export async function prepareIndex(
-  { folder, staging, commit, fresh }: PreparationParts,
+  { folder, staging, commit, fresh, buildInProcess }: PreparationParts,
   builtFrom: number,
-  column: string,
+  spec: IndexSpec,
+  builder: IndexBuilder | undefined,
 ): Promise<Preparation | undefined> {
   const versions = join(folder, '_versions');
-  const current = readManifest(versions, builtFrom);
-  if (current === undefined) return undefined;
-  const { fragments, fieldIds } = parseManifest(current.bytes);
-  const fieldId = fieldIds.get(column);
-  if (fieldId === undefined) return undefined;
-  const only = new Set(fragments.map(({ id }) => id));
-  const clone = shadowManifest(current.bytes, { folder, version: 1, only });
-  const staged = await staging.change(clone, (table) => table.createIndex(nativeBtree(), column, true));
-  const built = { shadow: staged.manifest, name: plainIndexName(column), builtFrom };
-  let checkedThrough = builtFrom;
-  const keepsColumnThrough = (version: number): boolean => {
-    const since = transactionsBetween(versions, checkedThrough, version, version - checkedThrough);
-    if (!since.every((each) => each !== undefined && keepsColumn(each, fieldId))) return false;
-    checkedThrough = Math.max(checkedThrough, version);
-    return true;
-  };
-  keepsColumnThrough(listVersions(versions).at(-1) ?? builtFrom); // so that little is left to read for the commit
+  const original = readManifest(versions, builtFrom)?.bytes;
+  if (original === undefined) return undefined;
+  const only = new Set(parseManifest(original).fragments.map(({ id }) => id));
+  const clone = shadowManifest(original, { folder, version: 1, only });
+  const staged = await staging.change(clone, (open, name) =>
+    builder === undefined || buildInProcess === undefined
+      ? usingTable(open, (table) => buildNativeIndex(table, spec))
+      : buildInProcess(name, spec, builder),
+  );
+  const [segment = Buffer.of()] = builtSegments(staged.manifest, spec.name);
+  const columns = columnsOfIndex(segment).map((id) => ({ id, before: columnFiles(original, id) }));
+  const since = new LaterCommits(versions, builtFrom);
+  await since.checkToNewest(); // so that little is left to read for the commit
+  const built = { shadow: staged.manifest, name: spec.name, builtFrom, hints: hintsOf(spec) };
   return {
     commit: async (version) => {
-      const made = commit.commitOnHead(version, staged.folder, (head) =>
-        keepsColumnThrough(head.version) ? indexVersion(head.bytes, built, newTransaction(fresh)) : undefined,
+      const made = commit.commitOnHead(version, staged.folder, ({ version: head, bytes }) =>
+        since.keepDeletions(head) && columns.every(({ id, before }) => keepsColumnFiles(before, bytes, id))
+          ? indexVersion(bytes, built, newTransaction(fresh))
+          : undefined,
       );
       return made === undefined ? undefined : { version: made, removedFragments: 0 };
     },
     discard: () => staged.discard(),
   };
+}
+
+/** At so many a turn, reading the commits of a long build holds up no request. */
+const versionsPerTurn = 16;
+
+/** The commits to a branch that came after the version that an index is built from. */
+class LaterCommits {
+  readonly #versionsFolder: string;
+  #checkedThrough: number;
+  #keepsDeletions = true;
+
+  constructor(versionsFolder: string, builtFrom: number) {
+    this.#versionsFolder = versionsFolder;
+    this.#checkedThrough = builtFrom;
+  }
+
+  async checkToNewest(): Promise<void> {
+    const newest = () => listVersions(this.#versionsFolder).at(-1) ?? 0;
+    for (let last = newest(); this.#keepsDeletions && this.#checkedThrough < last; last = newest()) {
+      this.keepDeletions(Math.min(last, this.#checkedThrough + versionsPerTurn));
+      await setImmediate();
+    }
+  }
+
+  /** False where one of them may have brought back a row that was deleted, which the index does not have. */
+  keepDeletions(version: number): boolean {
+    const after = this.#checkedThrough;
+    if (!this.#keepsDeletions || version <= after) return this.#keepsDeletions;
+    const commits = transactionsBetween(this.#versionsFolder, after, version, version - after);
+    this.#keepsDeletions = commits.every((each) => each !== undefined && keepsDeletions(each));
+    this.#checkedThrough = version;
+    return this.#keepsDeletions;
+  }
+}
+
+async function usingTable(open: () => Promise<NativeTable>, use: (table: NativeTable) => Promise<unknown>) {
+  const table = await open();
+  await use(table).finally(() => table.close());
+}
+
+function hintsOf({ options }: IndexSpec): Readonly<Record<string, string>> {
+  const partitions = 'vector' in options ? options.vector.numPartitions : undefined;
+  return partitions === undefined ? {} : { [partitionsHint]: String(partitions) };
 }
 
 /** undefined if the version is not there, or if the engine sees nothing to compact. */
@@ -129,7 +183,7 @@ export async function prepareCompaction(
   const current = readManifest(join(folder, '_versions'), version);
   if (current === undefined) return undefined;
   const clone = shadowManifest(current.bytes, { folder, version: 1, only: new Set(ids) });
-  const staged = await staging.change(clone, (table) => table.optimize(0, false));
+  const staged = await staging.change(clone, (open) => usingTable(open, (table) => table.optimize(0, false)));
   const groups = staged.transactions.flatMap((each) => rewriteGroupsOf(each) ?? []);
   if (groups.length > 0) return new CompactedFragments(parts, staged, groups, version);
   staged.discard();

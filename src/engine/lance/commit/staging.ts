@@ -55,14 +55,16 @@ export class Staging {
     return this.#stageIn(this.#memory, file).catch(() => this.#stageIn(this.#onDisk, file));
   }
 
-  /** Has the engine change a clone (`shadow-manifest.ts`). */
-  change(clone: Buffer, run: (table: NativeTable) => Promise<unknown>): Promise<StagedChange> {
+  /** Has the engine change a clone (`shadow-manifest.ts`), here or, by its name in the staging folder, in another process. */
+  change(
+    clone: Buffer,
+    run: (open: () => Promise<NativeTable>, name: string) => Promise<unknown>,
+  ): Promise<StagedChange> {
     return this.#onDisk.use(randomUUID(), async ({ connection, name, folder, discard }) => {
       const versions = join(folder, '_versions');
       mkdirSync(versions, { recursive: true });
       writeFileSync(join(versions, manifestNames(1)[0]), clone);
-      const table = await connection.openTable(name, []);
-      await run(table).finally(() => table.close());
+      await run(() => connection.openTable(name, []), name);
       const newest = listVersions(versions).at(-1) ?? 1;
       const manifest = readManifest(versions, newest)?.bytes ?? clone;
       const transactions = newest === 1 ? [] : transactionsBetween(versions, 1, newest);

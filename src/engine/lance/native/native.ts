@@ -6,7 +6,7 @@
 import { mkdtempSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { connect, Index, Session } from '@lancedb/lancedb';
+import { connect, Session } from '@lancedb/lancedb';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
 import { storageUnavailable } from '../../../kernel/errors.ts';
@@ -56,7 +56,7 @@ export interface NativeTable {
   query(): NativeQuery;
   /** Rows by their addresses, unless the dataset gives them identifiers of their own; those deleted are passed over. */
   takeRowIds(rowIds: bigint[]): Omit<NativeQuery, 'onlyIf'>;
-  createIndex(index: unknown, column: string, replace: boolean): Promise<void>;
+  createIndex(index: unknown, column: string, replace: boolean, waitSeconds: undefined, name: string): Promise<void>;
   stats(): Promise<NativeStats>;
   listIndices(): Promise<readonly NativeIndex[]>;
   indexStats(name: string): Promise<NativeIndexStatistics | null>;
@@ -113,6 +113,7 @@ export interface NativeIndex {
   readonly createdAt?: Date;
   readonly numSegments?: number;
   readonly indexVersion?: number;
+  /** What it was built with, as the engine's JSON of its kind. */
   readonly indexDetails?: unknown;
 }
 interface NativeIndexStatistics {
@@ -170,12 +171,6 @@ export async function connectNative(
   const connection = await connect(uri, { storageOptions: { ...storageOptions }, session });
   return (connection as unknown as { inner: NativeConnection }).inner;
 }
-
-/** The native form of a BTREE index: the public class wraps it. */
-export const nativeBtree = (): unknown => (Index.btree() as unknown as { inner: unknown }).inner;
-
-/** What the engine calls the index of a column if it is given no name. */
-export const plainIndexName = (column: string): string => `${column}_idx`;
 
 /** Commits one version. Past `timeoutMs` the engine gives up. */
 export async function runMerge(

@@ -147,6 +147,8 @@ const createRules: readonly Rule[] = [
   ],
 ];
 
+const noVectors = 'the table has no vectors to train the index with: add rows first';
+
 const fullShape = /(?:No space left on device|Disk quota exceeded)/;
 
 /**
@@ -290,6 +292,31 @@ const columnRules: readonly Rule[] = [
   ],
 ];
 
+/** The request is checked before; these depend on the rows. */
+const indexRules: readonly Rule[] = [
+  [
+    /Not enough rows to train PQ\. Requires (\d+) rows/,
+    'InvalidInput',
+    'the index needs at least {part} rows with a vector to be trained: add rows first, or choose IVF_FLAT',
+  ],
+  [
+    /KMeans cannot train (\d+) centroids/,
+    'InvalidInput',
+    'num_partitions: {part} partitions are too many for the rows of the table: choose fewer',
+  ],
+  [/Creating empty vector indices|No (?:valid )?vectors|KMeans.*?\b0 vectors/s, 'InvalidInput', noVectors],
+  [
+    /num_sub_vectors must divide vector dimension (\d+)/,
+    'InvalidInput',
+    'num_sub_vectors: it must divide the dimension, {part}',
+  ],
+  [
+    /Unsupported data type (\w+) with distance type/,
+    'InvalidInput',
+    'distance_type: vectors of {part} cannot be compared with this one',
+  ],
+];
+
 /** The manifest comes last, and before it nothing of these can be seen. Maintenance may have done one of its steps already. */
 const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'create',
@@ -299,6 +326,7 @@ const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'change',
   'restore',
   'replace',
+  'index',
 ]);
 
 /** What was being done; decides which shapes are looked for. */
@@ -320,6 +348,7 @@ export type EngineCall =
   | 'count'
   | 'branch'
   | 'maintain'
+  | 'index'
   | 'sync'
   | 'remove';
 
@@ -337,6 +366,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   count: [rowNames, ...filterRules, ...evaluationRules],
   branch: branchRules,
   maintain: [...rowRules, unreadableRows],
+  index: [...indexRules, ...rowRules, unreadableRows],
   sync: [],
   remove: [],
 };

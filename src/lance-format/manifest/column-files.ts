@@ -1,0 +1,48 @@
+/**
+ * Whether rows kept their values in a column from one version to another, by the files that hold them: no commit changes a file,
+ * so a fragment that keeps its files of a column keeps what they say.
+ */
+import { dataFileColumns, field, fragment, index, manifest } from '../messages.ts';
+import { decode } from '../protobuf.ts';
+import { sectionsOf } from './parse-manifest.ts';
+
+/** The ids of the columns of an encoded index. */
+export const columnsOfIndex = (encoded: Uint8Array): readonly number[] =>
+  (decode(index, encoded, ['fieldIds']).fieldIds ?? []).flat();
+
+/**
+ * False if a column, by the id of its field, is gone, or if a fragment that both versions have holds it in other files. What was
+ * added, removed or deleted since does not matter.
+ */
+export function keepsColumnFiles(then: ColumnFiles | undefined, after: Buffer, fieldId: number): boolean {
+  const now = columnFiles(after, fieldId);
+  if (then === undefined || now === undefined) return false;
+  return [...now].every(([id, files]) => then.get(id) === undefined || then.get(id) === files);
+}
+
+/** The files of each fragment that hold a column. */
+type ColumnFiles = ReadonlyMap<number, string>;
+
+/** undefined if there is no such column. */
+export function columnFiles(file: Buffer, fieldId: number): ColumnFiles | undefined {
+  const { fields = [], fragments = [] } = decode(manifest, sectionsOf(file).message, ['fields', 'fragments']);
+  const family = familyOf(fields, fieldId);
+  if (family === undefined) return undefined;
+  return new Map(
+    fragments.map((each) => {
+      const { id = 0, files = [] } = decode(fragment, each, ['id', 'files']);
+      const holding = files
+        .map((one) => decode(dataFileColumns, one))
+        .filter((one) => one.fieldIds?.flat().some((own) => family.has(own)));
+      return [id, JSON.stringify(holding.map(({ path }) => path).sort())];
+    }),
+  );
+}
+
+/** The column itself and the fields in it: files of some versions of the format name both, others the innermost only. */
+function familyOf(fields: readonly Uint8Array[], fieldId: number): ReadonlySet<number> | undefined {
+  const known = fields.map((each) => decode(field, each, ['id', 'parentId']));
+  const family = new Set([fieldId]);
+  for (const { id = 0, parentId } of known) if (parentId !== undefined && family.has(Number(parentId))) family.add(id);
+  return known.some(({ id = 0 }) => id === fieldId) ? family : undefined;
+}
