@@ -24,6 +24,7 @@ const mayImport = {
   ],
   insert: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'create', 'write', 'telemetry', 'operations/idempotency'],
   change: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry', 'operations/idempotency'],
+  indexing: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry'],
   create: [
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'table', 'telemetry'],
     'operations/idempotency',
@@ -31,17 +32,18 @@ const mayImport = {
   maintenance: ['kernel', 'memory', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry'],
   operations: [
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'query', 'table', 'write', 'merge', 'insert'],
-    ...['change', 'create', 'maintenance', 'telemetry'],
+    ...['change', 'create', 'indexing', 'maintenance', 'telemetry'],
   ],
   wire: [
-    ...['kernel', 'arrow', 'sql', 'engine/port/query-spec.ts', 'create/create-command.ts', 'merge/merge-command.ts'],
-    'operations',
+    ...['kernel', 'arrow', 'sql', 'engine/port/index-spec.ts', 'engine/port/query-spec.ts', 'operations'],
+    ...['create/create-command.ts', 'merge/merge-command.ts'],
   ],
   auth: ['kernel', 'telemetry', 'wire'],
   http: [
     ...['kernel', 'memory', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],
     ...['create/request.ts', 'insert/request.ts', 'merge/request.ts', 'merge/merge-command.ts'],
     'maintenance/report.ts',
+    'indexing/index-jobs.ts',
     'table/table-access.ts',
   ],
   config: ['kernel', 'memory'],

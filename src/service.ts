@@ -19,7 +19,7 @@ import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts'
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
-import type { ReaderChanges } from './engine/port/engine.ts';
+import type { IndexBuilds, ReaderChanges } from './engine/port/engine.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
@@ -28,6 +28,7 @@ import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
+import { IndexBuilders } from './query/index-builders.ts';
 import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
@@ -154,6 +155,43 @@ async function openAudit({ config, logger, clock, metrics, opened }: Start): Pro
   return file;
 }
 
+/** Three, of which a principal has one and index builds together two: a client's build does not keep those of others waiting. */
+const builderSlots = { mostReaders: 3, principalShare: 1 / 3 };
+
+function openBuilders({
+  config,
+  folder,
+  environment,
+  logger,
+  clock,
+  metrics,
+  serviceMemory,
+  opened,
+}: Start): IndexBuilds {
+  const { storageRoot: root, storageOptions: rootOptions, indexMemoryBytes: memoryBytes } = config;
+  const pool = new ReaderPool({
+    logger,
+    clock,
+    metrics: metrics.ofIndexBuilders,
+    serviceMemory,
+    environment: readerEnvironment(environment, root),
+    setup: {
+      root,
+      rootOptions,
+      scratchFolder: folder.scratchFolder,
+      indexCacheBytes: 16 * 2 ** 20,
+      metadataCacheBytes: 8 * 2 ** 20,
+      memoryBytes,
+      niceness: 15,
+    },
+    ...builderSlots,
+    maxWaiting: 64,
+    idleMs: 10_000,
+  });
+  opened.defer(() => pool.close());
+  return new IndexBuilders(pool, memoryBytes);
+}
+
 function openReaders({ config, folder, environment, logger, clock, metrics, serviceMemory }: Start): ReaderPool {
   const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
   return new ReaderPool({
@@ -179,7 +217,8 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
   });
 }
 
-async function openEngine({ config, folder, opened }: Start, readerChanges: ReaderChanges): Promise<LanceEngine> {
+async function openEngine(start: Start, readerChanges: ReaderChanges): Promise<LanceEngine> {
+  const { config, folder, opened } = start;
   await rm(folder.scratchFolder, { recursive: true, force: true });
   makePrivateFolder(folder.scratchFolder);
   if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
@@ -191,6 +230,7 @@ async function openEngine({ config, folder, opened }: Start, readerChanges: Read
     scratchFolder: folder.scratchFolder,
     memoryFolder,
     readerChanges,
+    indexBuilds: openBuilders(start),
     indexCacheBytes: config.engineIndexCacheBytes,
     metadataCacheBytes: config.engineMetadataCacheBytes,
   });

@@ -55,6 +55,7 @@ export type WriteOperation =
   | 'drop_columns'
   | 'update_field_metadata'
   | 'update_schema_metadata'
+  | 'create_index'
   | 'drop_index'
   | 'transact';
 

@@ -21,6 +21,8 @@ const bytesPerBodyByte = 4;
 const partOfMachine = 3 / 4;
 /** Of that, for each reader: with four of them, writers have six tenths. */
 const partForReader = 1 / 10;
+/** And for the build of an index, which comes on top while there is one. */
+const partForIndexBuild = 1 / 5;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several chunks under way. */
 const mergesPerPart = 2;
 const chunksPerPart = 8;
@@ -69,6 +71,7 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
     ...given,
     memoryLimitBytes,
     readerMemoryBytes,
+    indexMemoryBytes: fit('indexMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes * partForIndexBuild)),
     engineIndexCacheBytes,
     bodyMemoryBytes,
     maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),

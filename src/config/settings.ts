@@ -193,6 +193,11 @@ export const settings = {
       default: '20000',
       doc: 'A table of so many rows that is merged into repeatedly gets an index on its key.',
     }),
+    indexMemoryBytes: withDefault(bytes(leastReaderMemoryBytes, TiB), {
+      flag: 'index-memory',
+      default: '1GiB',
+      doc: 'Resident memory of a process that builds an index, of which there are two at most. The service kills one that needs more, and the build fails; the table stays as it was. It comes on top of `--memory-limit` and the readers while an index is built. If it is not set and the container or machine is small, it is less.',
+    }),
   }),
   ...inGroup('times', {
     uploadIdleTimeoutMs: withDefault(durationMs(100, longestTimerMs), {

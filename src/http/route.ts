@@ -145,6 +145,13 @@ export const transactionTarget: TargetKind<TransactionId> = {
   parts: (id) => [id],
 };
 
+/** Of paths without an id, where only the operation finds out what the request is about. */
+export const noTarget: TargetKind<undefined> = {
+  parse: () => undefined,
+  resource: () => undefined,
+  parts: () => [],
+};
+
 export const queryBranch = ({ query }: RouteInput): BranchName | undefined =>
   query.one('branch', (text) => parseBranch(text));
 

@@ -36,8 +36,10 @@ export const errorCatalogue = {
   TableNotFound: entry(4, 404, 'never', 'The table does not exist.'),
   TableAlreadyExists: entry(5, 409, 'never', 'A table of this name exists.'),
   TableIndexNotFound: entry(6, 404, 'never', 'The table has no index of this name.'),
+  TableIndexAlreadyExists: entry(7, 409, 'never', 'An index of this name exists, and the request must not replace it.'),
   TableTagNotFound: entry(8, 404, 'never', 'The table has no such tag.'),
   TableTagAlreadyExists: entry(9, 409, 'never', 'A tag of this name exists.'),
+  JobNotFound: entry(10, 404, 'never', 'No job of this id is known; those of before the last start are not.'),
   TransactionNotFound: entry(10, 404, 'never', 'No transaction of this id is known.'),
   TableVersionNotFound: entry(11, 404, 'never', 'The table has no such version.'),
   TableColumnNotFound: entry(12, 400, 'never', 'A field path names no column of the table or of the source.'),
@@ -47,6 +49,7 @@ export const errorCatalogue = {
   ConcurrentModification: entry(14, 503, 'later', 'Another writer kept changing the table; nothing was written.'),
   PermissionDenied: entry(15, 403, 'never', 'The policy does not allow this principal this action.'),
   Unauthenticated: entry(16, 401, 'never', 'No credential, or one that is not valid.'),
+  JobCancelled: entry(14, 400, 'never', 'The job was cancelled; nothing was written.'),
   SlowDown: entry(17, 503, 'later', 'The service is at its limit, or stopping; nothing was written.'),
   TimedOut: entry(
     17,

@@ -2,6 +2,8 @@ import type { Catalog } from '../catalog/port.ts';
 import { ChangeKind } from '../change/change-kind.ts';
 import { TableMaker } from '../create/table-maker.ts';
 import type { Engine } from '../engine/port/engine.ts';
+import { IndexJobs } from '../indexing/index-jobs.ts';
+import { IndexKind } from '../indexing/index-kind.ts';
 import { InsertKind } from '../insert/insert-kind.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
@@ -15,6 +17,7 @@ import { OpenDatasets } from '../table/open-datasets.ts';
 import { RecoveryMarks } from '../table/recovery-marks.ts';
 import { TableAccess } from '../table/table-access.ts';
 import { TableLocks } from '../table/table-locks.ts';
+import { VersionPins } from '../table/version-pins.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { TableWriter } from '../write/branch-queue.ts';
@@ -57,7 +60,8 @@ export async function startOperations(given: StartDeps) {
   const idempotency = new Idempotency({ ...given, access });
   await idempotency.settle();
   const recoveryMarks = new RecoveryMarks(given);
-  const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks });
+  const pins = new VersionPins();
+  const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins });
   const maintenance = new MaintenanceScheduler({ ...given, actions, policy: given.maintenanceLimits });
   const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
   const keyBudget = new KeyBudget(given.keyMemoryBytes, given.clock);
@@ -72,12 +76,15 @@ export async function startOperations(given: StartDeps) {
       merge: new MergeKind({ ...given, keyBudget }),
       insert: new InsertKind(),
       change: new ChangeKind(),
+      index: new IndexKind(),
     }),
     maxWaiting: given.maxWaitingPerTable,
     maxIdle: given.maxOpenDatasets,
   });
-  const deps = { ...given, locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency };
+  const indexJobs = new IndexJobs({ ...given, access, writer, pins });
+  const deps = { ...given, locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency, indexJobs };
   const close = async (): Promise<void> => {
+    await indexJobs.close();
     await writer.settled();
     await Promise.all([spaceWatch.close(), maintenance.close()]);
     await recoveryMarks.closeAll().catch((error: unknown) => {

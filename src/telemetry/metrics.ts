@@ -130,6 +130,18 @@ export class Metrics {
     'Reader processes that ended, by reason: idle, spent (held much memory) and stop are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
   );
 
+  /** As those of the readers. */
+  readonly ofIndexBuilders = {
+    watchReaders: this.#watch('lancegate_index_builders', 'Processes that build indexes.'),
+    watchRunningQueries: this.#watch('lancegate_index_builds_running', 'Index builds that a process works on.'),
+    watchWaitingQueries: this.#watch('lancegate_index_builds_waiting', 'Index builds that wait for a process.'),
+    readerEnded: this.#countBy<ReaderDeath>(
+      'reason',
+      'lancegate_index_builder_ends_total',
+      'Processes for index builds that ended, by reason, as those of readers: memory, signal, exit, protocol and start cost a build.',
+    ),
+  };
+
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
   }

@@ -16,7 +16,7 @@ import type { CountsSource } from '../telemetry/metrics.ts';
 
 /** A write that was received and checked, and waits for the branch's lock. */
 export interface WriteRequest {
-  readonly kind: 'merge' | 'insert' | 'change';
+  readonly kind: 'merge' | 'insert' | 'change' | 'index';
   /** For its transaction record. */
   readonly operation: WriteOperation;
   /** The table that the write was checked against. */

@@ -27,6 +27,7 @@ import type { Extent } from '#src/maintenance/decide/policy.ts';
 import { recoverTables } from '#src/operations/recovery.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
+import { VersionPins } from '#src/table/version-pins.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
@@ -196,7 +197,7 @@ class Recording {
       };
     };
     const locks = replacing<TableLocks>(real, { lockBranch });
-    const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks: open });
+    const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks: open, pins: new VersionPins() });
     const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
     const { extent, isPruning = false } = job;
     const all = (await actions.inspect(target))?.layout.fragments ?? [];

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BranchName } from '#src/kernel/ids.ts';
 import { ask } from './client.ts';
+import { indexCases } from './index-cases.ts';
 import { type Case, plain, testJsonRoutes } from './json-cases.ts';
 import { describedTable } from './scripted-operations.ts';
 import { startTestService } from './service.ts';
@@ -24,6 +25,7 @@ const everyRow = {
 };
 
 const cases: readonly Case[] = [
+  ...indexCases,
   {
     path: '/v1/table/prod$users/version/list?descending=false&limit=2&page_token=7&branch=dev',
     operation: 'listVersions',

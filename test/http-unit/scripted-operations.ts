@@ -1,6 +1,17 @@
 import type { Schema } from '#src/arrow/schema/schema.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Operations } from '#src/http/routes/api.ts';
-import type { BranchName, ObjectName, Properties, TableRef, TransactionId } from '#src/kernel/ids.ts';
+import type { IndexJob } from '#src/indexing/index-jobs.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
+import type {
+  BranchName,
+  Location,
+  ObjectName,
+  Properties,
+  TableId,
+  TableRef,
+  TransactionId,
+} from '#src/kernel/ids.ts';
 import type { TableDescription } from '#src/table/table-access.ts';
 
 export interface Asked {
@@ -90,6 +101,28 @@ const taggedVersion = {
 
 async function* noBytes(): AsyncGenerator<Uint8Array, void, void> {}
 
+const indexJob: IndexJob = {
+  id: 'job-1',
+  createdAtMs: 1_700_000_000_000,
+  transactionId: 'tx-4' as TransactionId,
+  state: 'FAILED',
+  failure: new LancegateError('ReaderDied', 'the process died; nothing was written'),
+  ended: Promise.resolve(written),
+  table: {
+    ref: { namespace: names(['prod']), name: 'users' as ObjectName },
+    id: 'id-1' as TableId,
+    state: 'created',
+    location: 'users.lance' as Location,
+    properties: {},
+    storageOptions: {},
+  },
+  branch: undefined,
+  spec: btreeOn('id'),
+  isReplacing: true,
+  scope: { requestId: 'request-1', principal: { subject: 'ann', scopes: [], groups: [], issuer: 'lancegate' } },
+  keyed: undefined,
+};
+
 const defaults: Operations = {
   createTable: async ({ source, properties }) => {
     await source.schema();
@@ -159,6 +192,12 @@ const defaults: Operations = {
     smallFragments: 2,
     fragmentRows: { min: 10, max: 20, mean: 15, p25: 10, p50: 20, p75: 20, p99: 20 },
   }),
+  createIndex: async () => written,
+  createScalarIndex: async () => ({ jobId: 'job-1', isReplay: false }),
+  dropIndex: async () => written,
+  describeJob: async () => indexJob,
+  listJobs: async () => [indexJob],
+  cancelJob: async () => ({ ...indexJob, state: 'CANCELLED' }),
   createBranch: async () => {},
   listBranches: async () => ({ items: [], next: undefined }),
   deleteBranch: async () => {},

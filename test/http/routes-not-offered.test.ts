@@ -8,7 +8,7 @@ import { people } from './rows.ts';
 /** The specification's routes beside those that this service offers, and those that only the LanceDB SDKs call. */
 const notOffered = {
   'POST /v1/table/t/': [
-    ...['backfill_column', 'create_index', 'create_scalar_index', 'index/i/drop'],
+    ...['backfill_column'],
     ...['version/create', 'version/delete'],
     ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'refresh'],
     ...['branches/diff', 'branches/cherry_pick', 'page_cache/prewarm', 'fetch_blobs', 'blob/c/1/bytes'],
@@ -28,20 +28,30 @@ const notOffered = {
       'materialized_view/v/create',
       'materialized_view/v/refresh',
     ],
-    ...['transaction/x/alter', 'jobs/list', 'jobs/describe', 'jobs/cancel', 'jobs/query_events', 'functions/f/create'],
+    ...['transaction/x/alter', 'jobs/query_events', 'functions/f/create'],
   ],
 };
 
 /** And those it offers, of which none is 406 or an unknown route. */
 const offered = [
   ...['create', 'merge_insert', 'describe', 'declare', 'register', 'deregister', 'exists', 'drop', 'count_rows'],
-  ...['branches/create', 'branches/list', 'branches/delete', 'version/list', 'stats'],
+  ...[
+    'create_index',
+    'create_scalar_index',
+    'index/i/drop',
+    'branches/create',
+    'branches/list',
+    'branches/delete',
+    'version/list',
+    'stats',
+  ],
 ].map((name) => `POST /v1/table/t/${name}`);
 const offeredElsewhere = [
   ...['create', 'describe', 'exists', 'drop'].map((name) => `POST /v1/namespace/n/${name}`),
   ...['GET /v1/namespace/n/list', 'GET /v1/namespace/n/table/list', 'GET /v1/table', 'GET /v1/table/t/count_rows'],
   'GET /v1/table/t/tags/list',
   'POST /v1/transaction/x/describe',
+  ...['list', 'describe', 'cancel'].map((name) => `POST /v1/jobs/${name}`),
 ];
 
 describe('routes of the specification', () => {

@@ -8,6 +8,7 @@ import { btreeOn } from '#src/engine/port/index-spec.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
+import { VersionPins } from '#src/table/version-pins.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
@@ -31,6 +32,7 @@ async function maintained(t: TestContext, replaced: (opened: Dataset) => Partial
   const locks = new TableLocks(10);
   const recoveryMarks = new RecoveryMarks({ catalog, engine });
   const actions = new MaintenanceActions({
+    pins: new VersionPins(),
     catalog,
     engine: replacing<Engine>(engine, { open }),
     locks,

@@ -6,6 +6,7 @@ import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts'
 import { MaintenanceScheduler } from '#src/maintenance/scheduler.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
+import { VersionPins } from '#src/table/version-pins.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -47,7 +48,13 @@ export async function watchedTable(
   const log: string[] = [];
   const clock = new AdvancingClock();
   const scheduler = new MaintenanceScheduler({
-    actions: new MaintenanceActions({ catalog, engine: watchedEngine, locks: new TableLocks(10), recoveryMarks }),
+    actions: new MaintenanceActions({
+      catalog,
+      engine: watchedEngine,
+      locks: new TableLocks(10),
+      recoveryMarks,
+      pins: new VersionPins(),
+    }),
     clock,
     logger: createLogger({ level: 'info', format: 'json', destination: { write: (line) => log.push(line) } }),
     metrics: new Metrics(),

@@ -14,6 +14,7 @@ import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import type { MergeCounts, Projection } from '#src/engine/port/merge-spec.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
+import { IndexKind } from '#src/indexing/index-kind.ts';
 import { InsertKind } from '#src/insert/insert-kind.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TransactionId } from '#src/kernel/ids.ts';
@@ -80,7 +81,12 @@ export interface StageOptions {
 
 type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'hasKeyIndex' | 'cannotCount'>>;
 
-const kindsOf = (merge: MergeKind): WriteKinds => ({ merge, insert: new InsertKind(), change: new ChangeKind() });
+const kindsOf = (merge: MergeKind): WriteKinds => ({
+  merge,
+  insert: new InsertKind(),
+  change: new ChangeKind(),
+  index: new IndexKind(),
+});
 
 /** One table with its writer, over the real engine and catalog. */
 export class Stage {

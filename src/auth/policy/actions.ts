@@ -37,6 +37,8 @@ export const actionScopes = {
   UpdateTableSchemaMetadata: 'write',
   RestoreTable: 'write',
   DeclareTable: 'write',
+  CreateTableIndex: 'write',
+  DropTableIndex: 'write',
   CreateTableBranch: 'write',
   DeleteTableBranch: 'write',
   CreateTableTag: 'write',

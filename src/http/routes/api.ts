@@ -14,6 +14,8 @@ import { restoreTableRoute } from './changes/restore.ts';
 import { createTableRoute } from './create.ts';
 import { describeTableRoute } from './describe-table.ts';
 import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';
+import { createIndexRoute, createScalarIndexRoute, dropIndexRoute } from './indexes/index-writes.ts';
+import { cancelJobRoute, describeJobRoute, listJobsRoute } from './indexes/job-routes.ts';
 import { maintainTableRoute } from './maintain-table.ts';
 import { mergeRowsRoute } from './merge.ts';
 import {
@@ -72,6 +74,12 @@ const offered = {
   renameTable: renameTableRoute,
   cloneTable: cloneTableRoute,
   maintainTable: maintainTableRoute,
+  createIndex: createIndexRoute,
+  createScalarIndex: createScalarIndexRoute,
+  dropIndex: dropIndexRoute,
+  describeJob: describeJobRoute,
+  listJobs: listJobsRoute,
+  cancelJob: cancelJobRoute,
   createBranch: createBranchRoute,
   listBranches: listBranchesRoute,
   deleteBranch: deleteBranchRoute,

@@ -14,9 +14,6 @@ const inSpecification = [
   '/v1/table/:id/backfill_column',
   '/v1/materialized_view/:id/refresh',
   '/v1/materialized_view/:id/create',
-  '/v1/table/:id/create_index',
-  '/v1/table/:id/create_scalar_index',
-  '/v1/table/:id/index/:index/drop',
   '/v1/transaction/:id/alter',
 ];
 
@@ -37,9 +34,6 @@ const besideSpecification = [
   '/v1/table/:id/flush_lsm',
   '/v1/table/:id/compact_lsm',
   '/v1/table/:id/get_lsm_stats',
-  '/v1/jobs/list',
-  '/v1/jobs/describe',
-  '/v1/jobs/cancel',
   '/v1/table/:id/errors',
   '/v1/jobs/query_events',
   '/v1/jobs/pause',

@@ -22,6 +22,7 @@ import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
+import type { VersionPins } from '../../table/version-pins.ts';
 import {
   type CompactionReason,
   canBeCompacted,
@@ -41,6 +42,7 @@ interface ActionDeps {
   readonly engine: Locations & Datasets;
   readonly locks: TableLocks;
   readonly recoveryMarks: RecoveryMarks;
+  readonly pins: VersionPins;
 }
 
 export interface Compaction {
@@ -137,7 +139,9 @@ export class MaintenanceActions {
     layout: Layout,
     chosen: readonly number[] | undefined,
   ): Promise<Compacted> {
-    const fragments = chosen ?? (canBeCompacted(layout) ? layout.fragments.flatMap(({ id }) => id ?? []) : []);
+    const pinned = this.#deps.pins.lastFragment(target.tableId, target.branch);
+    const wanted = chosen ?? (canBeCompacted(layout) ? layout.fragments.flatMap(({ id }) => id ?? []) : []);
+    const fragments = wanted.filter((id) => id > pinned);
     const prepared = fragments.length === 0 ? undefined : await dataset.prepareCompaction(fragments);
     if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
     return { ...nothingRemoved, ...(await this.#commit(target, dataset, prepared)) };
@@ -213,7 +217,8 @@ export class MaintenanceActions {
     const release = await this.#deps.locks.lockTags(target.table, neverAborts);
     const startMs = performance.now();
     try {
-      const keptFromVersion = await this.#acknowledgedVersion(target, dataset);
+      const pinned = this.#deps.pins.oldestVersion(target.tableId, target.branch);
+      const keptFromVersion = Math.min(pinned, await this.#acknowledgedVersion(target, dataset));
       const removed =
         (await dataset.prune({ supersededBeforeMs, keptFromVersion })) ??
         (await this.#compactLocked(target, dataset, await dataset.layout(), supersededBeforeMs));

@@ -1,0 +1,58 @@
+import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
+import { createIndex } from '../../../operations/indexes/create-index.ts';
+import { dropIndex } from '../../../operations/indexes/drop-index.ts';
+import { CreateIndexBody, parseIndexOptions } from '../../../wire/index-parameters.ts';
+import { jsonRoute, Nothing, writeAnswer } from '../../json-route.ts';
+import { type RouteInput, tableTarget } from '../../route.ts';
+
+const creationOf = (path: '/v1/table/:id/create_index' | '/v1/table/:id/create_scalar_index') =>
+  jsonRoute(createIndex, {
+    methods: ['POST'],
+    path,
+    target: tableTarget,
+    action: 'CreateTableIndex',
+    body: CreateIndexBody,
+    isWrite: true,
+    branches: (_, branch) => [branch],
+    answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+      const options = parseIndexOptions(body, path === '/v1/table/:id/create_scalar_index');
+      const created = await operation(
+        {
+          table,
+          branch,
+          column: parseFieldPath(body.column),
+          name: body.name,
+          options,
+          rowsPerPartition: body.num_partitions === undefined ? body.target_partition_size : undefined,
+          isReplacing: body.replace ?? true,
+          idempotency,
+        },
+        input.scope,
+      ).catch((error: unknown) => {
+        throw asClientsKnowIt(error, input);
+      });
+      return 'jobId' in created ? { job_id: created.jobId } : writeAnswer(input, created, {});
+    },
+  });
+
+/** LanceDB's SDKs repeat what was answered 409. */
+function asClientsKnowIt(error: unknown, { hasTrailingSlash }: RouteInput): unknown {
+  const isTaken = error instanceof LancegateError && error.kind === 'TableIndexAlreadyExists';
+  return isTaken && hasTrailingSlash ? new LancegateError('InvalidInput', error.message, { cause: error }) : error;
+}
+
+export const createIndexRoute = creationOf('/v1/table/:id/create_index');
+export const createScalarIndexRoute = creationOf('/v1/table/:id/create_scalar_index');
+
+export const dropIndexRoute = jsonRoute(dropIndex, {
+  methods: ['POST'],
+  path: '/v1/table/:id/index/:index/drop',
+  target: tableTarget,
+  action: 'DropTableIndex',
+  body: Nothing,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, idempotency }, input) =>
+    writeAnswer(input, await operation({ table, branch, name: input.index, idempotency }, input.scope), {}),
+});

@@ -1,0 +1,78 @@
+import Type from 'typebox';
+import type { IndexJob } from '../../../indexing/index-jobs.ts';
+import { showTable } from '../../../kernel/ids.ts';
+import { cancelJob, describeJob, listJobs } from '../../../operations/indexes/ask-for-jobs.ts';
+import { jsonRoute, Nothing } from '../../json-route.ts';
+import { noTarget, type RouteInput } from '../../route.ts';
+
+const JobBody = Type.Object({ job_id: Type.String({ maxLength: 255 }) });
+
+/** Which table a job is of only the job says: the policy is asked from inside the operation. */
+export const describeJobRoute = jsonRoute(describeJob, {
+  methods: ['POST'],
+  path: '/v1/jobs/describe',
+  target: noTarget,
+  action: 'DescribeTable',
+  body: JobBody,
+  answer: async (operation, { body }, { access }) => {
+    const job = await operation({
+      id: body.job_id,
+      visible: ({ table, branch }) => access.needs('DescribeTable', { kind: 'table', table }, branch),
+    });
+    return { ...common(job), spec: specOf(job), ...ending(job) };
+  },
+});
+
+export const listJobsRoute = jsonRoute(listJobs, {
+  methods: ['POST'],
+  path: '/v1/jobs/list',
+  target: noTarget,
+  action: 'DescribeTable',
+  body: Nothing,
+  answer: async (operation, _call, { access }) => {
+    const jobs = await operation({
+      visible: ({ table, branch }) => access.allows('DescribeTable', { kind: 'table', table }, branch),
+    });
+    return { jobs: jobs.map((job) => ({ ...common(job), table: showTable(job.table.ref) })) };
+  },
+});
+
+/** Who may build an index of the branch may stop the build of one. */
+export const cancelJobRoute = jsonRoute(cancelJob, {
+  methods: ['POST'],
+  path: '/v1/jobs/cancel',
+  target: noTarget,
+  action: 'CreateTableIndex',
+  body: JobBody,
+  answer: async (operation, { body }, { access }) => {
+    const job = await operation({ id: body.job_id, visible: mayCancel(access) });
+    return common(job);
+  },
+});
+
+const mayCancel =
+  (access: RouteInput['access']): Parameters<ReturnType<typeof cancelJob>>[0]['visible'] =>
+  ({ table, branch }) =>
+    access.needs('CreateTableIndex', { kind: 'table', table }, branch);
+
+const common = (job: IndexJob) => ({
+  job_id: job.id,
+  job_type: 'create_index',
+  job_state: job.state,
+  creation_ms: job.createdAtMs,
+});
+
+const specOf = ({ table, branch, spec: { name, column, options } }: IndexJob) => ({
+  table: showTable(table.ref),
+  branch: branch ?? 'main',
+  index_name: name,
+  column,
+  index_type: options.type,
+});
+
+function ending({ state, failure, transactionId }: IndexJob) {
+  if (state === 'DONE') return { result: { transaction_id: transactionId } };
+  if (state !== 'FAILED' || failure === undefined) return {};
+  const message = failure.kind === 'Internal' ? 'internal error; the log has it' : failure.message;
+  return { failure: { phase: 'build', message, retryable: failure.entry.retry === 'later' } };
+}

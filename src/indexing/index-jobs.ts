@@ -1,0 +1,190 @@
+/**
+ * Index builds as jobs: built in a process of their own, without any lock, however long that takes; then committed as any write of
+ * the branch. Which jobs there are is known in memory only. A job that the end of the service cuts short has written nothing, and
+ * what it has built is removed by the next start.
+ */
+import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
+import type { BranchHead, Datasets, Snapshot, Upkeep } from '../engine/port/engine.ts';
+import type { IndexSpec } from '../engine/port/index-spec.ts';
+import type { Clock, NewId } from '../kernel/clock.ts';
+import { LancegateError, queueIsFull } from '../kernel/errors.ts';
+import type { BranchName, TransactionId } from '../kernel/ids.ts';
+import { principalKey, type RequestScope } from '../kernel/request-scope.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { VersionPins } from '../table/version-pins.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { TableWriter } from '../write/branch-queue.ts';
+import type { WriteCounts } from '../write/write.ts';
+import type { IndexRequest } from './index-kind.ts';
+
+export interface IndexJobsDeps {
+  readonly engine: Datasets;
+  readonly access: TableAccess;
+  readonly writer: TableWriter;
+  readonly pins: VersionPins;
+  readonly clock: Clock;
+  readonly newId: NewId;
+  readonly logger: Logger;
+}
+
+/** What is to be built, checked against the table. */
+export interface IndexOrder {
+  readonly table: TableRecord;
+  readonly branch: BranchName | undefined;
+  readonly spec: IndexSpec;
+  readonly isReplacing: boolean;
+  readonly scope: Pick<RequestScope, 'requestId' | 'principal'>;
+  readonly keyed: KeyedRequest | undefined;
+}
+
+export type JobState = 'IN_PROGRESS' | 'DONE' | 'FAILED' | 'CANCELLED';
+
+export interface IndexJob extends IndexOrder {
+  readonly id: string;
+  readonly createdAtMs: number;
+  readonly transactionId: TransactionId;
+  readonly state: JobState;
+  /** Of a job that failed. */
+  readonly failure: LancegateError | undefined;
+  /** Settles as the job does. */
+  readonly ended: Promise<WriteCounts>;
+}
+
+interface OpenJob extends IndexJob {
+  state: JobState;
+  failure: LancegateError | undefined;
+  readonly cancelling: AbortController;
+}
+
+/** Ended ones included; the oldest of those are forgotten first. */
+const mostJobs = 1_024;
+/** Each holds a version of its table. */
+const mostRunning = 64;
+
+export class IndexJobs {
+  readonly #deps: IndexJobsDeps;
+  /** By id, the oldest first. */
+  readonly #jobs = new Map<string, OpenJob>();
+
+  constructor(deps: IndexJobsDeps) {
+    this.#deps = deps;
+  }
+
+  /** `SlowDown` if too many run or wait. */
+  start(order: IndexOrder): IndexJob {
+    const { newId, clock } = this.#deps;
+    if (this.#running.length >= mostRunning) throw queueIsFull('index builds');
+    this.#forgetOldest();
+    const { promise: ended, resolve, reject } = Promise.withResolvers<WriteCounts>();
+    ended.catch(() => undefined); // who waits for it handles it
+    const job: OpenJob = {
+      ...order,
+      id: newId(),
+      createdAtMs: clock.nowMs(),
+      transactionId: newId() as TransactionId,
+      state: 'IN_PROGRESS',
+      failure: undefined,
+      ended,
+      cancelling: new AbortController(),
+    };
+    this.#jobs.set(job.id, job);
+    void this.#run(job).then(resolve, reject);
+    return job;
+  }
+
+  find(id: string): IndexJob | undefined {
+    return this.#jobs.get(id);
+  }
+
+  /** The newest first. */
+  list(): readonly IndexJob[] {
+    return [...this.#jobs.values()].toReversed();
+  }
+
+  /** Resolves when the job has ended: cancelled, or as it did before. */
+  async cancel({ id }: Pick<IndexJob, 'id'>): Promise<void> {
+    const job = this.#jobs.get(id);
+    if (job === undefined) return;
+    job.cancelling.abort(cancelled());
+    await job.ended.catch(() => undefined);
+  }
+
+  /** Cancels all that run, and resolves when they have ended. */
+  async close(): Promise<void> {
+    await Promise.all(this.#running.map((job) => this.cancel(job)));
+  }
+
+  get #running(): readonly OpenJob[] {
+    return [...this.#jobs.values()].filter(({ state }) => state === 'IN_PROGRESS');
+  }
+
+  #forgetOldest(): void {
+    for (const [id, { state }] of this.#jobs) {
+      if (this.#jobs.size < mostJobs) return;
+      if (state !== 'IN_PROGRESS') this.#jobs.delete(id);
+    }
+  }
+
+  async #run(job: OpenJob): Promise<WriteCounts> {
+    const startMs = performance.now();
+    const fields = { jobId: job.id, location: job.table.location, index: job.spec.name, type: job.spec.options.type };
+    try {
+      const counts = await this.#build(job);
+      job.state = 'DONE';
+      this.#deps.logger.info({ ...fields, durationMs: performance.now() - startMs }, 'built an index for a client');
+      return counts;
+    } catch (error) {
+      const failure = asFailure(error);
+      job.state = job.cancelling.signal.aborted ? 'CANCELLED' : 'FAILED';
+      job.failure = failure;
+      this.#deps.logger.info({ ...fields, state: job.state, error }, 'an index was not built; nothing was written');
+      throw failure;
+    }
+  }
+
+  #build(job: OpenJob): Promise<WriteCounts> {
+    const { engine, access } = this.#deps;
+    const { table, branch } = job;
+    return access.onFilesOf(table, async () => {
+      const dataset = await engine.open({ location: table.location, branch });
+      try {
+        return await this.#buildOn(dataset, job);
+      } finally {
+        dataset.close();
+      }
+    });
+  }
+
+  async #buildOn(dataset: Snapshot & BranchHead & Upkeep, job: OpenJob): Promise<WriteCounts> {
+    const { table, branch, spec, isReplacing, transactionId, keyed } = job;
+    const { signal } = job.cancelling;
+    const { fragments } = await dataset.layout();
+    const unpin = this.#deps.pins.pin(table.id, branch, {
+      version: await dataset.version(),
+      lastFragment: Math.max(-1, ...fragments.map(({ id = -1 }) => id)),
+    });
+    const principal = principalKey(job.scope.principal);
+    try {
+      const prepared = await dataset.prepareIndex(spec, { principal, signal });
+      try {
+        const scope = { ...job.scope, signal, remainingMs: () => undefined };
+        const common = { table, branch, scope, transactionId, keyed } as const;
+        const write: IndexRequest = {
+          ...{ ...common, kind: 'index', operation: 'create_index' },
+          ...{ spec, isReplacing, dataset, prepared },
+        };
+        return await this.#deps.writer.write(write);
+      } finally {
+        prepared.discard();
+      }
+    } finally {
+      unpin();
+    }
+  }
+}
+
+const cancelled = (): LancegateError =>
+  new LancegateError('JobCancelled', 'the job was cancelled; nothing was written');
+
+const asFailure = (error: unknown): LancegateError =>
+  error instanceof LancegateError ? error : new LancegateError('Internal', 'an index build failed', { cause: error });

@@ -1,0 +1,47 @@
+/** How an index that was built gets into a branch: its commit takes milliseconds, and may follow commits made meanwhile. */
+import type { BranchHead, PreparedCommit, Upkeep } from '../engine/port/engine.ts';
+import type { IndexSpec } from '../engine/port/index-spec.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import {
+  type Committed,
+  type Head,
+  unchanged,
+  type WriteBatch,
+  type WriteKind,
+  type WriteRequest,
+} from '../write/write.ts';
+import { requireFree } from './index-names.ts';
+
+export interface IndexRequest extends WriteRequest {
+  readonly kind: 'index';
+  readonly spec: IndexSpec;
+  readonly isReplacing: boolean;
+  /** That prepared the commit. */
+  readonly dataset: BranchHead & Upkeep;
+  readonly prepared: PreparedCommit;
+}
+
+export class IndexKind implements WriteKind<IndexRequest> {
+  /** Nothing is kept. */
+  forget(): void {}
+
+  batch([request]: readonly [IndexRequest]): WriteBatch {
+    return { numRows: 0, on: [], commit: (head) => commit(request, head), discard: () => request.prepared.discard() };
+  }
+}
+
+async function commit(request: IndexRequest, head: Head): Promise<Committed> {
+  const { dataset, spec, isReplacing, prepared, scope } = request;
+  scope.signal.throwIfAborted();
+  await dataset.refresh();
+  requireFree((await dataset.layout()).indexes, spec, isReplacing);
+  if ((await prepared.commit()) === undefined) throw columnChanged(spec);
+  await head.dataset.refresh();
+  return { ...unchanged([request], head), version: await head.dataset.version() };
+}
+
+const columnChanged = ({ column }: IndexSpec): LancegateError =>
+  new LancegateError(
+    'ConcurrentModification',
+    `column ${column} was changed or dropped while its index was built; nothing was written`,
+  );

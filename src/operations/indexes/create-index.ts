@@ -1,0 +1,105 @@
+import { type FieldPath, formatFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
+import type { ChangeResult } from '../../change/submit-change.ts';
+import type { Datasets } from '../../engine/port/engine.ts';
+import { type IndexOptions, type IndexSpec, plainIndexName } from '../../engine/port/index-spec.ts';
+import type { IndexJobs } from '../../indexing/index-jobs.ts';
+import { requireFree } from '../../indexing/index-names.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import type { BranchName, TableRef } from '../../kernel/ids.ts';
+import { firstOf, type RequestScope } from '../../kernel/request-scope.ts';
+import type { TableAccess } from '../../table/table-access.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
+import { requireIndexable } from './indexable.ts';
+
+export interface CreateIndexCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly column: FieldPath;
+  /** That of the engine by default. */
+  readonly name: string | undefined;
+  readonly options: IndexOptions;
+  /** In place of a number of partitions. */
+  readonly rowsPerPartition: number | undefined;
+  readonly isReplacing: boolean;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
+
+/** A job that is still running, or the transaction of one that has ended. */
+export type CreatedIndex = { readonly jobId: string } | ChangeResult;
+
+/** A client gets the number of a job that takes longer. Until then its leaving cancels the job. */
+const patienceMs = 5_000;
+
+const longestNameBytes = 255;
+
+/**
+ * Builds an index as a job. `TableColumnNotFound`, `TableIndexAlreadyExists`, `InvalidInput` where the index does not fit the
+ * column or its rows, `ReaderDied`, `SlowDown`.
+ */
+export const createIndex =
+  ({ access, engine, indexJobs, clock, idempotency }: CreateIndexDeps) =>
+  (command: CreateIndexCommand, scope: RequestScope): Promise<Replayable<CreatedIndex>> =>
+    idempotency.once('create_index', command, scope, async (keyed): Promise<CreatedIndex> => {
+      const { branch, column, options, isReplacing } = command;
+      const table = await access.findCreated(command.table);
+      const path = formatFieldPath(column);
+      const found = await access.onFilesOf(table, () => inspect(engine, { location: table.location, branch }));
+      const field = resolveField(found.schema, column);
+      if (field === undefined) throw new LancegateError('TableColumnNotFound', `the table has no column ${path}`);
+      requireIndexable(field, path, options);
+      const name = nameOf(command.name ?? plainIndexName(path));
+      const spec: IndexSpec = {
+        name,
+        column: path,
+        options: withPartitions(options, command.rowsPerPartition, found.rows),
+      };
+      requireFree(found.indexes, spec, isReplacing);
+      const job = indexJobs.start({ table, branch, spec, isReplacing, scope, keyed: await keyed?.request() });
+      const late = Promise.withResolvers<'late'>();
+      const stopWaiting = clock.schedule(patienceMs, () => late.resolve('late'));
+      try {
+        const first = await firstOf(Promise.race([job.ended, late.promise]), scope.signal);
+        return first === 'late' ? { jobId: job.id } : { transactionId: job.transactionId, ...first };
+      } catch (error) {
+        await indexJobs.cancel(job);
+        throw error;
+      } finally {
+        stopWaiting();
+      }
+    });
+
+interface CreateIndexDeps {
+  readonly access: TableAccess;
+  readonly engine: Datasets;
+  readonly indexJobs: IndexJobs;
+  readonly clock: Clock;
+  readonly idempotency: Idempotency;
+}
+
+async function inspect(engine: Datasets, at: Parameters<Datasets['open']>[0]) {
+  const dataset = await engine.open(at);
+  try {
+    const { rows, indexes } = await dataset.layout();
+    return { schema: await dataset.schema(), rows, indexes };
+  } finally {
+    dataset.close();
+  }
+}
+
+/** Names stand in paths of requests; those with two underscores are the engine's own. */
+function nameOf(name: string): string {
+  if (name === '' || Buffer.byteLength(name) > longestNameBytes) {
+    throw invalidInput(`name: it must have 1 to ${longestNameBytes} bytes`);
+  }
+  if (/[/\\]|\p{Cc}/u.test(name) || name === '.' || name === '..' || name.startsWith('__')) {
+    throw invalidInput('name: it must have no slash or control character, not be "." or "..", and not begin with "__"');
+  }
+  return name;
+}
+
+function withPartitions(options: IndexOptions, rowsPerPartition: number | undefined, rows: number): IndexOptions {
+  if (rowsPerPartition === undefined || !('vector' in options)) return options;
+  const numPartitions = Math.max(1, Math.round(rows / rowsPerPartition));
+  return { ...options, vector: { ...options.vector, numPartitions } };
+}

@@ -1,0 +1,40 @@
+import type { TableRecord } from '../../catalog/port.ts';
+import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import type { Datasets } from '../../engine/port/engine.ts';
+import { requireIndex } from '../../indexing/index-names.ts';
+import type { BranchName, TableRef } from '../../kernel/ids.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
+
+interface DropIndexCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly name: string;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
+
+interface DropIndexDeps extends ChangeDeps {
+  readonly engine: Datasets;
+  readonly idempotency: Idempotency;
+}
+
+/** `TableIndexNotFound`. */
+export const dropIndex =
+  ({ idempotency, engine, ...deps }: DropIndexDeps) =>
+  (command: DropIndexCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
+    idempotency.once('drop_index', command, scope, async (keyed) => {
+      const { branch, name } = command;
+      const table = await deps.access.findCreated(command.table);
+      await deps.access.onFilesOf(table, () => requireOn(engine, table, branch, name));
+      const steps = [{ step: { kind: 'drop index', name }, file: undefined }] as const;
+      return submitChange(deps, { operation: 'drop_index', table, branch, steps }, scope, keyed);
+    });
+
+async function requireOn(engine: Datasets, { location }: TableRecord, branch: BranchName | undefined, name: string) {
+  const dataset = await engine.open({ location, branch });
+  try {
+    requireIndex((await dataset.layout()).indexes, name);
+  } finally {
+    dataset.close();
+  }
+}
