@@ -33,7 +33,7 @@ export class BranchWatch {
   readonly #policy: WatchPolicy;
   readonly #mergesOn = new Map<string, number>();
   /** No job before this time, and no job of this kind. */
-  readonly #coolDownUntilMs = { any: 0, compact: 0, index: 0, prune: 0 };
+  readonly #coolDownUntilMs = { any: 0, compact: 0, index: 0, refresh: 0, prune: 0 };
   #debt = noDebt;
   /** The options by the layout as it was last seen, and how many commits there had been then. */
   #seen: { readonly options: Options; readonly commits: number } | undefined;
@@ -87,7 +87,7 @@ export class BranchWatch {
     // After so many more commits, the layout may allow what it did not before.
     if (this.#seen !== undefined && this.#debt.commits < this.#seen.commits + minCommits)
       return this.#choose(this.#seen.options, nowMs, mayPrune) !== undefined;
-    // Fewer commits lead to no job.
+    // Fewer commits lead to no job before old versions can be removed.
     return this.#debt.commits >= indexFromMerges || (mayPrune && this.ages.removable(nowMs) > 0);
   }
 
@@ -107,9 +107,14 @@ export class BranchWatch {
     this.#failures = 0;
     this.#coolDownUntilMs[plan.job] = nowMs + tookMs;
     // A first index is built from rows that are not in memory yet.
-    if (plan.job === 'prune' || plan.reason === 'merges on the column') return;
+    if (plan.job === 'prune' || plan.job === 'refresh' || plan.reason === 'merges on the column') return;
     const guessMs = plan.cost.lockedMs + plan.cost.backgroundMs;
     this.#factors = { ...this.#factors, [plan.job]: corrected(this.#factors[plan.job], guessMs, tookMs) };
+  }
+
+  /** Until it has ended, there is no second one. */
+  beginsRefresh(): void {
+    this.#coolDownUntilMs.refresh = Number.POSITIVE_INFINITY;
   }
 
   /** Returns for how long there is no other attempt: each time twice as long. */
@@ -117,6 +122,7 @@ export class BranchWatch {
     const retryAfterMs = Math.min(longestRetryMs, firstRetryMs * 2 ** this.#failures);
     this.#failures += 1;
     this.#coolDownUntilMs.any = nowMs + retryAfterMs;
+    this.#coolDownUntilMs.refresh = 0;
     return retryAfterMs;
   }
 
@@ -126,6 +132,7 @@ export class BranchWatch {
       quietForMs: this.ages.quietForMs(nowMs),
       removableVersions: mayPrune ? this.ages.removable(nowMs) : 0,
       keptVersions: this.ages.kept(nowMs),
+      unseenCommits: this.#debt.commits - (this.#seen?.commits ?? 0),
     };
     return plansFor(facts, options, this.#policy).find(({ job }) => nowMs >= this.#coolDownUntilMs[job]);
   }

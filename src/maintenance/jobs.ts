@@ -1,3 +1,4 @@
+import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { isStorageFull } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
@@ -5,7 +6,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Compaction, MaintenanceActions } from './act/maintenance-actions.ts';
 import type { BranchWatch, WatchPolicy } from './branch-watch.ts';
-import { columnsToIndex, type Inspection, type Plan, plainColumns } from './decide/policy.ts';
+import { columnsToIndex, type Inspection, isConcurrent, isThin, type Plan, plainColumns } from './decide/policy.ts';
 import { afterFull, afterIndexing, afterTiered } from './observe/debt.ts';
 import type { BranchRef, CompactionReport, IndexReport, JobReport, PruneReport } from './report.ts';
 
@@ -54,6 +55,8 @@ interface JobDeps {
   readonly log: MaintenanceLog;
   readonly clock: Clock;
   readonly policy: WatchPolicy;
+  /** Ends index builds. */
+  readonly stopping: AbortSignal;
 }
 
 /** Runs jobs, and records what they did: in the log and in the debt of the branch. */
@@ -82,6 +85,9 @@ export class MaintenanceJobs {
         break;
       case 'index':
         for (const column of plan.columns) await this.#buildIndex(watch, column, plan.reason);
+        break;
+      case 'refresh':
+        await this.#refresh(watch, plan.indexes, plan.reason);
         break;
       case 'prune':
         await this.#prune(watch.target, 'old versions');
@@ -129,6 +135,15 @@ export class MaintenanceJobs {
     }
     const compacted = await this.#compact(watch, { reason: 'by hand', extent: 'full' });
     if (compacted === undefined) return reports;
+    const after = await actions.inspect(target);
+    const stale = after?.layout.indexes.filter(({ isPlain, unindexedRows }) => !isPlain && unindexedRows > 0) ?? [];
+    reports.push(
+      ...(await this.#refresh(
+        watch,
+        stale.flatMap(({ spec }) => spec ?? []),
+        'by hand',
+      )),
+    );
     const { removedVersions, removedBytes, isHeldByTag } = pruned;
     return [...reports, { ...compacted, removedVersions, removedBytes, isHeldByTag }];
   }
@@ -157,6 +172,31 @@ export class MaintenanceJobs {
     watch.maintained(afterIndexing(watch.debt, before), 1, this.#nowMs);
     this.#deps.log.done(target, report);
     return report;
+  }
+
+  /** Where much is deleted, all is compacted first: what is compacted afterwards is in no index. */
+  async #refresh(
+    watch: BranchWatch,
+    due: readonly IndexSpec[],
+    reason: IndexReport['reason'],
+  ): Promise<readonly IndexReport[]> {
+    const { actions, log, stopping } = this.#deps;
+    const { target } = watch;
+    const found = await actions.inspect(target);
+    if (found === undefined) return [];
+    const isCompacted = isThin(found.layout) && isConcurrent(found.layout);
+    if (isCompacted) await this.#compact(watch, { reason: 'before the index', extent: 'full' });
+    const all = found.layout.indexes.flatMap(({ spec, isPlain }) => (isPlain || spec === undefined ? [] : [spec]));
+    const names = new Set(due.map(({ name }) => name));
+    const reports: IndexReport[] = [];
+    for (const spec of all.filter(({ name }) => isCompacted || names.has(name))) {
+      const report = await actions.refreshIndex(target, spec, reason, stopping);
+      if (report === undefined) continue;
+      watch.maintained(watch.debt, 1, this.#nowMs);
+      log.done(target, report);
+      reports.push(report);
+    }
+    return reports;
   }
 
   async #prune(target: BranchRef, reason: PruneReport['reason']): Promise<PruneReport | undefined> {

@@ -39,7 +39,7 @@ export interface CompactionReport extends CommonReport, RemovedVersions {
 export interface IndexReport extends CommonReport {
   readonly job: 'index';
   /** `debt`: an index was rebuilt because of the rows that it did not cover. */
-  readonly reason: 'merges on the column' | 'debt';
+  readonly reason: 'merges on the column' | 'debt' | 'many rows' | 'quiet' | 'by hand';
   readonly column: string;
   readonly rows: number;
   readonly isIndexTooLarge: boolean;

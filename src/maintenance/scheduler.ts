@@ -47,11 +47,13 @@ export class MaintenanceScheduler implements CommitObserver {
   #isRunning = false;
   /** The removal of old versions that is under way. Never rejects. */
   #pruning: Promise<void> | undefined;
+  /** The index builds that are under way or wait for a process. None rejects. */
+  readonly #refreshes = new Set<Promise<void>>();
 
   constructor(deps: SchedulerDeps) {
     this.#deps = deps;
     this.#log = new MaintenanceLog(deps);
-    this.#jobs = new MaintenanceJobs({ ...deps, log: this.#log });
+    this.#jobs = new MaintenanceJobs({ ...deps, log: this.#log, stopping: this.#stopping.signal });
   }
 
   committed(commit: Commit): void {
@@ -87,7 +89,7 @@ export class MaintenanceScheduler implements CommitObserver {
     const last = this.#lock.acquire('exclusive', neverAborts);
     this.#stopping.abort(new LancegateError('SlowDown', 'the service is stopping'));
     (await last)();
-    await this.#pruning;
+    await Promise.all([this.#pruning, ...this.#refreshes]);
   }
 
   get #nowMs(): number {
@@ -158,6 +160,7 @@ export class MaintenanceScheduler implements CommitObserver {
       if (this.#stopping.signal.aborted) return;
       const plan = await this.#plan(watch);
       if (plan?.job === 'prune') this.#pruneConcurrently(watch, plan);
+      else if (plan?.job === 'refresh') this.#refreshConcurrently(watch, plan);
       else if (plan !== undefined) await this.#carryOut(watch, plan);
     } finally {
       release();
@@ -185,8 +188,18 @@ export class MaintenanceScheduler implements CommitObserver {
     try {
       await this.#jobs.carryOut(watch, plan);
     } catch (error) {
-      this.#log.failed(watch.target, plan.job, error, watch.failed(this.#nowMs));
+      const job = plan.job === 'refresh' ? 'index' : plan.job;
+      this.#log.failed(watch.target, job, error, watch.failed(this.#nowMs));
     }
+  }
+
+  /** A build takes minutes, in a process of its own, in which maintenance has one at a time. */
+  #refreshConcurrently(watch: BranchWatch, plan: Plan): void {
+    watch.beginsRefresh();
+    const refresh = this.#carryOut(watch, plan).then(() => {
+      this.#refreshes.delete(refresh);
+    });
+    this.#refreshes.add(refresh);
   }
 
   /** Pruning takes seconds where many versions are kept. The next check sees what becomes due in that time. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { DataType, Field, Schema } from '#src/arrow/schema/schema.ts';
 import type { FragmentFacts, Layout } from '#src/engine/port/engine.ts';
+import type { IndexSpec } from '#src/engine/port/index-spec.ts';
 import {
   type BranchFacts,
   columnsToIndex,
@@ -28,6 +29,13 @@ function layoutOf(all: readonly FragmentFacts[], more: Partial<Layout> = {}): La
 const indexed = (unindexedRows: number, isPlain = true): Partial<Layout> => ({
   indexes: [{ name: 'id_idx', columns: ['id'], rows: 100_000, unindexedRows, spec: undefined, isPlain }],
 });
+/** An index of a client, which `rows` are in and `unindexedRows` are not. */
+const ofClient = (rows: number, unindexedRows: number): { readonly layout: Layout } => {
+  const vector = { distance: 'l2' } as const;
+  const spec: IndexSpec = { name: 'v', column: 'vector', options: { type: 'IVF_FLAT', vector } };
+  const index = { name: 'v', columns: ['vector'], rows, unindexedRows, spec, isPlain: false };
+  return { layout: layoutOf(fragments(1, rows + unindexedRows), { indexes: [index] }) };
+};
 const busyTable = layoutOf([...fragments(1, 100_000), ...fragments(40, 10)]);
 
 interface Case {
@@ -38,7 +46,14 @@ interface Case {
 }
 
 function firstPlan({ layout = busyTable, debt = {}, facts = {}, missing = [] }: Case): string | undefined {
-  const busy = { debt: { ...noDebt, ...debt }, quietForMs: 10, removableVersions: 0, keptVersions: 0, ...facts };
+  const busy = {
+    debt: { ...noDebt, ...debt },
+    quietForMs: 10,
+    removableVersions: 0,
+    keptVersions: 0,
+    unseenCommits: 0,
+    ...facts,
+  };
   const [plan] = plansFor(busy, optionsFor(layout, missing, noFactors, policy), policy);
   if (plan === undefined) return undefined;
   return plan.job === 'compact' ? `${plan.extent}: ${plan.reason}` : `${plan.job}: ${plan.reason}`;
@@ -49,6 +64,21 @@ describe('a branch is maintained (P8)', () => {
   const wide = { layout: layoutOf(withoutIds(busyTable.fragments), { bytes: 2e8 }) };
   const cases: readonly [title: string, given: Case, plan: string | undefined][] = [
     ['not without commits', {}, undefined],
+    ["not for the few rows that a client's index lacks", ofClient(100_000, 24_999), undefined],
+    ["by building a client's index again once it lacks a quarter", ofClient(100_000, 25_000), 'refresh: many rows'],
+    ['not for a quarter of next to nothing', ofClient(1_000, 999), undefined],
+    [
+      'as soon as no one writes, whatever an index lacks',
+      { ...ofClient(1_000, 1), facts: { quietForMs: 5_000 } },
+      'refresh: quiet',
+    ],
+    ['not as soon where the build takes long', { ...ofClient(100_000, 1), facts: { quietForMs: 9_000 } }, undefined],
+    ['not where an index lacks nothing', { ...ofClient(1_000, 0), facts: { quietForMs: 60_000 } }, undefined],
+    [
+      'by another look, where commits came since the last one',
+      { ...ofClient(1_000, 0), facts: { quietForMs: 5_000, unseenCommits: 1 } },
+      'refresh: quiet',
+    ],
     ['not while its debt is below the price', { debt: { ...commits, fragmentMs: 15 } }, undefined],
     ['when its debt has reached the price', { debt: { ...commits, fragmentMs: 100 } }, 'tiered: debt'],
     ['not for a few commits, whatever they cost', { debt: { ...commits, commits: 15, fragmentMs: 500 } }, undefined],

@@ -16,7 +16,7 @@ import type {
   Snapshot,
   Upkeep,
 } from '../../engine/port/engine.ts';
-import { btreeOn } from '../../engine/port/index-spec.ts';
+import { btreeOn, type IndexSpec } from '../../engine/port/index-spec.ts';
 import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -31,6 +31,7 @@ import {
   isConcurrent,
   isTooTightFor,
   plainColumns,
+  uncoveredFragments,
 } from '../decide/policy.ts';
 import type { BranchRef, CompactionReport, IndexReport, PruneReport } from '../report.ts';
 
@@ -89,7 +90,7 @@ export class MaintenanceActions {
       const isLocked = extent === 'full' && !isConcurrent(layout);
       const compacted = isLocked
         ? await this.#compactLocked(target, dataset, layout)
-        : await this.#compact(target, dataset, layout, fragments);
+        : await this.#compact(target, dataset, fragments ?? fragmentsFor(reason, layout));
       const isRebuilding = extent === 'full' && !isLocked && needsIndexing(layout, compacted);
       const indexed = isRebuilding ? plainColumns(layout.indexes) : [];
       let isIndexTooLarge = false;
@@ -108,6 +109,41 @@ export class MaintenanceActions {
       const durationMs = performance.now() - startMs;
       return { job: 'index', branch: target.branch, reason, column, rows, isIndexTooLarge, durationMs };
     });
+  }
+
+  /**
+   * Builds an index again, with its options, in a process of its own and without any lock. The signal ends the process.
+   */
+  async refreshIndex(
+    target: BranchRef,
+    spec: IndexSpec,
+    reason: IndexReport['reason'],
+    signal: AbortSignal,
+  ): Promise<IndexReport | undefined> {
+    const { table, tableId, branch } = target;
+    const startMs = performance.now();
+    const opened = await this.#onTable(target, async () => this.#deps.engine.open(target));
+    if (opened === undefined) return undefined;
+    let unpin = (): void => undefined;
+    try {
+      const { fragments, rows } = await opened.layout();
+      const lastFragment = Math.max(-1, ...fragments.map(({ id = -1 }) => id));
+      unpin = this.#deps.pins.pin(tableId, branch, { version: await opened.version(), lastFragment });
+      const prepared = await opened.prepareIndex(spec, { principal: undefined, signal });
+      const release = await this.#deps.locks.lockShared(table, neverAborts);
+      try {
+        if ((await this.#deps.catalog.findTable(table))?.id !== tableId) return undefined;
+        await this.#commit(target, opened, prepared);
+      } finally {
+        prepared.discard();
+        release();
+      }
+      const durationMs = performance.now() - startMs;
+      return { job: 'index', branch, reason, column: spec.column, rows, isIndexTooLarge: false, durationMs };
+    } finally {
+      unpin();
+      opened.close();
+    }
   }
 
   /** Writes nothing to the table, so it works on a full disk. */
@@ -133,14 +169,8 @@ export class MaintenanceActions {
     return (await this.#onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
   }
 
-  async #compact(
-    target: BranchRef,
-    dataset: MaintainedBranch,
-    layout: Layout,
-    chosen: readonly number[] | undefined,
-  ): Promise<Compacted> {
+  async #compact(target: BranchRef, dataset: MaintainedBranch, wanted: readonly number[]): Promise<Compacted> {
     const pinned = this.#deps.pins.lastFragment(target.tableId, target.branch);
-    const wanted = chosen ?? (canBeCompacted(layout) ? layout.fragments.flatMap(({ id }) => id ?? []) : []);
     const fragments = wanted.filter((id) => id > pinned);
     const prepared = fragments.length === 0 ? undefined : await dataset.prepareCompaction(fragments);
     if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
@@ -265,6 +295,13 @@ export class MaintenanceActions {
       release();
     }
   }
+}
+
+/** Those that an index covers which takes long to build are rewritten only where it is built again at once. */
+function fragmentsFor(reason: CompactionReason, layout: Layout): readonly number[] {
+  const isForAll = reason === 'by hand' || reason === 'before the index';
+  const fragments = isForAll ? layout.fragments : uncoveredFragments(layout);
+  return canBeCompacted({ fragments }) ? fragments.flatMap(({ id }) => id ?? []) : [];
 }
 
 const needsIndexing = ({ indexes }: Layout, { removedFragments }: Compacted): boolean =>

@@ -6,7 +6,8 @@
  * fragment this is the interval with the least total cost. The same holds for the rows that an index does not cover.
  */
 import type { DataType, Schema } from '../../arrow/schema/schema.ts';
-import type { FragmentFacts, Layout, Space } from '../../engine/port/engine.ts';
+import type { FragmentFacts, IndexFacts, Layout, Space } from '../../engine/port/engine.ts';
+import type { IndexSpec } from '../../engine/port/index-spec.ts';
 import type { Debt } from '../observe/debt.ts';
 
 export interface MaintenancePolicy {
@@ -23,6 +24,8 @@ export interface BranchFacts {
   readonly removableVersions: number;
   /** Versions that removing the others leaves. */
   readonly keptVersions: number;
+  /** Commits that came after the layout was read. */
+  readonly unseenCommits: number;
 }
 
 /**
@@ -50,6 +53,12 @@ export type Plan =
       readonly columns: readonly string[];
       readonly cost: JobCost;
     }
+  | {
+      readonly job: 'refresh';
+      /** `many rows`: those that the indexes do not cover. */
+      readonly reason: 'many rows' | 'quiet';
+      readonly indexes: readonly IndexSpec[];
+    }
   | { readonly job: 'prune'; readonly reason: 'old versions' };
 
 /** What a look at a branch finds. */
@@ -66,6 +75,14 @@ export interface Options {
   readonly missing: (JobCost & { readonly columns: readonly string[] }) | undefined;
   /** Columns that have an index as this service builds it. */
   readonly indexed: (JobCost & { readonly columns: readonly string[] }) | undefined;
+  /** Indexes that clients wanted, or other programs built, and that this service can build again. */
+  readonly refreshable: readonly Refreshable[];
+}
+
+interface Refreshable extends Pick<IndexFacts, 'rows' | 'unindexedRows'> {
+  readonly spec: IndexSpec;
+  /** What it takes to build. */
+  readonly ms: number;
 }
 
 /** `missing`: columns that are to get an index. */
@@ -89,11 +106,12 @@ export function optionsFor(
     },
     missing: indexing(missing),
     indexed: indexing(plainColumns(layout.indexes)),
+    refreshable: refreshableIndexes(layout),
   };
 }
 
 function fullCost(layout: Layout, factors: CostFactors): JobCost {
-  const fragments = rewritable(layout.fragments);
+  const fragments = rewritable(uncoveredFragments(layout));
   const lockedMs = commitMs(fragments.length) * factors.compact;
   const rewritingMs = rewriteMs(layout, fragments) * factors.compact;
   const indexingMs = indexMs(layout, plainColumns(layout.indexes).length) * factors.index;
@@ -110,6 +128,7 @@ export const plansFor = (facts: BranchFacts, options: Options, policy: Maintenan
     removalOfVersions(facts),
     busyCompaction(facts, options, policy),
     indexRebuild(facts, options),
+    indexRefresh(facts, options),
   ].filter((plan) => plan !== undefined);
 
 /** Fewer commits are not worth a rewrite. */
@@ -172,6 +191,23 @@ function indexRebuild({ debt }: BranchFacts, { indexed }: Options): Plan | undef
   return { job: 'index', reason: 'debt', columns: indexed.columns, cost: indexed };
 }
 
+/** An index is built again once this part of its rows is not in it, so a growing table is indexed a few times over at most. */
+const grownPart = 1 / 4;
+/** Fewer rows are scanned in no time. */
+const fewRows = 1_000;
+/** Where no one writes, builds take a third of the time at most. */
+const quietPerBuild = 2;
+
+/** Queries scan the rows that an index does not cover, so it is only ever late. */
+function indexRefresh({ quietForMs, unseenCommits }: BranchFacts, { refreshable }: Options): Plan | undefined {
+  const grown = refreshable.filter(({ rows, unindexedRows }) => unindexedRows >= Math.max(fewRows, rows * grownPart));
+  if (grown.length > 0) return { job: 'refresh', reason: 'many rows', indexes: grown.map(({ spec }) => spec) };
+  const stale = refreshable.filter(({ unindexedRows }) => unindexedRows > 0 || unseenCommits > 0);
+  const ms = stale.reduce((sum, each) => sum + each.ms, 0);
+  if (stale.length === 0 || quietForMs < Math.max(quietMs, quietPerBuild * ms)) return undefined;
+  return { job: 'refresh', reason: 'quiet', indexes: stale.map(({ spec }) => spec) };
+}
+
 /** What is compacted after an index was built is not in it, so a table in many pieces is compacted first: once. */
 function firstIndex({ debt }: BranchFacts, { missing, indexed, tier }: Options): Plan | undefined {
   if (missing === undefined) return undefined;
@@ -226,6 +262,16 @@ const rewriteMs = ({ bytes, rows }: Layout, fragments: readonly FragmentFacts[])
 
 const commitMs = (fragments: number): number => msToCommit + fragments * msPerFragment;
 
+/** A vector is compared with many others. */
+const refreshMsPerRow = { vector: 0.05, other: 0.002 };
+
+const refreshableIndexes = ({ rows: all, indexes }: Layout): readonly Refreshable[] =>
+  indexes.flatMap(({ spec, isPlain, rows, unindexedRows }) => {
+    if (isPlain || spec === undefined) return [];
+    const ms = msToBegin + all * refreshMsPerRow['vector' in spec.options ? 'vector' : 'other'];
+    return [{ spec, rows, unindexedRows, ms }];
+  });
+
 const indexMs = ({ rows }: Layout, columns: number): number => columns * (msToBegin + rows * indexMsPerRow);
 
 /** The engine leaves longer fragments alone, unless more than this part of their rows is deleted. */
@@ -244,11 +290,11 @@ export const canBeCompacted = ({ fragments }: Pick<Layout, 'fragments'>): boolea
   fragments.some((fragment, at) => isThinned(fragment) || fragments.slice(at, at + 2).filter(isShort).length > 1);
 
 /**
- * Whether all fragments can be compacted concurrently with writers. An index of another program rules it out: only the
- * engine's own call keeps it complete.
+ * Whether all fragments can be compacted concurrently with writers. An index that this service cannot build again rules it out:
+ * only the engine's own call keeps it complete.
  */
 export const isConcurrent = ({ fragments, indexes }: Layout): boolean =>
-  indexes.every(({ isPlain }) => isPlain) && fragments.every(({ id }) => id !== undefined);
+  indexes.every(({ isPlain, spec }) => isPlain || spec !== undefined) && fragments.every(({ id }) => id !== undefined);
 
 /** Fewer are not worth a commit. */
 const leastFragments = 8;
@@ -262,7 +308,7 @@ const mostMs = 2_000;
  */
 export function smallestTier(layout: Layout, mostLockedMs: number): readonly FragmentFacts[] | undefined {
   const mostFragments = Math.max(leastFragments, Math.floor((mostLockedMs - msToCommit) / msPerFragment));
-  const candidates = rewritable(withoutForeignIndex(layout))
+  const candidates = rewritable(uncoveredFragments(layout))
     .filter(({ id }) => id !== undefined)
     .toSorted((a, b) => liveRows(a) - liveRows(b))
     .slice(0, mostFragments);
@@ -276,17 +322,21 @@ export function smallestTier(layout: Layout, mostLockedMs: number): readonly Fra
   return tier < leastFragments ? undefined : candidates.slice(0, tier);
 }
 
-/**
- * An index that another program built may be one that this service cannot rebuild, so the rows it covers stay where they are:
- * all but the newest.
- */
-function withoutForeignIndex({ fragments, indexes }: Layout): readonly FragmentFacts[] {
+/** An index that is not plain takes long to build, or cannot be built, so the rows it covers stay where they are: all but the newest. */
+export function uncoveredFragments({ fragments, indexes }: Layout): readonly FragmentFacts[] {
   const foreign = indexes.filter(({ isPlain }) => !isPlain);
   let uncoveredRows = Math.min(...foreign.map(({ unindexedRows }) => unindexedRows));
   if (foreign.length === 0) return fragments;
   let first = fragments.length;
   for (; uncoveredRows > 0 && first > 0; first -= 1) uncoveredRows -= liveRows(fragments[first - 1]!);
   return fragments.slice(first);
+}
+
+/** Whether so much is deleted that all fragments are rewritten before the indexes are built again. */
+export function isThin({ fragments }: Pick<Layout, 'fragments'>): boolean {
+  const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
+  const deleted = sum(fragments.map(({ deletedRows }) => deletedRows));
+  return deleted > deletedPart * sum(fragments.map(({ rows }) => rows));
 }
 
 /** The first merge may be the only one; the second says that more will come. */
@@ -308,8 +358,12 @@ export function columnsToIndex(
 export const plainColumns = (indexes: Layout['indexes']): readonly string[] =>
   indexes.filter(({ isPlain }) => isPlain).flatMap(({ columns }) => columns);
 
+/** Of another kind than those that find equal values, an index is of no use to a merge. */
 const hasIndex = ({ indexes }: Layout, column: string): boolean =>
-  indexes.some(({ columns }) => columns.length === 1 && columns[0] === column);
+  indexes.some(
+    ({ columns: [only, ...others], spec }) =>
+      only === column && others.length === 0 && (spec === undefined || spec.options.type === 'BTREE'),
+  );
 
 const isIndexable = (schema: Schema, column: string): boolean =>
   schema.fields.some((field) => field.name === column && field.dictionary === undefined && indexable(field.type));
