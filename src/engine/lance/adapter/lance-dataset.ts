@@ -1,5 +1,4 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { hasTransactionOn } from '../../../lance-format/transaction/transaction.ts';
@@ -22,13 +21,11 @@ import type {
   ReaderChange,
   StoredBranch,
   StoredVersion,
-  TableStatistics,
   VersionPage,
 } from '../../port/engine.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
-import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
-import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
+import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
 import {
   type LiveRows,
   type NewRows,
@@ -57,9 +54,8 @@ import { type ColumnsAfter, DatasetHead, type VersionsFolder } from '../head/dat
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { callOf, runStep } from '../native/changes.ts';
-import { type NativeTable, queryOf, resultsOf } from '../native/native.ts';
+import type { NativeTable } from '../native/native.ts';
 import { buildNativeIndex } from '../native/native-index.ts';
-import { countByScan, explainQuery, namesRows, queryResults, rowsPerBatch } from '../native/native-query.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
@@ -72,10 +68,10 @@ import {
   layoutOf,
   optimize,
   prune,
-  statisticsOf,
   storedPage,
 } from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
+import { LanceSnapshot } from './lance-snapshot.ts';
 import { StoredIndexes } from './stored-indexes.ts';
 
 const columnsAfter = (step: ChangeStep): ColumnsAfter => (keepsColumns(step) ? 'same columns' : 'other columns');
@@ -113,10 +109,8 @@ interface Surroundings {
 }
 
 /** One open native table, on one branch. */
-export class LanceDataset implements Dataset {
-  readonly lineage: symbol;
+export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #branch: BranchName | undefined;
-  readonly #head: DatasetHead;
   readonly #changeInReader: ReaderOfDataset | undefined;
   readonly #builds: DatasetBuilds | undefined;
   readonly #caches: DatasetCaches | undefined;
@@ -126,9 +120,8 @@ export class LanceDataset implements Dataset {
     table: NativeTable,
     { lineage, branch, changeInReader, builds, caches, state, local }: Surroundings = {},
   ) {
-    this.lineage = lineage ?? Symbol('dataset');
+    super(new DatasetHead(table, local?.versions, state), lineage);
     this.#branch = branch;
-    this.#head = new DatasetHead(table, local?.versions, state);
     this.#changeInReader = changeInReader;
     this.#builds = builds;
     this.#caches = caches;
@@ -139,45 +132,8 @@ export class LanceDataset implements Dataset {
     return this.#caches?.areReplaced() === true;
   }
 
-  version(): Promise<number> {
-    return engineCall('open', () => this.#head.version());
-  }
-
   refresh(): Promise<void> {
-    return engineCall('open', () => this.#head.refresh());
-  }
-
-  schema(): Promise<Schema> {
-    return engineCall('open', async () => (await this.#head.schema()).schema);
-  }
-
-  schemaFile(): Promise<IpcFile> {
-    return engineCall('open', async () => (await this.#head.schema()).file);
-  }
-
-  countRows(filter?: CheckedSql): Promise<number> {
-    return engineCall(filter === undefined ? 'select' : 'count', async () => {
-      const table = await this.#head.table();
-      return filter !== undefined && namesRows(filter) ? countByScan(table, filter) : table.countRows(filter);
-    });
-  }
-
-  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    return resultsOf(async () => queryOf(await this.#head.table(), where), columns);
-  }
-
-  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    return resultsOf(async () => (await this.#head.table()).takeRowIds(rows.map(BigInt)), columns);
-  }
-
-  async *query(spec: QuerySpec): AsyncIterable<IpcFile> {
-    const table = await engineCall('open', () => this.#head.table());
-    const sizes = async () => ({ ...(await this.statistics()), leastRowBytes: leastRowBytes(await this.schema()) });
-    yield* queryResults(table, spec, await rowsPerBatch(spec, sizes));
-  }
-
-  async explain(spec: QuerySpec, form: PlanForm): Promise<string> {
-    return explainQuery(await engineCall('open', () => this.#head.table()), spec, form);
+    return engineCall('open', () => this.head.refresh());
   }
 
   async append(file: IpcFile): Promise<void> {
@@ -191,16 +147,16 @@ export class LanceDataset implements Dataset {
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts> {
     const { call, filter } = callOf(step);
     const run = async (): Promise<MergeCounts> => {
-      this.#head.requireWritable();
-      const version = await this.#head.version();
+      this.head.requireWritable();
+      const version = await this.head.version();
       if (this.#changeInReader !== undefined && runsInReader(step)) {
         const counts = await this.#changeInReader({ lineage: this.lineage, version, step, file, ...limits });
-        this.#head.committedElsewhere(counts.version, columnsAfter(step));
+        this.head.committedElsewhere(counts.version, columnsAfter(step));
         return counts;
       }
       const chosen = this.#withIndexChoice(step, version, file?.length ?? 0);
-      const counts = await runStep(await this.#head.table(), chosen, file, limits.timeoutMs);
-      this.#head.committed(counts.version, columnsAfter(step));
+      const counts = await runStep(await this.head.table(), chosen, file, limits.timeoutMs);
+      this.head.committed(counts.version, columnsAfter(step));
       return counts;
     };
     return engineCall(call, run, filter);
@@ -222,32 +178,32 @@ export class LanceDataset implements Dataset {
 
   replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
     return engineCall('replace', async () => {
-      this.#head.requireWritable();
+      this.head.requireWritable();
       if (!(tracked instanceof LiveRowMap)) return 'refused';
-      if (tracked.version !== (await this.#head.version())) return 'overtaken';
+      if (tracked.version !== (await this.head.version())) return 'overtaken';
       const replaced = (await this.#local?.replacement.commit(tracked, addresses, rows)) ?? 'refused';
-      if (typeof replaced === 'object') this.#head.committedElsewhere(replaced.version);
+      if (typeof replaced === 'object') this.head.committedElsewhere(replaced.version);
       return replaced;
     });
   }
 
   appendRows(rows: PreparedRows): Promise<Replacing> {
     return engineCall('replace', async () => {
-      this.#head.requireWritable();
-      const version = await this.#head.version();
+      this.head.requireWritable();
+      const version = await this.head.version();
       const added = (await this.#local?.replacement.append(version, rows)) ?? 'refused';
-      if (typeof added === 'object') this.#head.committedElsewhere(added.version);
+      if (typeof added === 'object') this.head.committedElsewhere(added.version);
       return added;
     });
   }
 
   shadow(): Promise<Shadow> {
     return engineCall('open', async () => {
-      this.#head.requireWritable();
-      const version = await this.#head.version();
+      this.head.requireWritable();
+      const version = await this.head.version();
       const choice = this.#local?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
-      const onCommit = (made: number, columns: ColumnsAfter) => this.#head.committedElsewhere(made, columns);
+      const onCommit = (made: number, columns: ColumnsAfter) => this.head.committedElsewhere(made, columns);
       const shadow = this.#local?.shadows.begin(version, { usesIndex, onCommit });
       return shadow ?? new EngineCommits(this, version);
     });
@@ -255,19 +211,19 @@ export class LanceDataset implements Dataset {
 
   commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'> {
     return engineCall('restore', async () => {
-      this.#head.requireWritable();
-      const local = this.#local?.manifestCommit.commit(await this.#head.version(), change) ?? 'refused';
+      this.head.requireWritable();
+      const local = this.#local?.manifestCommit.commit(await this.head.version(), change) ?? 'refused';
       const made = local === 'refused' ? await commitManifest(this.#caches, change) : local;
-      if (made !== 'overtaken') this.#head.committedElsewhere(made.version, 'other columns');
+      if (made !== 'overtaken') this.head.committedElsewhere(made.version, 'other columns');
       return made;
     });
   }
 
   deleteWhere(predicate: CheckedSql): Promise<number> {
     return engineCall('maintain', async () => {
-      this.#head.requireWritable();
-      const { version, numDeletedRows } = await (await this.#head.table()).delete(predicate);
-      this.#head.committed(version);
+      this.head.requireWritable();
+      const { version, numDeletedRows } = await (await this.head.table()).delete(predicate);
+      this.head.committed(version);
       return numDeletedRows;
     });
   }
@@ -275,7 +231,7 @@ export class LanceDataset implements Dataset {
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
     return engineCall(
       'open',
-      async () => this.#local?.indexChoice.gainsByIndex(spec, await this.#head.version(), sourceBytes) ?? spec.useIndex,
+      async () => this.#local?.indexChoice.gainsByIndex(spec, await this.head.version(), sourceBytes) ?? spec.useIndex,
     );
   }
 
@@ -283,7 +239,7 @@ export class LanceDataset implements Dataset {
     return engineCall('open', async () => {
       if (this.#local !== undefined) return hasTransactionOn(this.#local.versions.path, matched);
       await this.refresh();
-      return (await this.#head.version()) > matched;
+      return (await this.head.version()) > matched;
     });
   }
 
@@ -297,28 +253,24 @@ export class LanceDataset implements Dataset {
 
   warmIndex(column: string): Promise<boolean> {
     return engineCall('maintain', async () =>
-      warmIndex(await this.#head.table(), this.#caches, column, async (name) => {
-        return (await this.#local?.shadows.warm(await this.#head.version(), name)) ?? false;
+      warmIndex(await this.head.table(), this.#caches, column, async (name) => {
+        return (await this.#local?.shadows.warm(await this.head.version(), name)) ?? false;
       }),
     );
   }
 
   layout(): Promise<Layout> {
     return engineCall('maintain', async () =>
-      layoutOf(await this.#head.table(), await this.schema(), this.#local?.versions.path),
+      layoutOf(await this.head.table(), await this.schema(), this.#local?.versions.path),
     );
   }
 
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {
     return engineCall('open', async () =>
       this.#local === undefined
-        ? enginePage(await this.#head.table(), this.#branch, page)
+        ? enginePage(await this.head.table(), this.#branch, page)
         : storedPage(this.#local.versions, page),
     );
-  }
-
-  statistics(): Promise<TableStatistics> {
-    return engineCall('open', async () => statisticsOf(await this.#head.table()));
   }
 
   optimize(supersededBeforeMs: number): Promise<OptimizeResult> {
@@ -327,15 +279,15 @@ export class LanceDataset implements Dataset {
 
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
     return engineCall('maintain', async () => {
-      this.#head.requireWritable();
+      this.head.requireWritable();
       if (this.#local === undefined) return undefined;
       const { versions, inRemoval } = this.#local;
-      return prune(await this.#head.table(), versions, { ...request, inRemoval });
+      return prune(await this.head.table(), versions, { ...request, inRemoval });
     });
   }
 
   async prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined> {
-    this.#head.requireWritable();
+    this.head.requireWritable();
     const preparation = this.#local?.preparation;
     return preparation && prepare(this.#committing, (version) => prepareCompaction(preparation, version, fragments));
   }
@@ -345,20 +297,20 @@ export class LanceDataset implements Dataset {
   }
 
   async prepareIndex(spec: IndexSpec, builder?: IndexBuilder): Promise<PreparedCommit> {
-    this.#head.requireWritable();
+    this.head.requireWritable();
     const preparation = this.#local?.preparation;
     const prepared =
       preparation &&
       (await prepare(this.#committing, (version) => prepareIndex(preparation, version, spec, builder), 'index'));
     if (prepared !== undefined) return prepared;
     if (builder === undefined || this.#builds === undefined) await this.buildIndex(spec);
-    else await this.#builds({ ...builder, spec, version: await this.#head.version() });
-    await this.#head.refresh();
+    else await this.#builds({ ...builder, spec, version: await this.head.version() });
+    await this.head.refresh();
     return { commit: async () => 0, discard: () => undefined };
   }
 
   get #committing(): CommittingDataset {
-    return { version: () => this.#head.version(), onCommit: (version) => this.#head.committedElsewhere(version) };
+    return { version: () => this.head.version(), onCommit: (version) => this.head.committedElsewhere(version) };
   }
 
   async createBranch(
@@ -366,45 +318,41 @@ export class LanceDataset implements Dataset {
     from: { branch: BranchName | undefined; version: number | undefined },
   ): Promise<void> {
     await engineCall('branch', async () => {
-      this.#head.requireWritable();
-      const version = await createBranch(await this.#head.table(), name, from);
+      this.head.requireWritable();
+      const version = await createBranch(await this.head.table(), name, from);
       await this.#local?.durability.branchMade(name, version);
     });
   }
 
   listBranches(): Promise<readonly StoredBranch[]> {
-    return engineCall('branch', async () => branchesOf(await this.#head.table()));
+    return engineCall('branch', async () => branchesOf(await this.head.table()));
   }
 
   async deleteBranch(name: BranchName): Promise<void> {
     await engineCall('branch', async () => {
-      await (await (await this.#head.table()).branches()).delete(name);
+      await (await (await this.head.table()).branches()).delete(name);
       await this.#local?.durability.branchDeleted();
     });
   }
 
   get indexes(): IndexReads {
-    return new StoredIndexes(() => this.#head.table(), this.#local?.versions);
+    return new StoredIndexes(() => this.head.table(), this.#local?.versions);
   }
 
   get tags(): Tags {
-    if (this.#local === undefined) return new EngineTags(() => this.#head.table());
+    if (this.#local === undefined) return new EngineTags(() => this.head.table());
     return new LocalTags(this.#local.versions.datasetPath, this.#local.durability);
   }
 
   sync(after?: number): Promise<void> {
-    return engineCall('sync', async () => this.#local?.durability.sync(await this.#head.version(), after));
-  }
-
-  close(): void {
-    this.#head.close();
+    return engineCall('sync', async () => this.#local?.durability.sync(await this.head.version(), after));
   }
 
   /** A commit whose version the caller does not need. */
   #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
     return engineCall(call, () => {
-      this.#head.requireWritable();
-      return this.#head.commit(run);
+      this.head.requireWritable();
+      return this.head.commit(run);
     });
   }
 }

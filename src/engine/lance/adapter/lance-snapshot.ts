@@ -1,0 +1,68 @@
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
+import type { CheckedSql } from '../../../kernel/checked-sql.ts';
+import type { Snapshot, TableStatistics } from '../../port/engine.ts';
+import type { Projection } from '../../port/merge-spec.ts';
+import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
+import type { RowAddressSql } from '../../port/row-address.ts';
+import type { DatasetHead } from '../head/dataset-head.ts';
+import { queryOf, resultsOf } from '../native/native.ts';
+import { countByScan, explainQuery, namesRows, queryResults, rowsPerBatch } from '../native/native-query.ts';
+import { engineCall } from '../native/translate-errors.ts';
+import { statisticsOf } from './engine-upkeep.ts';
+
+/** What can be read of an open native table, at the version where its head stands. */
+export class LanceSnapshot implements Snapshot {
+  readonly lineage: symbol;
+  protected readonly head: DatasetHead;
+
+  constructor(head: DatasetHead, lineage = Symbol('dataset')) {
+    this.head = head;
+    this.lineage = lineage;
+  }
+
+  version(): Promise<number> {
+    return engineCall('open', () => this.head.version());
+  }
+
+  schema(): Promise<Schema> {
+    return engineCall('open', async () => (await this.head.schema()).schema);
+  }
+
+  schemaFile(): Promise<IpcFile> {
+    return engineCall('open', async () => (await this.head.schema()).file);
+  }
+
+  countRows(filter?: CheckedSql): Promise<number> {
+    return engineCall(filter === undefined ? 'select' : 'count', async () => {
+      const table = await this.head.table();
+      return filter !== undefined && namesRows(filter) ? countByScan(table, filter) : table.countRows(filter);
+    });
+  }
+
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
+    return resultsOf(async () => queryOf(await this.head.table(), where), columns);
+  }
+
+  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
+    return resultsOf(async () => (await this.head.table()).takeRowIds(rows.map(BigInt)), columns);
+  }
+
+  async *query(spec: QuerySpec): AsyncIterable<IpcFile> {
+    const table = await engineCall('open', () => this.head.table());
+    const sizes = async () => ({ ...(await this.statistics()), leastRowBytes: leastRowBytes(await this.schema()) });
+    yield* queryResults(table, spec, await rowsPerBatch(spec, sizes));
+  }
+
+  async explain(spec: QuerySpec, form: PlanForm): Promise<string> {
+    return explainQuery(await engineCall('open', () => this.head.table()), spec, form);
+  }
+
+  statistics(): Promise<TableStatistics> {
+    return engineCall('open', async () => statisticsOf(await this.head.table()));
+  }
+
+  close(): void {
+    this.head.close();
+  }
+}
