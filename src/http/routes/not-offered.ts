@@ -42,6 +42,7 @@ const besideSpecification = [
   '/v1/function/*',
   '/v1/secret/*',
   '/v1/view/*',
+  '/v1/materialized_view/:id/describe',
   '/v1/materialized_view/:id/drop',
   '/v1/namespace/:id/function/list',
   '/v1/namespace/:id/secret/list',

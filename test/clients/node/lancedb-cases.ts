@@ -147,6 +147,10 @@ const tableCases: readonly LanceDbCase[] = [
     },
   },
   {
+    of: ['Table.toArrow'],
+    act: async (side) => byId((await (await side.people()).toArrow()).toArray()),
+  },
+  {
     of: ['Table.isOpen', 'Table.close', 'Table.display'],
     act: async (side) => {
       const table = await side.people();
@@ -210,12 +214,13 @@ const connectionCases: readonly LanceDbCase[] = [
       const made = await side.people();
       const taken = await fails(() => side.db.createTable(made.name, people), /already exists/);
       const kept = await side.db.createTable(made.name, people, { existOk: true });
+      const count = await kept.countRows();
       const over = await side.db.createTable(made.name, more, { mode: 'overwrite' });
       const empty = await side.db.createEmptyTable(side.name(), peopleSchema);
       const opened = await side.db.openTable(made.name);
       const missing = await fails(() => side.db.openTable('no_such_table'), /not found/);
       const rows = [await side.rows(over), await side.rows(opened), await side.rows(empty)];
-      return [taken, await kept.countRows(), rows, missing, await side.names()];
+      return [taken, count, rows, missing, await side.names()];
     },
   },
   {

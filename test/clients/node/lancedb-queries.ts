@@ -163,7 +163,7 @@ const combined: readonly LanceDbCase[] = [
     act: async (side) => {
       const table = await side.shared('plain');
       const asked = () => table.query().where('score > 5').orderBy(descending).limit(10);
-      const first = await asked().select({ id: 'id', half: 'score / 2', loud: 'upper(name)' }).toArray();
+      const first = await asked().select({ half: 'score / 2', id: 'id', loud: 'upper(name)' }).toArray();
       const second = await asked().select(['id']).offset(10).toArray();
       const beyond = await asked().offset(100_000).toArray();
       return [first, second, beyond, await fails(() => table.query().where('no_such_column = 1').toArray())];

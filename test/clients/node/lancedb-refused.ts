@@ -32,7 +32,6 @@ const untyped =
     (Reflect.get(table, method) as () => unknown).call(table);
 
 export const refusedCases: readonly LanceDbCase[] = [
-  refusedOnTable('toArrow', byClient, (table) => table.toArrow()),
   refusedOnTable('optimize', byClient, (table) => table.optimize()),
   // They are not in its types.
   refusedOnTable('usesV2ManifestPaths', byClient, untyped('usesV2ManifestPaths')),

@@ -1,5 +1,6 @@
 """A use from end to end: the documents of this repository, with real embeddings, are ingested by upserts from eight processes,
 revised, deleted and updated, while others search by vector, text and filter. At the end a reference says what must be there."""
+import datetime
 import multiprocessing
 import random
 import re
@@ -15,6 +16,7 @@ from service import REPOSITORY
 WRITERS = 8
 DOCUMENTS = 160
 LONGEST_SECONDS = 120
+SECONDS = datetime.timedelta(seconds=60)
 SHARED = 16
 BATCH = 8
 WIDTH = 384
@@ -184,7 +186,7 @@ def use(service):
     table = connected(address).create_table("documents", table_of([known[id][0] for id in shared]))
     table.create_index("text", config=FTS())
     table.create_index("id", config=BTree())
-    table.wait_for_index(["text_idx", "id_idx"])
+    table.wait_for_index(["text_idx", "id_idx"], SECONDS)
     yield "a full-text index and one on the key", ""
 
     context = multiprocessing.get_context("spawn")
@@ -215,7 +217,7 @@ def check_end(service, table, expected, questions):
     import lancedb
     from lancedb.index import FTS
 
-    table.wait_for_index(["vector_idx"])
+    table.wait_for_index(["vector_idx"], SECONDS)
     rows = [expected[id] for id in sorted(expected)]
     by_id = lambda found: sorted(found.to_pylist(), key=lambda one: one["id"])
     same = lambda found, what: raise_difference(compare(found, rows, what))
