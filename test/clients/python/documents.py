@@ -14,7 +14,7 @@ from harness import Failure, compare, expect, said
 from service import REPOSITORY
 
 WRITERS = 8
-DOCUMENTS = 160
+DOCUMENTS = 128
 LONGEST_SECONDS = 120
 SECONDS = datetime.timedelta(seconds=60)
 SHARED = 16

@@ -575,6 +575,12 @@ def async_cases(cases):
         people = side.people()
         return people.to_arrow().sort_by("id"), people.to_pandas().sort_values("id")
 
+    @case("Table.replace_field_metadata")
+    def replace_field_metadata(side):
+        people = side.people()
+        people.replace_field_metadata("name", {"unit": "person"})
+        return people.schema.field("name").metadata, side.rows(people)
+
     @case("Table.to_lance", alone=True)
     def to_lance(side):
         people = side.people()
@@ -604,7 +610,6 @@ def refusals(cases, is_async):
     if is_async:
         interval = lambda side: side.db.get_read_consistency_interval()
         refused("Connection.get_read_consistency_interval", by_client, interval)
-        refused("Table.replace_field_metadata", by_client, lambda side: side.people().replace_field_metadata("name", {"a": "b"}))
     refused("Table.set_unenforced_primary_key", by_client, lambda side: side.people().set_unenforced_primary_key("id"))
     refused("Table.prewarm_data", "there is no page cache of the service to warm", lambda side: side.people().prewarm_data())
 
