@@ -150,7 +150,7 @@ def place(error):
 
 
 def short(value):
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) < 120 else f"{text[:120]}…"
 
 
