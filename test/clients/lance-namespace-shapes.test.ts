@@ -234,7 +234,7 @@ describe('requests of the lance-namespace clients', () => {
       () => post('/v1/table/no_text/create?properties=%7B%22a%22%3A1%7D', stream(ann)),
     ],
     ['no credential', 401, 16, () => send('POST', '/v1/table/there/describe', { auth: '' })],
-    ['a route of the specification that is not offered', 406, 0, () => postJson('/v1/table/there/update', {})],
+    ['a route of the specification that is not offered', 406, 0, () => postJson('/v1/table/there/backfill_column', {})],
     ['no route at all', 404, 0, () => post('/v1/tables')],
     ['a body that is no JSON', 400, 13, () => post('/v1/table/there/describe', '{', 'application/json')],
   ];

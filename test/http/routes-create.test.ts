@@ -25,7 +25,11 @@ describe('create: every parameter', () => {
       version: 1,
       storage_options: {},
       properties: { owner: 'ann' },
-      context: { 'header.x-request-id': 'my-request', 'header.cache-control': 'no-store' },
+      context: {
+        'header.x-request-id': 'my-request',
+        'header.cache-control': 'no-store',
+        'header.phalanx-version': '0.3.0',
+      },
     });
     assert.equal(answer.headers.get('x-request-id'), 'my-request');
     assert.match(answer.headers.get('content-type') ?? '', /^application\/json/);

@@ -182,6 +182,7 @@ describe('the flags of a merge and their filters', () => {
     assert.deepEqual(context, {
       'header.x-request-id': answer.headers.get('x-request-id'),
       'header.cache-control': answer.headers.get('cache-control'),
+      'header.phalanx-version': answer.headers.get('phalanx-version'),
     });
     const transaction = succeeded(await service.post(`/v1/transaction/${transactionId}/describe`));
     assert.equal(transaction.status, 'SUCCEEDED');

@@ -153,7 +153,7 @@ describe('identifiers in paths, and paths themselves', () => {
   });
 
   test('a path that no method offers names none, and is 404 by methods that no client uses', async () => {
-    for (const path of ['/v1/table/t/query', '/v1/functions/f', '/v1/nowhere']) {
+    for (const path of ['/v1/table/t/backfill_column', '/v1/functions/f', '/v1/nowhere']) {
       const { status, allow, body } = await byMethod('DELETE', path);
       assert.deepEqual([status, allow, body.code], [404, null, 0], path);
     }
