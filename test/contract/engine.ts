@@ -299,6 +299,34 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       }
     });
 
+    test('an older version is restored as the next one, and one that is not there is refused', async (t) => {
+      const { engine, storage, externalWriter } = open(t);
+      const at = place();
+      const dataset = await createDataset(engine, at, ipcFile(table(1, 2)), {});
+      await dataset.append(ipcFile(table(3)));
+      assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 1 }), { version: 3 });
+      assert.deepEqual([await dataset.version(), await idsOf(dataset)], [3, [1, 2]]);
+      await dataset.append(ipcFile(table(4)));
+      assert.deepEqual(await idsOf(dataset), [1, 2, 4]);
+      await assert.rejects(dataset.commitManifest({ kind: 'restore', version: 9 }), { kind: 'TableVersionNotFound' });
+      assert.equal(await dataset.version(), 4);
+      await (await externalWriter(at)).add(table(5));
+      const late = await dataset.commitManifest({ kind: 'restore', version: 2 });
+      assert.deepEqual(late, storage === 'file system' ? 'overtaken' : { version: 6 });
+    });
+
+    test('metadata of the schema is replaced on a file system only, and lasts', async (t) => {
+      const { engine, storage } = open(t);
+      const dataset = await createDataset(engine, place(), ipcFile(table(1)), {});
+      const set = (metadata: Record<string, string>) => dataset.commitManifest({ kind: 'schema metadata', metadata });
+      if (storage === 'object store') return assert.rejects(set({ a: 'b' }), { kind: 'Unsupported' });
+      await set({ a: 'b', c: 'd' });
+      await set({ a: 'e' });
+      await dataset.append(ipcFile(table(2)));
+      assert.deepEqual([...(await dataset.schema()).metadata], [['a', 'e']]);
+      assert.equal(await dataset.version(), 4);
+    });
+
     test('statistics count the rows, fragments and indexes of the version', async (t) => {
       const { engine } = open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});

@@ -102,6 +102,35 @@ describe('columns change while others merge', () => {
     ]);
   });
 
+  test('upserts find each key where it is after its column was cast, renamed, or replaced by another (P2)', async () => {
+    await create('keys');
+    const upsert = async (keys: readonly number[], value: string, on = 'id') => {
+      const { schema } = succeeded(await service.post('/v1/table/keys/describe'));
+      const source = sourceFor(schema as SchemaAnswer, keys, value, on);
+      const { num_updated_rows: updated, num_inserted_rows: inserted } = succeeded(await merge('keys', source, on));
+      return [updated, inserted];
+    };
+    // So often that the key index is read.
+    for (let round = 0; round < 4; round++) await upsert([1, 2, 3], 'warm');
+    succeeded(await change('keys', 'alter_columns', alter({ path: 'id', data_type: { type: 'int64' } })));
+    for (let round = 0; round < 3; round++) assert.deepEqual(await upsert([3, 4 + round], 'cast'), [1, 1]);
+    succeeded(await change('keys', 'alter_columns', alter({ path: 'id', rename: 'key' })));
+    for (let round = 0; round < 3; round++) assert.deepEqual(await upsert([6, 7 + round], 'renamed', 'key'), [1, 1]);
+    succeeded(await change('keys', 'add_columns', { new_columns: [{ name: 'id', expression: 'key + 100' }] }));
+    succeeded(await change('keys', 'drop_columns', { columns: ['key'] }));
+    const columns = { name: ['new', 'new'], id: vectorFromArray([101n, 1n], new Int64()) };
+    for (const [updated, inserted] of [
+      [1, 1],
+      [2, 0],
+      [2, 0],
+    ]) {
+      const counts = succeeded(await merge('keys', stream(columns)));
+      assert.deepEqual([counts.num_updated_rows, counts.num_inserted_rows], [updated, inserted]);
+    }
+    const ids = (await storedRows(service, 'keys')).map(({ id }) => Number(id)).sort((a, b) => a - b);
+    assert.deepEqual(ids, [1, 101, 102, 103, 104, 105, 106, 107, 108, 109]);
+  });
+
   test('the second of two changes is checked against what the first left', async (t) => {
     await create('twice');
     const hold = await holdTurn(
@@ -161,10 +190,10 @@ const idsOf = (client: number): readonly number[] =>
   Array.from({ length: idsPerClient }, (_, index) => 100 * client + index);
 
 /** As a client sends it that has just asked for the columns, and writes the first two. */
-function sourceFor({ fields: [id, name] }: SchemaAnswer, ids: readonly number[], value: string): Buffer {
+function sourceFor({ fields: [id, name] }: SchemaAnswer, ids: readonly number[], value: string, key = 'id'): Buffer {
   const isLong = id?.type.type === 'int64';
   const keys = isLong ? vectorFromArray(ids.map(BigInt), new Int64()) : vectorFromArray([...ids], new Int32());
-  return stream({ id: keys, [name?.name ?? '']: ids.map(() => value) });
+  return stream({ [key]: keys, [name?.name ?? '']: ids.map(() => value) });
 }
 
 interface SchemaAnswer {

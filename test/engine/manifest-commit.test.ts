@@ -1,0 +1,69 @@
+/** Versions that are a manifest alone: what removes old versions, and what only the engine may change. */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { tableFromArrays } from 'apache-arrow';
+import { ManifestCommit } from '#src/engine/lance/commit/manifest-commit.ts';
+import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
+import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
+import type { Location } from '#src/kernel/ids.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
+
+const location = 't.lance' as Location;
+const rows = (from: number, count: number) =>
+  ipcFile(tableFromArrays({ id: Int32Array.from({ length: count }, (_, i) => from + i) }));
+const fresh = { uuid: randomUUID, nowMs: Date.now };
+const withRowIds = { new_table_enable_stable_row_ids: 'true' };
+
+describe('a version that is a manifest alone', () => {
+  test('is made of no version that is being removed just then, and of any other (P1)', async (t) => {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const dataset = await createDataset(engineIn(folder), location, rows(0, 10), {});
+    t.after(() => dataset.close());
+    for (let i = 1; i < 5; i++) await dataset.merge(upsertOn('id'), rows(5 * i, 10), undefined);
+    const newest = await dataset.version();
+    const datasetPath = join(folder, location);
+    const inRemoval = new VersionsInRemoval();
+    const commit = new ManifestCommit({ folder: datasetPath, inRemoval, fresh });
+    const restore = (version: number, head: number) => commit.commit(head, { kind: 'restore', version });
+    let removals = 0;
+    const remove = async (path: string): Promise<number> => {
+      removals += 1;
+      assert.throws(() => restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
+      return removePath(path);
+    };
+    const pruning = {
+      ...{ datasetPath, branch: undefined, tagged: new Set<number>(), parents: new Set<number>() },
+      ...{ supersededBeforeMs: Date.now() + 3_600_000, keptFromVersion: newest - 1, inRemoval },
+    };
+    await pruneVersions(pruning, remove);
+    assert.ok(removals > 0);
+    assert.equal(inRemoval.has(join(datasetPath, '_versions'), newest - 2), false);
+    assert.throws(() => restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
+    assert.deepEqual(restore(newest - 1, newest), { version: newest + 1 });
+    await dataset.refresh();
+    assert.equal(await dataset.countRows(), 25);
+  });
+
+  test('is made by the engine where rows have identifiers, or not at all', async (t) => {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const dataset = await createDataset(engineIn(folder), location, rows(0, 10), withRowIds);
+    t.after(() => dataset.close());
+    await dataset.append(rows(10, 5));
+    assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 1 }), { version: 3 });
+    assert.deepEqual([await dataset.version(), await dataset.countRows()], [3, 10]);
+    await assert.rejects(dataset.commitManifest({ kind: 'restore', version: 9 }), { kind: 'TableVersionNotFound' });
+    await assert.rejects(dataset.commitManifest({ kind: 'schema metadata', metadata: {} }), { kind: 'Unsupported' });
+    const limits = { timeoutMs: undefined, principal: undefined };
+    const shadow = await dataset.shadow();
+    const updates = [{ path: 'id', metadata: { unit: 'one' }, isWhole: false }];
+    await shadow.change({ kind: 'update field metadata', updates }, undefined, limits);
+    assert.deepEqual(await shadow.commit(), { version: 4 });
+    assert.deepEqual([...(await dataset.schema()).fields[0]!.metadata], [['unit', 'one']]);
+  });
+});
