@@ -37,6 +37,9 @@ const mayImport = {
   wire: [
     ...['kernel', 'arrow', 'sql', 'engine/port/index-spec.ts', 'engine/port/query-spec.ts', 'operations'],
     ...['create/create-command.ts', 'merge/merge-command.ts'],
+    ...['kernel', 'arrow', 'sql', 'engine/port/query-spec.ts', 'create/create-command.ts', 'insert/insert-command.ts'],
+    'merge/merge-command.ts',
+    'operations',
   ],
   auth: ['kernel', 'telemetry', 'wire'],
   http: [

@@ -239,14 +239,14 @@ class TableCreation implements AsyncDisposable {
 }
 
 /**
- * Appends chunks to a table that is not published yet, and returns the number of rows. While one chunk is being written the next one
+ * Appends chunks to a table that is not published yet, or to a source in staging, and returns the number of rows. While one chunk is being written the next one
  * is read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
  *
  * The engine can report success for half of a body (docs/engine-facts.md, "Crashes and lies"), so the rows stored are counted
  * against the rows sent after every chunk.
  */
-async function writeChunks(
-  table: StagedTable,
+export async function writeChunks(
+  table: Pick<StagedTable, 'append' | 'countRows'>,
   chunks: AsyncIterable<IpcChunk>,
   signal: AbortSignal,
   metrics: Metrics,
@@ -266,7 +266,7 @@ async function writeChunks(
   return rows;
 }
 
-async function expectRows(table: StagedTable, sent: number): Promise<void> {
+async function expectRows(table: Pick<StagedTable, 'countRows'>, sent: number): Promise<void> {
   const stored = await table.countRows();
   if (stored === sent) return;
   throw new LancegateError(

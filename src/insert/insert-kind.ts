@@ -1,11 +1,15 @@
 /**
  * How inserted rows get into a branch: those of all requests of a batch become one source, which the engine writes, and the commit
- * adds its fragments to the head. Rows that the engine alone may add are appended in a shadow.
+ * adds its fragments to the head. A large source is staged already. Rows that the engine alone may add are appended in a shadow.
  */
 import { canConcat, concatRows } from '../arrow/column/concat-rows.ts';
+import { formatFieldPath } from '../arrow/schema/field-path.ts';
 import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
-import type { PreparedRows } from '../engine/port/row-address.ts';
+import type { Projection } from '../engine/port/merge-spec.ts';
+import type { PreparedRows, Replacing, StagedSource } from '../engine/port/row-address.ts';
+import type { Shadow } from '../engine/port/shadow.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import {
   type Committed,
   type Head,
@@ -17,15 +21,21 @@ import {
   type WriteRequest,
 } from '../write/write.ts';
 
-/** Rows that were received and fit their table. */
+/** Rows that were received and fit their table. At least one of `chunk` and `staged` has all of them. */
 export interface InsertRequest extends WriteRequest {
   readonly kind: 'insert';
-  readonly chunk: IpcChunk;
+  /** `overwrite`: the branch has these rows and columns only. */
+  readonly mode: 'append' | 'overwrite';
+  readonly rows: number;
+  readonly chunk: IpcChunk | undefined;
+  /** Its owner discards it when the request is over. */
+  readonly staged: StagedSource | undefined;
 }
 
 /** Equal for inserts that may share a commit; undefined for one that is committed alone. */
-export function insertBatchKey({ table, chunk }: InsertRequest): string | undefined {
-  return canConcat([chunk]) ? JSON.stringify(['insert', table.id, schemaFingerprint(chunk)]) : undefined;
+export function insertBatchKey({ table, mode, chunk, staged }: InsertRequest): string | undefined {
+  if (mode === 'overwrite' || staged !== undefined || chunk === undefined || !canConcat([chunk])) return undefined;
+  return JSON.stringify(['insert', table.id, schemaFingerprint(chunk)]);
 }
 
 export class InsertKind implements WriteKind<InsertRequest> {
@@ -43,6 +53,8 @@ export class InsertKind implements WriteKind<InsertRequest> {
   }
 }
 
+type Made = { readonly version: number } | 'overtaken';
+
 class InsertBatch {
   readonly numRows: number;
   readonly #requests: readonly InsertRequest[];
@@ -51,15 +63,14 @@ class InsertBatch {
 
   constructor(requests: readonly InsertRequest[]) {
     this.#requests = requests;
-    this.numRows = requests.reduce((sum, { chunk }) => sum + chunk.rows, 0);
+    this.numRows = requests.reduce((sum, { rows }) => sum + rows, 0);
   }
 
   async commit(head: Head): Promise<Committed | 'overtaken'> {
-    if (this.numRows === 0) return unchanged(this.#requests, head);
-    const { dataset } = head;
-    this.#prepared ??= dataset.prepareRows(this.#rows);
-    const added = await dataset.appendRows(this.#prepared);
-    const made = added === 'refused' ? await this.#appendInShadow(head) : added;
+    const { mode, staged } = this.#requests[0]!;
+    if (mode === 'append' && this.numRows === 0) return unchanged(this.#requests, head);
+    const written = await this.#commitWritten(head, mode, staged);
+    const made = written === 'refused' ? await this.#commitInShadow(head, mode, staged) : written;
     return made === 'overtaken' ? made : this.#committed(made.version);
   }
 
@@ -67,28 +78,66 @@ class InsertBatch {
     this.#prepared?.discard();
   }
 
-  async #appendInShadow({ dataset, version }: Head): Promise<{ readonly version: number } | 'overtaken'> {
+  async #commitWritten(
+    { dataset }: Head,
+    mode: InsertRequest['mode'],
+    staged: StagedSource | undefined,
+  ): Promise<Replacing> {
+    if (mode === 'overwrite') return staged === undefined ? 'refused' : dataset.overwriteRows(staged);
+    if (staged !== undefined) return dataset.appendRows(staged);
+    this.#prepared ??= dataset.prepareRows(this.#rows);
+    return dataset.appendRows(this.#prepared);
+  }
+
+  async #commitInShadow({ dataset, version }: Head, mode: InsertRequest['mode'], staged: StagedSource | undefined) {
     const shadow = await dataset.shadow();
     try {
       if (shadow.baseVersion !== version) return 'overtaken';
+      const chunk = this.#requests.every((request) => request.chunk !== undefined) ? this.#checkedRows : undefined;
       const limits = { timeoutMs: longestTime(this.#requests), principal: undefined };
-      await shadow.change({ kind: 'append', rows: this.numRows }, this.#rows.file, limits);
-      return await shadow.commit(() => requireTime(this.#requests));
+      if (chunk !== undefined) await shadow.change({ kind: mode, rows: this.numRows }, chunk.file, limits);
+      else await this.#appendStaged(shadow, mode, staged!, columnsOf(this.#requests));
+      return (await shadow.commit(() => requireTime(this.#requests))) satisfies Made;
     } finally {
       shadow.discard();
+    }
+  }
+
+  /** The parts are steps of one commit, which a table that has no shadow cannot have. */
+  async #appendStaged(
+    shadow: Shadow,
+    mode: InsertRequest['mode'],
+    staged: StagedSource,
+    columns: readonly Projection[],
+  ): Promise<void> {
+    if (!shadow.isPrivate || mode === 'overwrite') throw tooLargeForTable();
+    for await (const file of staged.select(columns)) {
+      const limits = { timeoutMs: longestTime(this.#requests), principal: undefined };
+      await shadow.change({ kind: 'append', rows: 0 }, file, limits);
+      requireTime(this.#requests);
     }
   }
 
   /** Throws `FaultyPart` with the number of a request whose values are malformed. */
   get #rows(): IpcChunk {
     const [first, ...others] = this.#requests;
-    this.#chunk ??=
-      others.length === 0 ? first!.chunk : concatRows(this.#requests.map(({ chunk }) => ({ chunk, keep: undefined })));
+    this.#chunk ??= others.length === 0 ? first!.chunk! : this.#concat();
     return this.#chunk;
   }
 
+  /** As `#rows`, also of a request alone: of malformed values the engine may store a part, and report a success. */
+  get #checkedRows(): IpcChunk {
+    const [{ chunk }] = this.#requests as [InsertRequest];
+    if (this.#requests.length === 1 && canConcat([chunk!])) this.#chunk = this.#concat();
+    return this.#rows;
+  }
+
+  #concat(): IpcChunk {
+    return concatRows(this.#requests.map(({ chunk }) => ({ chunk: chunk!, keep: undefined })));
+  }
+
   #committed(version: number): Committed {
-    const each = this.#requests.map(({ chunk: { rows } }) => ({
+    const each = this.#requests.map(({ rows }) => ({
       numInsertedRows: rows,
       numUpdatedRows: 0,
       numDeletedRows: 0,
@@ -102,3 +151,13 @@ class InsertBatch {
     };
   }
 }
+
+/** Those of a staged append, which the table may have more of by now. */
+const columnsOf = ([request]: readonly InsertRequest[]): readonly Projection[] =>
+  (request?.fit?.checked.fields ?? []).map(({ name }) => ({ name, expression: formatFieldPath({ segments: [name] }) }));
+
+const tooLargeForTable = (): LancegateError =>
+  new LancegateError(
+    'BodyTooLarge',
+    'this table can only take an insert that fits one chunk: the engine alone commits to it (docs/adr/0023); send fewer rows at a time',
+  );

@@ -1,6 +1,5 @@
 import { joinBatches } from '../arrow/column/concat-rows.ts';
 import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
-import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable, typedSchema } from '../arrow/schema/schema-rules.ts';
@@ -14,6 +13,7 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import { type DistinctKeys, readDistinctKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
+import { fittingSchema, requireFewNewNulls } from '../table/fitting-schema.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -75,7 +75,7 @@ class MergeRows {
   #receiveFitting({ source, on }: MergeRowsCommand, dataset: Snapshot & BranchHead) {
     return this.#deps.metrics.writeStage('receive', async () => {
       const schema = await source.schema();
-      const table = await fittingSchema(dataset, schema, on);
+      const table = await fittingSchema(dataset, (table) => requireFit(schema, table, on));
       const chunk = await source.whole(nullBytesPerRow(schema, table.schema));
       return { chunk: joinBatches(typeNulls(chunk, table.schema, table.file)), checked: table.schema };
     });
@@ -140,7 +140,7 @@ class MergeRows {
     }
     const created = await access.findCreated(command.table);
     const dataset = await access.lastSeen(created, undefined);
-    const { schema, file } = await fittingSchema(dataset, chunk.schema, command.on);
+    const { schema, file } = await fittingSchema(dataset, (table) => requireFit(chunk.schema, table, command.on));
     if (nullBytesPerRow(chunk.schema, schema) > 0 || typeNulls(chunk, schema, file) !== chunk) {
       throw createdMeanwhile(declared);
     }
@@ -201,32 +201,6 @@ function requireStorable(source: Schema, on: readonly FieldPath[]): void {
   checkStorable(source);
 }
 
-interface TableSchema {
-  readonly schema: Schema;
-  /** A file of this schema. */
-  readonly file: IpcFile;
-}
-
-/**
- * The schema of the table, which the source fits. It is taken as last seen; before it leads to a refusal it is looked up again,
- * since a writer outside this service may have changed it.
- */
-async function fittingSchema(
-  dataset: Snapshot & BranchHead,
-  source: Schema,
-  on: readonly FieldPath[],
-): Promise<TableSchema> {
-  const read = async (): Promise<TableSchema> => {
-    const schema = await dataset.schema();
-    requireFit(source, schema, on);
-    return { schema, file: await dataset.schemaFile() };
-  };
-  return read().catch(async () => {
-    await dataset.refresh();
-    return read();
-  });
-}
-
 function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
   const typed = typedSchema(source, target);
   for (const path of on) requireField(path, typed, 'source');
@@ -235,18 +209,9 @@ function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): v
   checkPartialSource(typed, target);
 }
 
-/** The memory for NULLs in columns that came meanwhile is not reserved: many of them have to be sent again. */
-const mostNullBytes = 16 * 2 ** 20;
-
 function requireStillFit({ schema, rows }: IpcChunk, checked: Schema, now: Schema, on: readonly FieldPath[]): void {
   requireFit(schema, now, on);
-  const more = nullBytesPerRow(schema, now) - nullBytesPerRow(schema, checked);
-  if (more * rows <= mostNullBytes) return;
-  throw new LancegateError(
-    'ConcurrentModification',
-    'columns were added to the table while the merge waited; nothing was written',
-    { retryAfterSeconds: 1 },
-  );
+  requireFewNewNulls(schema, rows, checked, now);
 }
 
 function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {

@@ -80,7 +80,8 @@ describe('what the engine does in a shadow', () => {
     const shadow = await dataset.shadow();
     const totals = await shadow.merge(upsert, keyed([5, 1_050, 2_000], 'merged'), undefined);
     assert.deepEqual([totals.numUpdatedRows, totals.numInsertedRows, totals.numDeletedRows], [2, 1, 0]);
-    await shadow.append(keyed([3_000], 'appended'));
+    const limits = { timeoutMs: undefined, principal: undefined };
+    await shadow.change({ kind: 'append', rows: 1 }, keyed([3_000], 'appended'), limits);
     assert.equal(await shadow.deleteRows(await addressesOf(shadow, 'id = 6 OR id = 3000')), 2);
     assert.equal(await shadow.deleteWhere(ownSql('id < 3')), 3);
     assert.deepEqual(await contentOf(await reopened(engine)), before, 'a step is seen before the commit');

@@ -122,7 +122,7 @@ test('where all room is taken, a write learns only that, before its sender is kn
   }
   assert.equal((await ask(service, '/v1/table/users/describe', { body: {} })).status, 200);
   assert.equal((await ask(service, '/v1/table/users/describe', { body: {}, headers })).status, 401);
-  assert.equal((await upload(service, '/v1/table/users/insert')).status, 406);
+  assert.equal((await upload(service, '/v1/table/users/refresh')).status, 406);
   assert.equal((await ask(service, '/healthz', { method: 'GET' })).status, 200);
 });
 

@@ -147,6 +147,10 @@ const defaults: Operations = {
       isReplay: false,
     };
   },
+  insertRows: async ({ source }) => {
+    await source.whole();
+    return { ...written, numInsertedRows: 3 };
+  },
   updateRows: async () => ({ ...written, numUpdatedRows: 4 }),
   deleteRows: async () => ({ ...written, numDeletedRows: 5 }),
   addColumns: async () => written,

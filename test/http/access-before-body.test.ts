@@ -43,7 +43,7 @@ describe('a principal that may not write is refused before a byte of the body is
           [403, '/v1/table/new/create', reader],
           [400, mergePath, writer],
           [400, '/v1/table/new/create?mode=maybe', writer],
-          [406, '/v1/table/t/insert', writer],
+          [406, '/v1/table/t/refresh', writer],
           [404, '/v1/table/t/nothing', writer],
         ];
         for (const [status, path, token] of cases) {

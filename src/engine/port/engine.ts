@@ -17,7 +17,15 @@ import type { IndexSpec } from './index-spec.ts';
 import type { Indexed } from './indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { RowQueries } from './query-spec.ts';
-import type { LiveRows, NewRows, PreparedRows, Replacing, RowAddress, RowAddressSql } from './row-address.ts';
+import type {
+  LiveRows,
+  NewRows,
+  PreparedRows,
+  Replacing,
+  RowAddress,
+  RowAddressSql,
+  StagedSource,
+} from './row-address.ts';
 import type { Shadow } from './shadow.ts';
 import type { Tagged } from './stored-tags.ts';
 
@@ -187,8 +195,15 @@ export interface HeadCommits {
    * version of `tracked`, which is at the new one afterwards.
    */
   replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
+  /**
+   * For `appendRows` or `overwriteRows` of any number of rows. `columns`: a file without rows, whose columns the rows get as the
+   * engine fits them. Nothing is written before the first `append`. undefined where there can be none, as on object stores.
+   */
+  stageSource(columns: IpcFile | undefined): StagedSource | undefined;
   /** Commits one version with these rows and all that the head has, as `replaceRows`. No key is looked at. */
-  appendRows(rows: PreparedRows): Promise<Replacing>;
+  appendRows(rows: PreparedRows | StagedSource): Promise<Replacing>;
+  /** Commits one version that has these rows and these columns only, as `replaceRows`. Its indexes are gone. */
+  overwriteRows(source: StagedSource): Promise<Replacing>;
   /**
    * Commits one version. `overtaken`: another program has committed since the dataset was refreshed, and nothing is written.
    * `TableVersionNotFound` where there is no version to restore; `Unsupported` where neither this service nor the engine can

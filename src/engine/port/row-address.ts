@@ -2,6 +2,7 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { Branded } from '../../kernel/ids.ts';
+import type { Projection } from './merge-spec.ts';
 
 /** Where one row is stored, as SQL. No other row ever has the same; a row that moves, as most updates make it, gets another. */
 export type RowAddressSql = Branded<string, 'RowAddressSql'>;
@@ -66,6 +67,17 @@ export interface NewRows {
 /** Rows that the engine has begun to write, for as many attempts of `replaceRows` as it takes. */
 export interface PreparedRows extends NewRows {
   /** The caller calls this when no attempt follows; after a commit it removes no file of the table. */
+  discard(): void;
+}
+
+/** The rows of a source of any size. They are written part by part, before any lock, and one commit takes all of them. */
+export interface StagedSource {
+  /** Without given columns the first part decides them, also without rows. */
+  append(file: IpcFile): Promise<void>;
+  countRows(): Promise<number>;
+  /** All of them, as `Dataset.select`. */
+  select(columns: readonly Projection[]): AsyncIterable<IpcFile>;
+  /** The caller calls this when no commit follows; after a commit it removes no file of the table. */
   discard(): void;
 }
 

@@ -17,12 +17,13 @@ export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows'
  */
 export interface Shadow {
   readonly baseVersion: number;
+  /** False where each step commits to the branch itself. */
+  readonly isPrivate: boolean;
   /**
    * Past `timeoutMs` it throws `TimedOut`. A filter that a client wrote runs in a reader process (`ReaderDied`) and counts against
    * the share of `principal` (`principalKey`).
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeTotals>;
-  append(file: IpcFile): Promise<void>;
   /** Any step; `file` where the step has one. As `merge`, what a client wrote runs in a reader process. */
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals>;
   /** Returns how many there were; addresses without a row are passed over. */

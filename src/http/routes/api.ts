@@ -16,6 +16,7 @@ import { describeTableRoute } from './describe-table.ts';
 import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';
 import { createIndexRoute, createScalarIndexRoute, dropIndexRoute } from './indexes/index-writes.ts';
 import { cancelJobRoute, describeJobRoute, listJobsRoute } from './indexes/job-routes.ts';
+import { insertRowsRoute } from './insert.ts';
 import { maintainTableRoute } from './maintain-table.ts';
 import { mergeRowsRoute } from './merge.ts';
 import {
@@ -48,6 +49,7 @@ import { describeTransactionRoute } from './transactions.ts';
 const offered = {
   createTable: createTableRoute,
   mergeRows: mergeRowsRoute,
+  insertRows: insertRowsRoute,
   updateRows: updateRowsRoute,
   deleteRows: deleteRowsRoute,
   addColumns: addColumnsRoute,

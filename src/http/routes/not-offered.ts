@@ -10,7 +10,6 @@ const inSpecification = [
   '/v1/table/:id/version/delete',
   '/v1/table/version/batch-create',
   '/v1/table/batch-commit',
-  '/v1/table/:id/insert',
   '/v1/table/:id/backfill_column',
   '/v1/materialized_view/:id/refresh',
   '/v1/materialized_view/:id/create',
@@ -52,16 +51,11 @@ const besideSpecification = [
 
 export const notOfferedPaths: readonly string[] = [...inSpecification, ...besideSpecification];
 
-/** For what people try first. */
-const instead: Readonly<Record<string, string>> = {
-  '/v1/table/:id/insert': '; to add rows, merge them with when_not_matched_insert_all alone',
-};
-
 export const notOfferedRoutes: readonly Route[] = notOfferedPaths.map((path) => ({
   methods: ['GET', 'POST'],
   path,
   isNotOffered: true,
   prepare() {
-    throw new LancegateError('Unsupported', `this service does not offer the operation${instead[path] ?? ''}`);
+    throw new LancegateError('Unsupported', 'this service does not offer the operation');
   },
 }));

@@ -49,7 +49,11 @@ export async function mergeNested(
     const deletedRows = await deleteOld(target, batch, candidates, remainingMs());
     const added = batch.updates || deletesOthers(batch) ? everyRow : ownSql(`${originColumn} = 'source'`);
     const addedRows = await found.countRows(added);
-    if (addedRows > 0) await target.shadow.append(await collect(found, columnProjections(columns), added));
+    if (addedRows > 0) {
+      const file = await collect(found, columnProjections(columns), added);
+      const limits = { timeoutMs: undefined, principal: undefined };
+      await target.shadow.change({ kind: 'append', rows: addedRows }, file, limits);
+    }
     // Rows that stay or were updated are deleted and added, which the difference of the two leaves out.
     const numDeletedRows = deletedRows - addedRows + merged.numInsertedRows;
     const { numInsertedRows, numUpdatedRows } = merged;

@@ -34,6 +34,7 @@ import {
   type RowAddress,
   type RowAddressSql,
   rowAddress,
+  type StagedSource,
 } from '../../port/row-address.ts';
 import type { Shadow } from '../../port/shadow.ts';
 import type { Tags } from '../../port/stored-tags.ts';
@@ -187,13 +188,25 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  appendRows(rows: PreparedRows): Promise<Replacing> {
+  stageSource(columns: IpcFile | undefined): StagedSource | undefined {
+    return this.#local?.replacement.stageSource(columns);
+  }
+
+  appendRows(rows: PreparedRows | StagedSource): Promise<Replacing> {
+    return this.#replaceHead((replacement, version) => replacement.append(version, rows));
+  }
+
+  overwriteRows(source: StagedSource): Promise<Replacing> {
+    return this.#replaceHead((replacement, version) => replacement.overwrite(version, source));
+  }
+
+  #replaceHead(commit: (by: RowReplacement, version: number) => Replacing | Promise<Replacing>): Promise<Replacing> {
     return engineCall('replace', async () => {
       this.head.requireWritable();
-      const version = await this.head.version();
-      const added = (await this.#local?.replacement.append(version, rows)) ?? 'refused';
-      if (typeof added === 'object') this.head.committedElsewhere(added.version);
-      return added;
+      if (this.#local === undefined) return 'refused';
+      const made = await commit(this.#local.replacement, await this.head.version());
+      if (typeof made === 'object') this.head.committedElsewhere(made.version);
+      return made;
     });
   }
 

@@ -11,8 +11,8 @@
  *
  * The few files that every commit has are written on the event loop, which takes less time than a trip through the thread pool.
  */
-import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   type DeletionFile,
@@ -20,14 +20,17 @@ import {
   NotReplaceable,
   nextManifest,
 } from '../../../lance-format/manifest/next-manifest.ts';
+import { overwriteVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { keepsEveryAddress } from '../../../lance-format/transaction/transaction.ts';
-import type { NewRows, PreparedRows, Replacing, RowAddress } from '../../port/row-address.ts';
+import type { NewRows, PreparedRows, Replacing, RowAddress, StagedSource } from '../../port/row-address.ts';
 import { deletionsFile, LiveRowMap } from '../live-rows/live-rows.ts';
 import type { FileWriter } from './file-writer.ts';
+import { FileInStaging, RowsInStaging, SourceInStaging } from './staged-rows.ts';
 import type { StagedRows, Staging } from './staging.ts';
 import {
   commitVersion,
   type Fresh,
+  LiftedCommit,
   mostAttempts,
   type NewFile,
   newTransaction,
@@ -58,15 +61,22 @@ interface ReplacementParts {
 export class RowReplacement {
   readonly #parts: ReplacementParts;
   readonly #versionsFolder: string;
+  readonly #lifted: LiftedCommit;
 
   constructor(parts: ReplacementParts) {
     this.#parts = parts;
+    this.#lifted = new LiftedCommit(parts.folder, parts.beginSync);
     this.#versionsFolder = join(parts.folder, '_versions');
   }
 
   /** As `Dataset.prepareRows`. */
   prepare(rows: NewRows): PreparedRows {
-    return new RowsInStaging(this.#parts.staging, rows);
+    return new FileInStaging(this.#parts.staging, rows);
+  }
+
+  /** As `Dataset.stageSource`. */
+  stageSource(columns: IpcFile | undefined): StagedSource {
+    return new SourceInStaging(this.#parts.staging, columns);
   }
 
   /** As `Dataset.replaceRows`. */
@@ -81,15 +91,33 @@ export class RowReplacement {
   }
 
   /** As `Dataset.appendRows`, to the dataset at this version. No row that is there matters. */
-  append(version: number, rows: PreparedRows): Promise<Replacing> {
+  async append(version: number, rows: PreparedRows | StagedSource): Promise<Replacing> {
     const tracked = new LiveRowMap(this.#versionsFolder, new Set());
     tracked.advance(version);
-    return this.#commitPrepared({ tracked, deletions: new Map(), isAppend: true }, rows);
+    const change: RowChange = { tracked, deletions: new Map(), isAppend: true };
+    if (rows instanceof SourceInStaging) return this.#commitMarked(change, await rows.rows());
+    return 'file' in rows ? this.#commitPrepared(change, rows) : 'refused';
+  }
+
+  /** As `Dataset.overwriteRows`, of the dataset at this version. */
+  overwrite(version: number, source: StagedSource): Replacing {
+    const head = readManifest(this.#versionsFolder, version);
+    if (head === undefined) return 'overtaken';
+    if (!(source instanceof SourceInStaging)) return 'refused';
+    const { manifest, folder } = source.staged();
+    try {
+      const next = overwriteVersion(head.bytes, manifest, newTransaction(this.#parts.fresh));
+      if (!this.#lifted.commit(next, folder, head.path)) return 'overtaken';
+      return { version: next.version, fragments: [] };
+    } catch (error) {
+      if (error instanceof NotReplaceable) return 'refused';
+      throw error;
+    }
   }
 
   async #commitPrepared(change: RowChange, rows: NewRows): Promise<Replacing> {
     if (rows instanceof RowsInStaging) return this.#commitMarked(change, rows);
-    const prepared = new RowsInStaging(this.#parts.staging, rows);
+    const prepared = new FileInStaging(this.#parts.staging, rows);
     return this.#commitMarked(change, prepared).finally(() => prepared.discard());
   }
 
@@ -174,39 +202,6 @@ export class RowReplacement {
     if (deleted === undefined) return undefined;
     const listed = { readVersion: tracked.version, id: randomId(this.#parts.fresh), deletedRows: deleted.count };
     return { listed, file: deletionsFile(this.#parts.folder, fragment, listed, deleted.toBitmap()) };
-  }
-}
-
-/** Rows that the engine writes, or has written. An attempt that was overtaken leaves them to the next one. */
-class RowsInStaging implements PreparedRows {
-  readonly file: PreparedRows['file'];
-  readonly rows: number;
-  readonly staged: Promise<StagedRows>;
-  #moved: readonly string[] | undefined;
-
-  constructor(staging: Staging, { file, rows }: NewRows) {
-    this.file = file;
-    this.rows = rows;
-    this.staged = staging.stage(file);
-    this.staged.catch(() => undefined); // the commit of them throws it
-  }
-
-  moveTo(folder: string, staged: StagedRows): void {
-    this.#moved ??= staged.moveTo(folder);
-  }
-
-  /** A version names the files now. */
-  committed(): void {
-    this.#moved = [];
-  }
-
-  discard(): void {
-    for (const path of this.#moved ?? []) rmSync(path, { force: true });
-    this.#moved = [];
-    this.staged.then(
-      (staged) => staged.discard(),
-      () => undefined,
-    );
   }
 }
 

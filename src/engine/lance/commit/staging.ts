@@ -55,6 +55,11 @@ export class Staging {
     return this.#stageIn(this.#memory, file).catch(() => this.#stageIn(this.#onDisk, file));
   }
 
+  /** A dataset for as many appends as it takes. The caller discards it. */
+  begin(): Promise<DatasetInStaging> {
+    return this.#onDisk.use(randomUUID(), async (dataset) => dataset);
+  }
+
   /** Has the engine change a clone (`shadow-manifest.ts`), here or, by its name in the staging folder, in another process. */
   change(
     clone: Buffer,
@@ -87,10 +92,10 @@ export class Staging {
 type Taking = 'by renaming' | 'by copying';
 
 /** Puts the files of a staged dataset among those of another, and says where they are now. */
-type MoveTo = (datasetFolder: string) => readonly string[];
+export type MoveTo = (datasetFolder: string) => readonly string[];
 
 /** A dataset that is being staged. */
-interface DatasetInStaging {
+export interface DatasetInStaging {
   readonly connection: NativeConnection;
   readonly name: string;
   readonly folder: string;

@@ -105,6 +105,7 @@ type ShadowChange = Omit<ReaderChange, 'store' | 'location' | 'branch'>;
  * and recovery removes what a crash leaves of it.
  */
 class LocalShadow implements Shadow {
+  readonly isPrivate = true;
   readonly #parts: LocalShadowParts;
   readonly #folder: ShadowFolder;
   /** A step failed, or is under way. */
@@ -130,10 +131,6 @@ class LocalShadow implements Shadow {
   ): Promise<MergeTotals> {
     const useIndex = this.#parts.usesIndex(spec, file.length);
     return this.change({ kind: 'merge', spec: { ...spec, useIndex } }, file, { timeoutMs, principal });
-  }
-
-  async append(file: IpcFile): Promise<void> {
-    await this.change({ kind: 'append', rows: 0 }, file, { timeoutMs: undefined, principal: undefined });
   }
 
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {

@@ -20,6 +20,7 @@ interface EngineDataset extends Pick<Snapshot, 'version' | 'select' | 'take'>, E
  */
 export class EngineCommits implements Shadow {
   readonly baseVersion: number;
+  readonly isPrivate = false;
   readonly #dataset: EngineDataset;
 
   constructor(dataset: EngineDataset, baseVersion: number) {
@@ -34,10 +35,6 @@ export class EngineCommits implements Shadow {
     principal: string | undefined,
   ): Promise<MergeTotals> {
     return this.change({ kind: 'merge', spec }, file, { timeoutMs, principal });
-  }
-
-  async append(file: IpcFile): Promise<void> {
-    await this.change({ kind: 'append', rows: 0 }, file, { timeoutMs: undefined, principal: undefined });
   }
 
   /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */

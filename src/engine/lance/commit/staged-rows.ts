@@ -1,0 +1,134 @@
+/** Rows on their way into a dataset, for as many attempts of a commit as it takes. */
+import { renameSync, rmSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import type { Projection } from '../../port/merge-spec.ts';
+import type { NewRows, PreparedRows, StagedSource } from '../../port/row-address.ts';
+import { type NativeTable, queryOf, resultsOf } from '../native/native.ts';
+import { engineCall } from '../native/translate-errors.ts';
+import type { DatasetInStaging, MoveTo, StagedRows, Staging } from './staging.ts';
+
+/** Rows that the engine writes, or has written. An attempt that was overtaken leaves them to the next one. */
+export class RowsInStaging {
+  readonly rows: number;
+  readonly staged: Promise<StagedRows>;
+  #moved: readonly string[] | undefined;
+
+  constructor(staged: Promise<StagedRows>, rows: number) {
+    this.rows = rows;
+    this.staged = staged;
+    this.staged.catch(() => undefined); // the commit of them throws it
+  }
+
+  moveTo(folder: string, staged: StagedRows): void {
+    this.#moved ??= staged.moveTo(folder);
+  }
+
+  /** A version names the files now. */
+  committed(): void {
+    this.#moved = [];
+  }
+
+  /** To where `source` reads them. */
+  moveBack(source: DatasetInStaging): void {
+    for (const path of this.#moved ?? []) renameSync(path, join(source.folder, 'data', basename(path)));
+    this.#moved = undefined;
+  }
+
+  discard(): void {
+    for (const path of this.#moved ?? []) rmSync(path, { force: true });
+    this.#moved = [];
+    this.staged.then(
+      (staged) => staged.discard(),
+      () => undefined,
+    );
+  }
+}
+
+/** Rows of one file. */
+export class FileInStaging extends RowsInStaging implements PreparedRows {
+  readonly file: PreparedRows['file'];
+
+  constructor(staging: Staging, { file, rows }: NewRows) {
+    super(staging.stage(file), rows);
+    this.file = file;
+  }
+}
+
+/** A source that arrives in parts. */
+export class SourceInStaging implements StagedSource {
+  readonly #staging: Staging;
+  readonly #columns: IpcFile | undefined;
+  #dataset: DatasetInStaging | undefined;
+  #table: NativeTable | undefined;
+  #rows: RowsInStaging | undefined;
+  #isDiscarded = false;
+
+  constructor(staging: Staging, columns: IpcFile | undefined) {
+    this.#staging = staging;
+    this.#columns = columns;
+  }
+
+  async append(file: IpcFile): Promise<void> {
+    if (this.#table !== undefined) return this.#add(this.#table, file);
+    const columns = this.#columns;
+    this.#table = await this.#create(columns ?? file);
+    if (columns !== undefined) await this.#add(this.#table, file);
+  }
+
+  countRows(): Promise<number> {
+    return engineCall('select', async () => (await this.#table?.countRows()) ?? 0);
+  }
+
+  select(columns: readonly Projection[]): AsyncIterable<IpcFile> {
+    return resultsOf(async () => {
+      if (this.#dataset !== undefined) this.#rows?.moveBack(this.#dataset);
+      return queryOf(this.#written, undefined);
+    }, columns);
+  }
+
+  /** For a commit that adds them. No part is appended any more. */
+  async rows(): Promise<RowsInStaging> {
+    this.#rows ??= new RowsInStaging(Promise.resolve(this.staged()), await this.countRows());
+    return this.#rows;
+  }
+
+  /** What was written, in its folder. */
+  staged(): StagedRows & { readonly folder: string } {
+    const dataset = this.#dataset;
+    if (dataset === undefined) throw new Error('no part was appended');
+    const versions = join(dataset.folder, '_versions');
+    const newest = readManifest(versions, listVersions(versions).at(-1) ?? 1);
+    if (newest === undefined) throw new Error('a staged dataset without a manifest');
+    const parsed = parseManifest(newest.bytes);
+    const moveTo: MoveTo = dataset.moverOf(parsed);
+    const rows = parsed.fragments.reduce((sum, fragment) => sum + fragment.rows, 0);
+    return { manifest: newest.bytes, rows, moveTo, folder: dataset.folder, discard: () => this.discard() };
+  }
+
+  discard(): void {
+    if (this.#isDiscarded) return;
+    this.#isDiscarded = true;
+    this.#table?.close();
+    this.#rows?.discard();
+    this.#dataset?.discard();
+  }
+
+  get #written(): NativeTable {
+    if (this.#table === undefined) throw new Error('no part was appended');
+    return this.#table;
+  }
+
+  #add(table: NativeTable, file: IpcFile): Promise<void> {
+    return engineCall('append', async () => void (await table.add(file, 'append')));
+  }
+
+  #create(file: IpcFile): Promise<NativeTable> {
+    return engineCall('create', async () => {
+      this.#dataset = await this.#staging.begin();
+      return this.#dataset.connection.createTable(this.#dataset.name, file, 'create', []);
+    });
+  }
+}

@@ -1,0 +1,18 @@
+import { insertRows } from '../../insert/request.ts';
+import { readInsertParameters } from '../../wire/insert-parameters.ts';
+import { arrowRoute } from '../arrow-route.ts';
+
+export const insertRowsRoute = arrowRoute(insertRows, {
+  path: '/v1/table/:id/insert',
+  action: 'InsertIntoTable',
+  body: 'arrow-chunks',
+  parameters: ({ query }) => readInsertParameters(query),
+  furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
+  mode: ({ mode }) => mode,
+  async answer(operation, { table, branch, parameters, source, idempotency, scope }) {
+    const command = { table, branch, ...parameters, source, idempotency };
+    const { isReplay, transactionId, version, numInsertedRows } = await operation(command, scope);
+    const fields = { version, num_inserted_rows: numInsertedRows, transaction_id: transactionId };
+    return { fields, isReplay, audit: { version, insertedRows: numInsertedRows, transactionId } };
+  },
+});

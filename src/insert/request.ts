@@ -1,0 +1,288 @@
+import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
+import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
+import { checkSourceFits, checkStorable, holdsNull } from '../arrow/schema/schema-rules.ts';
+import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
+import { type TableMaker, type WrittenTable, writeChunks } from '../create/table-maker.ts';
+import type { StagedSource } from '../engine/port/row-address.ts';
+import type { NewId } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { showTable, type TransactionId } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
+import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
+import { fittingSchema, requireFewNewNulls, type TableSchema } from '../table/fitting-schema.ts';
+import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { RecoveryMarks } from '../table/recovery-marks.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { TableLocks } from '../table/table-locks.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { TableWriter } from '../write/branch-queue.ts';
+import { outcomeOf, type SchemaFit } from '../write/write.ts';
+import type { InsertRowsCommand, InsertRowsResult } from './insert-command.ts';
+import { type InsertRequest, insertBatchKey } from './insert-kind.ts';
+
+interface InsertRowsDeps {
+  readonly access: TableAccess;
+  readonly datasets: OpenDatasets;
+  readonly writer: TableWriter;
+  readonly maker: TableMaker;
+  readonly locks: TableLocks;
+  readonly recoveryMarks: RecoveryMarks;
+  readonly newId: NewId;
+  readonly metrics: Metrics;
+}
+
+export function insertRows(deps: InsertRowsDeps & { readonly idempotency: Idempotency }) {
+  const inserting = new InsertRows(deps);
+  return (command: InsertRowsCommand, scope: RequestScope): Promise<Replayable<InsertRowsResult>> =>
+    deps.idempotency.once('insert', command, scope, (keyed) => inserting.run(command, scope, keyed));
+}
+
+/** Rows that fit their table: in one chunk, or staged, or both. */
+type ReceivedRows = Pick<InsertRequest, 'rows' | 'chunk' | 'staged'>;
+
+/**
+ * An insert of one client: resolve the table, receive the source, submit. A source that ends within one chunk stays in memory, and
+ * an append of it shares its commit with others. A larger one is staged chunk by chunk as it comes, whatever its size: no lock is
+ * held while it waits for the client.
+ */
+class InsertRows {
+  readonly #deps: InsertRowsDeps;
+
+  constructor(deps: InsertRowsDeps) {
+    this.#deps = deps;
+  }
+
+  /** A `keyed` request's answer is recorded with its transaction. */
+  async run(command: InsertRowsCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<InsertRowsResult> {
+    const table = await this.#deps.access.find(command.table);
+    if (table.state === 'declared') return this.#insertIntoDeclared(table, command, scope, keyed);
+    return this.#deps.access.onFilesOf(table, () => this.#insert(table, command, scope, keyed));
+  }
+
+  async #insert(
+    table: TableRecord,
+    command: InsertRowsCommand,
+    scope: RequestScope,
+    keyed: Keyed | undefined,
+  ): Promise<InsertRowsResult> {
+    const dataset = await this.#deps.datasets.lastSeen(table.location, command.branch);
+    const schema = await command.source.schema();
+    const columns = await columnsFor(command, schema, dataset);
+    const staged = columns && needsWhole(schema, columns) ? undefined : dataset.stageSource(columns?.file);
+    try {
+      const source = await this.#receive(table, command, columns, staged, scope);
+      return await this.#submit(table, command, { ...source, columns }, scope, await keyed?.request());
+    } finally {
+      staged?.discard();
+    }
+  }
+
+  /** Without `staged`, only what fits into memory. */
+  #receive(
+    table: TableRecord,
+    { source, branch, mode }: InsertRowsCommand,
+    columns: TableSchema | undefined,
+    staged: StagedSource | undefined,
+    scope: RequestScope,
+  ): Promise<ReceivedRows> {
+    const { metrics } = this.#deps;
+    return metrics.writeStage('receive', async () => {
+      if (staged === undefined) return inMemory(await wholeOf(source, columns));
+      const arriving = await begin(source.chunks());
+      if (arriving.isWhole && mode === 'append') return inMemory(arriving.first);
+      await this.#markBranch(table, branch, scope);
+      const rows = await writeChunks(staged, arriving.all(), scope.signal, metrics);
+      return { rows, chunk: arriving.isWhole ? arriving.first : undefined, staged };
+    });
+  }
+
+  /** What a crash leaves in staging is looked for in the branches that are open for writing. */
+  async #markBranch(table: TableRecord, branch: InsertRowsCommand['branch'], { signal }: RequestScope): Promise<void> {
+    const { access, datasets, locks, recoveryMarks } = this.#deps;
+    const leave = await locks.lockShared(table.ref, signal);
+    try {
+      const unlock = await locks.lockBranch(table.ref, branch, signal);
+      try {
+        const { id, location } = await access.requireUnchanged(table);
+        await recoveryMarks.beforeCommit(id, branch, await datasets.latest(location, branch));
+      } finally {
+        unlock();
+      }
+    } finally {
+      leave();
+    }
+  }
+
+  async #submit(
+    table: TableRecord,
+    { branch, mode }: InsertRowsCommand,
+    { columns, ...source }: ReceivedRows & { readonly columns: TableSchema | undefined },
+    scope: RequestScope,
+    keyed: KeyedRequest | undefined,
+  ): Promise<InsertRowsResult> {
+    const { writer, newId } = this.#deps;
+    const transactionId = newId() as TransactionId;
+    const write = { kind: 'insert', operation: 'insert', table, branch, scope, transactionId, keyed } as const;
+    const { chunk, rows } = source;
+    const fit = columns && fitOf(chunk?.schema ?? columns.schema, rows, columns.schema);
+    const request: InsertRequest = { ...write, mode, ...source, fit };
+    const { version, numInsertedRows } = await writer.write(
+      request,
+      chunk && { batchKey: insertBatchKey(request), size: chunk },
+    );
+    return { transactionId, version, numInsertedRows };
+  }
+
+  /** The rows make the table, in either mode. A source in one chunk finds room also where another request has made it meanwhile. */
+  async #insertIntoDeclared(
+    declared: TableRecord,
+    command: InsertRowsCommand,
+    scope: RequestScope,
+    keyed: Keyed | undefined,
+  ): Promise<InsertRowsResult> {
+    if (command.branch !== undefined) throw branchOfDeclared(declared);
+    const { access, locks } = this.#deps;
+    checkStorable(await command.source.schema());
+    const arriving = await begin(command.source.chunks());
+    if (!arriving.isWhole) return this.#materialiseStream(declared, arriving, scope, keyed);
+    const request = await keyed?.request();
+    const release = await locks.lockExclusive(command.table, scope.signal);
+    try {
+      const record = await access.find(command.table);
+      if (record.state === 'declared') return await this.#materialise(record, arriving, scope, async () => request);
+    } finally {
+      release();
+    }
+    const created = await access.findCreated(command.table);
+    return this.#insertInto(created, command, arriving.first, scope, request);
+  }
+
+  /** Of a table that was declared when the rows began to arrive. */
+  async #insertInto(
+    created: TableRecord,
+    command: InsertRowsCommand,
+    chunk: IpcChunk,
+    scope: RequestScope,
+    keyed: KeyedRequest | undefined,
+  ): Promise<InsertRowsResult> {
+    const dataset = await this.#deps.datasets.lastSeen(created.location, undefined);
+    const columns = await columnsFor(command, chunk.schema, dataset);
+    if (columns === undefined || needsWhole(chunk.schema, columns)) throw createdMeanwhile(created);
+    return this.#submit(created, command, { ...inMemory(chunk), columns }, scope, keyed);
+  }
+
+  /** As a create: the rows are written before the table's lock is taken. */
+  async #materialiseStream(
+    declared: TableRecord,
+    arriving: Arriving,
+    scope: RequestScope,
+    keyed: Keyed | undefined,
+  ): Promise<InsertRowsResult> {
+    const { locks } = this.#deps;
+    return this.#materialise(
+      declared,
+      arriving,
+      scope,
+      async () => keyed?.request(),
+      () => locks.lockExclusive(declared.ref, scope.signal),
+    );
+  }
+
+  async #materialise(
+    declared: TableRecord,
+    arriving: Arriving,
+    scope: RequestScope,
+    keyed: () => Promise<KeyedRequest | undefined>,
+    lock: () => Promise<() => void> = async () => () => undefined,
+  ): Promise<InsertRowsResult> {
+    const { ref: table, storageOptions } = declared;
+    const begun = { table, existing: declared, properties: undefined, storageOptions };
+    await using creation = await this.#deps.maker.begin(begun);
+    const written = await creation.write(arriving.all(), scope.signal);
+    const request = await keyed(); // the body has passed by now, so nothing waits for it under the lock
+    const release = await lock();
+    try {
+      scope.signal.throwIfAborted();
+      const result = allInserted(written);
+      await creation.publish(written, {
+        operation: 'insert',
+        outcome: outcomeOf({ ...result, numUpdatedRows: 0, numDeletedRows: 0 }),
+        answer: request && keyedAnswer(request, result),
+      });
+      return result;
+    } finally {
+      release();
+    }
+  }
+}
+
+/** The columns of the table that an append gets; a source that does not fit them is refused. An overwrite has its own. */
+async function columnsFor(
+  { mode }: InsertRowsCommand,
+  source: Schema,
+  dataset: Parameters<typeof fittingSchema>[0],
+): Promise<TableSchema | undefined> {
+  if (mode === 'append') return fittingSchema(dataset, (table) => checkSourceFits(source, table));
+  checkStorable(source);
+  return undefined;
+}
+
+const fitOf = (source: Schema, rows: number, checked: Schema): SchemaFit => ({
+  checked,
+  check: (now) => {
+    checkSourceFits(source, now);
+    requireFewNewNulls(source, rows, checked, now);
+  },
+});
+
+/** Whether NULLs are to be added, or typed, which takes the whole source in memory. */
+const needsWhole = (source: Schema, { schema }: TableSchema): boolean =>
+  nullBytesPerRow(source, schema) > 0 || source.fields.some(holdsNull);
+
+async function wholeOf(source: InsertRowsCommand['source'], columns: TableSchema | undefined): Promise<IpcChunk> {
+  if (columns === undefined) return source.whole();
+  const chunk = await source.whole(nullBytesPerRow(await source.schema(), columns.schema));
+  return typeNulls(chunk, columns.schema, columns.file);
+}
+
+const inMemory = (chunk: IpcChunk): ReceivedRows => ({ rows: chunk.rows, chunk, staged: undefined });
+
+/** A source of which the first chunk is there. */
+interface Arriving {
+  readonly first: IpcChunk;
+  /** There is no other chunk; the first one is kept until the request is over. */
+  readonly isWhole: boolean;
+  /** Once. */
+  all(): AsyncIterable<IpcChunk>;
+}
+
+async function begin(chunks: AsyncGenerator<IpcChunk, void, void>): Promise<Arriving> {
+  const { value: first } = await chunks.next();
+  if (!first) throw new LancegateError('Internal', 'a source without chunks');
+  const { value: second } = await chunks.next();
+  return {
+    first,
+    isWhole: !second,
+    async *all() {
+      yield second ? first : { ...first, release: () => undefined };
+      if (second) yield second;
+      yield* chunks;
+    },
+  };
+}
+
+const allInserted = ({ transactionId, version, rows }: WrittenTable): InsertRowsResult => ({
+  transactionId,
+  version,
+  numInsertedRows: rows,
+});
+
+const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
+  new LancegateError(
+    'ConcurrentModification',
+    `table '${showTable(ref)}' was created while the body arrived; nothing was written`,
+    { retryAfterSeconds: 1 },
+  );
+
+const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
+  new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
