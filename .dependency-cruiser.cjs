@@ -32,14 +32,11 @@ const mayImport = {
   maintenance: ['kernel', 'memory', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry'],
   operations: [
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'query', 'table', 'write', 'merge', 'insert'],
-    ...['change', 'create', 'indexing', 'maintenance', 'telemetry'],
+    ...['change', 'create', 'indexing', 'maintenance', 'sql', 'telemetry'],
   ],
   wire: [
     ...['kernel', 'arrow', 'sql', 'engine/port/index-spec.ts', 'engine/port/query-spec.ts', 'operations'],
-    ...['create/create-command.ts', 'merge/merge-command.ts'],
-    ...['kernel', 'arrow', 'sql', 'engine/port/query-spec.ts', 'create/create-command.ts', 'insert/insert-command.ts'],
-    'merge/merge-command.ts',
-    'operations',
+    ...['create/create-command.ts', 'insert/insert-command.ts', 'merge/merge-command.ts'],
   ],
   auth: ['kernel', 'telemetry', 'wire'],
   http: [

@@ -48,6 +48,57 @@ describe('rows are changed by a predicate', () => {
     assert.equal((described.properties as Record<string, string>).num_updated_rows, '2');
   });
 
+  test('every expression of an update sees the old row, whatever the order (P2, P4)', async () => {
+    tables += 1;
+    const table = `t${tables}`;
+    succeeded(
+      await service.post(`/v1/table/${table}/create`, stream({ a: [1, 2], b: [10, 20], c: [100, 200], d: [0, 0] })),
+    );
+    const updates = [
+      ['b', 'a + 1'],
+      ['C', 'B + `a`'],
+      ['d', 'c + b + d'],
+      ['a', 'a * 2'],
+    ].map(([column = '', value]) => [column.toLowerCase(), value]);
+    for (const [round, order] of [updates, updates.toReversed()].entries()) {
+      const answer = succeeded(await update(table, { predicate: 'c >= 100 AND b = 10', updates: order }));
+      const other = succeeded(
+        await update(table, {
+          predicate: 'a = 2 AND b = 2',
+          updates: [
+            ['a', '1'],
+            ['b', '10'],
+            ['c', '100'],
+            ['d', '0'],
+          ],
+        }),
+      );
+      assert.deepEqual([answer.updated_rows, answer.version, other.updated_rows], [1, 2 + 2 * round, 1]);
+    }
+    const answer = succeeded(await update(table, { updates }));
+    assert.equal(answer.updated_rows, 2);
+    assert.deepEqual(await storedRows(service, table), [
+      { a: 2, b: 2, c: 11, d: 110 },
+      { a: 4, b: 3, c: 22, d: 220 },
+    ]);
+    const none = succeeded(await update(table, { predicate: 'a > 99', updates }));
+    assert.deepEqual([none.updated_rows, none.version], [0, 6]);
+  });
+
+  test('an upsert finds the rows of such an update (P2)', async () => {
+    const table = await newTable();
+    const upsert = (ids: readonly number[]) => service.post(`/v1/table/${table}/merge_insert?on=id`, people(ids, 'up'));
+    for (let round = 0; round < 3; round++) succeeded(await upsert([1, 2]));
+    const updates = [
+      ['id', 'id + 10'],
+      ['name', "name || '-' || id"],
+    ];
+    assert.equal(succeeded(await update(table, { predicate: 'id < 4', updates })).updated_rows, 3);
+    assert.deepEqual(await names(table), ['11 up-1', '12 up-2', '13 old-3', '4 old']);
+    assert.deepEqual(succeeded(await upsert([11, 1])).num_updated_rows, 1);
+    assert.deepEqual(await names(table), ['1 up', '11 up', '12 up-2', '13 old-3', '4 old']);
+  });
+
   test('an update without a predicate changes all rows; the SDKs get the count under their name for it', async () => {
     const table = await newTable();
     const { transaction_id: _, ...answer } = succeeded(
@@ -152,6 +203,17 @@ describe('rows are changed by a predicate', () => {
     ['an expression that is not one', { updates: [['id', '1 +']] }, 13, /updates\[0\]\[1\]/],
     ['an expression with a function that is not allowed', { updates: [['name', "repeat('x', 9)"]] }, 13, /repeat/],
     ['a predicate with a subquery', { predicate: 'id IN (SELECT 1)', updates: [['id', '1']] }, 13, /SELECT/],
+    [
+      'columns that swap their values',
+      {
+        updates: [
+          ['id', 'length(name)'],
+          ['name', 'CAST(ID AS string)'],
+        ],
+      },
+      13,
+      /id, name need each other/,
+    ],
     ['a division by zero', { updates: [['id', 'id / (id - id)']] }, 13, /divides by zero/],
   ];
   for (const [what, body, code, says] of mistakes) {

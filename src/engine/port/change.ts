@@ -19,12 +19,22 @@ export type ChangeStep =
   | { readonly kind: 'update field metadata'; readonly updates: readonly FieldMetadataChange[] }
   | { readonly kind: 'drop index'; readonly name: string };
 
-interface UpdateStep {
+export interface UpdateStep {
   readonly kind: 'update';
   /** undefined for all rows. */
   readonly where: CheckedSql | undefined;
-  /** The new values; expressions see the old row. */
-  readonly set: readonly { readonly column: string; readonly value: CheckedSql }[];
+  /** The new values. No expression mentions a column that another one of these sets. */
+  readonly set: readonly NewValue[];
+  /**
+   * More values of the same rows, set one round after the other: a round sees what those before it have set. Only in a private
+   * shadow; elsewhere it is `InvalidInput`.
+   */
+  readonly then?: readonly (readonly NewValue[])[];
+}
+
+interface NewValue {
+  readonly column: string;
+  readonly value: CheckedSql;
 }
 
 interface NewColumn {

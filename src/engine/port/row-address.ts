@@ -108,6 +108,9 @@ export function addressesIn(ids: readonly number[]): CheckedSql {
   return ownSql(terms.join(' OR '));
 }
 
+/** A filter for the rows of a fragment and of all that came after it. */
+export const addressesFrom = (id: number): CheckedSql => ownSql(`${rowAddress} >= ${start(id)}`);
+
 export const addressOf = ({ fragment, offset }: RowAddress): RowAddressSql =>
   String(start(fragment) | BigInt(offset)) as RowAddressSql;
 

@@ -142,6 +142,12 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   return { ...next, fragments: added.map(({ id, rows }) => ({ id, rows })) };
 }
 
+/** No fragment of this version, or of one before it, has this id or a larger one. */
+export function nextFragmentId(current: Buffer): number {
+  const { fragments = [], maxFragmentId = -1 } = decode(manifest, sectionsOf(current).message);
+  return fragments.map(fragmentId).reduce((a, b) => Math.max(a, b), maxFragmentId) + 1;
+}
+
 interface StoredBytes {
   readonly id: number;
   readonly bytes: Uint8Array;

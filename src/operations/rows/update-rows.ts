@@ -8,6 +8,7 @@ import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
+import { roundsOf } from './update-rounds.ts';
 
 /** The new value of a column: an expression over the columns of the old row. */
 export interface ColumnUpdate {
@@ -33,8 +34,10 @@ export const updateRows =
     idempotency.once('update', command, scope, async (keyed) => {
       const { branch, predicate: where } = command;
       const table = await deps.access.findCreated(command.table);
-      const set = await columnsOfTable(deps.access, table, command);
-      const steps = [{ step: { kind: 'update', where, set }, file: undefined }] as const;
+      const [set = [], ...then] = roundsOf(await columnsOfTable(deps.access, table, command));
+      const steps = [
+        { step: { kind: 'update', where, set, ...(then.length > 0 && { then }) }, file: undefined },
+      ] as const;
       return submitChange(deps, { operation: 'update', table, branch, steps }, scope, keyed);
     });
 

@@ -178,13 +178,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
-    return engineCall('replace', async () => {
-      this.head.requireWritable();
+    return this.#replaceHead((replacement, version) => {
       if (!(tracked instanceof LiveRowMap)) return 'refused';
-      if (tracked.version !== (await this.head.version())) return 'overtaken';
-      const replaced = (await this.#local?.replacement.commit(tracked, addresses, rows)) ?? 'refused';
-      if (typeof replaced === 'object') this.head.committedElsewhere(replaced.version);
-      return replaced;
+      return tracked.version === version ? replacement.commit(tracked, addresses, rows) : 'overtaken';
     });
   }
 
@@ -197,15 +193,18 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   overwriteRows(source: StagedSource): Promise<Replacing> {
-    return this.#replaceHead((replacement, version) => replacement.overwrite(version, source));
+    return this.#replaceHead((replacement, version) => replacement.overwrite(version, source), 'other columns');
   }
 
-  #replaceHead(commit: (by: RowReplacement, version: number) => Replacing | Promise<Replacing>): Promise<Replacing> {
+  #replaceHead(
+    commit: (by: RowReplacement, version: number) => Replacing | Promise<Replacing>,
+    columns: ColumnsAfter = 'same columns',
+  ): Promise<Replacing> {
     return engineCall('replace', async () => {
       this.head.requireWritable();
       if (this.#local === undefined) return 'refused';
       const made = await commit(this.#local.replacement, await this.head.version());
-      if (typeof made === 'object') this.head.committedElsewhere(made.version);
+      if (typeof made === 'object') this.head.committedElsewhere(made.version, columns);
       return made;
     });
   }

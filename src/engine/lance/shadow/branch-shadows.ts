@@ -1,12 +1,13 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
+import { NotReplaceable, nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader } from '../../port/change.ts';
+import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type UpdateStep } from '../../port/change.ts';
 import type { ReaderChange } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
-import { type RowAddressSql, rowAddress } from '../../port/row-address.ts';
+import { addressesFrom, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
 import type { ColumnsAfter } from '../head/dataset-head.ts';
@@ -134,6 +135,36 @@ class LocalShadow implements Shadow {
   }
 
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
+    return step.kind === 'update' && step.then !== undefined
+      ? this.#updateInRounds(step, step.then, limits)
+      : this.#change(step, file, limits);
+  }
+
+  /** An update writes its rows into new fragments: by those the next round finds them. */
+  async #updateInRounds(
+    { where, set }: UpdateStep,
+    then: NonNullable<UpdateStep['then']>,
+    { timeoutMs, principal }: ChangeLimits,
+  ): Promise<MergeTotals> {
+    const endMs = performance.now() + (timeoutMs ?? 0);
+    const limits = () => ({ principal, timeoutMs: timeoutMs && Math.max(1, endMs - performance.now()) });
+    const updated = addressesFrom(nextFragmentId(this.#folder.changesSince(this.#parts.shadowVersion).result));
+    const totals = await this.#change({ kind: 'update', where, set }, undefined, limits());
+    if (totals.numUpdatedRows === 0) return totals;
+    for (const round of then) {
+      const { numUpdatedRows } = await this.#change(
+        { kind: 'update', where: updated, set: round },
+        undefined,
+        limits(),
+      );
+      if (numUpdatedRows === totals.numUpdatedRows) continue;
+      this.#isSpoiled = true;
+      throw new LancegateError('Internal', 'a round of an update found other rows than the first; nothing was written');
+    }
+    return totals;
+  }
+
+  #change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
     const { changeInReader } = this.#parts;
     const { call, filter } = callOf(step);
     if (!keepsColumns(step)) this.#columns = 'other columns';

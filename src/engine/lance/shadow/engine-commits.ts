@@ -39,6 +39,7 @@ export class EngineCommits implements Shadow {
 
   /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */
   async change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
+    if (step.kind === 'update' && step.then !== undefined) throw needsShadow();
     const before = await this.#dataset.version();
     try {
       return await this.#dataset.change(step, file, limits);
@@ -71,6 +72,12 @@ export class EngineCommits implements Shadow {
   /** The steps are committed. */
   discard(): void {}
 }
+
+const needsShadow = (): LancegateError =>
+  new LancegateError(
+    'InvalidInput',
+    'updates: one column is set to what another had, and this table takes no such update in one version; send several',
+  );
 
 /** At its deadline, or because its reader died. */
 const isCutShort = (error: unknown): error is LancegateError =>

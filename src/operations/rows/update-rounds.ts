@@ -1,0 +1,57 @@
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import { TokenReader } from '../../sql/tokens.ts';
+
+export interface Assignment {
+  /** A column of the table. */
+  readonly column: string;
+  readonly value: CheckedSql;
+}
+
+/** Each round but the first writes all updated rows once more. */
+const mostRounds = 8;
+
+/**
+ * The assignments of one update in rounds, so that each expression sees the old row: it is evaluated before the columns that it
+ * mentions are set. (The engine evaluates the assignments of one update one after the other, in an order that changes.) Any name in an
+ * expression that is spelt like a column counts as one, also if it is a function. `InvalidInput` where no order will do.
+ */
+export function roundsOf(assignments: readonly Assignment[]): readonly (readonly Assignment[])[] {
+  const mentions = new Map(assignments.map((each) => [each, namesIn(each.value)]));
+  const rounds: (readonly Assignment[])[] = [];
+  let left = assignments;
+  while (left.length > 0) {
+    const round = left.filter(
+      (each) => !left.some((other) => other !== each && mentions.get(other)?.has(folded(each.column)) === true),
+    );
+    if (round.length === 0) throw circular(left);
+    rounds.push(round);
+    left = left.filter((each) => !round.includes(each));
+  }
+  if (rounds.length <= mostRounds) return rounds;
+  throw invalidInput(
+    `updates: more than ${mostRounds} columns get their values from one another in a chain: send several`,
+  );
+}
+
+/** First segments only: a column is set as a whole. */
+function namesIn(expression: string): ReadonlySet<string> {
+  const names = new Set<string>();
+  const tokens = new TokenReader(expression);
+  while (tokens.peek().kind !== 'end') {
+    const { kind, value } = tokens.take();
+    if (kind === 'word') names.add(folded(value));
+    if (kind === 'name') for (const name of [value, ...value.split('.')]) names.add(folded(name));
+  }
+  return names;
+}
+
+const folded = (name: string): string => name.toUpperCase().toLowerCase();
+
+const circular = (left: readonly Assignment[]) =>
+  invalidInput(
+    `updates: the new values of ${left
+      .slice(0, 3)
+      .map(({ column }) => column)
+      .join(', ')} need each other's old ones; set one of them in a request of its own, or through another column`,
+  );
