@@ -10,7 +10,6 @@ const ann = person(1, 'ann', 1);
 
 /** What the SDK can ask of a server and this service does not offer. It must not sound like "no such table". */
 const notOffered: Readonly<Record<string, (table: Table, database: Connection) => Promise<unknown>>> = {
-  add: (table) => table.add([person(2, 'bob', 2)]),
   'branches diff': async (table) => (await table.branches()).diff('draft'),
 };
 

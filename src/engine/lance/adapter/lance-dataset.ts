@@ -109,6 +109,8 @@ interface Surroundings {
   readonly local?: LocalBranch | undefined;
 }
 
+type RowCommit = (by: RowReplacement, version: number) => Replacing | Promise<Replacing>;
+
 /** One open native table, on one branch. */
 export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #branch: BranchName | undefined;
@@ -196,14 +198,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return this.#replaceHead((replacement, version) => replacement.overwrite(version, source), 'other columns');
   }
 
-  #replaceHead(
-    commit: (by: RowReplacement, version: number) => Replacing | Promise<Replacing>,
-    columns: ColumnsAfter = 'same columns',
-  ): Promise<Replacing> {
+  #replaceHead(commit: RowCommit, columns: ColumnsAfter = 'same columns'): Promise<Replacing> {
     return engineCall('replace', async () => {
       this.head.requireWritable();
-      if (this.#local === undefined) return 'refused';
-      const made = await commit(this.#local.replacement, await this.head.version());
+      const made = this.#local ? await commit(this.#local.replacement, await this.head.version()) : 'refused';
       if (typeof made === 'object') this.head.committedElsewhere(made.version, columns);
       return made;
     });
