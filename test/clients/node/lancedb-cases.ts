@@ -1,9 +1,18 @@
 /** What connections, tables, tags, branches and merges of the LanceDB SDK for Node can do. */
 import { createRequire } from 'node:module';
-import type { ColumnAlteration, Connection } from '@lancedb/lancedb';
+import { type ColumnAlteration, type Connection, Index } from '@lancedb/lancedb';
 import type * as arrow from 'apache-arrow';
 import { expect, fails, type MethodCase } from './cases.ts';
-import { byId, type LanceDbSide, more, people, peopleOf, peopleSchema, vectorOf } from './lancedb-sides.ts';
+import {
+  byId,
+  type LanceDbSide,
+  longestWaitSeconds,
+  more,
+  people,
+  peopleOf,
+  peopleSchema,
+  vectorOf,
+} from './lancedb-sides.ts';
 
 /** The SDK tells a field by its class, of the build of `apache-arrow` that it loads itself. */
 const { Field, Float32 } = createRequire(import.meta.url)('apache-arrow') as typeof arrow;
@@ -280,10 +289,15 @@ const connectionCases: readonly LanceDbCase[] = [
     of: ['Connection.listJobs', 'Connection.openJob', 'Connection.cancelJob'],
     alone: true,
     act: async (side) => {
-      expect(Array.isArray(await side.db.listJobs()), 'it answers no list');
+      const table = await side.books(64);
+      await table.createIndex('id', { config: Index.btree(), waitTimeoutSeconds: longestWaitSeconds });
+      const [job] = (await side.db.listJobs()).filter((one) => one.table === table.name);
+      expect(job?.jobType === 'create_index' && job.state !== '', `it lists ${JSON.stringify(job)}`);
+      await (await side.db.openJob(job?.jobId ?? '')).wait();
       const unknown = '00000000-0000-4000-8000-000000000007';
-      await fails(async () => (await side.db.openJob(unknown)).wait());
-      await fails(() => side.db.cancelJob(unknown));
+      const cancelled = [await side.db.cancelJob(job?.jobId ?? ''), await side.db.cancelJob(unknown)];
+      expect(cancelled.join() === 'true,false', `the jobs are said to be there: ${cancelled}`);
+      await fails(async () => (await side.db.openJob(unknown)).wait(), /not found/);
     },
   },
 ];

@@ -481,16 +481,18 @@ def connection_cases(cases):
         count = client.count_table_rows(CountTableRowsRequest(id=[people.name]))
         expect(count.count == 3, f"it counts {count}")
 
-    @case("Connection.list_jobs", alone=True)
-    def list_jobs(side):
+    @case("Connection.list_jobs", "Connection.open_job", "Connection.cancel_job", alone=True)
+    def jobs(side):
         made = side.books(64)
         made.create_index("id", config=BTree(), wait_timeout=SECONDS)
-        expect(isinstance(side.db.list_jobs(), list), "it answers no list")
-
-    @case("Connection.open_job", "Connection.cancel_job", alone=True)
-    def open_job(side):
-        fails(lambda: side.wait(side.db.open_job(str(uuid.uuid4())).wait()))
-        fails(lambda: side.db.cancel_job(str(uuid.uuid4())))
+        found = [job for job in side.db.list_jobs() if job.table == made.name]
+        expect([job.job_type for job in found] == ["create_index"], f"it lists {found}")
+        expect(found[0].state != "" and found[0].created_at_millis > 0, f"it lists {found}")
+        side.wait(side.db.open_job(found[0].job_id).wait())
+        expect(side.db.cancel_job(found[0].job_id), "the job is said not to be there")
+        unknown = str(uuid.UUID(int=7))
+        expect(not side.db.cancel_job(unknown), "a job that nobody made is said to be there")
+        fails(lambda: side.wait(side.db.open_job(unknown).wait()), "not found")
 
 
 def sync_cases(cases):
@@ -639,7 +641,7 @@ def refusals(cases, is_async):
         enterprise(name, "m")
     # The SDK opens the table, and finds no view in it.
     open_view = lambda side: side.db.open_materialized_view(side.people().name)
-    refused("Connection.open_materialized_view", ENTERPRISE, open_view, says=("not a materialized view",))
+    refused("Connection.open_materialized_view", ENTERPRISE, open_view, says=("406", "not a materialized view"))
     for name in ("get_function", "drop_function", "drop_function_async"):
         enterprise(name, "f", version="1")
     for name in ("pause_job", "resume_job"):
