@@ -76,7 +76,7 @@ const orderOfSubRooms = {
   merge: ['key-index', 'strategy'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],
-  http: ['body', 'admission', 'routes'],
+  http: ['body', 'openapi', 'admission', 'routes'],
   'http/routes': ['changes', 'indexes', 'refs'],
   cli: ['rows'],
 };

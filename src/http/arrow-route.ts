@@ -1,3 +1,4 @@
+import Type, { type TProperties, type TSchema } from 'typebox';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { Action } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
@@ -6,7 +7,9 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
+import { StringMap } from '../wire/json-body.ts';
 import { contentDecoder } from './body/request-body.ts';
+import { ArrowStream, arrowStreamType, commonParameters } from './openapi/description.ts';
 import { headerText } from './request-head.ts';
 import { jsonAnswer, type Offer, queryBranch, type Route, type RouteInput, tableTarget, type Upload } from './route.ts';
 
@@ -27,12 +30,18 @@ interface ArrowAnswer {
   readonly audit: AuditFacts;
 }
 
-interface ArrowRoute<Operation, Parameters> {
+interface ArrowRoute<Operation, Query extends TProperties, Parameters> {
   readonly path: string;
   readonly action: Action;
+  /** What it does, as a sentence without a full stop. */
+  readonly summary: string;
+  /** What `parameters` reads of the query; it can read nothing else. */
+  readonly query: Query;
+  /** The JSON that is sent. */
+  readonly answers: TSchema;
   readonly body: 'arrow-whole' | 'arrow-chunks';
   /** What the query says; read, and refused, before the body. */
-  parameters(input: RouteInput, branch: BranchName | undefined): Parameters;
+  parameters(input: RouteInput<Extract<keyof Query, string>>, branch: BranchName | undefined): Parameters;
   /** `mode` of the audit record. */
   mode(parameters: Parameters): string;
   /** Actions that these parameters need in addition to `action`; the policy decides before the body is read. */
@@ -42,14 +51,22 @@ interface ArrowRoute<Operation, Parameters> {
 }
 
 /** A route whose body is an Arrow IPC stream. */
-export function arrowRoute<Operation, Parameters>(
+export function arrowRoute<Operation, Query extends TProperties, Parameters>(
   make: Offer<Operation>['make'],
-  route: ArrowRoute<Operation, Parameters>,
+  route: ArrowRoute<Operation, Query, Parameters>,
 ): Offer<Operation> {
   const routeTo = (operation: Operation): Route => ({
     methods: ['POST'],
     path: route.path,
     isWrite: true,
+    description: {
+      operationId: route.action,
+      summary: route.summary,
+      parameters: { ...route.query, ...commonParameters(true) },
+      bodies: { [arrowStreamType]: ArrowStream },
+      answers: route.answers,
+      isWrite: true,
+    },
     prepare(input) {
       const { query, headers, scope, access, context } = input;
       const table = tableTarget.parse(input.id, readDelimiter(query));
@@ -89,6 +106,10 @@ function openBody(upload: Upload, key: IdempotencyKey | undefined) {
   const { source, digest } = upload.digestedSource();
   return { source, idempotency: { key, bodyDigest: digest } };
 }
+
+/** The schema of an answer: its fields, and the `context` that every answer of these routes has. */
+export const arrowAnswer = <Fields extends TProperties>(fields: Fields) =>
+  Type.Object({ ...fields, context: StringMap });
 
 /** `context` of an answer: its own headers, as the specification's context mapping has them (docs/protocol.md). */
 const contextFields = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>

@@ -2,6 +2,7 @@
  * The only place where an error becomes an answer. The body is the union of what the two families of clients parse:
  * `type` to `instance`, and the namespace specification's `error` and `code` (docs/protocol.md, "Errors").
  */
+import Type, { type Static } from 'typebox';
 import { challengeFor } from '../auth/challenge.ts';
 import { type ErrorEntry, invalidInput, LancegateError } from '../kernel/errors.ts';
 
@@ -23,21 +24,21 @@ export const statusTitles: Readonly<Record<Status, { readonly type: string; read
 /** For a 503 whose error names no time of its own. */
 const defaultRetryAfterSeconds = 1;
 
-interface ErrorBody {
-  readonly type: string;
-  readonly title: string;
-  readonly status: Status;
+export const ErrorBody = Type.Object({
+  type: Type.String(),
+  title: Type.String(),
+  status: Type.Integer(),
   /** Always empty: the cause is in `error`, the one text that every client displays. */
-  readonly detail: '';
-  readonly instance: string;
-  readonly error: string;
-  readonly code: number;
-}
+  detail: Type.Literal(''),
+  instance: Type.String(),
+  error: Type.String(),
+  code: Type.Integer({ minimum: 0, maximum: 23 }),
+});
 
 export interface RenderedError {
   readonly status: Status;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: ErrorBody;
+  readonly body: Readonly<Static<typeof ErrorBody>>;
 }
 
 interface FailedRequest {

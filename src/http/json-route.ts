@@ -1,13 +1,14 @@
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import Type, { type Static, type TObject } from 'typebox';
+import Type, { type Static, type TObject, type TProperties, type TSchema } from 'typebox';
 import type { Action, Resource } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TransactionId } from '../kernel/ids.ts';
 import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseBranch, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
-import { parseJsonBody } from '../wire/json-body.ts';
+import { parseJsonBody, Version } from '../wire/json-body.ts';
+import { jsonDescription } from './openapi/description.ts';
 import { headerText } from './request-head.ts';
 import {
   type Answer,
@@ -31,11 +32,17 @@ interface JsonCall<Target, Body> {
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
-interface JsonRoute<Operation, Target, Body extends TObject, Value> {
+interface JsonRoute<Operation, Target, Query extends TProperties, Body extends TObject, Value> {
   readonly methods: Route['methods'];
   readonly path: string;
   readonly target: TargetKind<Target>;
   readonly action: Action;
+  /** What it does, as a sentence without a full stop. */
+  readonly summary: string;
+  /** Where it is not the action's name. */
+  readonly operationId?: string;
+  /** What `answer` reads of the query; it can read nothing else. */
+  readonly query?: Query;
   /** `Nothing` where the body has no fields of its own. */
   readonly body: Body;
   /** Actions that the body needs in addition to `action`, on main. */
@@ -46,10 +53,22 @@ interface JsonRoute<Operation, Target, Body extends TObject, Value> {
   readonly isWrite?: true;
   /** Facts of the body for the audit record. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
-  answer(operation: Operation, call: JsonCall<Target, Static<Body>>, input: RouteInput): Promise<Value>;
+  /** The JSON that is sent, or the bytes of another type; undefined for nothing. */
+  readonly answers: TSchema | undefined;
+  answer(
+    operation: Operation,
+    call: JsonCall<Target, Static<Body>>,
+    input: RouteInput<Extract<keyof Query, string>>,
+  ): Promise<Value>;
   /** Without it the value is sent as JSON. */
   readonly render?: (value: Value) => Answer;
 }
+
+/** A query of which a route reads nothing of its own. */
+type NoQuery = Record<never, TSchema>;
+
+/** What of a route the reading of its body goes by. */
+type BodyPart = 'action' | 'target' | 'body' | 'furtherActions' | 'branches' | 'audit';
 
 export const Nothing = Type.Object({});
 
@@ -61,14 +80,16 @@ export const Nothing = Type.Object({});
  * a valid credential, and asks before it looks up anything; so a client that is refused has learned only whether its JSON is
  * well-formed.
  */
-export function jsonRoute<Operation, Target, Body extends TObject, Value>(
+export function jsonRoute<Operation, Target, Body extends TObject, Value, Query extends TProperties = NoQuery>(
   make: Offer<Operation>['make'],
-  route: JsonRoute<Operation, Target, Body, Value>,
+  route: JsonRoute<Operation, Target, Query, Body, Value>,
 ): Offer<Operation> {
   const { methods, path, isWrite, render = jsonAnswer } = route;
+  const description = jsonDescription({ ...route, knowsBranches: route.branches !== undefined });
   const routeTo = (operation: Operation): Route => ({
     methods,
     path,
+    description,
     ...(isWrite && { isWrite }),
     prepare(input) {
       const delimiter = readDelimiter(input.query);
@@ -91,8 +112,8 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value>(
   return { make, routeTo };
 }
 
-async function readBody<Operation, Target, Body extends TObject, Value>(
-  route: JsonRoute<Operation, Target, Body, Value>,
+async function readBody<Target, Body extends TObject>(
+  route: Pick<JsonRoute<never, Target, NoQuery, Body, never>, BodyPart>,
   input: RouteInput,
   target: Target,
   inQuery: BranchName | undefined,
@@ -118,6 +139,10 @@ interface WriteResult {
   readonly numDeletedRows: number;
   readonly isReplay: boolean;
 }
+
+/** Of every write's answer. */
+export const writtenFields = { version: Version, transaction_id: Type.String() };
+export const Written = Type.Object(writtenFields);
 
 /** The fields of a write's answer, which are noted for the audit record too. */
 export function writeAnswer({ context }: RouteInput, result: WriteResult, fields: Readonly<Record<string, unknown>>) {

@@ -22,7 +22,8 @@ import type { OperationDeps } from '../operations/operations.ts';
 import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
-import type { QueryParameters } from '../wire/query-parameters.ts';
+import type { QueryOf } from '../wire/query-parameters.ts';
+import type { RouteDescription } from './openapi/description.ts';
 
 export type Method = 'GET' | 'POST';
 
@@ -34,8 +35,10 @@ export interface Route {
   readonly isWrite?: true;
   /** Only there to say so. */
   readonly isNotOffered?: true;
+  /** What the document of the service says of it; undefined for one that it does not have. */
+  readonly description?: RouteDescription;
   /** `InvalidInput`, `PermissionDenied`, `Unsupported`. */
-  prepare(input: RouteInput): PreparedRequest;
+  prepare(input: RouteInput<string>): PreparedRequest;
 }
 
 /** A route, and the operation that it calls. */
@@ -44,14 +47,14 @@ export interface Offer<Operation> {
   readonly routeTo: (operation: Operation) => Route;
 }
 
-/** A request whose principal is known, and nothing else yet. */
-export interface RouteInput {
+/** A request whose principal is known, and nothing else yet; `Name` are the query parameters that its route declares. */
+export interface RouteInput<Name extends string = never> {
   readonly method: Method;
   /** The decoded `id` of the path; empty on paths without. */
   readonly id: string;
   /** The decoded name of an index in the path; empty on paths without. */
   readonly index: string;
-  readonly query: QueryParameters;
+  readonly query: QueryOf<Name | 'delimiter' | 'branch'>;
   readonly headers: IncomingHttpHeaders;
   /** The LanceDB SDKs end their paths in a slash, the Lance namespace clients do not. */
   readonly hasTrailingSlash: boolean;

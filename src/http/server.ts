@@ -14,6 +14,7 @@ import type { HttpDeps } from './http-deps.ts';
 import { RequestPipeline } from './pipeline.ts';
 import { mostHeaders, requestIdFrom } from './request-head.ts';
 import { methodFinder, type Route, type RouteMethods } from './route.ts';
+import { type PublicFile, publicFiles } from './routes/documents.ts';
 import { metricsRoute } from './routes/metrics.ts';
 
 interface HttpServer {
@@ -63,7 +64,9 @@ function createHttpServer(deps: HttpDeps): FastifyInstance {
   addHealthRoutes(app, pipeline);
   const outermost = metricsRoute(deps.metrics);
   for (const route of [outermost, ...routes]) addRoute(app, route);
-  refuseUnrouted(app, [...healthRoutes, outermost, ...routes]);
+  const files = publicFiles(deps.routes, deps.config.basePath);
+  for (const file of files) addFile(app, file);
+  refuseUnrouted(app, [...healthRoutes, outermost, ...files, ...routes]);
   return app;
 }
 
@@ -119,6 +122,14 @@ function addRoute(app: FastifyInstance, route: Route): void {
     url: route.path,
     config: { route },
     handler: async ({ context }) => context.answer(await context.handler!()),
+  });
+}
+
+/** As the health checks, without a credential. */
+function addFile(app: FastifyInstance, { path, headers, answer }: PublicFile): void {
+  app.get(path, async ({ context }) => {
+    for (const [name, value] of Object.entries(headers)) context.setHeader(name, value);
+    return context.answer(await answer());
   });
 }
 

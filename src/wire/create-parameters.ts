@@ -1,18 +1,34 @@
+import Type from 'typebox';
 import type { CreateTableCommand } from '../create/create-command.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
 import { parseJson } from './json-body.ts';
-import type { QueryParameters } from './query-parameters.ts';
+import type { QueryOf } from './query-parameters.ts';
 
 type CreateParameters = Pick<CreateTableCommand, 'mode' | 'properties' | 'storageOptions'>;
 
-export const readCreateParameters = (query: QueryParameters): CreateParameters => ({
+/** One of a few words. Texts in other cases and in quotes are taken too (`parseChoice`), so the words are no closed list. */
+export const choiceOf = (choices: readonly string[]) =>
+  Type.Optional(Type.String({ description: `One of ${choices.join(', ')}; the first, if absent.`, examples: choices }));
+
+export const createModes = ['create', 'exist_ok', 'overwrite'] as const;
+
+const JsonMap = Type.Optional(
+  Type.String({
+    contentMediaType: 'application/json',
+    description: 'A JSON object whose values are texts.',
+    examples: ['{}'],
+  }),
+);
+
+export const createParameters = { mode: choiceOf(createModes), properties: JsonMap, storage_options: JsonMap };
+
+export const readCreateParameters = (query: QueryOf<keyof typeof createParameters>): CreateParameters => ({
   mode: query.one('mode', (text) => parseChoice(text ?? '', 'mode', createModes)) ?? 'create',
   properties: readProperties(query, 'properties'),
   storageOptions: checkStorageOptions(readProperties(query, 'storage_options') ?? {}),
 });
 
-export const createModes = ['create', 'exist_ok', 'overwrite'] as const;
 export const registerModes = ['create', 'overwrite'] as const;
 export const dropModes = ['fail', 'skip'] as const;
 export const dropBehaviors = ['restrict', 'cascade'] as const;
@@ -41,7 +57,7 @@ const normalised = (text: string): string =>
     .toLowerCase();
 
 /** A parameter that is a JSON object whose values are texts; undefined where it is absent. */
-export const readProperties = (query: QueryParameters, name: string): Properties | undefined =>
+export const readProperties = <Name extends string>(query: QueryOf<Name>, name: Name): Properties | undefined =>
   query.one(name, (text) => parseProperties(text ?? '', name));
 
 function parseProperties(text: string, name: string): Properties {

@@ -1,7 +1,8 @@
 /** What a request names in its target: namespaces, tables, transactions and branches; and the form of the target itself. */
+import Type from 'typebox';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, NamespacePath, ObjectName, TableRef, TransactionId } from '../kernel/ids.ts';
-import type { QueryParameters } from './query-parameters.ts';
+import type { QueryOf } from './query-parameters.ts';
 
 /** What file systems and object stores allow for one segment of a path. */
 const maxNameBytes = 255;
@@ -15,8 +16,20 @@ const malformed = (id: string, why: string) => {
   return invalidInput(`id ${JSON.stringify(shown)}: ${why}`);
 };
 
+/** Of every route whose path names an object. */
+export const delimiterParameter = {
+  delimiter: Type.Optional(
+    Type.String({ minLength: 1, default: '$', description: 'What separates the parts of an identifier.' }),
+  ),
+};
+
+/** Of the routes that know branches. */
+export const branchParameter = {
+  branch: Type.Optional(Type.String({ description: 'Absent or `main` is the main branch.' })),
+};
+
 /** Absent is `$`. It may have several characters; an empty one is `InvalidInput`. */
-export function readDelimiter(query: QueryParameters): string {
+export function readDelimiter(query: QueryOf<'delimiter'>): string {
   const delimiter = query.text('delimiter') ?? '$';
   if (delimiter === '') throw invalidInput('delimiter: it must not be empty');
   return delimiter;

@@ -12,8 +12,15 @@ export const StringMap = Type.Unsafe<Readonly<Record<string, string>>>({
   additionalProperties: { type: 'string' },
 });
 
+/** As `StringMap`, of values of another kind. */
+export const mapOf = <Schema extends Type.TSchema>(additionalProperties: Schema) =>
+  Type.Unsafe<Readonly<Record<string, Static<Schema>>>>({ type: 'object', additionalProperties });
+
 /** Versions count commits, so each fits a JavaScript number. */
 export const Version = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+
+/** Of rows, bytes and the like, in answers. */
+export const Count = Type.Integer({ minimum: 0 });
 
 /** Of bodies whose query may say the same. */
 export const pageFields = {
@@ -21,10 +28,16 @@ export const pageFields = {
   limit: Type.Optional(Type.Integer({ minimum: 1 })),
 };
 
+/** Of the answers that have pages. */
+export const nextPage = { page_token: Type.Optional(Type.String()) };
+
 export const PageBody = Type.Object(pageFields);
 
 /** What every body may hold: the identifier again, as its parts, and a branch. */
-const Common = Type.Object({ id: Type.Optional(Type.Array(Type.String())), branch: Type.Optional(Type.String()) });
+export const Common = Type.Object({
+  id: Type.Optional(Type.Array(Type.String())),
+  branch: Type.Optional(Type.String()),
+});
 
 /** `InvalidInput` names the field at fault. `id` is the identifier that the path holds, as its parts. */
 export function parseJsonBody<Schema extends TObject>(

@@ -1,16 +1,32 @@
 /** The parameters of a merge, in its query string; docs/protocol.md has the rules. */
+import Type from 'typebox';
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { MergeFlags, MergeRowsCommand } from '../merge/merge-command.ts';
 import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
-import { type QueryParameters, readFlag } from './query-parameters.ts';
+import { Flag, type QueryOf, readFlag } from './query-parameters.ts';
 
 type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
 
+const Condition = Type.Optional(Type.String({ description: 'An SQL condition.' }));
+
+export const mergeParameters = {
+  on: Type.Array(Type.String(), { minItems: 1, description: 'The columns that rows are matched by, one each time.' }),
+  when_matched_update_all: Flag,
+  when_matched_update_all_filt: Condition,
+  when_not_matched_insert_all: Flag,
+  when_not_matched_by_source_delete: Flag,
+  when_not_matched_by_source_delete_filt: Condition,
+  use_index: Flag,
+  use_lsm: Flag,
+};
+
+type MergeQuery = QueryOf<keyof typeof mergeParameters>;
+
 /** `InvalidInput` names the parameter. */
-export function readMergeParameters(query: QueryParameters, readFilter: ReadFilter): MergeParameters {
+export function readMergeParameters(query: MergeQuery, readFilter: ReadFilter): MergeParameters {
   refuseLsm(query);
   return {
     on: readOn(query),
@@ -20,7 +36,7 @@ export function readMergeParameters(query: QueryParameters, readFilter: ReadFilt
 }
 
 /** Repeated for a composite key. Commas do not separate: they may stand in a column's name. */
-function readOn(query: QueryParameters): readonly FieldPath[] {
+function readOn(query: MergeQuery): readonly FieldPath[] {
   const paths = query.all('on').map((text) => parseFieldPath(text));
   if (paths.length === 0) throw invalidInput('on: the field path to match rows by is required');
   const twice = paths.find((path, index) => paths.findIndex((other) => sameFieldPath(other, path)) < index);
@@ -40,11 +56,14 @@ const actions = {
  * Without any action it is an upsert. Where one action is there, a missing one is off, and a filter turns its action on, also
  * together with a flag that is false: so do the reference server and the LanceDB SDKs.
  */
-function readMergeFlags(query: QueryParameters, readFilter: ReadFilter): MergeFlags {
+function readMergeFlags(query: MergeQuery, readFilter: ReadFilter): MergeFlags {
   const saysNothing = Object.values(actions).every((name) => !query.has(name));
   if (saysNothing)
     return { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
-  const readFiltered = (flagName: string, filterName: string): boolean | Filtered => {
+  const readFiltered = (
+    flagName: keyof typeof mergeParameters,
+    filterName: keyof typeof mergeParameters,
+  ): boolean | Filtered => {
     const flag = readFlag(query, flagName) ?? false;
     const filter = query.text(filterName);
     return filter === undefined ? flag : { filter: readFilter(filter, filterName) };
@@ -61,7 +80,7 @@ function readMergeFlags(query: QueryParameters, readFilter: ReadFilter): MergeFl
 }
 
 /** Asks for LanceDB's log-structured write path, which this service does not have. */
-function refuseLsm(query: QueryParameters): void {
+function refuseLsm(query: MergeQuery): void {
   if (readFlag(query, 'use_lsm') === true) throw invalidInput('use_lsm: this service has no LSM write path');
 }
 

@@ -3,6 +3,7 @@
  * `%2B` (form rules), a parameter may stand bare, and one may be repeated. A value is decoded only when a reader asks for it, so
  * unknown parameters do no harm.
  */
+import Type from 'typebox';
 import { invalidInput } from '../kernel/errors.ts';
 import type { Page } from '../operations/visible-page.ts';
 
@@ -12,7 +13,15 @@ interface RawParameter {
   readonly value: string | undefined;
 }
 
-export class QueryParameters {
+/** What a reader asks the query string for: the parameters of these names, which a route that uses the reader must declare. */
+export interface QueryOf<Name extends string> {
+  readonly has: (name: Name) => boolean;
+  readonly all: (name: Name) => readonly string[];
+  readonly one: <Value>(name: Name, parse: (text: string | undefined) => Value) => Value | undefined;
+  readonly text: (name: Name) => string | undefined;
+}
+
+export class QueryParameters implements QueryOf<string> {
   readonly #raw: readonly RawParameter[];
 
   /** `queryString` is what follows the first `?`, without it. */
@@ -73,8 +82,11 @@ function decodeForm(raw: string): string | undefined {
   }
 }
 
+/** What `readFlag` reads, as documents say it. */
+export const Flag = Type.Optional(Type.Boolean());
+
 /** `true` or `false` in any case, `1` or `0`, or a bare name for true; undefined where it is absent. */
-export const readFlag = (query: QueryParameters, name: string): boolean | undefined =>
+export const readFlag = <Name extends string>(query: QueryOf<Name>, name: Name): boolean | undefined =>
   query.one(name, (text) => parseFlag(text, name));
 
 function parseFlag(text: string | undefined, name: string): boolean {
@@ -95,7 +107,10 @@ function parseFlag(text: string | undefined, name: string): boolean {
 const maxPageItems = 1000;
 
 /** `page_token` and `limit`, of the query and else of the body; an empty token starts at the beginning. */
-export function readPage(query: QueryParameters, body: { page_token?: string; limit?: number } = {}): Page {
+export function readPage(
+  query: QueryOf<'page_token' | 'limit'>,
+  body: { page_token?: string; limit?: number } = {},
+): Page {
   const after = query.text('page_token') ?? body.page_token;
   const limit = query.one('limit', (text) => parseLimit(text ?? '')) ?? body.limit;
   return { after: after === '' ? undefined : after, limit: Math.min(limit ?? maxPageItems, maxPageItems) };
@@ -107,6 +122,16 @@ function parseLimit(text: string): number {
 }
 
 export const timeoutHeader = 'x-request-timeout-ms';
+
+/** Of every route. */
+export const timeoutParameter = {
+  timeout: Type.Optional(
+    Type.String({
+      pattern: String.raw`^[1-9]\d{0,5}(ms|s|m)$`,
+      description: 'How long the request allows itself, such as 500ms, 30s or 5m; never more than the service allows.',
+    }),
+  ),
+};
 
 interface TimeoutLimits {
   readonly defaultTimeoutMs: number;
@@ -123,7 +148,7 @@ export interface Timeout {
  * How long a request allows itself: the smaller of the `timeout` parameter and the header that the LanceDB SDKs send,
  * and never more than the service allows.
  */
-export function readTimeout(query: QueryParameters, header: string | undefined, limits: TimeoutLimits): Timeout {
+export function readTimeout(query: QueryOf<'timeout'>, header: string | undefined, limits: TimeoutLimits): Timeout {
   const asked = [query.one('timeout', (text) => parseDurationMs(text ?? '', 'timeout')), parseHeader(header)];
   const given = asked.filter((timeoutMs) => timeoutMs !== undefined);
   const timeoutMs = Math.min(...given, limits.maxTimeoutMs);

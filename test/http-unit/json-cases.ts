@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { checkDescribed } from '#test/fixtures/described-answers.ts';
 import { ask } from './client.ts';
 import { startTestService } from './service.ts';
 
@@ -21,6 +22,7 @@ export function testJsonRoutes(cases: readonly Case[]): void {
       const { status, headers, json } = await ask(service, path, { method, ...(body === undefined ? {} : { body }) });
       assert.equal(status, 200);
       assert.deepEqual(json, answer);
+      checkDescribed(method, path, json);
       assert.deepEqual(
         service.asked.map((asked) => ({ operation: asked.operation, command: plain(asked.command) })),
         [{ operation, command }],

@@ -1,9 +1,13 @@
-/** The whole service, every refusal of which is checked: its seven fields, and that it tells nothing of the machine. */
+/**
+ * The whole service, every answer of which is checked: a refusal for its seven fields, and that it tells nothing of the machine, and
+ * any other against the service's own document.
+ */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '#src/kernel/clock.ts';
+import { checkDescribed } from '#test/fixtures/described-answers.ts';
 import { type Answer, startTestService, type TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -35,8 +39,8 @@ export async function startCheckedService(
     get url() {
       return service.url;
     },
-    post: async (path, body, headers) => checked(await service.post(path, body, headers), path),
-    get: async (path, headers) => checked(await service.get(path, headers), path),
+    post: async (path, body, headers) => checked('POST', path, await service.post(path, body, headers)),
+    get: async (path, headers) => checked('GET', path, await service.get(path, headers)),
   };
 }
 
@@ -50,8 +54,9 @@ export function startUnderPolicies(
   return startCheckedService(after, { POLICY_FILE: file });
 }
 
-function checked<Body>(answer: Answer<Body>, path: string): Answer<Body> {
+function checked<Body>(method: string, path: string, answer: Answer<Body>): Answer<Body> {
   if (answer.status >= 400) checkErrorBody(answer.status, answer.body, path);
+  if (answer.status === 200) checkDescribed(method, path, answer.body);
   return answer;
 }
 

@@ -1,13 +1,26 @@
+import Type from 'typebox';
 import { createTable } from '../../create/request.ts';
-import { readCreateParameters } from '../../wire/create-parameters.ts';
-import { arrowRoute } from '../arrow-route.ts';
+import { createParameters, readCreateParameters } from '../../wire/create-parameters.ts';
+import { StringMap, Version } from '../../wire/json-body.ts';
+import { arrowAnswer, arrowRoute } from '../arrow-route.ts';
 import { refuseBranch } from '../route.ts';
 
 export const createTablePath = '/v1/table/:id/create';
 
+const CreatedTable = arrowAnswer({
+  location: Type.String(),
+  version: Version,
+  storage_options: StringMap,
+  properties: StringMap,
+  transaction_id: Type.Optional(Type.String()),
+});
+
 export const createTableRoute = arrowRoute(createTable, {
   path: createTablePath,
   action: 'CreateTable',
+  summary: 'Creates a table of the rows of an Arrow stream',
+  query: createParameters,
+  answers: CreatedTable,
   body: 'arrow-chunks',
   parameters: ({ query }, branch) => {
     refuseBranch(branch);

@@ -2,8 +2,8 @@ import Type from 'typebox';
 import type { DataType, Field, Schema } from '../../arrow/schema/schema.ts';
 import { describeTable } from '../../operations/tables/describe-table.ts';
 import type { TableDescription } from '../../table/table-access.ts';
-import { Version } from '../../wire/json-body.ts';
-import { readFlag } from '../../wire/query-parameters.ts';
+import { Count, StringMap, Version } from '../../wire/json-body.ts';
+import { Flag, readFlag } from '../../wire/query-parameters.ts';
 import { jsonRoute } from '../json-route.ts';
 import { tableTarget, visibleTo } from '../route.ts';
 
@@ -11,6 +11,34 @@ const DescribeBody = Type.Object({
   version: Type.Optional(Version),
   tag: Type.Optional(Type.String()),
   with_table_uri: Type.Optional(Type.Boolean()),
+});
+
+const DescribedTable = Type.Object({
+  table: Type.String(),
+  namespace: Type.Array(Type.String()),
+  location: Type.String(),
+  properties: StringMap,
+  storage_options: StringMap,
+  is_only_declared: Type.Boolean(),
+  version: Type.Optional(Version),
+  schema: Type.Optional(
+    Type.Object({
+      fields: Type.Array(
+        Type.Object({
+          name: Type.String(),
+          type: Type.Object({
+            type: Type.String(),
+            fields: Type.Optional(Type.Array(Type.Unknown({ description: 'As the fields of the schema.' }))),
+            length: Type.Optional(Count),
+          }),
+          nullable: Type.Boolean(),
+          metadata: Type.Optional(StringMap),
+        }),
+      ),
+      metadata: Type.Optional(StringMap),
+    }),
+  ),
+  table_uri: Type.Optional(Type.String()),
 });
 
 /**
@@ -23,6 +51,9 @@ export const describeTableRoute = jsonRoute(describeTable, {
   path: '/v1/table/:id/describe',
   target: tableTarget,
   action: 'DescribeTable',
+  summary: 'Shows the schema, version and location of a table',
+  query: { with_table_uri: Flag },
+  answers: DescribedTable,
   body: DescribeBody,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body: { version, tag, with_table_uri } }, input) => {

@@ -1,7 +1,28 @@
+import Type from 'typebox';
 import type { JobReport } from '../../maintenance/report.ts';
 import { maintainTable } from '../../operations/maintain-table.ts';
+import { Count } from '../../wire/json-body.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
 import { tableTarget } from '../route.ts';
+
+const Jobs = Type.Object({
+  jobs: Type.Array(
+    Type.Object({
+      job: Type.Enum(['index', 'prune', 'optimize']),
+      branch: Type.String(),
+      reason: Type.String(),
+      duration_ms: Count,
+      column: Type.Optional(Type.String()),
+      rows: Type.Optional(Count),
+      removed_versions: Type.Optional(Count),
+      removed_bytes: Type.Optional(Count),
+      removed_fragments: Type.Optional(Count),
+      writers_waited_ms: Type.Optional(Count),
+      held_by_tag: Type.Optional(Type.Boolean()),
+      indexed_columns: Type.Optional(Type.Array(Type.String())),
+    }),
+  ),
+});
 
 /**
  * An operation of this service only: the specification has none. Answers when all is done, without the jobs on branches that
@@ -12,6 +33,8 @@ export const maintainTableRoute = jsonRoute(maintainTable, {
   path: '/v1/table/:id/maintain',
   target: tableTarget,
   action: 'MaintainTable',
+  summary: 'Compacts a table, keeps its indexes up to date and prunes old versions now',
+  answers: Jobs,
   body: Nothing,
   answer: async (operation, { target: table }, { access }) => {
     const jobs = await operation({ table });

@@ -1,11 +1,26 @@
+import Type from 'typebox';
 import type { MergeFlags } from '../../merge/merge-command.ts';
 import { mergeRows } from '../../merge/request.ts';
-import { readMergeParameters } from '../../wire/merge-parameters.ts';
-import { arrowRoute } from '../arrow-route.ts';
+import { Count, Version } from '../../wire/json-body.ts';
+import { mergeParameters, readMergeParameters } from '../../wire/merge-parameters.ts';
+import { arrowAnswer, arrowRoute } from '../arrow-route.ts';
+
+const Merged = arrowAnswer({
+  version: Version,
+  num_updated_rows: Count,
+  num_inserted_rows: Count,
+  num_deleted_rows: Count,
+  num_attempts: Count,
+  num_rows: Count,
+  transaction_id: Type.String(),
+});
 
 export const mergeRowsRoute = arrowRoute(mergeRows, {
   path: '/v1/table/:id/merge_insert',
   action: 'MergeInsertIntoTable',
+  summary: 'Updates, inserts and deletes rows by those of an Arrow stream',
+  query: mergeParameters,
+  answers: Merged,
   body: 'arrow-whole',
   parameters: ({ query, readFilter }) => readMergeParameters(query, readFilter),
   furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),

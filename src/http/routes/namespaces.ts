@@ -7,20 +7,25 @@ import {
   namespaceExists,
 } from '../../operations/namespaces.ts';
 import { dropTable } from '../../operations/tables/drop-table.ts';
-import { createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/create-parameters.ts';
-import { StringMap } from '../../wire/json-body.ts';
+import { choiceOf, createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/create-parameters.ts';
+import { nextPage, pageFields, StringMap } from '../../wire/json-body.ts';
 import { readPage } from '../../wire/query-parameters.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
 import { emptyAnswer, namespaceTarget } from '../route.ts';
 
-const CreateBody = Type.Object({ mode: Type.Optional(Type.String()), properties: Type.Optional(StringMap) });
-const DropBody = Type.Object({ mode: Type.Optional(Type.String()), behavior: Type.Optional(Type.String()) });
+const CreateBody = Type.Object({ mode: choiceOf(createModes), properties: Type.Optional(StringMap) });
+const DropBody = Type.Object({ mode: choiceOf(dropModes), behavior: choiceOf(dropBehaviors) });
+
+const Properties = Type.Object({ properties: StringMap });
+const Namespaces = Type.Object({ namespaces: Type.Array(Type.String()), ...nextPage });
 
 export const createNamespaceRoute = jsonRoute(createNamespace, {
   methods: ['POST'],
   path: '/v1/namespace/:id/create',
   target: namespaceTarget,
   action: 'CreateNamespace',
+  summary: 'Creates a namespace',
+  answers: Properties,
   body: CreateBody,
   audit: ({ mode }) => ({ mode: parseChoice(mode, 'mode', createModes) }),
   answer: async (operation, { target: namespace, body }) => {
@@ -34,6 +39,9 @@ export const listNamespacesRoute = jsonRoute(listNamespaces, {
   path: '/v1/namespace/:id/list',
   target: namespaceTarget,
   action: 'ListNamespaces',
+  summary: 'Lists the namespaces of a namespace',
+  query: pageFields,
+  answers: Namespaces,
   body: Nothing,
   answer: async (operation, { target: parent }, { query, access }) => {
     const { items, next } = await operation({
@@ -50,6 +58,8 @@ export const describeNamespaceRoute = jsonRoute(describeNamespace, {
   path: '/v1/namespace/:id/describe',
   target: namespaceTarget,
   action: 'DescribeNamespace',
+  summary: 'Shows the properties of a namespace',
+  answers: Properties,
   body: Nothing,
   answer: async (operation, { target: namespace }) => ({ properties: await operation({ namespace }) }),
 });
@@ -59,6 +69,8 @@ export const namespaceExistsRoute = jsonRoute(namespaceExists, {
   path: '/v1/namespace/:id/exists',
   target: namespaceTarget,
   action: 'NamespaceExists',
+  summary: 'Says whether a namespace exists',
+  answers: undefined,
   body: Nothing,
   answer: (operation, { target: namespace }) => operation({ namespace }),
   render: () => emptyAnswer,
@@ -70,6 +82,8 @@ export const dropNamespaceRoute = jsonRoute((deps) => dropNamespace(deps, dropTa
   path: '/v1/namespace/:id/drop',
   target: namespaceTarget,
   action: 'DropNamespace',
+  summary: 'Drops a namespace',
+  answers: Nothing,
   body: DropBody,
   audit: ({ behavior }) => ({ mode: parseChoice(behavior, 'behavior', dropBehaviors) }),
   answer: async (operation, { target: namespace, body }, { access, context }) => {

@@ -4,9 +4,10 @@ import type { BranchName } from '../../kernel/ids.ts';
 import { countRows } from '../../operations/tables/describe-table.ts';
 import { explainQuery, queryTable } from '../../operations/tables/query-table.ts';
 import { parseBranch } from '../../wire/identifiers.ts';
-import { readFields, Version } from '../../wire/json-body.ts';
+import { Count, readFields, Version } from '../../wire/json-body.ts';
 import { QueryBody, readQuery } from '../../wire/query-body.ts';
 import { jsonRoute } from '../json-route.ts';
+import { bytesOf } from '../openapi/description.ts';
 import { type Answer, tableTarget } from '../route.ts';
 
 const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });
@@ -17,6 +18,8 @@ export const countRowsRoute = jsonRoute(countRows, {
   path: '/v1/table/:id/count_rows',
   target: tableTarget,
   action: 'CountTableRows',
+  summary: 'Counts rows',
+  answers: Count,
   body: CountBody,
   branches: (_, branch) => [branch],
   answer: (operation, { target: table, branch, body: { version, predicate: text } }, { scope, readFilter }) => {
@@ -33,6 +36,8 @@ export const queryTableRoute = jsonRoute(queryTable, {
   path: '/v1/table/:id/query',
   target: tableTarget,
   action: 'QueryTable',
+  summary: 'Reads rows: by condition, by vector, or by text',
+  answers: bytesOf(arrowFile),
   body: QueryBody,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body }, { scope, readFilter }): Promise<Answer> => {
@@ -54,6 +59,8 @@ export const explainQueryRoute = jsonRoute(explainQuery, {
   path: '/v1/table/:id/explain_plan',
   target: tableTarget,
   action: 'ExplainTableQueryPlan',
+  summary: 'Shows how a query would be run',
+  answers: Type.String(),
   body: ExplainBody,
   branches: ({ query }, branch) => [explainedBranch(query, branch)],
   answer: (operation, { target: table, branch, body: { query, verbose } }, { scope, readFilter }) => {
@@ -77,6 +84,8 @@ export const analyzeQueryRoute = jsonRoute(explainQuery, {
   path: '/v1/table/:id/analyze_plan',
   target: tableTarget,
   action: 'AnalyzeTableQueryPlan',
+  summary: 'Runs a query, and shows what each step of it took',
+  answers: Type.String(),
   body: QueryBody,
   branches: (_, branch) => [branch],
   answer: (operation, { target: table, branch, body }, { scope, readFilter }) =>

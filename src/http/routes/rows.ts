@@ -3,7 +3,8 @@ import Type from 'typebox';
 import { invalidInput } from '../../kernel/errors.ts';
 import { deleteRows } from '../../operations/rows/delete-rows.ts';
 import { updateRows } from '../../operations/rows/update-rows.ts';
-import { jsonRoute, writeAnswer } from '../json-route.ts';
+import { Count } from '../../wire/json-body.ts';
+import { jsonRoute, writeAnswer, writtenFields } from '../json-route.ts';
 import { tableTarget } from '../route.ts';
 
 const DeleteBody = Type.Object({ predicate: Type.String() });
@@ -13,6 +14,8 @@ export const deleteRowsRoute = jsonRoute(deleteRows, {
   path: '/v1/table/:id/delete',
   target: tableTarget,
   action: 'DeleteFromTable',
+  summary: 'Deletes the rows that a condition holds for',
+  answers: Type.Object({ num_deleted_rows: Count, ...writtenFields }),
   body: DeleteBody,
   isWrite: true,
   branches: (_, branch) => [branch],
@@ -31,12 +34,17 @@ const UpdateBody = Type.Object({
   updates: Type.Array(Type.Tuple([Type.String(), Type.String()]), { maxItems: mostUpdates }),
 });
 
+/** With `rows_updated` in place of `updated_rows` where the path ends in a slash. */
+const UpdatedRows = Type.Object({ updated_rows: Count, ...writtenFields });
+
 /** The Python and Node SDKs would take a count under both names for two of one field, and fail after the commit. */
 export const updateRowsRoute = jsonRoute(updateRows, {
   methods: ['POST'],
   path: '/v1/table/:id/update',
   target: tableTarget,
   action: 'UpdateTable',
+  summary: 'Updates the rows that a condition holds for',
+  answers: UpdatedRows,
   body: UpdateBody,
   isWrite: true,
   branches: (_, branch) => [branch],

@@ -1,12 +1,27 @@
+import Type from 'typebox';
 import { tableStatistics } from '../../operations/tables/describe-table.ts';
+import { Count } from '../../wire/json-body.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
 import { tableTarget } from '../route.ts';
+
+const Statistics = Type.Object({
+  total_bytes: Count,
+  num_rows: Count,
+  num_indices: Count,
+  fragment_stats: Type.Object({
+    num_fragments: Count,
+    num_small_fragments: Count,
+    lengths: Type.Object({ min: Count, max: Count, mean: Count, p25: Count, p50: Count, p75: Count, p99: Count }),
+  }),
+});
 
 export const tableStatsRoute = jsonRoute(tableStatistics, {
   methods: ['GET', 'POST'],
   path: '/v1/table/:id/stats',
   target: tableTarget,
   action: 'GetTableStats',
+  summary: 'Shows how large a table is, and of how many parts',
+  answers: Statistics,
   body: Nothing,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch }) => {

@@ -10,10 +10,10 @@ import { listTables } from '../../operations/tables/list-tables.ts';
 import { registerTable } from '../../operations/tables/register-table.ts';
 import { renameTable } from '../../operations/tables/rename-table.ts';
 import type { TableDescription } from '../../table/table-access.ts';
-import { parseChoice, registerModes } from '../../wire/create-parameters.ts';
+import { choiceOf, parseChoice, registerModes } from '../../wire/create-parameters.ts';
 import { parseTableParts } from '../../wire/identifiers.ts';
-import { StringMap, Version } from '../../wire/json-body.ts';
-import { readFlag, readPage } from '../../wire/query-parameters.ts';
+import { nextPage, pageFields, StringMap, Version } from '../../wire/json-body.ts';
+import { Flag, readFlag, readPage } from '../../wire/query-parameters.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
 import { emptyAnswer, namespaceTarget, type RouteInput, rootTarget, tableTarget } from '../route.ts';
 
@@ -21,7 +21,7 @@ const ExistsBody = Type.Object({ version: Type.Optional(Version) });
 const DeclareBody = Type.Object({ location: Type.Optional(Type.String()), properties: Type.Optional(StringMap) });
 const RegisterBody = Type.Object({
   location: Type.String(),
-  mode: Type.Optional(Type.String()),
+  mode: choiceOf(registerModes),
   properties: Type.Optional(StringMap),
 });
 
@@ -38,7 +38,15 @@ const CloneBody = Type.Object({
   is_shallow: Type.Optional(Type.Boolean()),
 });
 
-const readListing = ({ query, access }: RouteInput) => ({
+const TableNames = Type.Object({ tables: Type.Array(Type.String()), ...nextPage });
+const ClonedTable = Type.Object({ location: Type.String() });
+const PlacedTable = Type.Object({ location: Type.String(), properties: StringMap });
+const DeclaredTable = Type.Object({ location: Type.String(), storage_options: StringMap, properties: StringMap });
+const GoneTable = Type.Object({ id: Type.Array(Type.String()), location: Type.String(), properties: StringMap });
+
+const listingParameters = { ...pageFields, include_declared: Flag };
+
+const readListing = ({ query, access }: RouteInput<keyof typeof listingParameters>) => ({
   page: readPage(query),
   includeDeclared: readFlag(query, 'include_declared') ?? true,
   visible: (table: TableRef): boolean => access.allows('DescribeTable', { kind: 'table', table }),
@@ -49,6 +57,9 @@ export const listTablesRoute = jsonRoute(listTables, {
   path: '/v1/namespace/:id/table/list',
   target: namespaceTarget,
   action: 'ListTables',
+  summary: 'Lists the tables of a namespace',
+  query: listingParameters,
+  answers: TableNames,
   body: Nothing,
   answer: async (operation, { target: namespace }, input) => {
     const { items, next } = await operation({ namespace, ...readListing(input) });
@@ -62,6 +73,10 @@ export const listAllTablesRoute = jsonRoute(listTables, {
   path: '/v1/table',
   target: rootTarget,
   action: 'ListTables',
+  summary: 'Lists all tables, by their full identifiers',
+  operationId: 'ListAllTables',
+  query: listingParameters,
+  answers: TableNames,
   body: Nothing,
   answer: async (operation, { target: root, delimiter }, input) => {
     const namespace = input.hasTrailingSlash ? root : undefined;
@@ -75,6 +90,8 @@ export const declareTableRoute = jsonRoute(declareTable, {
   path: '/v1/table/:id/declare',
   target: tableTarget,
   action: 'DeclareTable',
+  summary: 'Reserves the name of a table that has no rows yet',
+  answers: DeclaredTable,
   body: DeclareBody,
   answer: async (operation, { target: table, body: { location, properties = {} } }) => {
     const declared = await operation({ table, location, properties });
@@ -91,6 +108,8 @@ export const registerTableRoute = jsonRoute(registerTable, {
   path: '/v1/table/:id/register',
   target: tableTarget,
   action: 'RegisterTable',
+  summary: 'Gives a name to a table that is there already',
+  answers: PlacedTable,
   body: RegisterBody,
   audit: ({ mode, location }) => ({ mode: parseChoice(mode, 'mode', registerModes), location }),
   furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
@@ -115,6 +134,8 @@ export const tableExistsRoute = jsonRoute(tableExists, {
   path: '/v1/table/:id/exists',
   target: tableTarget,
   action: 'TableExists',
+  summary: 'Says whether a table exists',
+  answers: undefined,
   body: ExistsBody,
   answer: (operation, { target: table, body: { version } }) => operation({ table, version }),
   render: () => emptyAnswer,
@@ -126,6 +147,8 @@ export const renameTableRoute = jsonRoute(renameTable, {
   path: '/v1/table/:id/rename',
   target: tableTarget,
   action: 'RenameTable',
+  summary: 'Renames a table, or moves it to another namespace',
+  answers: Nothing,
   body: RenameBody,
   answer: async (operation, { target: table, body }, { access, context }) => {
     const namespace = body.new_namespace_id ?? body.new_namespace ?? table.namespace;
@@ -146,6 +169,8 @@ export const cloneTableRoute = jsonRoute(cloneTable, {
   path: '/v1/table/:id/clone',
   target: tableTarget,
   action: 'CloneTable',
+  summary: 'Makes a new table of what another one holds',
+  answers: ClonedTable,
   body: CloneBody,
   audit: ({ source_location: location }) => ({ location }),
   answer: async (operation, { target: table, body }, { access, scope }) => {
@@ -162,6 +187,8 @@ export const dropTableRoute = jsonRoute(dropTable, {
   path: '/v1/table/:id/drop',
   target: tableTarget,
   action: 'DropTable',
+  summary: 'Drops a table and its files',
+  answers: GoneTable,
   body: Nothing,
   answer: async (operation, { target: table }) => goneTable(await operation({ table })),
 });
@@ -171,6 +198,8 @@ export const deregisterTableRoute = jsonRoute(deregisterTable, {
   path: '/v1/table/:id/deregister',
   target: tableTarget,
   action: 'DeregisterTable',
+  summary: 'Forgets a table, and leaves its files',
+  answers: GoneTable,
   body: Nothing,
   answer: async (operation, { target: table }) => goneTable(await operation({ table })),
 });

@@ -1,6 +1,10 @@
+import Type from 'typebox';
 import { describeTransaction } from '../../operations/describe-transaction.ts';
+import { StringMap } from '../../wire/json-body.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
 import { transactionTarget } from '../route.ts';
+
+const Transaction = Type.Object({ status: Type.String(), properties: StringMap });
 
 /** Which table a transaction belongs to only its record says: the policy is asked from inside the operation. */
 export const describeTransactionRoute = jsonRoute(describeTransaction, {
@@ -8,6 +12,8 @@ export const describeTransactionRoute = jsonRoute(describeTransaction, {
   path: '/v1/transaction/:id/describe',
   target: transactionTarget,
   action: 'DescribeTransaction',
+  summary: 'Says what became of a transaction',
+  answers: Transaction,
   body: Nothing,
   answer: async (operation, { target: id }, { access }) => {
     const { status, properties } = await operation({

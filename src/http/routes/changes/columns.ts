@@ -1,5 +1,5 @@
 /** The routes that change columns, and what is said of them. */
-
+import Type from 'typebox';
 import type { Action } from '../../../auth/policy/actions.ts';
 import { addColumns } from '../../../operations/columns/add-columns.ts';
 import { alterColumns } from '../../../operations/columns/alter-columns.ts';
@@ -18,8 +18,10 @@ import {
   UpdateFieldMetadataBody,
 } from '../../../wire/column-body.ts';
 import { readDelimiter } from '../../../wire/identifiers.ts';
+import { mapOf, StringMap } from '../../../wire/json-body.ts';
 import { contentDecoder } from '../../body/request-body.ts';
-import { jsonRoute, repeatOf, writeAnswer } from '../../json-route.ts';
+import { jsonRoute, repeatOf, Written, writeAnswer, writtenFields } from '../../json-route.ts';
+import { ArrowStream, arrowStreamType, commonParameters } from '../../openapi/description.ts';
 import { jsonAnswer, type Offer, queryBranch, type Route, type RouteInput, tableTarget } from '../../route.ts';
 
 type AddColumns = ReturnType<typeof addColumns>;
@@ -31,6 +33,8 @@ const addByExpression = jsonRoute(addColumns, {
   path: addColumnsPath,
   target: tableTarget,
   action: 'AlterTableAddColumns',
+  summary: 'Adds columns',
+  answers: Written,
   body: AddColumnsBody,
   isWrite: true,
   branches: (_, branch) => [branch],
@@ -70,8 +74,10 @@ export const addColumnsRoute: Offer<AddColumns> = {
   make: addColumns,
   routeTo(operation) {
     const route = addByExpression.routeTo(operation);
+    const description = route.description!;
     return {
       ...route,
+      description: { ...description, bodies: { ...description.bodies, [arrowStreamType]: ArrowStream } },
       prepare: (input) => (isArrow(input) ? addBySchema(operation, input) : route.prepare(input)),
     };
   },
@@ -82,6 +88,8 @@ export const alterColumnsRoute = jsonRoute(alterColumns, {
   path: '/v1/table/:id/alter_columns',
   target: tableTarget,
   action: 'AlterTableAlterColumns',
+  summary: 'Renames columns, and changes their types',
+  answers: Written,
   body: AlterColumnsBody,
   isWrite: true,
   branches: (_, branch) => [branch],
@@ -96,6 +104,8 @@ export const dropColumnsRoute = jsonRoute(dropColumns, {
   path: '/v1/table/:id/drop_columns',
   target: tableTarget,
   action: 'AlterTableDropColumns',
+  summary: 'Drops columns',
+  answers: Written,
   body: DropColumnsBody,
   isWrite: true,
   branches: (_, branch) => [branch],
@@ -105,11 +115,18 @@ export const dropColumnsRoute = jsonRoute(dropColumns, {
   },
 });
 
+const UpdatedFields = Type.Object({
+  ...writtenFields,
+  fields: Type.Optional(mapOf(StringMap)),
+});
+
 export const updateFieldMetadataRoute = jsonRoute(updateFieldMetadata, {
   methods: ['POST'],
   path: '/v1/table/:id/update_field_metadata',
   target: tableTarget,
   action: 'UpdateFieldMetadata',
+  summary: 'Changes the metadata of columns',
+  answers: UpdatedFields,
   body: UpdateFieldMetadataBody,
   isWrite: true,
   branches: (_, branch) => [branch],
@@ -129,6 +146,14 @@ export const updateSchemaMetadataRoute: Offer<ReturnType<typeof updateSchemaMeta
     methods: ['POST'],
     path: schemaMetadataPath,
     isWrite: true,
+    description: {
+      operationId: 'UpdateTableSchemaMetadata',
+      summary: 'Replaces the metadata of the schema',
+      parameters: commonParameters(true),
+      bodies: { 'application/json': StringMap },
+      answers: StringMap,
+      isWrite: true,
+    },
     prepare(input) {
       const { table, branch } = authorized(input, 'UpdateTableSchemaMetadata');
       return {

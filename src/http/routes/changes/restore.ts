@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { restoreTable } from '../../../operations/tables/restore-table.ts';
 import { Version } from '../../../wire/json-body.ts';
-import { jsonRoute, writeAnswer } from '../../json-route.ts';
+import { jsonRoute, Written, writeAnswer } from '../../json-route.ts';
 import { tableTarget } from '../../route.ts';
 
 const RestoreBody = Type.Object({ version: Version });
@@ -11,6 +11,8 @@ export const restoreTableRoute = jsonRoute(restoreTable, {
   path: '/v1/table/:id/restore',
   target: tableTarget,
   action: 'RestoreTable',
+  summary: 'Makes an older version the newest',
+  answers: Written,
   body: RestoreBody,
   isWrite: true,
   branches: (_, branch) => [branch],

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { invalidInput } from '../../../kernel/errors.ts';
 import { indexStatistics, listIndexes, prewarmIndex } from '../../../operations/indexes/read-indexes.ts';
-import { pageFields, Version } from '../../../wire/json-body.ts';
+import { Count, nextPage, pageFields, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';
 import { jsonRoute, Nothing } from '../../json-route.ts';
 import { tableTarget } from '../../route.ts';
@@ -9,12 +9,43 @@ import { tableTarget } from '../../route.ts';
 const ListBody = Type.Object({ version: Type.Optional(Version), ...pageFields });
 const StatsBody = Type.Object({ version: Type.Optional(Version), index_name: Type.Optional(Type.String()) });
 
+const Indexes = Type.Object({
+  indexes: Type.Array(
+    Type.Object({
+      index_name: Type.String(),
+      index_uuid: Type.String(),
+      columns: Type.Array(Type.String()),
+      status: Type.String(),
+      index_type: Type.Optional(Type.String()),
+      type_url: Type.Optional(Type.String()),
+      num_indexed_rows: Type.Optional(Count),
+      num_unindexed_rows: Type.Optional(Count),
+      size_bytes: Type.Optional(Count),
+      num_segments: Type.Optional(Count),
+      created_at: Type.Optional(Type.String({ format: 'date-time' })),
+      index_version: Type.Optional(Count),
+      index_details: Type.Optional(Type.String()),
+    }),
+  ),
+  ...nextPage,
+});
+const IndexStatistics = Type.Object({
+  num_indexed_rows: Count,
+  num_unindexed_rows: Count,
+  index_type: Type.Optional(Type.String()),
+  distance_type: Type.Optional(Type.String()),
+  num_indices: Type.Optional(Count),
+});
+
 /** Every listed index is whole: one that is being built is in no version. */
 export const listIndexesRoute = jsonRoute(listIndexes, {
   methods: ['POST'],
   path: '/v1/table/:id/index/list',
   target: tableTarget,
   action: 'ListTableIndices',
+  summary: 'Lists the indexes of a table',
+  query: pageFields,
+  answers: Indexes,
   body: ListBody,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body }, { query }) => {
@@ -44,6 +75,8 @@ export const indexStatsRoute = jsonRoute(indexStatistics, {
   path: '/v1/table/:id/index/:index/stats',
   target: tableTarget,
   action: 'DescribeTableIndexStats',
+  summary: 'Shows how much of a table an index covers',
+  answers: IndexStatistics,
   body: StatsBody,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body }, { index }) => {
@@ -66,6 +99,8 @@ export const prewarmIndexRoute = jsonRoute(prewarmIndex, {
   path: '/v1/table/:id/index/:index/prewarm',
   target: tableTarget,
   action: 'PrewarmTableIndex',
+  summary: 'Reads an index into memory',
+  answers: Nothing,
   body: Nothing,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch }, { index, scope }) => {

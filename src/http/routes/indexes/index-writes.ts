@@ -1,10 +1,14 @@
+import Type from 'typebox';
 import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { createIndex } from '../../../operations/indexes/create-index.ts';
 import { dropIndex } from '../../../operations/indexes/drop-index.ts';
 import { CreateIndexBody, parseIndexOptions } from '../../../wire/index-parameters.ts';
-import { jsonRoute, Nothing, writeAnswer } from '../../json-route.ts';
+import { jsonRoute, Nothing, Written, writeAnswer, writtenFields } from '../../json-route.ts';
 import { type RouteInput, tableTarget } from '../../route.ts';
+
+/** `job_id` stands alone, where the index is not there yet. */
+const CreatedIndex = Type.Partial(Type.Object({ ...writtenFields, job_id: Type.String() }));
 
 const creationOf = (path: '/v1/table/:id/create_index' | '/v1/table/:id/create_scalar_index') =>
   jsonRoute(createIndex, {
@@ -12,6 +16,9 @@ const creationOf = (path: '/v1/table/:id/create_index' | '/v1/table/:id/create_s
     path,
     target: tableTarget,
     action: 'CreateTableIndex',
+    operationId: path === '/v1/table/:id/create_index' ? 'CreateTableIndex' : 'CreateTableScalarIndex',
+    summary: 'Builds an index of a column, or begins a job that does',
+    answers: CreatedIndex,
     body: CreateIndexBody,
     isWrite: true,
     branches: (_, branch) => [branch],
@@ -50,6 +57,8 @@ export const dropIndexRoute = jsonRoute(dropIndex, {
   path: '/v1/table/:id/index/:index/drop',
   target: tableTarget,
   action: 'DropTableIndex',
+  summary: 'Drops an index',
+  answers: Written,
   body: Nothing,
   isWrite: true,
   branches: (_, branch) => [branch],

@@ -2,10 +2,31 @@ import Type from 'typebox';
 import type { IndexJob } from '../../../indexing/index-jobs.ts';
 import { showTable } from '../../../kernel/ids.ts';
 import { cancelJob, describeJob, listJobs } from '../../../operations/indexes/ask-for-jobs.ts';
+import { Count } from '../../../wire/json-body.ts';
 import { jsonRoute, Nothing } from '../../json-route.ts';
 import { noTarget, type RouteInput } from '../../route.ts';
 
 const JobBody = Type.Object({ job_id: Type.String({ maxLength: 255 }) });
+
+const jobFields = {
+  job_id: Type.String(),
+  job_type: Type.String(),
+  job_state: Type.String(),
+  creation_ms: Count,
+};
+const Jobs = Type.Object({ jobs: Type.Array(Type.Object({ ...jobFields, table: Type.String() })) });
+const DescribedJob = Type.Object({
+  ...jobFields,
+  spec: Type.Object({
+    table: Type.String(),
+    branch: Type.String(),
+    index_name: Type.Optional(Type.String()),
+    column: Type.String(),
+    index_type: Type.String(),
+  }),
+  result: Type.Optional(Type.Object({ transaction_id: Type.Optional(Type.String()) })),
+  failure: Type.Optional(Type.Object({ phase: Type.String(), message: Type.String(), retryable: Type.Boolean() })),
+});
 
 /** Which table a job is of only the job says: the policy is asked from inside the operation. */
 export const describeJobRoute = jsonRoute(describeJob, {
@@ -13,6 +34,9 @@ export const describeJobRoute = jsonRoute(describeJob, {
   path: '/v1/jobs/describe',
   target: noTarget,
   action: 'DescribeTable',
+  operationId: 'DescribeJob',
+  summary: 'Shows how far a job is, or how it ended',
+  answers: DescribedJob,
   body: JobBody,
   answer: async (operation, { body }, { access }) => {
     const job = await operation({
@@ -28,6 +52,9 @@ export const listJobsRoute = jsonRoute(listJobs, {
   path: '/v1/jobs/list',
   target: noTarget,
   action: 'DescribeTable',
+  operationId: 'ListJobs',
+  summary: 'Lists the jobs, the newest first',
+  answers: Jobs,
   body: Nothing,
   answer: async (operation, _call, { access }) => {
     const jobs = await operation({
@@ -43,6 +70,9 @@ export const cancelJobRoute = jsonRoute(cancelJob, {
   path: '/v1/jobs/cancel',
   target: noTarget,
   action: 'CreateTableIndex',
+  operationId: 'CancelJob',
+  summary: 'Ends a job that is not done',
+  answers: Type.Object(jobFields),
   body: JobBody,
   answer: async (operation, { body }, { access }) => {
     const job = await operation({ id: body.job_id, visible: mayCancel(access) });

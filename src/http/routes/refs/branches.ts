@@ -1,9 +1,9 @@
 import Type from 'typebox';
 import { createBranch, deleteBranch, listBranches } from '../../../operations/branches.ts';
 import { parseBranch, parseBranchName } from '../../../wire/identifiers.ts';
-import { PageBody, Version } from '../../../wire/json-body.ts';
+import { Count, mapOf, nextPage, PageBody, pageFields, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';
-import { jsonRoute } from '../../json-route.ts';
+import { jsonRoute, Nothing } from '../../json-route.ts';
 import { refuseBranch, tableTarget } from '../../route.ts';
 
 const CreateBody = Type.Object({
@@ -13,12 +13,22 @@ const CreateBody = Type.Object({
 });
 const DeleteBody = Type.Object({ name: Type.String() });
 
+const Branch = Type.Object({
+  parentBranch: Type.Optional(Type.String()),
+  parentVersion: Version,
+  createAt: Count,
+  manifestSize: Count,
+});
+const Branches = Type.Object({ branches: mapOf(Branch), ...nextPage });
+
 /** The parent must be allowed too: what it holds can be read in the new branch. */
 export const createBranchRoute = jsonRoute(createBranch, {
   methods: ['POST'],
   path: '/v1/table/:id/branches/create',
   target: tableTarget,
   action: 'CreateTableBranch',
+  summary: 'Creates a branch',
+  answers: Nothing,
   body: CreateBody,
   branches: (body, branch) => {
     refuseBranch(branch);
@@ -41,6 +51,9 @@ export const listBranchesRoute = jsonRoute(listBranches, {
   path: '/v1/table/:id/branches/list',
   target: tableTarget,
   action: 'ListTableBranches',
+  summary: 'Lists the branches of a table',
+  query: pageFields,
+  answers: Branches,
   body: PageBody,
   answer: async (operation, { target: table, body }, { query, access }) => {
     const { items, next } = await operation({
@@ -61,6 +74,8 @@ export const deleteBranchRoute = jsonRoute(deleteBranch, {
   path: '/v1/table/:id/branches/delete',
   target: tableTarget,
   action: 'DeleteTableBranch',
+  summary: 'Deletes a branch',
+  answers: Nothing,
   body: DeleteBody,
   branches: (body, branch) => {
     refuseBranch(branch);

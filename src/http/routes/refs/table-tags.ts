@@ -2,13 +2,25 @@ import Type from 'typebox';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { createTag, deleteTag, findTag, listTags, updateTag } from '../../../operations/tags.ts';
 import { parseTagName } from '../../../wire/identifiers.ts';
-import { PageBody, Version } from '../../../wire/json-body.ts';
+import { Count, mapOf, nextPage, PageBody, pageFields, StringMap, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';
-import { jsonRoute } from '../../json-route.ts';
+import { jsonRoute, Nothing } from '../../json-route.ts';
 import { tableTarget, visibleTo } from '../../route.ts';
 
 const NameBody = Type.Object({ tag: Type.String() });
 const VersionBody = Type.Object({ tag: Type.String(), version: Version });
+
+const Tag = Type.Object({
+  branch: Type.Optional(Type.String()),
+  version: Version,
+  manifestSize: Count,
+  createdAt: Type.Optional(Type.String()),
+  updatedAt: Type.Optional(Type.String()),
+  metadata: Type.Optional(StringMap),
+});
+/** Without the layer of `tags` where the path ends in a slash. */
+const Tags = Type.Object({ tags: mapOf(Tag), ...nextPage });
+const TaggedVersion = Type.Object({ version: Version, branch: Type.Optional(Type.String()) });
 
 /**
  * The right to list is checked on main, the right to see a tag on its branch. LanceDB's SDKs, recognised by the slash, read the bare
@@ -19,6 +31,9 @@ export const listTagsRoute = jsonRoute(listTags, {
   path: '/v1/table/:id/tags/list',
   target: tableTarget,
   action: 'ListTableTags',
+  summary: 'Lists the tags of a table',
+  query: pageFields,
+  answers: Tags,
   body: PageBody,
   answer: async (operation, { target: table, body }, { query, access, hasTrailingSlash }) => {
     const { items, next } = await operation({ table, page: readPage(query, body), visible: visibleTo(access, table) });
@@ -36,6 +51,8 @@ export const tagVersionRoute = jsonRoute(findTag, {
   path: '/v1/table/:id/tags/version',
   target: tableTarget,
   action: 'GetTableTagVersion',
+  summary: 'Shows the version that a tag names',
+  answers: TaggedVersion,
   body: NameBody,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body: { tag } }, { access }) => {
@@ -49,6 +66,8 @@ export const createTagRoute = jsonRoute(createTag, {
   path: '/v1/table/:id/tags/create',
   target: tableTarget,
   action: 'CreateTableTag',
+  summary: 'Gives a version a name',
+  answers: Nothing,
   body: VersionBody,
   branches: (_, branch) => [branch],
   audit: ({ tag, version }) => ({ tag, version }),
@@ -64,6 +83,8 @@ export const updateTagRoute = jsonRoute(updateTag, {
   path: '/v1/table/:id/tags/update',
   target: tableTarget,
   action: 'UpdateTableTag',
+  summary: 'Gives the name to another version',
+  answers: Nothing,
   body: VersionBody,
   branches: (_, branch) => [branch],
   audit: ({ tag, version }) => ({ tag, version }),
@@ -81,6 +102,8 @@ export const deleteTagRoute = jsonRoute(deleteTag, {
   path: '/v1/table/:id/tags/delete',
   target: tableTarget,
   action: 'DeleteTableTag',
+  summary: 'Takes the name away',
+  answers: Nothing,
   body: NameBody,
   branches: (_, branch) => [branch],
   audit: ({ tag }) => ({ tag }),

@@ -1,11 +1,19 @@
 import Type from 'typebox';
 import { describeVersion, type ListedVersion, listVersions } from '../../../operations/tables/list-versions.ts';
-import { pageFields, Version } from '../../../wire/json-body.ts';
-import { readFlag, readPage } from '../../../wire/query-parameters.ts';
+import { Count, nextPage, pageFields, Version } from '../../../wire/json-body.ts';
+import { Flag, readFlag, readPage } from '../../../wire/query-parameters.ts';
 import { jsonRoute } from '../../json-route.ts';
 import { tableTarget } from '../../route.ts';
 
 const ListBody = Type.Object({ descending: Type.Optional(Type.Boolean()), ...pageFields });
+
+const TableVersion = Type.Object({
+  version: Version,
+  timestamp_millis: Count,
+  manifest_path: Type.String(),
+  manifest_size: Type.Optional(Count),
+});
+const Versions = Type.Object({ versions: Type.Array(TableVersion), ...nextPage });
 
 /**
  * Newest first, unless `descending=false`. The LanceDB SDKs ask without a limit, follow no token and expect the newest version
@@ -16,6 +24,9 @@ export const listVersionsRoute = jsonRoute(listVersions, {
   path: '/v1/table/:id/version/list',
   target: tableTarget,
   action: 'ListTableVersions',
+  summary: 'Lists the versions of a table',
+  query: { ...pageFields, descending: Flag },
+  answers: Versions,
   body: ListBody,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body }, { query, hasTrailingSlash }) => {
@@ -32,6 +43,8 @@ export const describeVersionRoute = jsonRoute(describeVersion, {
   path: '/v1/table/:id/version/describe',
   target: tableTarget,
   action: 'DescribeTableVersion',
+  summary: 'Shows one version of a table',
+  answers: Type.Object({ version: TableVersion }),
   body: Type.Object({ version: Type.Optional(Version) }),
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body: { version } }) => ({
