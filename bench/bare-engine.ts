@@ -20,6 +20,8 @@ interface NativeConnection {
 export interface BareTable {
   upsert(file: Buffer): Promise<unknown>;
   append(file: Buffer): Promise<unknown>;
+  /** The same table as another program has it open. */
+  again(): Promise<Pick<BareTable, 'append'>>;
   /** A BTREE on the key. */
   buildIndex(): Promise<void>;
   /** What it takes to make the last upsert survive a power cut: the engine itself does not. */
@@ -41,6 +43,11 @@ export async function createBare(folder: string, name: string, file: Buffer): Pr
     sync,
     upsert: (source) => table.mergeInsert(['id']).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute(source),
     append: (source) => table.add(source, 'append'),
+    again: async () => {
+      const other = await (await connect(folder)).openTable(name);
+      const { inner: opened } = other as unknown as { inner: NativeTable };
+      return { append: (source) => opened.add(source, 'append') };
+    },
     buildIndex: async () => (await database.openTable(name)).createIndex('id', { config: Index.btree() }),
     countRows: () => table.countRows(),
   };

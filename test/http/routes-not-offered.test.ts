@@ -33,7 +33,30 @@ const notOffered = {
 };
 
 /** And those it offers, of which none is 406 or an unknown route. */
-const offered = [...[]].map((name) => `POST /v1/table/t/${name}`);
+const offered = [
+  ...[
+    'create',
+    'merge_insert',
+    'insert',
+    'describe',
+    'declare',
+    'register',
+    'deregister',
+    'exists',
+    'drop',
+    'count_rows',
+  ],
+  ...[
+    'create_index',
+    'create_scalar_index',
+    'index/i/drop',
+    'branches/create',
+    'branches/list',
+    'branches/delete',
+    'version/list',
+    'stats',
+  ],
+].map((name) => `POST /v1/table/t/${name}`);
 const offeredElsewhere = [
   ...['create', 'describe', 'exists', 'drop'].map((name) => `POST /v1/namespace/n/${name}`),
   ...['GET /v1/namespace/n/list', 'GET /v1/namespace/n/table/list', 'GET /v1/table', 'GET /v1/table/t/count_rows'],
