@@ -71,7 +71,9 @@ export const indexCases: readonly Case[] = [
     body: null,
     operation: 'listJobs',
     command: {},
-    answer: { jobs: [{ ...job, job_state: 'FAILED', table: 'prod$users' }] },
+    answer: {
+      jobs: [{ ...job, job_state: 'FAILED', table: 'prod$users', state: 'failed', created_at_millis: job.creation_ms }],
+    },
   },
   {
     path: '/v1/jobs/cancel',

@@ -54,6 +54,7 @@ export interface NativeTable {
   updateFieldMetadata(updates: NativeFieldMetadata[]): Promise<{ version: number }>;
   dropIndex(name: string): Promise<void>;
   query(): NativeQuery;
+  takeOffsets(offsets: number[]): unknown;
   /** Rows by their addresses, unless the dataset gives them identifiers of their own; those deleted are passed over. */
   takeRowIds(rowIds: bigint[]): Omit<NativeQuery, 'onlyIf'>;
   createIndex(index: unknown, column: string, replace: boolean, waitSeconds: undefined, name: string): Promise<void>;

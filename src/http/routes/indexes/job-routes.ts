@@ -14,7 +14,9 @@ const jobFields = {
   job_state: Type.String(),
   creation_ms: Count,
 };
-const Jobs = Type.Object({ jobs: Type.Array(Type.Object({ ...jobFields, table: Type.String() })) });
+const Jobs = Type.Object({
+  jobs: Type.Array(Type.Object({ ...jobFields, table: Type.String(), state: Type.String(), created_at_millis: Count })),
+});
 const DescribedJob = Type.Object({
   ...jobFields,
   spec: Type.Object({
@@ -60,7 +62,7 @@ export const listJobsRoute = jsonRoute(listJobs, {
     const jobs = await operation({
       visible: ({ table, branch }) => access.allows('DescribeTable', { kind: 'table', table }, branch),
     });
-    return { jobs: jobs.map((job) => ({ ...common(job), table: showTable(job.table.ref) })) };
+    return { jobs: jobs.map(listed) };
   },
 });
 
@@ -91,6 +93,21 @@ const common = (job: IndexJob) => ({
   job_state: job.state,
   creation_ms: job.createdAtMs,
 });
+
+/** The LanceDB SDKs read the last two in a listing, and the others of one job. */
+const listed = (job: IndexJob) => ({
+  ...common(job),
+  table: showTable(job.table.ref),
+  state: listedState[job.state],
+  created_at_millis: job.createdAtMs,
+});
+
+const listedState: Readonly<Record<IndexJob['state'], string>> = {
+  IN_PROGRESS: 'running',
+  DONE: 'finished',
+  FAILED: 'failed',
+  CANCELLED: 'cancelled',
+};
 
 const specOf = ({ table, branch, spec: { name, column, options } }: IndexJob) => ({
   table: showTable(table.ref),
