@@ -1,5 +1,5 @@
 /** One request and its answer, from the first header to the end of the connection's part in it. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
@@ -10,7 +10,7 @@ import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audi
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { QueryParameters, readTimeout, type Timeout, timeoutHeader } from '../wire/query-parameters.ts';
 import type { RetryPacing } from './admission/load-shedder.ts';
-import { PacedAnswer } from './body/paced-answer.ts';
+import { type AnswerPart, PacedAnswer } from './body/paced-answer.ts';
 import { RequestBody } from './body/request-body.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
@@ -172,51 +172,51 @@ export class RequestContext implements AnswerHead {
     this.#isForCapacity = true;
   }
 
-  answer(answer: Answer): FastifyReply {
+  answer(answer: Answer): FastifyReply | Promise<FastifyReply> {
     if (answer.contentType !== undefined) void this.#reply.type(answer.contentType);
     if ('bytes' in answer) return this.#answerBytes(answer);
     if (answer.audit !== undefined) this.note(answer.audit);
     return this.#send(answer.text);
   }
 
-  #answerBytes({ bytes, audit }: BytesAnswer): FastifyReply {
+  #answerBytes({ bytes, audit }: BytesAnswer): FastifyReply | Promise<FastifyReply> {
     if (!(bytes instanceof Uint8Array)) return this.#stream(bytes, audit);
     this.note({ ...audit(), sentBytes: bytes.length });
     return this.#send(asBuffer(bytes));
   }
 
-  /** A failure in the middle breaks the connection, so that nobody takes what came for the whole. */
-  #stream(bytes: AsyncIterable<Uint8Array>, audit: () => AuditFacts): FastifyReply {
+  /**
+   * A failure in the middle breaks the connection, so that nobody takes what came for the whole. Past Fastify, which would not
+   * say when a part has left. The audit record is written when the connection is done with the answer, after this.
+   */
+  async #stream(parts: AsyncIterable<AnswerPart>, audit: () => AuditFacts): Promise<FastifyReply> {
     const { clock, config, isStopping } = this.#deps;
-    const paced = new PacedAnswer({
-      clock,
-      idleTimeoutMs: config.uploadIdleTimeoutMs,
-      fail: (error) => stream.destroy(error),
-    });
+    const { raw: response } = this.#reply;
+    const paced = new PacedAnswer({ response, clock, idleTimeoutMs: config.uploadIdleTimeoutMs });
     this.#isAnswered = true;
     this.#paced = paced;
     this.body.close();
     if (isStopping()) void this.#reply.header('connection', 'close');
-    const stream = Readable.from(this.#watched(paced, bytes, audit), { objectMode: false, highWaterMark: 64 * 1024 });
     const { signal } = this.#scope!;
-    stream.once(
-      'close',
-      onAbort(signal, () => stream.destroy(signal.reason as Error)),
-    );
-    return this.#reply.send(stream);
-  }
-
-  /** The audit record is written when the connection is done with the answer, after this. */
-  async *#watched(paced: PacedAnswer, bytes: AsyncIterable<Uint8Array>, audit: () => AuditFacts) {
+    const stopListening = onAbort(signal, () => paced.end(signal.reason));
     try {
-      yield* paced.send(bytes);
+      await paced.send(parts, () => this.#begin(response));
+      response.end();
     } catch (error) {
+      if (!response.headersSent) throw error;
       this.#refused(asLancegateError(error));
-      throw error;
+      response.destroy();
     } finally {
+      stopListening();
       this.note(audit());
       this.#scope?.close();
     }
+    return this.#reply;
+  }
+
+  #begin(response: ServerResponse): void {
+    void this.#reply.hijack();
+    response.writeHead(this.#reply.statusCode, this.#reply.getHeaders() as OutgoingHttpHeaders);
   }
 
   refuse(error: unknown): FastifyReply {

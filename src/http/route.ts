@@ -24,6 +24,7 @@ import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } fr
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 import type { RouteDescription } from './openapi/description.ts';
+import type { AnswerPart } from './body/paced-answer.ts';
 
 export type Method = 'GET' | 'POST';
 
@@ -105,7 +106,7 @@ export interface TextAnswer {
 export interface BytesAnswer {
   readonly contentType: string;
   /** All of them, or as they are computed: until the last one has left, the deadline and the client's leaving end the work. */
-  readonly bytes: Uint8Array | AsyncIterable<Uint8Array>;
+  readonly bytes: Uint8Array | AsyncIterable<AnswerPart>;
   /** What happened, once the last byte has left. */
   readonly audit: () => AuditFacts;
 }

@@ -37,9 +37,9 @@ export interface ReaderParts {
 
 /** Resolves when the service has closed the channel or has ended. Rejects on a malformed order, or one that comes during another. */
 export async function answerOrders({ channel, openEngines, residentBytes, endAtOnce }: ReaderParts): Promise<void> {
-  const send = (reply: Reply, bytes?: Buffer): boolean => writeFrame(channel, reply, bytes);
+  const send = (reply: Reply, bytes?: readonly Buffer[]): boolean => writeFrame(channel, reply, bytes);
   /** Resolves when the service has taken enough that the channel takes more. */
-  const sendBytes = async (bytes: Buffer): Promise<void> => {
+  const sendBytes = async (bytes: readonly Buffer[]): Promise<void> => {
     if (!send({ kind: 'bytes' }, bytes)) await once(channel, 'drain');
   };
   let reader: Reader | undefined;
@@ -63,13 +63,13 @@ export async function answerOrders({ channel, openEngines, residentBytes, endAtO
 }
 
 interface ReaderSurroundings extends Pick<ReaderParts, 'residentBytes' | 'endAtOnce'> {
-  readonly sendBytes: (bytes: Buffer) => Promise<void>;
+  readonly sendBytes: (bytes: readonly Buffer[]) => Promise<void>;
 }
 
 /** An outcome, and the last bytes of the result of a query. */
 interface Carried {
   readonly outcome: ReaderOutcome;
-  readonly bytes?: Buffer;
+  readonly bytes?: readonly Buffer[];
 }
 
 class Reader {
@@ -84,7 +84,10 @@ class Reader {
   }
 
   /** Never rejects. */
-  async carryOut({ header, bytes }: MessageFrame): Promise<{ readonly reply: Reply; readonly bytes?: Buffer }> {
+  async carryOut({
+    header,
+    bytes,
+  }: MessageFrame): Promise<{ readonly reply: Reply; readonly bytes?: readonly Buffer[] }> {
     const { memoryBytes } = this.#setup;
     const order = header as Order;
     const stopWatching = this.#watchMemory(memoryBytes + order.extraBytes);

@@ -35,18 +35,24 @@ export interface Queries {
   count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number>;
   /**
    * Resolves once the first bytes of the result are there, or all of them. Rejects as `count`, and with what `RowQueries.query`
-   * throws; so does the reading of `bytes`, which ends in the middle then.
+   * throws; so does the reading of `parts`, which ends in the middle then.
    */
   query(reading: Reading, spec: QuerySpec, scope: RequestScope): Promise<QueryResult>;
   /** As `count`, with what `RowQueries.explain` throws. */
   explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
 }
 
+/** Bytes of a result. They may be freed when nobody reads them any more, nor those of parts before. */
+export interface ResultPart {
+  readonly bytes: Uint8Array;
+  readonly free: () => void;
+}
+
 /** One Arrow IPC file. */
 export interface QueryResult {
   /** Each is computed when it is asked for, or a little before. To be read to the end or left, which ends the query. */
-  readonly bytes: AsyncIterable<Uint8Array>;
-  /** All of the bytes, if they are few and there already; then `bytes` need not be read. */
+  readonly parts: AsyncIterable<ResultPart>;
+  /** All of the bytes, if they are few and there already; then `parts` need not be read. */
   readonly whole: Uint8Array | undefined;
   /** Undefined until the last byte has been read. */
   facts(): QueryFacts | undefined;
@@ -114,7 +120,7 @@ export type Answered =
   | ({ readonly kind: 'queried'; readonly bytes: Buffer } & QueryFacts);
 
 /** Resolves when more bytes of a result are wanted. */
-export type TakeBytes = (bytes: Buffer) => Promise<void>;
+export type TakeBytes = (part: ResultPart) => Promise<void>;
 
 /** A message of a reader has no more bytes. */
 export const mostReplyBytes = 256 * 1024;
@@ -163,73 +169,167 @@ export function errorOf({ kind, message, internal, retryAfterSeconds, cause }: P
 
 export interface MessageFrame {
   readonly header: unknown;
+  /** In memory of their own. */
   readonly bytes: Buffer;
 }
 
 const lengthsBytes = 8;
-const noBytes = Buffer.alloc(0);
 
 /** Whether the channel takes more at once; otherwise it says 'drain' when it does. */
-export function writeFrame(channel: Duplex, header: unknown, bytes: Uint8Array = noBytes): boolean {
+export function writeFrame(channel: Duplex, header: unknown, bytes: readonly Uint8Array[] = []): boolean {
   channel.cork();
-  let takesMore = channel.write(frameHead(header, bytes.length));
-  if (bytes.length > 0) takesMore = channel.write(bytes);
+  let takesMore = channel.write(frameHead(header, lengthOf(bytes)));
+  for (const part of bytes) takesMore = channel.write(part);
   channel.uncork();
   return takesMore;
 }
 
+export const lengthOf = (parts: readonly Uint8Array[]): number => parts.reduce((sum, { length }) => sum + length, 0);
+
 /** The lengths and the header of a message. */
 export function frameHead(header: unknown, bytesLength = 0): Buffer {
-  const text = Buffer.from(JSON.stringify(header));
-  const lengths = Buffer.alloc(lengthsBytes);
-  lengths.writeUInt32LE(text.length, 0);
-  lengths.writeUInt32LE(bytesLength, 4);
-  return Buffer.concat([lengths, text]);
+  const text = JSON.stringify(header);
+  const textLength = Buffer.byteLength(text);
+  const head = Buffer.allocUnsafe(lengthsBytes + textLength);
+  head.writeUInt32LE(textLength, 0);
+  head.writeUInt32LE(bytesLength, 4);
+  head.write(text, lengthsBytes);
+  return head;
 }
 
 /** Throws on a malformed frame, or one with more bytes than `mostBytes`; ends when the stream does. */
 export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGenerator<MessageFrame, void, void> {
-  const incoming = new Incoming(channel);
+  const frames = new FrameReader(channel, mostBytes);
   for (;;) {
-    const lengths = await incoming.take(lengthsBytes);
-    if (lengths === undefined) return;
-    const headerLength = lengths.readUInt32LE(0);
-    const bytesLength = lengths.readUInt32LE(4);
-    // A header fits a predicate of the largest JSON body, escaped.
-    if (headerLength > 64 * 2 ** 20 || bytesLength > mostBytes) throw new Error('a message is too long');
-    const text = await incoming.take(headerLength);
-    const bytes = await incoming.take(bytesLength);
-    if (text === undefined || bytes === undefined) throw new Error('the channel ended in the middle of a message');
-    yield { header: JSON.parse(text.toString()) as unknown, bytes };
+    const message = await frames.next();
+    if (message === undefined) return;
+    yield { header: message.header, bytes: await frames.bytes() };
   }
 }
 
-/** Reads a stream by numbers of bytes. */
-class Incoming {
-  readonly #chunks: AsyncIterator<Buffer>;
-  #rest: Buffer = noBytes;
+/** The messages of a channel, one after the other. The bytes of each are to be read before the next one. */
+export class FrameReader {
+  readonly #incoming: Incoming;
+  readonly #mostBytes: number;
+  /** Bytes of the present message that were not read yet. */
+  #left = 0;
 
-  constructor(channel: Duplex) {
-    this.#chunks = channel[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  constructor(channel: Duplex, mostBytes: number) {
+    this.#incoming = new Incoming(channel);
+    this.#mostBytes = mostBytes;
   }
 
-  /** A view of one chunk, or a new buffer for bytes from several; undefined if the stream ends before. */
-  async take(count: number): Promise<Buffer | undefined> {
-    if (count <= this.#rest.length) return this.#cut(count);
-    const whole = Buffer.allocUnsafe(count);
-    let filled = this.#cut(this.#rest.length).copy(whole);
-    while (filled < count) {
-      const next = await this.#chunks.next();
-      if (next.done === true) return undefined;
-      this.#rest = next.value;
-      filled += this.#cut(Math.min(count - filled, this.#rest.length)).copy(whole, filled);
+  /** Undefined at the end. Throws on a malformed frame, or one with more than `mostBytes`. */
+  async next(): Promise<{ readonly header: unknown } | undefined> {
+    const lengths = await this.#incoming.copy(lengthsBytes);
+    if (lengths === undefined) return undefined;
+    const headerLength = lengths.readUInt32LE(0);
+    this.#left = lengths.readUInt32LE(4);
+    // A header fits a predicate of the largest JSON body, escaped.
+    if (headerLength > 64 * 2 ** 20 || this.#left > this.#mostBytes) throw new Error('a message is too long');
+    const text = await this.#incoming.copy(headerLength);
+    if (text === undefined) throw cutOff();
+    return { header: JSON.parse(text.toString()) as unknown };
+  }
+
+  /** All bytes of the message, in memory of their own. */
+  async bytes(): Promise<Buffer> {
+    const whole = await this.#incoming.copy(this.#left);
+    if (whole === undefined) throw cutOff();
+    this.#left = 0;
+    return whole;
+  }
+
+  /** The next bytes of the message, as they came; undefined behind the last. */
+  async part(): Promise<ResultPart | undefined> {
+    if (this.#left === 0) return undefined;
+    const part = await this.#incoming.part(this.#left);
+    if (part === undefined) throw cutOff();
+    this.#left -= part.bytes.length;
+    return part;
+  }
+}
+
+const cutOff = (): Error => new Error('the channel ended in the middle of a message');
+
+/** The channel is not read on while so many bytes wait. */
+const mostWaitingBytes = 256 * 1024;
+
+/** Reads a stream by numbers of bytes. */
+class Incoming {
+  readonly #channel: Duplex;
+  readonly #chunks: Buffer[] = [];
+  #waitingBytes = 0;
+  /** Of the first chunk, how much was read. */
+  #offset = 0;
+  #end: { readonly error: Error | undefined } | undefined;
+  #wake: () => void = () => undefined;
+
+  constructor(channel: Duplex) {
+    this.#channel = channel;
+    channel.on('data', (chunk: Buffer) => this.#add(chunk));
+    channel.once('end', () => this.#finish(undefined));
+    channel.once('error', (error: Error) => this.#finish(error));
+    channel.once('close', () => this.#finish(undefined));
+  }
+
+  /** Undefined if the stream ends before. */
+  async copy(count: number): Promise<Buffer | undefined> {
+    // Not of a pool: see `free`.
+    const whole = Buffer.allocUnsafeSlow(count);
+    for (let filled = 0; filled < count; ) {
+      const chunk = this.#chunks[0] ?? (await this.#first());
+      if (chunk === undefined) return undefined;
+      const copied = chunk.copy(whole, filled, this.#offset);
+      filled += copied;
+      this.#pass(chunk, copied);
     }
     return whole;
   }
 
-  #cut(count: number): Buffer {
-    const cut = this.#rest.subarray(0, count);
-    this.#rest = this.#rest.subarray(count);
-    return cut;
+  /** At most so many bytes; undefined if the stream has ended. */
+  async part(most: number): Promise<ResultPart | undefined> {
+    const chunk = this.#chunks[0] ?? (await this.#first());
+    if (chunk === undefined) return undefined;
+    const bytes = chunk.subarray(this.#offset, this.#offset + most);
+    const isLast = this.#offset + bytes.length === chunk.length;
+    this.#pass(chunk, bytes.length);
+    return { bytes, free: () => isLast && free(chunk) };
   }
+
+  async #first(): Promise<Buffer | undefined> {
+    while (this.#chunks.length === 0 && this.#end === undefined) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    if (this.#chunks.length === 0 && this.#end?.error !== undefined) throw this.#end.error;
+    return this.#chunks[0];
+  }
+
+  #add(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#waitingBytes += chunk.length;
+    if (this.#waitingBytes >= mostWaitingBytes) this.#channel.pause();
+    this.#wake();
+  }
+
+  #pass(chunk: Buffer, count: number): void {
+    this.#offset += count;
+    if (this.#offset < chunk.length) return;
+    this.#offset = 0;
+    this.#chunks.shift();
+    this.#waitingBytes -= chunk.length;
+    if (this.#waitingBytes < mostWaitingBytes && this.#channel.isPaused()) this.#channel.resume();
+  }
+
+  #finish(error: Error | undefined): void {
+    this.#end ??= { error };
+    this.#wake();
+  }
+}
+
+/** The collector would free the chunks of a large result only by collecting the whole heap again and again. */
+function free({ buffer, byteLength }: Buffer): void {
+  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
 }

@@ -12,12 +12,12 @@ import type { ReaderDeath } from '../telemetry/metrics.ts';
 import {
   type Answered,
   errorOf,
+  FrameReader,
   mostReplyBytes,
   type Order,
   type ReaderOutcome,
   type ReaderSetup,
   type Reply,
-  readFrames,
   type TakeBytes,
   writeFrame,
 } from './protocol.ts';
@@ -105,7 +105,7 @@ export class ReaderProcess {
     const pid = this.#child.pid!;
     if (order.extraBytes > 0) this.#serviceMemory.countReader(pid, this.#memoryBytes);
     try {
-      writeFrame(this.#channel, order, rows);
+      writeFrame(this.#channel, order, rows && [rows]);
       const { outcome, bytes } = await this.#answer.promise;
       if (outcome.kind === 'refused') throw errorOf(outcome.refusal);
       return outcome.kind === 'queried' ? { ...outcome, bytes } : outcome;
@@ -123,8 +123,9 @@ export class ReaderProcess {
 
   async #listen(): Promise<void> {
     try {
-      for await (const { header, bytes } of readFrames(this.#channel, mostReplyBytes)) {
-        await this.#receive(header as Reply, bytes);
+      const frames = new FrameReader(this.#channel, mostReplyBytes);
+      for (let message = await frames.next(); message !== undefined; message = await frames.next()) {
+        await this.#receive(message.header as Reply, frames);
       }
     } catch (error) {
       // A reader that dies in the middle of a message breaks the channel; `ended` has the reason.
@@ -133,21 +134,23 @@ export class ReaderProcess {
   }
 
   /** Until it resolves, the channel is not read on. */
-  async #receive(reply: Reply, bytes: Buffer): Promise<void> {
+  async #receive(reply: Reply, frames: FrameReader): Promise<void> {
     switch (reply.kind) {
       case 'ready':
         this.#wasReady = true;
         this.#ready.resolve();
         return;
       case 'bytes':
-        await Promise.race([this.#take?.(bytes), this.#killed.promise]);
+        for (let part = await frames.part(); part !== undefined; part = await frames.part()) {
+          await Promise.race([this.#take?.(part), this.#killed.promise]);
+        }
         return;
       case 'beyond memory':
         this.#reason ??= 'memory';
         return;
       case 'done':
         this.#isSpent = reply.isSpent;
-        this.#answer?.resolve({ outcome: reply.outcome, bytes });
+        this.#answer?.resolve({ outcome: reply.outcome, bytes: await frames.bytes() });
         this.#answer = undefined;
         return;
       default:

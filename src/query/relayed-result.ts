@@ -1,5 +1,5 @@
 import { onAbort } from '../kernel/request-scope.ts';
-import type { Answered, QueryFacts, QueryResult } from './protocol.ts';
+import type { Answered, QueryFacts, QueryResult, ResultPart } from './protocol.ts';
 
 type Queried = Extract<Answered, { readonly kind: 'queried' }>;
 
@@ -12,7 +12,7 @@ export class RelayedResult implements QueryResult {
   readonly signal: AbortSignal;
   readonly #left = new AbortController();
   readonly #started = Promise.withResolvers<void>();
-  #waiting: Buffer | undefined;
+  #waiting: ResultPart | undefined;
   #taken: () => void = () => undefined;
   #wake: () => void = () => undefined;
   #queried: Queried | undefined;
@@ -36,7 +36,7 @@ export class RelayedResult implements QueryResult {
     return this.#whole;
   }
 
-  get bytes(): AsyncIterable<Uint8Array> {
+  get parts(): AsyncIterable<ResultPart> {
     return this.#read();
   }
 
@@ -46,11 +46,11 @@ export class RelayedResult implements QueryResult {
   }
 
   /** Resolves when the bytes are on their way to the client, or nobody wants them. */
-  readonly take = (bytes: Buffer): Promise<void> => {
+  readonly take = (part: ResultPart): Promise<void> => {
     if (this.#failure !== undefined) return Promise.resolve();
     return new Promise((resolve) => {
       this.#taken = resolve;
-      this.#offer(bytes);
+      this.#offer(part);
       this.#started.resolve();
     });
   };
@@ -70,13 +70,13 @@ export class RelayedResult implements QueryResult {
     }
     if (!this.#hasStarted) this.#whole = answer.bytes;
     this.#queried = answer;
-    this.#offer(answer.bytes);
+    this.#offer({ bytes: answer.bytes, free: () => undefined });
     this.#started.resolve();
   }
 
-  #offer(bytes: Buffer): void {
+  #offer(part: ResultPart): void {
     this.#hasStarted = true;
-    this.#waiting = bytes;
+    this.#waiting = part;
     this.#wake();
   }
 
@@ -88,7 +88,7 @@ export class RelayedResult implements QueryResult {
     this.#wake();
   }
 
-  async *#read(): AsyncGenerator<Uint8Array, void, void> {
+  async *#read(): AsyncGenerator<ResultPart, void, void> {
     try {
       for (;;) {
         const next = await this.#next();
@@ -101,14 +101,14 @@ export class RelayedResult implements QueryResult {
     }
   }
 
-  async #next(): Promise<Buffer | undefined> {
+  async #next(): Promise<ResultPart | undefined> {
     for (;;) {
       if (this.#failure !== undefined) throw this.#failure;
-      const bytes = this.#waiting;
-      if (bytes !== undefined) {
+      const part = this.#waiting;
+      if (part !== undefined) {
         this.#waiting = undefined;
         this.#taken();
-        return bytes;
+        return part;
       }
       if (this.#queried !== undefined) return undefined;
       await new Promise<void>((resolve) => {

@@ -1,6 +1,6 @@
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { FileStream } from '../arrow/stream/file-stream.ts';
-import { mostReplyBytes } from './protocol.ts';
+import { lengthOf, mostReplyBytes } from './protocol.ts';
 
 /** The batches of a result as the bytes of one file, in parts of one message each. */
 export class ResultBytes {
@@ -18,18 +18,16 @@ export class ResultBytes {
     return this.#file.rows;
   }
 
-  async next(): Promise<{ readonly bytes: Buffer; readonly isLast: boolean }> {
-    const parts: Buffer[] = [];
-    let length = 0;
-    for (;;) {
+  /** At most so many bytes as a message may have; and whether they are the last. */
+  async next(): Promise<{ readonly bytes: readonly Buffer[]; readonly isLast: boolean }> {
+    const bytes: Buffer[] = [];
+    for (let room = mostReplyBytes; room > 0; room = mostReplyBytes - lengthOf(bytes)) {
       const part = this.#rest.length > 0 ? this.#rest : await this.#nextPart();
-      if (part === undefined) return { bytes: Buffer.concat(parts), isLast: true };
-      const taken = part.subarray(0, mostReplyBytes - length);
-      this.#rest = part.subarray(taken.length);
-      parts.push(taken);
-      length += taken.length;
-      if (length === mostReplyBytes) return { bytes: parts.length === 1 ? taken : Buffer.concat(parts), isLast: false };
+      if (part === undefined) return { bytes, isLast: true };
+      bytes.push(part.subarray(0, room));
+      this.#rest = part.subarray(room);
     }
+    return { bytes, isLast: false };
   }
 
   async #nextPart(): Promise<Buffer | undefined> {

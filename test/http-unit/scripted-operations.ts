@@ -99,7 +99,7 @@ const taggedVersion = {
   metadata: {},
 };
 
-async function* noBytes(): AsyncGenerator<Uint8Array, void, void> {}
+async function* noParts(): AsyncGenerator<never, void, void> {}
 
 const indexJob: IndexJob = {
   id: 'job-1',
@@ -168,7 +168,7 @@ const defaults: Operations = {
   deregisterTable: async ({ table }: Listed) => describedTable(table),
   registerTable: async ({ table, properties }) => describedTable(table, properties),
   countRows: async () => 42,
-  queryTable: async () => ({ whole: Buffer.from('rows'), bytes: noBytes(), facts: () => ({ version: 7, rows: 2 }) }),
+  queryTable: async () => ({ whole: Buffer.from('rows'), parts: noParts(), facts: () => ({ version: 7, rows: 2 }) }),
   explainQuery: async () => 'a plan',
   analyzeQuery: async () => 'an analysis',
   listTables: async ({ namespace }) => listedTables(namespace),

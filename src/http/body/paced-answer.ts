@@ -2,16 +2,22 @@
  * The bytes of an answer that is computed while it is sent: they wait for the client, and the client may not let them wait for
  * ever, since it holds what computes them. The rule is that of uploads: not long for any part, and not slowly in all.
  */
+import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../kernel/clock.ts';
-import { LancegateError } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { slowestBytesPerMs } from './request-body.ts';
 
+/** What sends them calls `free` when they have left: nobody reads them then, nor parts before. */
+export interface AnswerPart {
+  readonly bytes: Uint8Array;
+  readonly free: () => void;
+}
+
 interface PacedParts {
+  readonly response: ServerResponse;
   readonly clock: Clock;
   /** The longest wait for the client, once and, without enough bytes for it, in all. */
   readonly idleTimeoutMs: number;
-  /** Ends the answer, also while it waits for its client. */
-  readonly fail: (error: LancegateError) => void;
 }
 
 /** A client takes so much at least between two looks at whether it takes anything. */
@@ -22,9 +28,15 @@ export class PacedAnswer {
   #sentBytes = 0;
   #waitedMs = 0;
   #waitingSinceMs: number | undefined;
+  #end: { readonly error: unknown } | undefined;
+  #wake: () => void = () => undefined;
 
   constructor(parts: PacedParts) {
     this.#parts = parts;
+    const { response } = parts;
+    response.once('close', () => this.end(clientLeft()));
+    // A write to a connection that has ended fails; `end` has the reason.
+    response.on('error', () => undefined);
   }
 
   /** Bytes that the client has taken, or the system for it. */
@@ -38,26 +50,49 @@ export class PacedAnswer {
     return this.#waitedMs + (this.#waitingSinceMs === undefined ? 0 : clock.nowMs() - this.#waitingSinceMs);
   }
 
-  async *send(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
-    for await (const piece of bytes) {
-      for (let at = 0; at < piece.length; at += partBytes) yield* this.#part(piece.subarray(at, at + partBytes));
+  /** Ends the answer, also while it waits for its client; `send` rejects with this error then. */
+  end(error: unknown): void {
+    this.#end ??= { error };
+    this.#parts.response.destroy();
+    this.#wake();
+  }
+
+  /** One part after the other, each when the one before has left. `begin` is called before the first. */
+  async send(parts: AsyncIterable<AnswerPart>, begin: () => void): Promise<void> {
+    let hasBegun = false;
+    for await (const { bytes, free } of parts) {
+      if (!hasBegun) begin();
+      hasBegun = true;
+      for (let at = 0; at < bytes.length; at += partBytes) await this.#send(bytes.subarray(at, at + partBytes));
+      free();
     }
   }
 
-  *#part(part: Uint8Array): Generator<Uint8Array, void, void> {
-    const { clock, idleTimeoutMs, fail } = this.#parts;
+  async #send(part: Uint8Array): Promise<void> {
+    const { clock, idleTimeoutMs } = this.#parts;
+    if (this.#end !== undefined) throw this.#end.error;
     this.#waitingSinceMs = clock.nowMs();
-    const cancel = clock.schedule(idleTimeoutMs, () => fail(tooSlow()));
-    try {
-      yield part;
-      this.#sentBytes += part.length;
-    } finally {
-      cancel();
-      this.#waitedMs = this.waitedMs;
-      this.#waitingSinceMs = undefined;
-    }
+    const cancel = clock.schedule(idleTimeoutMs, () => this.end(tooSlow()));
+    await this.#write(part);
+    cancel();
+    this.#waitedMs = this.waitedMs;
+    this.#waitingSinceMs = undefined;
+    if (this.#end !== undefined) throw (this.#end as { readonly error: unknown }).error;
+    this.#sentBytes += part.length;
     if (this.#waitedMs > idleTimeoutMs && this.#sentBytes < this.#waitedMs * slowestBytesPerMs) throw tooSlow();
+  }
+
+  /** Resolves when they have left, or never will: then the answer has ended. */
+  #write(part: Uint8Array): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+      this.#parts.response.write(part, (error) => {
+        if (error != null) this.end(error);
+        resolve();
+      });
+    });
   }
 }
 
 const tooSlow = (): LancegateError => new LancegateError('TimedOut', 'the client takes the answer too slowly');
+const clientLeft = (): LancegateError => invalidInput('the client closed the connection before it had the answer');

@@ -46,7 +46,7 @@ export const queryTableRoute = jsonRoute(queryTable, {
       const facts = result.facts();
       return { version: facts?.version, readRows: facts?.rows };
     };
-    return { contentType: arrowFile, bytes: result.whole ?? result.bytes, audit };
+    return { contentType: arrowFile, bytes: result.whole ?? result.parts, audit };
   },
   render: (answer) => answer,
 });
