@@ -56,7 +56,9 @@ await answerOrders({
   channel: new Socket({ fd: channelFd }),
   openEngines: ({ root, scratchFolder, niceness, ...options }) => {
     yieldToService(niceness);
-    const engineAt = (folder: string) => new LanceEngine({ ...options, root: folder, scratchFolder });
+    const firstIndexCacheBytes = options.indexCacheBytes;
+    const engineAt = (folder: string) =>
+      new LanceEngine({ ...options, firstIndexCacheBytes, root: folder, scratchFolder });
     const tables = engineAt(root);
     return { root: tables, shadow: tables, scratch: engineAt(scratchFolder) };
   },

@@ -204,8 +204,8 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
       root,
       rootOptions,
       scratchFolder: folder.scratchFolder,
-      // Small caches: a count reads most of its data once.
-      indexCacheBytes: Math.floor(memoryBytes / 8),
+      // A search reads little but its index; a scan reads most of its data once.
+      indexCacheBytes: Math.floor(memoryBytes / 4),
       metadataCacheBytes: 8 * 2 ** 20,
       memoryBytes,
       niceness: 5,

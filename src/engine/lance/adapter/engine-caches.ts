@@ -14,6 +14,8 @@ import { type NativeIndex, type NativeTable, newSession } from '../native/native
 export interface CacheLimits {
   /** The most that indexes may take; they take less while they are small. */
   readonly indexCacheBytes: number;
+  /** Of that, what there is from the start: all of it where nobody calls `warmIndex`. */
+  readonly firstIndexCacheBytes?: number;
   readonly metadataCacheBytes: number;
 }
 
@@ -30,7 +32,7 @@ export class EngineCaches {
 
   constructor(limits: CacheLimits) {
     this.#limits = limits;
-    this.#capacityBytes = Math.min(firstIndexBytes, limits.indexCacheBytes);
+    this.#capacityBytes = Math.min(limits.firstIndexCacheBytes ?? firstIndexBytes, limits.indexCacheBytes);
     this.#session = newSession(this.#capacityBytes, limits.metadataCacheBytes);
   }
 

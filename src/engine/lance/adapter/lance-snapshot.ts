@@ -7,7 +7,14 @@ import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
 import type { DatasetHead } from '../head/dataset-head.ts';
 import { queryOf, resultsOf } from '../native/native.ts';
-import { countByScan, explainQuery, namesRows, queryResults, rowsPerBatch } from '../native/native-query.ts';
+import {
+  countByScan,
+  explainQuery,
+  namesRows,
+  queryResults,
+  rowsPerBatch,
+  type TableSizes,
+} from '../native/native-query.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { statisticsOf } from './engine-upkeep.ts';
 
@@ -15,6 +22,7 @@ import { statisticsOf } from './engine-upkeep.ts';
 export class LanceSnapshot implements Snapshot {
   readonly lineage: symbol;
   protected readonly head: DatasetHead;
+  #sizes: (TableSizes & { readonly version: number }) | undefined;
 
   constructor(head: DatasetHead, lineage = Symbol('dataset')) {
     this.head = head;
@@ -50,8 +58,17 @@ export class LanceSnapshot implements Snapshot {
 
   async *query(spec: QuerySpec): AsyncIterable<IpcFile> {
     const table = await engineCall('open', () => this.head.table());
-    const sizes = async () => ({ ...(await this.statistics()), leastRowBytes: leastRowBytes(await this.schema()) });
-    yield* queryResults(table, spec, await rowsPerBatch(spec, sizes));
+    yield* queryResults(table, spec, await rowsPerBatch(spec, () => this.#sizesOf()));
+  }
+
+  /** Asked once for each version: the engine reads all its fragments for it. */
+  async #sizesOf(): Promise<TableSizes> {
+    const version = await this.version();
+    if (this.#sizes?.version !== version) {
+      const { bytes, rows } = await this.statistics();
+      this.#sizes = { version, bytes, rows, leastRowBytes: leastRowBytes(await this.schema()) };
+    }
+    return this.#sizes;
   }
 
   async explain(spec: QuerySpec, form: PlanForm): Promise<string> {

@@ -238,7 +238,7 @@ const fewRows = 1_024;
 const mostBatchRows = 8_192;
 const batchBytes = 4 * 2 ** 20;
 
-interface TableSizes {
+export interface TableSizes {
   readonly bytes: number;
   readonly rows: number;
   readonly leastRowBytes: number;
