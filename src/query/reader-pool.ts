@@ -84,22 +84,23 @@ export class ReaderPool {
     rows: Uint8Array | undefined,
   ): Promise<Answered> {
     await firstOf(reader.ready, signal);
-    const done = new AbortController();
-    const stopListening = onAbort(signal, () => this.#endAfterGrace(reader, done.signal));
+    let takeBack = (): void => undefined;
+    const stopListening = onAbort(signal, () => {
+      takeBack = this.#endAfterGrace(reader);
+    });
     try {
       return await reader.ask(order, rows, take);
     } finally {
       stopListening();
-      done.abort();
+      takeBack();
       if (!reader.isOver) this.#deathsInRow = 0;
     }
   }
 
-  /** Kills the reader unless it has answered within the grace. */
-  #endAfterGrace(reader: ReaderProcess, done: AbortSignal): void {
+  /** Kills the reader, unless the returned function is called within the grace. */
+  #endAfterGrace(reader: ReaderProcess): () => void {
     // Most end within milliseconds, and a new process takes longer to start.
-    const takeBack = this.#parts.clock.schedule(100, () => reader.end('deadline'));
-    onAbort(done, takeBack);
+    return this.#parts.clock.schedule(100, () => reader.end('deadline'));
   }
 
   async #reader(signal: AbortSignal): Promise<ReaderProcess> {
@@ -171,6 +172,8 @@ const always =
   /^(?:PATH|HOME|LANG|LC_ALL|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR|LANCE_\w+|RUST_LOG|TOKIO_WORKER_THREADS)$/;
 /** The engine reads credentials of object stores from these. */
 const forObjectStores = /^(?:AWS_|GOOGLE_|AZURE_|OSS_)\w+$|^(?:https?|no|all)_proxy$/i;
+/** The engine warns of some queries each time, and nobody reads that. */
+const quiet = { RUST_LOG: 'error' };
 /** A reader has as few arenas as the service itself (docs/adr/0010), also if its operator chose otherwise. */
 const fewArenas = { MALLOC_ARENA_MAX: '2' };
 
@@ -184,5 +187,5 @@ export function readerEnvironment(
     (entry): entry is [string, string] =>
       entry[1] !== undefined && (always.test(entry[0]) || (isObjectStore && forObjectStores.test(entry[0]))),
   );
-  return { ...Object.fromEntries(given), ...fewArenas };
+  return { ...quiet, ...Object.fromEntries(given), ...fewArenas };
 }
