@@ -169,11 +169,11 @@ const stopping = (): LancegateError => new LancegateError('SlowDown', 'the servi
 
 /** What any process needs, and the engine's own settings. */
 const always =
-  /^(?:PATH|HOME|LANG|LC_ALL|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR|LANCE_\w+|RUST_LOG|TOKIO_WORKER_THREADS)$/;
+  /^(?:PATH|HOME|LANG|LC_ALL|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR|LANCE(?:DB)?_\w+|RUST_LOG|TOKIO_WORKER_THREADS)$/;
 /** The engine reads credentials of object stores from these. */
 const forObjectStores = /^(?:AWS_|GOOGLE_|AZURE_|OSS_)\w+$|^(?:https?|no|all)_proxy$/i;
 /** The engine warns of some queries each time, and nobody reads that. */
-const quiet = { RUST_LOG: 'error' };
+const quiet = { LANCEDB_LOG: 'error' };
 /** A reader has as few arenas as the service itself (docs/adr/0010), also if its operator chose otherwise. */
 const fewArenas = { MALLOC_ARENA_MAX: '2' };
 
