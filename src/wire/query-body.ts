@@ -123,12 +123,20 @@ function columnsOf(value: unknown, readFilter: ReadFilter): readonly ResultColum
   const { column_names: names, column_aliases: aliases } = value as Readonly<Record<string, unknown>>;
   if (Array.isArray(names)) return names.map((name) => pathColumn(name, name));
   if (typeof aliases === 'object' && aliases !== null) {
-    return Object.entries(aliases).map(([alias, path]) => pathColumn(alias, path));
+    return orderedEntries(aliases).map(([alias, path]) => pathColumn(alias, path));
   }
-  return Object.entries(value).map(([name, expression]) => {
+  return orderedEntries(value).map(([name, expression]) => {
     if (typeof expression !== 'string') throw invalidInput(`columns: the value of ${name} must be SQL, as a text`);
     return { name: requireName(name), expression: readFilter(expression, `columns.${name}`) };
   });
+}
+
+/** JavaScript moves the keys that are array indexes to the front of an object, so the order that the client meant is lost. */
+function orderedEntries(columns: object): readonly (readonly [name: string, value: unknown])[] {
+  const entries = Object.entries(columns);
+  const number = entries.find(([name]) => /^(?:0|[1-9]\d*)$/.test(name))?.[0];
+  if (number === undefined || entries.length === 1) return entries;
+  throw invalidInput(`columns: ${number} cannot be the name of one of several columns: give it a name with a letter`);
 }
 
 function pathColumn(name: unknown, path: unknown): ResultColumn {
