@@ -68,6 +68,10 @@ export async function* queryResults(
   rowsPerBatch: number,
 ): AsyncIterable<IpcFile> {
   const run = <Result>(call: () => Promise<Result>) => engineCall('query', call, whatIsAtFault);
+  if (spec.limit === 0) {
+    yield await run(() => schemaOfResult(table, spec));
+    return;
+  }
   const query = await run(() => nativeQuery(table, spec));
   const batches = await run(() => query.execute(rowsPerBatch));
   let isEmpty = true;
@@ -82,6 +86,12 @@ export async function* queryResults(
     yield batch as IpcFile;
   }
   if (isEmpty) yield (await run(() => query.outputSchema())) as IpcFile;
+}
+
+/** A result of no rows. The engine panics where it sorts or searches for none. */
+async function schemaOfResult(table: QueriedTable, spec: QuerySpec): Promise<IpcFile> {
+  const query = await nativeQuery(table, { ...spec, limit: 1, offset: 0 });
+  return (await query.outputSchema()) as IpcFile;
 }
 
 /** As `RowQueries.explain`. */

@@ -97,6 +97,11 @@ export const queryRules: readonly Rule[] = [
   rowNames,
   [/unless an INVERTED index has been created/, 'InvalidInput', noTextIndex],
   [
+    /failed to construct the fuzzy query/,
+    'InvalidInput',
+    'full_text_query: fuzziness: a term is too long to look for others like it',
+  ],
+  [
     /several columns have a full-text index/,
     'InvalidInput',
     'full_text_query: several columns have a full-text index: name the column',
