@@ -1,6 +1,7 @@
 /**
  * What a query costs through lancegate, compared with the same query by the engine in the process that asks: `npm run
- * bench:reads`, or with another number of rows. Both sides read one table, in turns, and both decode what they get.
+ * bench:reads`, or with another number of rows. Both sides read one table, in turns, and both decode what they get. Then what
+ * readers cost writers.
  */
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -20,6 +21,7 @@ import {
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
+import { compareBesideReaders } from './beside-readers.ts';
 import { inTurns } from './in-turns.ts';
 import { median, type Row, table as shownTable, timeMs } from './measure.ts';
 import { RawClient } from './raw-client.ts';
@@ -59,8 +61,8 @@ const cases: readonly Case[] = [
   {
     what: `top 10 of ${dimension} floats, IVF_PQ`,
     table: 'points',
-    body: (turn) => ({ vector: vectorOf(turn), k: 10, prefilter: true, columns: ['id'] }),
-    embedded: (table, turn) => table.query().nearestTo(vectorOf(turn)).select(['id']).limit(10).toArrow(),
+    body: (turn) => ({ vector: vectorOf(turn), k: 10, prefilter: true, columns: ['id', '_distance'] }),
+    embedded: (table, turn) => table.query().nearestTo(vectorOf(turn)).select(['id', '_distance']).limit(10).toArrow(),
   },
   {
     what: 'top 10 of a full-text search',
@@ -77,7 +79,9 @@ try {
   const opened = await makeTables();
   const shown: Row[] = [];
   for (const one of cases) shown.push(await compareSmall(one, opened[one.table]));
-  shown.push(await compareStream(opened.wide), stolenRow(shownPart(stolenPart())));
+  shown.push(await compareStream(opened.wide));
+  shown.push(...(await compareBesideReaders(service, { writers: 64, readers: 64, seconds: 15, query: pointLookup })));
+  shown.push(stolenRow(shownPart(stolenPart())));
   process.stdout.write(`${shownTable(shown)}\n`);
 } finally {
   await service.stop();
@@ -150,12 +154,17 @@ function requestOf({ port, token }: ServiceProcess, table: string, body: object)
   return Buffer.from(`${head.join('\r\n')}\r\n\r\n${text}`);
 }
 
+function pointLookup(reader: number, turn: number): Buffer {
+  const [points] = cases;
+  return requestOf(service, points!.table, points!.body(reader * 1_000 + turn));
+}
+
+/** Both sides end with a table in memory. */
 async function compareStream(direct: Queried): Promise<Row> {
   const expected = await direct.countRows();
   const embedded = async (): Promise<void> => {
-    let count = 0;
-    for await (const batch of direct.query()) count += batch.numRows;
-    if (count !== expected) throw new Error(`${count} rows`);
+    const { numRows } = await direct.query().toArrow();
+    if (numRows !== expected) throw new Error(`${numRows} rows`);
   };
   const ours = async (): Promise<void> => {
     const answer = await streamOf(service);
