@@ -6,7 +6,7 @@ import { invalidInput } from '../kernel/errors.ts';
 import type { MergeFlags, MergeRowsCommand } from '../merge/merge-command.ts';
 import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
-import { Flag, type QueryOf, readFlag } from './query-parameters.ts';
+import { Flag, type QueryOf, Refused, readFlag } from './query-parameters.ts';
 
 type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
 
@@ -20,7 +20,7 @@ export const mergeParameters = {
   when_not_matched_by_source_delete: Flag,
   when_not_matched_by_source_delete_filt: Condition,
   use_index: Flag,
-  use_lsm: Flag,
+  use_lsm: Refused,
 };
 
 type MergeQuery = QueryOf<keyof typeof mergeParameters>;

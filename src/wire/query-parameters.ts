@@ -85,6 +85,9 @@ function decodeForm(raw: string): string | undefined {
 /** What `readFlag` reads, as documents say it. */
 export const Flag = Type.Optional(Type.Boolean());
 
+/** Of a parameter that is read only to refuse what it asks for: documents do not have it. */
+export const Refused = Type.Optional(Type.Never());
+
 /** `true` or `false` in any case, `1` or `0`, or a bare name for true; undefined where it is absent. */
 export const readFlag = <Name extends string>(query: QueryOf<Name>, name: Name): boolean | undefined =>
   query.one(name, (text) => parseFlag(text, name));

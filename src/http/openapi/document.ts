@@ -92,12 +92,14 @@ const pathParameters = (path: string): Json[] =>
   }));
 
 const queryParameters = (parameters: TProperties): Json[] =>
-  Object.entries(parameters).map(([name, schema]) => ({
-    name,
-    in: 'query',
-    required: !Type.IsOptional(schema),
-    schema: printed(schema),
-  }));
+  Object.entries(parameters)
+    .filter(([, schema]) => !Type.IsNever(schema))
+    .map(([name, schema]) => ({
+      name,
+      in: 'query',
+      required: !Type.IsOptional(schema),
+      schema: printed(schema),
+    }));
 
 const headerParameters = (isWrite: boolean): Json[] => [
   { name: timeoutHeader, in: 'header', required: false, schema: { type: 'integer', minimum: 1, maximum: 999_999 } },

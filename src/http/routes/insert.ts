@@ -1,17 +1,16 @@
 import Type from 'typebox';
 import { insertRows } from '../../insert/request.ts';
 import { insertParameters, readInsertParameters } from '../../wire/insert-parameters.ts';
-import { Count, Version } from '../../wire/json-body.ts';
+import { Count } from '../../wire/json-body.ts';
 import { arrowAnswer, arrowRoute } from '../arrow-route.ts';
-
-const Inserted = arrowAnswer({ version: Version, num_inserted_rows: Count, transaction_id: Type.String() });
+import { writtenFields } from '../json-route.ts';
 
 export const insertRowsRoute = arrowRoute(insertRows, {
   path: '/v1/table/:id/insert',
   action: 'InsertIntoTable',
-  summary: 'Adds the rows of an Arrow stream, or replaces rows and columns of the table by them',
+  summary: 'Adds the rows of an Arrow stream, or replaces all rows by them',
   query: insertParameters,
-  answers: Inserted,
+  answers: arrowAnswer({ num_inserted_rows: Count, ...writtenFields }),
   body: 'arrow-chunks',
   parameters: ({ query }) => readInsertParameters(query),
   furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
