@@ -60,7 +60,6 @@ function createHttpServer(deps: HttpDeps): FastifyInstance {
     return pipeline.prepare(request.context, request.routeOptions.config.route);
   });
   app.addHook('preClose', async () => pipeline.stop());
-  app.setErrorHandler((error, { context }) => context.refuse(error));
   addHealthRoutes(app, pipeline);
   const outermost = metricsRoute(deps.metrics);
   for (const route of [outermost, ...routes]) addRoute(app, route);
@@ -110,6 +109,10 @@ function nodeServer({ config }: HttpDeps, pipeline: RequestPipeline, route: Requ
   return server;
 }
 
+/** Fastify refuses a QUERY request without a Content-Type before it looks for a route, and there is none for it. */
+const isUnroutedQuery = (error: unknown): boolean =>
+  (error as { code?: unknown } | undefined)?.code === 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE';
+
 /** Any Content-Type, or none, reaches the handler with the body untouched; `RequestBody` reads it. */
 function leaveBodiesAlone(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
@@ -139,12 +142,14 @@ function addFile(app: FastifyInstance, { path, headers, answer }: PublicFile): v
  */
 function refuseUnrouted(app: FastifyInstance, routes: readonly RouteMethods[]): void {
   const methodsOf = methodFinder(routes);
-  app.setNotFoundHandler(({ context, method, url }) => {
+  const refuse = ({ context, method, url }: FastifyRequest): FastifyReply => {
     const allowed = methodsOf(splitTarget(url).path).join(', ');
     if (allowed === '') return context.refuse(new LancegateError('NoSuchRoute', `no such route for ${method}`));
     context.setHeader('allow', allowed);
     return context.refuse(new LancegateError('MethodNotAllowed', `the path has no ${method}, only ${allowed}`));
-  });
+  };
+  app.setNotFoundHandler(refuse);
+  app.setErrorHandler((error, request) => (isUnroutedQuery(error) ? refuse(request) : request.context.refuse(error)));
 }
 
 const healthRoutes = [

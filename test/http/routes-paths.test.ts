@@ -136,7 +136,7 @@ describe('identifiers in paths, and paths themselves', () => {
   ];
   for (const [path, methods] of oneMethodEach) {
     test(`${path} by another method than ${methods} is 405 with code 0, and says which it has`, async () => {
-      for (const method of ['PUT', 'DELETE', 'PATCH', 'OPTIONS', 'PROPFIND']) {
+      for (const method of ['PUT', 'DELETE', 'PATCH', 'OPTIONS', 'PROPFIND', 'QUERY']) {
         const { status, allow, body } = await byMethod(method, path);
         assert.deepEqual([status, allow, body.code], [405, methods, 0], method);
         assert.equal(body.error, `the path has no ${method}, only ${methods}`);
