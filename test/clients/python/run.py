@@ -18,7 +18,7 @@ import warnings
 
 from service import NODE, REPOSITORY, Service
 
-PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "documents")
+PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "documents", "schemathesis")
 
 
 def lines_of(program, service):
@@ -29,6 +29,10 @@ def lines_of(program, service):
         from documents import documents_lines
 
         return "Documents with real embeddings, from end to end", documents_lines(service)
+    if program == "schemathesis":
+        from described import described_lines
+
+        return "Schemathesis, by the service's own document", described_lines(service)
     cases, ours, theirs = cases_of(program, service)
     return cases.title, cases.run(ours, theirs)
 

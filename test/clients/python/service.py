@@ -20,7 +20,8 @@ class Service:
         self.folder = Path(tempfile.mkdtemp(prefix="lancegate-clients-"))
         self.log = open(self.folder / "service.log", "wb")
         data = self.folder / "data"
-        self.token = self._say("token", "--subject", "tester", "--scope", "lancegate:admin", "--data", data)
+        self.data = data
+        self.token = self.token_of("lancegate:admin")
         key = self._say("api-key", "create", "--subject", "tester", "--scope", "lancegate:admin", "--data", data)
         self.api_key = re.search(r"lgk_\S+", key).group(0)
         serve = [NODE, PROGRAM, "serve", "--port", "0", "--data", data, "--log-level", "warn"]
@@ -40,6 +41,9 @@ class Service:
             self.process.kill()
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def token_of(self, scope):
+        return self._say("token", "--subject", "tester", "--scope", scope, "--data", self.data)
 
     def words(self):
         """The end of what it wrote."""
