@@ -14,7 +14,9 @@ const jobFields = {
   job_state: Type.String(),
   creation_ms: Count,
 };
-const Jobs = Type.Object({ jobs: Type.Array(Type.Object({ ...jobFields, table: Type.String() })) });
+const Jobs = Type.Object({
+  jobs: Type.Array(Type.Object({ ...jobFields, table: Type.String(), state: Type.String(), created_at_millis: Count })),
+});
 const DescribedJob = Type.Object({
   ...jobFields,
   spec: Type.Object({
