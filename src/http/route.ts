@@ -23,6 +23,7 @@ import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
+import type { AnswerPart } from './body/paced-answer.ts';
 import type { RouteDescription } from './openapi/description.ts';
 
 export type Method = 'GET' | 'POST';

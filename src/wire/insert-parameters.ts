@@ -1,4 +1,3 @@
-import Type from 'typebox';
 import type { InsertMode } from '../insert/insert-command.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { choiceOf, parseChoice } from './create-parameters.ts';

@@ -1,4 +1,3 @@
-import Type from 'typebox';
 import { insertRows } from '../../insert/request.ts';
 import { insertParameters, readInsertParameters } from '../../wire/insert-parameters.ts';
 import { Count } from '../../wire/json-body.ts';
