@@ -10,9 +10,8 @@ import type { KeyDigests, KeyHasher } from '../keys/key-hasher.ts';
 import { KeySet } from '../keys/key-table.ts';
 import { requireTime, type WriteRequest } from '../write/write.ts';
 
-/** A merge that was received and checked. */
-export interface MergeRequest extends WriteRequest {
-  readonly kind: 'merge';
+/** Rows to be merged that were received and checked. */
+export interface MergeOfRows extends Pick<WriteRequest, 'branch' | 'scope'> {
   /** At least one; all of them are columns of the table and of the source. */
   readonly on: readonly FieldPath[];
   readonly spec: Omit<MergeSpec, 'on'>;
@@ -20,6 +19,11 @@ export interface MergeRequest extends WriteRequest {
   /** No key twice, NULL aside. */
   readonly keys: Keys;
   readonly digests: KeyDigests;
+}
+
+/** A merge that waits for the branch's lock. */
+export interface MergeRequest extends WriteRequest, MergeOfRows {
+  readonly kind: 'merge';
 }
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */
@@ -57,7 +61,7 @@ interface DistinctRows {
  */
 export class Batch {
   /** At least one. They have the same table, branch, key columns and flags. */
-  readonly requests: readonly MergeRequest[];
+  readonly requests: readonly MergeOfRows[];
   /**
    * Whether keys alone decide what is written: the merges have no filters, delete nothing, and have few rows. Any other merge
    * is the only one of its batch.
@@ -68,13 +72,13 @@ export class Batch {
   #chunk: IpcChunk | undefined;
   #prepared: { readonly parts: readonly RowsOf[]; readonly rows: PreparedRows } | undefined;
 
-  constructor(requests: readonly MergeRequest[], isByKeys: boolean, hasher: KeyHasher) {
+  constructor(requests: readonly MergeOfRows[], isByKeys: boolean, hasher: KeyHasher) {
     this.requests = requests;
     this.isByKeys = isByKeys;
     this.hasher = hasher;
   }
 
-  get first(): MergeRequest {
+  get first(): MergeOfRows {
     return this.requests[0]!;
   }
 
@@ -188,7 +192,7 @@ const areEqual = (some: readonly RowsOf[], others: readonly RowsOf[]): boolean =
     return keep === other || (keep !== undefined && other !== undefined && Buffer.compare(keep, other) === 0);
   });
 
-function distinctRows(requests: readonly MergeRequest[]): DistinctRows {
+function distinctRows(requests: readonly MergeOfRows[]): DistinctRows {
   const first = requests[0]!;
   const numRows = requests.reduce((sum, { keys }) => sum + keys.rows, 0);
   const keys = new KeySet(first.digests.wordsPerKey, numRows);
@@ -216,13 +220,13 @@ function distinctRows(requests: readonly MergeRequest[]): DistinctRows {
 
 /** Which row of each key is kept. */
 class KeptRows {
-  readonly #requests: readonly MergeRequest[];
+  readonly #requests: readonly MergeOfRows[];
   readonly #masks: (Uint8Array | undefined)[];
   /** The request and the row of it that are kept so far, key by key. */
   readonly #request: Uint32Array;
   readonly #row: Uint32Array;
 
-  constructor(requests: readonly MergeRequest[], mostKeys: number) {
+  constructor(requests: readonly MergeOfRows[], mostKeys: number) {
     this.#requests = requests;
     this.#masks = requests.map(() => undefined);
     this.#request = new Uint32Array(mostKeys);

@@ -187,7 +187,7 @@ async function* once<Item>(item: Item): AsyncGenerator<Item> {
  */
 const mostNestedRows = 250_000;
 
-function requireFewNested({ rows }: IpcChunk, on: readonly FieldPath[]): void {
+export function requireFewNested({ rows }: IpcChunk, on: readonly FieldPath[]): void {
   const nested = on.find(({ segments }) => segments.length > 1);
   if (nested === undefined || rows <= mostNestedRows) return;
   throw new LancegateError(
@@ -201,7 +201,7 @@ function requireStorable(source: Schema, on: readonly FieldPath[]): void {
   checkStorable(source);
 }
 
-function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
+export function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
   const typed = typedSchema(source, target);
   for (const path of on) requireField(path, typed, 'source');
   for (const path of on) requireField(path, target, 'table');

@@ -112,7 +112,7 @@ export interface WriteKind<Request extends WriteRequest> {
 export type WriteKinds = Readonly<Record<WriteRequest['kind'], WriteKind<WriteRequest>>>;
 
 /** Nothing is written of a batch that changes nothing, and no version is made. */
-export const unchanged = (requests: readonly WriteRequest[], { version }: Head): Committed => ({
+export const unchanged = (requests: readonly unknown[], { version }: Head): Committed => ({
   version,
   count: async () => ({
     each: requests.map(() => ({ numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 })),
@@ -138,13 +138,13 @@ export async function requireFit(requests: readonly WriteRequest[], { dataset }:
 }
 
 /** A batch goes on as long as one of its writes has time. To be called while nothing is written; else throws `TimedOut`. */
-export function requireTime(requests: readonly WriteRequest[]): void {
+export function requireTime(requests: readonly Pick<WriteRequest, 'scope'>[]): void {
   if (requests.some(({ scope }) => (scope.remainingMs() ?? 1) > 0)) return;
   throw timedOut();
 }
 
 /** undefined where one of the writes has no deadline. */
-export function longestTime(requests: readonly WriteRequest[]): number | undefined {
+export function longestTime(requests: readonly Pick<WriteRequest, 'scope'>[]): number | undefined {
   const times = requests.map(({ scope }) => scope.remainingMs());
   return times.includes(undefined) ? undefined : Math.max(...(times as number[]));
 }

@@ -1,4 +1,5 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
+import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { ChangeLimits, ChangeStep } from './change.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
@@ -6,6 +7,13 @@ import type { RowAddressSql } from './row-address.ts';
 
 /** What one merge did. */
 export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>;
+
+/** The columns of a table. */
+export interface TableColumns {
+  readonly schema: Schema;
+  /** A file of this schema. */
+  readonly file: IpcFile;
+}
 
 /**
  * A private copy of a branch's newest version, which the engine changes in any number of steps. No reader sees a step; `commit`
@@ -30,10 +38,10 @@ export interface Shadow {
   deleteRows(addresses: readonly RowAddressSql[]): Promise<number>;
   /** Deletes rows by SQL that this service wrote. Returns how many rows it deleted. */
   deleteWhere(predicate: CheckedSql): Promise<number>;
+  /** As they are after the steps so far. */
+  columns(): Promise<TableColumns>;
   /** As `Dataset.select`, of the rows as they are after the steps so far. */
   select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
-  /** As `Dataset.take`. */
-  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
   /**
    * At least one step must have changed something. `overtaken`: another program has committed since `baseVersion`; nothing is
    * written, and the work is to be done again in a new shadow. `requireTime` throws where the time for it is over; it is not

@@ -7,7 +7,7 @@ import { leastBytesPerKey } from '../../keys/key-table.ts';
 import type { KeyBudget } from '../../memory/key-quota.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { Head } from '../../write/write.ts';
-import type { Batch, MergeRequest } from '../batch.ts';
+import type { Batch, MergeOfRows } from '../batch.ts';
 import { KeyIndex, type Unknowable } from './key-index.ts';
 
 export interface KeyIndexLoaderDeps {
@@ -53,7 +53,7 @@ export class KeyIndexLoader {
   }
 
   /** The index at the head, if there is one for the key columns of this merge. */
-  async at({ dataset, location, branch }: Head, { on }: MergeRequest): Promise<KeyIndex | undefined> {
+  async at({ dataset, location, branch }: Head, { on }: MergeOfRows): Promise<KeyIndex | undefined> {
     const known = this.#known;
     if (known === undefined || this.#isReading || !isSameKey(known.on, on)) return undefined;
     const problem = known.lineage === dataset.lineage ? await this.#bringUpToDate(known, dataset) : 'changed';

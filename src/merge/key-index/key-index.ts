@@ -13,8 +13,8 @@ import {
 import { type KeyDigests, type KeyHasher, textOfDigest } from '../../keys/key-hasher.ts';
 import { type KeySet, KeyTable } from '../../keys/key-table.ts';
 import type { KeyHold } from '../../memory/key-quota.ts';
-import type { MergeRequest } from '../batch.ts';
-import { eachRow } from './key-lookup.ts';
+import type { MergeOfRows } from '../batch.ts';
+import { eachRow, type ReadColumns } from './key-lookup.ts';
 
 /**
  * The index reads at most so many rows by their addresses, which takes 20 ms of the branch's lock; for more it reads whole
@@ -113,10 +113,11 @@ export class KeyIndex {
     if (ids.length === 0) return undefined;
     const rows = this.unreadRows;
     const addresses = rows <= mostRowsTaken ? this.#addressesIn(ids) : undefined;
-    const from = addresses === undefined ? { where: addressesIn(ids) } : { at: addresses };
+    const read: ReadColumns = (columns) =>
+      addresses === undefined ? dataset.select(columns, addressesIn(ids)) : dataset.take(addresses, columns);
     let problem: Unknowable | undefined;
     let seen = 0;
-    await eachRow(dataset, { on: this.on, hasher: this.#hasher }, from, (digests, row, address) => {
+    await eachRow(read, { on: this.on, hasher: this.#hasher }, (digests, row, address) => {
       seen += 1;
       if (row !== undefined) problem = this.#learn(digests, row, address);
       problem ??= seen % rowsPerCheck === 0 ? this.#checkRoom() : undefined;
@@ -145,7 +146,7 @@ export class KeyIndex {
   /** Notes where the rows of a batch are now, which the engine wrote in this order. Of each key they are the only rows. */
   replaced(
     { fragments }: Replaced,
-    requests: readonly MergeRequest[],
+    requests: readonly MergeOfRows[],
     parts: readonly RowsOf[],
   ): Unknowable | undefined {
     this.isUsed = true;

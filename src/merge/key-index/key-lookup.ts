@@ -1,9 +1,11 @@
 /** Which rows of a dataset have which keys. Long work on keys lets other requests have the event loop in between (P10). */
 import { setImmediate } from 'node:timers/promises';
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { IpcChunk } from '../../arrow/schema/schema.ts';
 import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
 import type { Snapshot } from '../../engine/port/engine.ts';
+import type { Projection } from '../../engine/port/merge-spec.ts';
 import { addressOf, type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { readKeys, sqlFieldPath } from '../../keys/key-columns.ts';
@@ -58,7 +60,9 @@ export async function countSoughtRows(
   at?: readonly RowAddressSql[],
 ): Promise<Uint32Array> {
   const rows = new Uint32Array(sought.keys.size);
-  await eachRow(dataset, sought, at === undefined ? sought : { at }, (digests, row) => {
+  const read: ReadColumns = (columns) =>
+    at === undefined ? dataset.select(columns, sought.where) : dataset.take(at, columns);
+  await eachRow(read, sought, (digests, row) => {
     const key = row === undefined ? -1 : sought.keys.indexOf(digests, row);
     if (key !== -1) rows[key]! += 1;
     return true;
@@ -68,37 +72,36 @@ export async function countSoughtRows(
 
 /** Where the rows with the sought keys are. */
 export async function addressesByKey(
-  dataset: Readable,
+  dataset: Pick<Readable, 'select'>,
   sought: SoughtKeys,
 ): Promise<ReadonlyMap<number, readonly RowAddressSql[]>> {
   const found = new Map<number, RowAddressSql[]>();
-  await eachRow(dataset, sought, sought, (digests, row, address) => {
-    const key = row === undefined ? -1 : sought.keys.indexOf(digests, row);
-    if (key === -1) return true;
-    const known = found.get(key);
-    if (known === undefined) found.set(key, [addressOf(address)]);
-    else known.push(addressOf(address));
-    return true;
-  });
+  await eachRow(
+    (columns) => dataset.select(columns, sought.where),
+    sought,
+    (digests, row, address) => {
+      const key = row === undefined ? -1 : sought.keys.indexOf(digests, row);
+      if (key === -1) return true;
+      const known = found.get(key);
+      if (known === undefined) found.set(key, [addressOf(address)]);
+      else known.push(addressOf(address));
+      return true;
+    },
+  );
   return found;
 }
 
-type RowsFrom = { readonly where: CheckedSql | undefined } | { readonly at: readonly RowAddressSql[] };
+/** The rows that are wanted, with these columns. */
+export type ReadColumns = (columns: readonly Projection[]) => AsyncIterable<IpcFile>;
 
 /** Returns whether it wants to see more. `row` is that of the digests; undefined where the key is NULL. */
 type SeeRow = (digests: KeyDigests, row: number | undefined, address: RowAddress) => boolean;
 
 /** Calls `see` for each row. */
-export async function eachRow(
-  dataset: Readable,
-  { on, hasher }: KeyReading,
-  from: RowsFrom,
-  see: SeeRow,
-): Promise<void> {
+export async function eachRow(read: ReadColumns, { on, hasher }: KeyReading, see: SeeRow): Promise<void> {
   const keyColumns = on.map((path, index) => ({ name: `key_${index}`, expression: sqlFieldPath(path) }));
   const columns = [...keyColumns, { name: addressColumn, expression: rowAddress }];
-  const files = 'at' in from ? dataset.take(from.at, columns) : dataset.select(columns, from.where);
-  for await (const file of files) {
+  for await (const file of read(columns)) {
     const chunk = chunkOfFile(file);
     const keys = readKeys(
       chunk,

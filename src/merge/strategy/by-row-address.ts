@@ -6,7 +6,7 @@ import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot } from '../../engine/port/engine.ts';
 import type { RowAddress } from '../../engine/port/row-address.ts';
 import { type Committed, type Head, unchanged } from '../../write/write.ts';
-import type { Batch, MergeRequest } from '../batch.ts';
+import type { Batch, MergeOfRows } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
 import type { FoundRows, KeyIndex } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
@@ -88,7 +88,7 @@ export class ByRowAddress {
    * Remembers the refusal. Direct commits may never fit this table: so its index is forgotten if none of them has used it
    * yet.
    */
-  #refuse({ chunk }: MergeRequest, schema: Schema, index: KeyIndex): 'does not apply' {
+  #refuse({ chunk }: MergeOfRows, schema: Schema, index: KeyIndex): 'does not apply' {
     this.#refused.set(schemaFingerprint(chunk), schema);
     if (!index.isUsed) this.#index.forget();
     return 'does not apply';

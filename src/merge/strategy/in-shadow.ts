@@ -1,5 +1,6 @@
 import type { Datasets, HeadCommits, Snapshot } from '../../engine/port/engine.ts';
-import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
+import type { MergeSpec } from '../../engine/port/merge-spec.ts';
+import type { MergeTotals, Shadow, TableColumns } from '../../engine/port/shadow.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import { type Committed, type Counted, type Head, longestTime, unchanged } from '../../write/write.ts';
 import type { Batch } from '../batch.ts';
@@ -57,18 +58,11 @@ export class InShadow {
   }
 
   async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
-    const { first } = batch;
-    if (first.on.some(({ segments }) => segments.length > 1)) {
-      const merged = await mergeNested(this.#engine, { dataset, shadow }, batch, () => longestTime(batch.requests));
-      return { ...merged, gainsByIndex: false };
-    }
-    const { file } = batch.chunk();
-    const useIndex = first.spec.useIndex && (await mayUseIndex(batch, dataset));
-    const spec = { ...first.spec, useIndex, on: first.on.map(({ segments: [column = ''] }) => column) };
-    const gainsByIndex = await dataset.gainsByIndex(spec, file.length);
-    const totals = await shadow.merge(spec, file, longestTime(batch.requests), principalKey(first.scope.principal));
-    const surplusRows = await deleteSurplus(shadow, batch, (await dataset.schema()).fields.length, totals);
-    return { totals: withSurplus(totals, surplusRows), surplusRows, gainsByIndex };
+    const target = { columns: { schema: await dataset.schema(), file: await dataset.schemaFile() }, shadow };
+    if (hasNestedKey(batch)) return { ...(await mergeInto(this.#engine, target, batch, false)), gainsByIndex: false };
+    const useIndex = batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
+    const gainsByIndex = await dataset.gainsByIndex(specOf(batch, useIndex), batch.chunk().file.length);
+    return { ...(await mergeInto(this.#engine, target, batch, useIndex)), gainsByIndex };
   }
 
   async #count(
@@ -92,6 +86,39 @@ export class InShadow {
     return { each: countsOfEach(batch, counted.rowsBefore, isWhole), by: counted.by };
   }
 }
+
+/**
+ * Merges one batch after other steps in the shadow. Without an index: those of the branch do not know the rows that the steps
+ * before have left.
+ */
+export const mergeAsStep = (engine: Datasets, target: MergeTarget, batch: Batch): Promise<MergedRows> =>
+  mergeInto(engine, target, batch, false);
+
+interface MergeTarget {
+  /** Of the shadow. */
+  readonly columns: TableColumns;
+  readonly shadow: Shadow;
+}
+
+type MergedRows = Omit<ShadowMerge, 'gainsByIndex'>;
+
+async function mergeInto(engine: Datasets, target: MergeTarget, batch: Batch, useIndex: boolean): Promise<MergedRows> {
+  const remainingMs = () => longestTime(batch.requests);
+  if (hasNestedKey(batch)) return mergeNested(engine, target, batch, remainingMs);
+  const { columns, shadow } = target;
+  const principal = principalKey(batch.first.scope.principal);
+  const totals = await shadow.merge(specOf(batch, useIndex), batch.chunk().file, remainingMs(), principal);
+  const surplusRows = await deleteSurplus(shadow, batch, columns.schema.fields.length, totals);
+  return { totals: withSurplus(totals, surplusRows), surplusRows };
+}
+
+const hasNestedKey = ({ first }: Batch): boolean => first.on.some(({ segments }) => segments.length > 1);
+
+const specOf = ({ first: { spec, on } }: Batch, useIndex: boolean): MergeSpec => ({
+  ...spec,
+  useIndex,
+  on: on.map(({ segments: [column = ''] }) => column),
+});
 
 const hasChanged = ({ numInsertedRows, numUpdatedRows, numDeletedRows }: MergeTotals): boolean =>
   numInsertedRows + numUpdatedRows + numDeletedRows > 0;

@@ -13,7 +13,7 @@ import type { Field } from '../../arrow/schema/schema.ts';
 import { joinFiles } from '../../arrow/stream/ipc-chunks.ts';
 import type { Datasets, EngineWrites, Scratch, Snapshot } from '../../engine/port/engine.ts';
 import type { Filter, MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
-import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
+import type { MergeTotals, Shadow, TableColumns } from '../../engine/port/shadow.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import { sqlFieldPath } from '../../keys/key-columns.ts';
@@ -27,8 +27,8 @@ const originColumn = '__lancegate_origin';
 const everyRow = ownSql('true');
 
 interface NestedTarget {
-  readonly dataset: Snapshot;
-  /** A shadow of the dataset. */
+  /** Of the shadow. */
+  readonly columns: TableColumns;
   readonly shadow: Shadow;
 }
 
@@ -41,7 +41,7 @@ export async function mergeNested(
 ): Promise<{ readonly totals: MergeTotals; readonly surplusRows: number }> {
   const scratch = await engine.scratch();
   try {
-    const columns = (await target.dataset.schema()).fields;
+    const columns = target.columns.schema.fields;
     const candidates = keyFilter(batch.first.on, keyLiterals(batch));
     const found = await copyCandidates(scratch, target.shadow, columns, batch, candidates);
     const merged = await mergeInScratch(scratch, found, batch, remainingMs());
@@ -110,7 +110,7 @@ async function mergeInScratch(
 
 /** Deletes the rows that are added again, and those that the merge deletes by source. Returns how many. */
 async function deleteOld(
-  { dataset, shadow }: NestedTarget,
+  { columns, shadow }: NestedTarget,
   { first: { spec, on, scope }, updates }: Batch,
   candidates: CheckedSql,
   timeoutMs: number | undefined,
@@ -127,12 +127,7 @@ async function deleteOld(
     whenNotMatchedBySourceDelete: filter,
     useIndex: false,
   };
-  const { numDeletedRows } = await shadow.merge(
-    onlyDeleting,
-    await dataset.schemaFile(),
-    timeoutMs,
-    principalKey(scope.principal),
-  );
+  const { numDeletedRows } = await shadow.merge(onlyDeleting, columns.file, timeoutMs, principalKey(scope.principal));
   return numDeletedRows;
 }
 

@@ -5,7 +5,7 @@ import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { Batch } from '../batch.ts';
 import { addressesByKey, soughtKeys } from '../key-index/key-lookup.ts';
 
-type Rows = Pick<Shadow, 'select' | 'take'> & {
+type Rows = Pick<Shadow, 'select'> & {
   deleteRows(addresses: readonly RowAddressSql[]): Promise<unknown>;
 };
 

@@ -1,4 +1,5 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
@@ -8,7 +9,7 @@ import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type Up
 import type { ReaderChange } from '../../port/engine.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import { addressesFrom, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
-import type { MergeTotals, Shadow } from '../../port/shadow.ts';
+import type { MergeTotals, Shadow, TableColumns } from '../../port/shadow.ts';
 import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
 import type { ColumnsAfter } from '../head/dataset-head.ts';
 import { callOf, runStep } from '../native/changes.ts';
@@ -193,12 +194,15 @@ class LocalShadow implements Shadow {
     return this.#step('maintain', async () => (await (await this.#folder.table()).delete(predicate)).numDeletedRows);
   }
 
-  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    return resultsOf(async () => queryOf(await this.#folder.table(), where), columns);
+  columns(): Promise<TableColumns> {
+    return engineCall('open', async () => {
+      const file = (await (await this.#folder.table()).schema()) as IpcFile;
+      return { schema: readSchemaOfIpcFile(file), file };
+    });
   }
 
-  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    return resultsOf(async () => (await this.#folder.table()).takeRowIds(rows.map(BigInt)), columns);
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
+    return resultsOf(async () => queryOf(await this.#folder.table(), where), columns);
   }
 
   async commit(requireTime?: () => void): Promise<{ readonly version: number } | 'overtaken'> {

@@ -5,10 +5,10 @@ import type { ChangeLimits, ChangeStep } from '../../port/change.ts';
 import type { EngineWrites, Snapshot } from '../../port/engine.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
-import type { MergeTotals, Shadow } from '../../port/shadow.ts';
+import type { MergeTotals, Shadow, TableColumns } from '../../port/shadow.ts';
 
 /** A dataset that only the engine commits to meanwhile, as far as this process goes. */
-interface EngineDataset extends Pick<Snapshot, 'version' | 'select' | 'take'>, EngineWrites {
+interface EngineDataset extends Pick<Snapshot, 'version' | 'schema' | 'schemaFile' | 'select'>, EngineWrites {
   deleteWhere(predicate: CheckedSql): Promise<number>;
   /** False where a step that began at version `matched` and failed has left no version and will leave none. */
   mayHaveCommitted(matched: number): Promise<boolean>;
@@ -57,12 +57,12 @@ export class EngineCommits implements Shadow {
     return this.#dataset.deleteWhere(predicate);
   }
 
-  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    return this.#dataset.select(columns, where);
+  async columns(): Promise<TableColumns> {
+    return { schema: await this.#dataset.schema(), file: await this.#dataset.schemaFile() };
   }
 
-  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    return this.#dataset.take(rows, columns);
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
+    return this.#dataset.select(columns, where);
   }
 
   async commit(): Promise<{ readonly version: number }> {
