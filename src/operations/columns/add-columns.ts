@@ -5,7 +5,7 @@ import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Replayable } from '../idempotency/idempotency.ts';
-import { type ColumnCommand, type ColumnDeps, changeColumns } from './change-columns.ts';
+import { type CheckedColumnStep, type ColumnCommand, type ColumnDeps, changeColumns } from './change-columns.ts';
 
 export interface AddedColumn {
   readonly name: string;
@@ -25,21 +25,23 @@ export const addColumns =
     const { columns, ...asked } = command;
     const said = 'schema' in columns ? asked : command;
     return idempotency.once('add_columns', said, scope, (keyed) => {
-      const change = 'schema' in columns ? ofNulls(columns) : ofValues(columns);
-      return changeColumns(deps, command, { operation: 'add_columns', ...change }, scope, keyed);
+      return changeColumns(deps, command, { operation: 'add_columns', ...additionOf(columns) }, scope, keyed);
     });
   };
 
-function ofValues(columns: readonly AddedColumn[]) {
+export const additionOf = (columns: AddColumnsCommand['columns']): CheckedColumnStep =>
+  'schema' in columns ? ofNulls(columns) : ofValues(columns);
+
+function ofValues(columns: readonly AddedColumn[]): CheckedColumnStep {
   const names = columns.map(({ name }) => name);
   checkColumnNames(names);
   return {
-    step: { step: { kind: 'add columns', columns }, file: undefined } as const,
-    check: (schema: Schema) => requireNew(schema, names, names.length),
+    step: { step: { kind: 'add columns', columns }, file: undefined },
+    check: (schema) => requireNew(schema, names, names.length),
   };
 }
 
-function ofNulls({ schema: { fields }, rows, file }: IpcChunk) {
+function ofNulls({ schema: { fields }, rows, file }: IpcChunk): CheckedColumnStep {
   if (rows > 0) throw invalidInput('the stream must hold a schema alone: the new columns are NULL in every row');
   const names = fields.map(({ name }) => name);
   checkColumnNames(names);
@@ -47,8 +49,8 @@ function ofNulls({ schema: { fields }, rows, file }: IpcChunk) {
   const required = fields.find(({ nullable }) => !nullable);
   if (required !== undefined) throw refuseColumn([required.name], 'must be nullable: it is NULL in every row');
   return {
-    step: { step: { kind: 'add null columns' }, file } as const,
-    check: (schema: Schema) => requireNew(schema, names, countFields(fields)),
+    step: { step: { kind: 'add null columns' }, file },
+    check: (schema) => requireNew(schema, names, countFields(fields)),
   };
 }
 

@@ -6,6 +6,7 @@ import { invalidInput } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Replayable } from '../idempotency/idempotency.ts';
 import {
+  type CheckedColumnStep,
   type ColumnCommand,
   type ColumnDeps,
   changeColumns,
@@ -32,13 +33,17 @@ interface AlterColumnsCommand extends ColumnCommand {
 export const alterColumns =
   ({ idempotency, ...deps }: ColumnDeps) =>
   (command: AlterColumnsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
-    idempotency.once('alter_columns', command, scope, (keyed) => {
-      const { alterations } = command;
-      const changes = alterations.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
-      const step = { step: { kind: 'alter columns', alterations: changes }, file: undefined } as const;
-      const check = (schema: Schema) => requireAlterable(schema, alterations);
-      return changeColumns(deps, command, { operation: 'alter_columns', step, check }, scope, keyed);
-    });
+    idempotency.once('alter_columns', command, scope, (keyed) =>
+      changeColumns(deps, command, { operation: 'alter_columns', ...alterationOf(command.alterations) }, scope, keyed),
+    );
+
+export function alterationOf(alterations: readonly Alteration[]): CheckedColumnStep {
+  const changes = alterations.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
+  return {
+    step: { step: { kind: 'alter columns', alterations: changes }, file: undefined },
+    check: (schema) => requireAlterable(schema, alterations),
+  };
+}
 
 function requireAlterable(schema: Schema, alterations: readonly Alteration[]): void {
   for (const { path } of alterations) requireColumn(schema, path, 'alterations');

@@ -17,8 +17,7 @@ export interface ColumnCommand {
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
-interface CheckedChange {
-  readonly operation: WriteOperation;
+export interface CheckedColumnStep {
   readonly step: FiledStep;
   /** Throws what refuses the change of columns like these. */
   readonly check: (schema: Schema) => void;
@@ -28,7 +27,7 @@ interface CheckedChange {
 export async function changeColumns(
   deps: ChangeDeps,
   { table: ref, branch }: ColumnCommand,
-  { operation, step, check }: CheckedChange,
+  { operation, step, check }: CheckedColumnStep & { readonly operation: WriteOperation },
   scope: RequestScope,
   keyed: Keyed | undefined,
 ): Promise<ChangeResult> {

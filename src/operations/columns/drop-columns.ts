@@ -5,6 +5,7 @@ import { invalidInput } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Replayable } from '../idempotency/idempotency.ts';
 import {
+  type CheckedColumnStep,
   type ColumnCommand,
   type ColumnDeps,
   changeColumns,
@@ -22,12 +23,14 @@ interface DropColumnsCommand extends ColumnCommand {
 export const dropColumns =
   ({ idempotency, ...deps }: ColumnDeps) =>
   (command: DropColumnsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
-    idempotency.once('drop_columns', command, scope, (keyed) => {
-      const { columns } = command;
-      const step = { step: { kind: 'drop columns', columns: columns.map(formatFieldPath) }, file: undefined } as const;
-      const check = (schema: Schema) => requireDroppable(schema, columns);
-      return changeColumns(deps, command, { operation: 'drop_columns', step, check }, scope, keyed);
-    });
+    idempotency.once('drop_columns', command, scope, (keyed) =>
+      changeColumns(deps, command, { operation: 'drop_columns', ...removalOf(command.columns) }, scope, keyed),
+    );
+
+export const removalOf = (columns: readonly FieldPath[]): CheckedColumnStep => ({
+  step: { step: { kind: 'drop columns', columns: columns.map(formatFieldPath) }, file: undefined },
+  check: (schema) => requireDroppable(schema, columns),
+});
 
 function requireDroppable(schema: Schema, columns: readonly FieldPath[]): void {
   for (const path of columns) requireColumn(schema, path, 'columns');

@@ -6,6 +6,7 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Replayable } from '../idempotency/idempotency.ts';
 import {
+  type CheckedColumnStep,
   type ColumnCommand,
   type ColumnDeps,
   changeColumns,
@@ -40,18 +41,23 @@ export const updateFieldMetadata =
   ({ idempotency, ...deps }: ColumnDeps) =>
   async (command: UpdateFieldMetadataCommand, scope: RequestScope): Promise<Replayable<UpdateFieldMetadataResult>> => {
     const { table, branch, updates } = command;
-    const result = await idempotency.once('update_field_metadata', command, scope, (keyed) => {
-      const changes = updates.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
-      const step = { step: { kind: 'update field metadata', updates: changes }, file: undefined } as const;
-      const check = (schema: Schema) => requireStorable(schema, updates);
-      return changeColumns(deps, command, { operation: 'update_field_metadata', step, check }, scope, keyed);
-    });
+    const result = await idempotency.once('update_field_metadata', command, scope, (keyed) =>
+      changeColumns(deps, command, { operation: 'update_field_metadata', ...metadataChangeOf(updates) }, scope, keyed),
+    );
     const record = await deps.access.findCreated(table);
     const schema = await deps.access
       .read(record, branch, result.version, (dataset) => dataset.schema())
       .catch(ignoreMissing);
     return { ...result, fields: schema && metadataOf(schema, updates) };
   };
+
+export function metadataChangeOf(updates: readonly MetadataUpdate[]): CheckedColumnStep {
+  const changes = updates.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
+  return {
+    step: { step: { kind: 'update field metadata', updates: changes }, file: undefined },
+    check: (schema) => requireStorable(schema, updates),
+  };
+}
 
 function requireStorable(schema: Schema, updates: readonly MetadataUpdate[]): void {
   for (const { path } of updates) requireColumn(schema, path, 'updates');

@@ -1,3 +1,4 @@
+import type { FiledStep } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
@@ -18,6 +19,7 @@ export const deleteRows =
     idempotency.once('delete', command, scope, async (keyed) => {
       const { branch, predicate: where } = command;
       const table = await deps.access.findCreated(command.table);
-      const steps = [{ step: { kind: 'delete', where }, file: undefined }] as const;
-      return submitChange(deps, { operation: 'delete', table, branch, steps }, scope, keyed);
+      return submitChange(deps, { operation: 'delete', table, branch, steps: [deletion(where)] }, scope, keyed);
     });
+
+export const deletion = (where: CheckedSql): FiledStep => ({ step: { kind: 'delete', where }, file: undefined });

@@ -1,12 +1,11 @@
 import { formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { TableRecord } from '../../catalog/port.ts';
+import type { FiledStep } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { TableAccess } from '../../table/table-access.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 import { roundsOf } from './update-rounds.ts';
 
@@ -17,13 +16,16 @@ export interface ColumnUpdate {
   readonly value: CheckedSql;
 }
 
-interface UpdateRowsCommand {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
+export interface RowsUpdate {
   /** undefined for all rows. */
   readonly predicate: CheckedSql | undefined;
   /** At least one. */
   readonly updates: readonly ColumnUpdate[];
+}
+
+interface UpdateRowsCommand extends RowsUpdate {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
@@ -32,21 +34,20 @@ export const updateRows =
   ({ idempotency, ...deps }: ChangeDeps & { readonly idempotency: Idempotency }) =>
   (command: UpdateRowsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
     idempotency.once('update', command, scope, async (keyed) => {
-      const { branch, predicate: where } = command;
+      const { branch } = command;
       const table = await deps.access.findCreated(command.table);
-      const [set = [], ...then] = roundsOf(await columnsOfTable(deps.access, table, command));
-      const steps = [
-        { step: { kind: 'update', where, set, ...(then.length > 0 && { then }) }, file: undefined },
-      ] as const;
+      const schema = await deps.access.read(table, branch, undefined, (dataset) => dataset.schema());
+      const steps = [updateOf(command, schema)];
       return submitChange(deps, { operation: 'update', table, branch, steps }, scope, keyed);
     });
 
-async function columnsOfTable(access: TableAccess, table: TableRecord, { branch, updates }: UpdateRowsCommand) {
-  const schema = await access.read(table, branch, undefined, (dataset) => dataset.schema());
+/** Of a table with these columns. */
+export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Schema): FiledStep {
   const set = updates.map(({ column, value }) => ({ column: columnOf(schema, column), value }));
   const twice = set.find(({ column }, index) => set.findIndex((other) => other.column === column) < index);
   if (twice !== undefined) throw invalidInput(`updates: column ${twice.column} is given twice`);
-  return set;
+  const [first = [], ...then] = roundsOf(set);
+  return { step: { kind: 'update', where, set: first, ...(then.length > 0 && { then }) }, file: undefined };
 }
 
 /** The engine updates whole columns only. */
