@@ -72,7 +72,7 @@ const orderOfSubRooms = {
   'engine/lance': ['native', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite'],
-  operations: ['idempotency', 'indexes', 'tables', 'rows', 'columns'],
+  operations: ['idempotency', 'indexes', 'tables', 'rows', 'columns', 'transact'],
   merge: ['key-index', 'strategy'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],

@@ -1,6 +1,7 @@
 /** How changes get into a branch: each is committed alone, its steps computed by the engine in a shadow. */
 import type { ManifestChange } from '../engine/port/change.ts';
-import type { MergeTotals, Shadow } from '../engine/port/shadow.ts';
+import type { Shadow } from '../engine/port/shadow.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import { principalKey } from '../kernel/request-scope.ts';
 import {
   type Committed,
@@ -11,7 +12,7 @@ import {
   type WriteKind,
   type WriteTotals,
 } from '../write/write.ts';
-import type { ChangeRequest, FiledStep } from './change-request.ts';
+import type { ChangeRequest, ComputedStep, FiledStep, StepTotals } from './change-request.ts';
 
 export class ChangeKind implements WriteKind<ChangeRequest> {
   /** Nothing is kept. */
@@ -37,16 +38,17 @@ async function commitManifest(
 
 async function commitSteps(
   request: ChangeRequest,
-  steps: readonly FiledStep[],
+  steps: readonly AnyStep[],
   head: Head,
 ): Promise<Committed | 'overtaken'> {
   const shadow = await head.dataset.shadow();
   try {
     // A reader may have refreshed the dataset since the head was read.
     if (shadow.baseVersion !== head.version) return 'overtaken';
-    const each: MergeTotals[] = [];
+    if (steps.length > 1 && !shadow.isPrivate) throw hasNoShadow();
+    const each: StepTotals[] = [];
     for (const step of steps) each.push(await run(shadow, step, request));
-    if (steps.every(({ step }, index) => changesRowsOnly(step) && isNothing(each[index]!))) {
+    if (steps.every((step, index) => changesRowsOnly(step) && isNothing(each[index]!))) {
       return unchanged([request], head);
     }
     const made = await shadow.commit(() => requireTime([request]));
@@ -56,30 +58,43 @@ async function commitSteps(
   }
 }
 
-const committed = (version: number, each: readonly MergeTotals[]): Committed => ({
+const committed = (version: number, each: readonly StepTotals[]): Committed => ({
   version,
   count: async () => ({ each: [sumOf(each)], by: undefined }),
   mostFragments: Number.POSITIVE_INFINITY,
   gainsByIndex: false,
-  surplusRows: 0,
+  surplusRows: each.reduce((sum, { surplusRows = 0 }) => sum + surplusRows, 0),
 });
 
-function run(shadow: Shadow, { step, file }: FiledStep, request: ChangeRequest): Promise<MergeTotals> {
+type AnyStep = FiledStep | ComputedStep;
+
+function run(shadow: Shadow, step: AnyStep, request: ChangeRequest): Promise<StepTotals> {
   requireTime([request]);
   const { scope } = request;
-  return shadow.change(step, file, { timeoutMs: scope.remainingMs(), principal: principalKey(scope.principal) });
+  const limits = { timeoutMs: scope.remainingMs(), principal: principalKey(scope.principal) };
+  return 'run' in step ? step.run(shadow, limits) : shadow.change(step.step, step.file, limits);
 }
 
 /** What such a step does shows in its totals. An overwrite may remove all rows. */
-const changesRowsOnly = ({ kind }: FiledStep['step']): boolean =>
-  kind === 'update' || kind === 'delete' || kind === 'merge' || kind === 'append';
+function changesRowsOnly(step: AnyStep): boolean {
+  if ('run' in step) return step.changesRowsOnly;
+  const { kind } = step.step;
+  return kind === 'update' || kind === 'delete' || kind === 'merge' || kind === 'append';
+}
 
-const isNothing = (totals: MergeTotals): boolean =>
+const isNothing = (totals: StepTotals): boolean =>
   totals.numInsertedRows + totals.numUpdatedRows + totals.numDeletedRows === 0;
 
-const sumOf = (each: readonly MergeTotals[]): WriteTotals => ({
+const sumOf = (each: readonly StepTotals[]): WriteTotals => ({
   numInsertedRows: each.reduce((sum, totals) => sum + totals.numInsertedRows, 0),
   numUpdatedRows: each.reduce((sum, totals) => sum + totals.numUpdatedRows, 0),
   numDeletedRows: each.reduce((sum, totals) => sum + totals.numDeletedRows, 0),
   each,
 });
+
+/** Each step would be a commit of its own there, and what fails in the middle would stay half done (P1). */
+const hasNoShadow = (): LancegateError =>
+  new LancegateError(
+    'Unsupported',
+    'the engine alone can commit to this table, one operation at a time, so several are not one commit; send them one by one',
+  );

@@ -1,5 +1,6 @@
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
-import type { ChangeStep, ManifestChange } from '../engine/port/change.ts';
+import type { ChangeLimits, ChangeStep, ManifestChange } from '../engine/port/change.ts';
+import type { MergeTotals, Shadow } from '../engine/port/shadow.ts';
 import type { WriteRequest } from '../write/write.ts';
 
 /** A step with the file that it may need. */
@@ -8,10 +9,24 @@ export interface FiledStep {
   readonly file: IpcFile | undefined;
 }
 
+/** What a step did. */
+export interface StepTotals extends MergeTotals {
+  /** As `Committed.surplusRows`. */
+  readonly surplusRows?: number;
+}
+
+/** A step that depends on what those before it leave, such as columns. */
+export interface ComputedStep {
+  /** What it does shows in its totals. */
+  readonly changesRowsOnly: boolean;
+  /** Throws what refuses it. */
+  run(shadow: Shadow, limits: ChangeLimits): Promise<StepTotals>;
+}
+
 /** What the engine computes in a shadow, one step after the other: all of them are in one version, or none is. */
 interface Steps {
-  /** At least one. */
-  readonly steps: readonly FiledStep[];
+  /** At least one; several need a shadow that is private. */
+  readonly steps: readonly (FiledStep | ComputedStep)[];
   readonly manifest?: undefined;
 }
 

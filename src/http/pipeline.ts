@@ -16,6 +16,7 @@ import { Admission, type Permit } from './admission/admission.ts';
 import { Connections } from './admission/connections.ts';
 import { LoadShedder, type Reservation, RetryPacing } from './admission/load-shedder.ts';
 import { BodyDigest } from './body/body-digest.ts';
+import { MultipartUpload } from './body/multipart-upload.ts';
 import { bodyTooLarge, readText } from './body/read-text.ts';
 import { announcesBody, contentDecoder, declaredBytes, decoderBytes } from './body/request-body.ts';
 import type { HttpDeps } from './http-deps.ts';
@@ -126,6 +127,7 @@ export class RequestPipeline {
 
   #upload(context: RequestContext, signal: AbortSignal, kind: BodyKind, permit: Permit | undefined): Upload {
     const { raw, body } = context;
+    const { maxMergeBytes, maxJsonBytes } = this.#deps.config;
     const coding = raw.headers['content-encoding'];
     const decoded = (isUsedAtOnce: boolean): AsyncIterable<Uint8Array> =>
       contentDecoder(coding)(body.read(signal, isUsedAtOnce), (run) => void context.atEnd(run));
@@ -137,13 +139,26 @@ export class RequestPipeline {
       schemas: this.#schemas,
     };
     const open = (bytes: AsyncIterable<Uint8Array>) => new ArrowSource(bytes, parts);
+    /** One of several sources: what it may be is all that is known of its length. */
+    const openPart = (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => {
+      const maxWholeBytes = Math.min(parts.limits.maxWholeBytes, maxBytes);
+      return new ArrowSource(bytes, { ...parts, limits: { ...parts.limits, maxWholeBytes }, expectedBytes: undefined });
+    };
     return {
-      text: () => readText(decoded(false), this.#deps.config.maxJsonBytes),
+      text: () => readText(decoded(false), maxJsonBytes),
       source: () => open(decoded(coding === undefined)),
       digestedSource: () => {
         const digest = new BodyDigest(decoded(coding === undefined), this.#maxBytes[kind]);
         return { source: open(digest.bytes()), digest: () => digest.whole() };
       },
+      parts: (boundary) =>
+        new MultipartUpload(decoded(coding === undefined), {
+          boundary,
+          maxBytes: Math.min(declaredBytes(raw) ?? maxMergeBytes, maxMergeBytes),
+          maxTextBytes: maxJsonBytes,
+          account,
+          open: openPart,
+        }),
     };
   }
 }

@@ -23,6 +23,7 @@ import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
+import type { BodyPart } from './body/multipart.ts';
 import type { AnswerPart } from './body/paced-answer.ts';
 import type { RouteDescription } from './openapi/description.ts';
 
@@ -85,13 +86,25 @@ export interface PreparedRequest {
 /** Decides how large the body may be: chunks are written as they come, the others are held in memory as a whole. */
 export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';
 
-/** The body, once it is wanted. One of the three, once. */
+/** The body, once it is wanted. One of the four, once. */
 export interface Upload {
   /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
   text(): Promise<string>;
   source(): ArrowSource;
   /** `digest` reads the rest of the body, and resolves to the SHA-256 of the whole in hexadecimal, decoded. */
   digestedSource(): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
+  /** Of a multipart body. */
+  parts(boundary: string): UploadedParts;
+}
+
+/** The parts of a body, as they arrive. Each is read as text or as a source before the next one is asked for. */
+export interface UploadedParts {
+  next(): Promise<BodyPart | undefined>;
+  /** `BodyTooLarge` beyond the limit of JSON bodies, for all texts together. */
+  text(part: BodyPart): Promise<string>;
+  source(part: BodyPart): ArrowSource;
+  /** Releases what the texts take. */
+  close(): void;
 }
 
 export type Answer = TextAnswer | BytesAnswer;

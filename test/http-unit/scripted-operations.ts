@@ -151,6 +151,16 @@ const defaults: Operations = {
     await source.whole();
     return { ...written, numInsertedRows: 3 };
   },
+  transact: async ({ operations }) => ({
+    ...written,
+    operations: operations.map(({ name, does: { kind } }) => ({
+      name,
+      operation: kind,
+      numInsertedRows: 1,
+      numUpdatedRows: 2,
+      numDeletedRows: 3,
+    })),
+  }),
   updateRows: async () => ({ ...written, numUpdatedRows: 4 }),
   deleteRows: async () => ({ ...written, numDeletedRows: 5 }),
   addColumns: async () => written,

@@ -11,6 +11,7 @@ import {
   updateSchemaMetadataRoute,
 } from './changes/columns.ts';
 import { restoreTableRoute } from './changes/restore.ts';
+import { transactRoute } from './changes/transact.ts';
 import { createTableRoute } from './create.ts';
 import { describeTableRoute } from './describe-table.ts';
 import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';
@@ -52,6 +53,7 @@ const offered = {
   insertRows: insertRowsRoute,
   updateRows: updateRowsRoute,
   deleteRows: deleteRowsRoute,
+  transact: transactRoute,
   addColumns: addColumnsRoute,
   alterColumns: alterColumnsRoute,
   dropColumns: dropColumnsRoute,

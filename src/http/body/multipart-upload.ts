@@ -1,0 +1,59 @@
+import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { BodyAccount } from '../../memory/body-memory.ts';
+import type { UploadedParts } from '../route.ts';
+import { type BodyPart, Multipart } from './multipart.ts';
+import { readText } from './read-text.ts';
+
+interface MultipartUploadParts {
+  readonly boundary: string;
+  /** Of the whole body. */
+  readonly maxBytes: number;
+  /** Of all texts together. */
+  readonly maxTextBytes: number;
+  readonly account: BodyAccount;
+  /** Opens a source on the account. */
+  readonly open: (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => ArrowSource;
+}
+
+/** The parts of one multipart body, all of which count on its account. */
+export class MultipartUpload implements UploadedParts {
+  readonly #body: Multipart;
+  readonly #parts: MultipartUploadParts;
+  #textBytes = 0;
+
+  constructor(bytes: AsyncIterable<Uint8Array>, parts: MultipartUploadParts) {
+    this.#body = new Multipart(bytes, parts.boundary, parts.maxBytes);
+    this.#parts = parts;
+  }
+
+  next(): Promise<BodyPart | undefined> {
+    return this.#body.next();
+  }
+
+  text({ bytes }: BodyPart): Promise<string> {
+    return readText(this.#charged(bytes), this.#parts.maxBytes);
+  }
+
+  source({ bytes }: BodyPart): ArrowSource {
+    return this.#parts.open(bytes, this.#parts.maxBytes);
+  }
+
+  close(): void {
+    this.#parts.account.discharge(this.#textBytes);
+    this.#textBytes = 0;
+  }
+
+  async *#charged(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+    const { account, maxTextBytes } = this.#parts;
+    for await (const piece of bytes) {
+      if (this.#textBytes + piece.length > maxTextBytes) throw textTooLarge(maxTextBytes);
+      account.charge(piece.length);
+      this.#textBytes += piece.length;
+      yield piece;
+    }
+  }
+}
+
+const textTooLarge = (maxBytes: number): LancegateError =>
+  new LancegateError('BodyTooLarge', `the JSON of the body has more than ${maxBytes} bytes`);

@@ -1,0 +1,200 @@
+/** One of several operations, from its description to what it does in a shadow. A refusal names the operation (P6). */
+import { isDeepStrictEqual } from 'node:util';
+import { canConcat, concatRows, joinBatches } from '../../arrow/column/concat-rows.ts';
+import { nullBytesPerRow, typeNulls } from '../../arrow/column/typed-nulls.ts';
+import type { IpcChunk, Schema } from '../../arrow/schema/schema.ts';
+import { checkSourceFits } from '../../arrow/schema/schema-rules.ts';
+import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
+import type { ComputedStep, FiledStep, StepTotals } from '../../change/change-request.ts';
+import type { ChangeLimits } from '../../engine/port/change.ts';
+import type { Datasets } from '../../engine/port/engine.ts';
+import type { Shadow, TableColumns } from '../../engine/port/shadow.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { BranchName } from '../../kernel/ids.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
+import { readDistinctKeys } from '../../keys/key-columns.ts';
+import type { KeyHasher } from '../../keys/key-hasher.ts';
+import { Batch, type MergeOfRows } from '../../merge/batch.ts';
+import { requireFewNested, requireFit } from '../../merge/request.ts';
+import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
+import { additionOf } from '../columns/add-columns.ts';
+import { alterationOf } from '../columns/alter-columns.ts';
+import type { CheckedColumnStep } from '../columns/change-columns.ts';
+import { removalOf } from '../columns/drop-columns.ts';
+import { metadataChangeOf } from '../columns/update-field-metadata.ts';
+import { deletion } from '../rows/delete-rows.ts';
+import { updateOf } from '../rows/update-rows.ts';
+import { type NamedOperation, sourceOf, type TransactOperation } from './transact-command.ts';
+
+export interface StepDeps {
+  readonly engine: Datasets;
+  readonly keyHasher: KeyHasher;
+  readonly branch: BranchName | undefined;
+  readonly scope: RequestScope;
+}
+
+export function keepsColumns({ kind }: TransactOperation): boolean {
+  switch (kind) {
+    case 'insert':
+    case 'merge_insert':
+    case 'update':
+    case 'delete':
+      return true;
+    case 'add_columns':
+    case 'alter_columns':
+    case 'drop_columns':
+    case 'update_field_metadata':
+      return false;
+  }
+}
+
+/** Keys that were read of a source for a table with these columns. */
+interface ReadyMerge {
+  readonly schema: Schema;
+  readonly merge: MergeOfRows;
+}
+
+export class PlannedOperation implements ComputedStep {
+  readonly operation: NamedOperation;
+  readonly #deps: StepDeps;
+  #chunk: IpcChunk | undefined;
+  /** What each row of the source may take in columns that it leaves out. */
+  #nullBytesPerRow = 0;
+  #ready: ReadyMerge | undefined;
+
+  constructor(operation: NamedOperation, deps: StepDeps) {
+    this.operation = operation;
+    this.#deps = deps;
+  }
+
+  get changesRowsOnly(): boolean {
+    return keepsColumns(this.operation.does);
+  }
+
+  get lacksSource(): boolean {
+    return sourceOf(this.operation.does) !== undefined && this.#chunk === undefined;
+  }
+
+  /** `isFound`: it finds the columns of the table, so a source that does not fit is refused as soon as its schema is there. */
+  receive(source: ArrowSource, table: Schema, isFound: boolean): Promise<void> {
+    return this.#named(async () => {
+      const { does } = this.operation;
+      const schema = await source.schema();
+      if (isFound) requireSourceFits(does, schema, table);
+      this.#nullBytesPerRow = does.kind === 'add_columns' ? 0 : nullBytesPerRow(schema, table);
+      this.#chunk = await source.whole(this.#nullBytesPerRow);
+    });
+  }
+
+  /** Throws what refuses it at a table with these columns. What takes long is not done again where it finds them. */
+  prepare(found: TableColumns): Promise<void> {
+    return this.#named(async () => {
+      const { does } = this.operation;
+      if (does.kind === 'merge_insert') this.#ready = await this.#readyMerge(does, found);
+      else if (does.kind === 'insert') this.#fitting(does, found);
+      else stepOf(does, this.#chunk, found.schema);
+    });
+  }
+
+  run(shadow: Shadow, limits: ChangeLimits): Promise<StepTotals> {
+    return this.#named(async () => {
+      const { does } = this.operation;
+      const found = await shadow.columns();
+      if (does.kind === 'insert') return this.#insert(shadow, this.#fitting(does, found), limits);
+      if (does.kind === 'merge_insert') return this.#merge(shadow, does, found);
+      const { step, file } = stepOf(does, this.#chunk, found.schema);
+      return shadow.change(step, file, limits);
+    });
+  }
+
+  async #insert(shadow: Shadow, chunk: IpcChunk, limits: ChangeLimits): Promise<StepTotals> {
+    if (chunk.rows === 0) return nothing;
+    return shadow.change({ kind: 'append', rows: chunk.rows }, chunk.file, limits);
+  }
+
+  async #merge(shadow: Shadow, does: MergeOperation, found: TableColumns): Promise<StepTotals> {
+    const isReady = this.#ready !== undefined && isDeepStrictEqual(this.#ready.schema, found.schema);
+    const { merge } = isReady ? this.#ready! : await this.#readyMerge(does, found);
+    const batch = new Batch([merge], false, this.#deps.keyHasher);
+    if (batch.changesNothing) return nothing;
+    const { totals, surplusRows } = await mergeAsStep(this.#deps.engine, { columns: found, shadow }, batch);
+    return { ...totals, surplusRows };
+  }
+
+  async #readyMerge(does: MergeOperation, found: TableColumns): Promise<ReadyMerge> {
+    const { on, flags } = does;
+    const { branch, scope, keyHasher } = this.#deps;
+    const chunk = this.#fitting(does, found);
+    requireFewNested(chunk, on);
+    const read = await readDistinctKeys(chunk, on, keyHasher);
+    return { schema: found.schema, merge: { branch, scope, on, spec: { ...flags, useIndex: false }, chunk, ...read } };
+  }
+
+  /** The rows with the types of the columns that they go into. Of malformed values the engine might store a part. */
+  #fitting(does: TransactOperation, { schema, file }: TableColumns): IpcChunk {
+    const chunk = this.#chunk!;
+    requireSourceFits(does, chunk.schema, schema);
+    const more = nullBytesPerRow(chunk.schema, schema) - this.#nullBytesPerRow;
+    if (more * chunk.rows > mostNullBytes) throw tooManyNulls();
+    const typed = joinBatches(typeNulls(chunk, schema, file));
+    return canConcat([typed]) ? concatRows([{ chunk: typed, keep: undefined }]) : typed;
+  }
+
+  async #named<Result>(run: () => Promise<Result>): Promise<Result> {
+    try {
+      return await run();
+    } catch (error) {
+      throw ofOperation(this.operation.name, error);
+    }
+  }
+}
+
+type MergeOperation = Extract<TransactOperation, { kind: 'merge_insert' }>;
+type StepOperation = Exclude<TransactOperation, { kind: 'insert' | 'merge_insert' }>;
+
+const nothing: StepTotals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
+
+/** For columns that operations before it add, no memory was reserved. */
+const mostNullBytes = 16 * 2 ** 20;
+
+function stepOf(does: StepOperation, source: IpcChunk | undefined, schema: Schema): FiledStep {
+  switch (does.kind) {
+    case 'update':
+      return updateOf(does, schema);
+    case 'delete':
+      return deletion(does.predicate);
+    case 'add_columns':
+      return checked(additionOf('source' in does ? source! : does.columns), schema);
+    case 'alter_columns':
+      return checked(alterationOf(does.alterations), schema);
+    case 'drop_columns':
+      return checked(removalOf(does.columns), schema);
+    case 'update_field_metadata':
+      return checked(metadataChangeOf(does.updates), schema);
+  }
+}
+
+function checked({ step, check }: CheckedColumnStep, schema: Schema): FiledStep {
+  check(schema);
+  return step;
+}
+
+function requireSourceFits(does: TransactOperation, source: Schema, table: Schema): void {
+  if (does.kind === 'merge_insert') requireFit(source, table, does.on);
+  else if (does.kind === 'insert') checkSourceFits(source, table);
+}
+
+const tooManyNulls = (): LancegateError =>
+  new LancegateError(
+    'BodyTooLarge',
+    'its rows take too much memory with NULL in the columns that operations before it add: send fewer rows at a time',
+  );
+
+const ofOperation = (name: string, error: unknown): unknown =>
+  error instanceof LancegateError
+    ? new LancegateError(error.kind, `operation ${name}: ${error.message}`, {
+        cause: error.cause,
+        ...(error.internal && { internal: error.internal }),
+        ...(error.retryAfterSeconds !== undefined && { retryAfterSeconds: error.retryAfterSeconds }),
+      })
+    : error;
