@@ -1,6 +1,7 @@
 /** `transact`: several operations on a table as one version, or nothing. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
 import { Field, Int32, Schema, Struct, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
@@ -197,6 +198,40 @@ describe('several operations are one commit', () => {
     assert.deepEqual(await names(table), ['1 new', '2 new', '3 old', '4 old', '7 new']);
   });
 
+  test('several upserts of a table that says what its primary key is are one commit', async () => {
+    const table = await newTable();
+    const metadata = { 'lance-schema:unenforced-primary-key': 'true' };
+    succeeded(
+      await service.post(`/v1/table/${table}/alter_columns`, { alterations: [{ path: 'id', nullable: false }] }),
+    );
+    succeeded(await service.post(`/v1/table/${table}/update_field_metadata`, { updates: [{ path: 'id', metadata }] }));
+    const ids = (given: readonly number[], name: string) =>
+      Buffer.from(
+        tableToIPC(
+          new Table(new Schema([new Field('id', new Int32(), false), new Field('name', new Utf8(), true)]), {
+            id: vectorFromArray(given, new Int32()),
+            name: vectorFromArray(
+              given.map(() => name),
+              new Utf8(),
+            ),
+          }),
+          'stream',
+        ),
+      );
+    const answer = succeeded(
+      await send(
+        table,
+        part('a', upsert('r')),
+        part('b', upsert('s')),
+        part('r', ids([4, 5], 'first')),
+        part('s', ids([5, 6], 'second')),
+      ),
+    );
+    assert.deepEqual(countsIn(answer), { a: [1, 1, 0], b: [1, 1, 0] });
+    succeeded(await service.post(`/v1/table/${table}/merge_insert?on=id`, ids([6, 7], 'third')));
+    assert.deepEqual(await names(table), ['1 old', '2 old', '3 old', '4 first', '5 second', '6 third', '7 third']);
+  });
+
   test('rows whose key is NULL are inserted each, also twice', async () => {
     const table = await newTable();
     const nulls = stream({ id: vectorFromArray([null, null, 4], new Int32()), name: ['n', 'n', 'four'] });
@@ -332,5 +367,49 @@ describe('several operations are one commit', () => {
         version: 2,
       },
     );
+  });
+
+  test('a table that only the engine commits to takes one operation, and of several nothing is done (P1)', async () => {
+    const database = await connect(service.tablesFolder);
+    const rows = new Table({ id: vectorFromArray([1, 2], new Int32()) });
+    await database.createTable('stable', rows, { storageOptions: { new_table_enable_stable_row_ids: 'true' } });
+    succeeded(await service.post('/v1/table/stable/register', { location: 'stable.lance' }));
+    const remove = (name: string, id: number) => part(name, { operation: 'delete', predicate: `id = ${id}` });
+    refused(await send('stable', remove('a', 1), remove('b', 2)), 406, 0, /one by one/);
+    assert.equal((await storedRows(service, 'stable')).length, 2);
+    assert.deepEqual(countsIn(succeeded(await send('stable', remove('a', 1)))), { a: [0, 0, 1] });
+  });
+
+  test('beside another program that commits, each is applied once (P1, P2, P4)', async () => {
+    const table = await newTable(stream({ id: [0], n: [0] }));
+    const external = await (await connect(service.tablesFolder)).openTable(table);
+    const adding = (async () => {
+      for (let id = 100; id < 105; id++) await external.add([{ id, n: 0 }]);
+    })();
+    const answers = await Promise.all(
+      [1, 2, 3, 4, 5, 6].map((id) =>
+        send(
+          table,
+          part('count', { operation: 'update', predicate: 'id = 0', updates: [['n', 'n + 1']] }),
+          part('put', upsert('r')),
+          part('r', stream({ id: [id], n: [id] })),
+        ),
+      ),
+    );
+    await adding;
+    for (const answer of answers) assert.deepEqual(countsIn(succeeded(answer)), { count: [0, 1, 0], put: [1, 0, 0] });
+    const rows = await storedRows(service, table);
+    assert.equal(rows.find(({ id }) => id === 0)?.n, 6);
+    assert.equal(rows.length, 12);
+  });
+
+  test('a deadline covers all of them, and leaves nothing (P6)', async () => {
+    const table = await newTable();
+    const slow = Array.from({ length: 100 }, (_, index) =>
+      part(`p${index}`, { operation: 'update', updates: [['name', `'${index}'`]] }),
+    );
+    const answer = await transact(service, table, slow, { 'x-request-timeout-ms': '20' });
+    refused(answer, 503, 17);
+    assert.deepEqual(await names(table), ['1 old', '2 old', '3 old', '4 old']);
   });
 });

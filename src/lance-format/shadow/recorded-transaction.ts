@@ -74,7 +74,7 @@ function requireLiftable(operation: LanceOperation | undefined): void {
 /**
  * Of several steps, the operation with which every change of another program conflicts that could be wrong on top of the result:
  *
- * - rows only: Update, as one step of the engine would;
+ * - rows only: Update, as one step of the engine would. It can list the keys that one step inserted, so not where several did;
  * - indexes only: CreateIndex;
  * - columns and metadata, with all columns still there: Merge, which has all fragments and columns. Another program
  *   that changes rows or columns begins anew;
@@ -95,7 +95,10 @@ export function composedTransaction(
       throw new NotReplaceable('a compaction is one of several steps');
   }
   const are = (set: ReadonlySet<LanceOperation | undefined>): boolean => operations.isSubsetOf(set);
-  if (are(ofRows)) return composedUpdate(identity, steps, changesBetween(before.fragments, result.fragments));
+  const updates = steps.map((step) => decode(update, decode(transaction, step, ['update']).update ?? Buffer.of()));
+  const insertKeys = updates.filter(({ insertedRows }) => insertedRows !== undefined).length;
+  if (are(ofRows) && insertKeys <= 1)
+    return composedUpdate(identity, updates, changesBetween(before.fragments, result.fragments));
   if (are(new Set(['createIndex'])))
     return encode(transaction, { ...identity, createIndex: indexChange(before, result) });
   const { fragments, fields, schemaMetadata } = result;
@@ -153,12 +156,10 @@ function contentOf(encoded: Uint8Array): string {
 /** An update that says what the result has other than the original. */
 function composedUpdate(
   identity: TransactionIdentity,
-  steps: readonly Uint8Array[],
+  updates: readonly Decoded<typeof update>[],
   { removed, updated, added }: FragmentChanges,
 ): Buffer {
-  const updates = steps.map((step) => decode(update, decode(transaction, step, ['update']).update ?? Buffer.of()));
-  const [insertedRows, ...others] = updates.flatMap((each) => each.insertedRows ?? []);
-  if (others.length > 0) throw new NotReplaceable('several steps insert keys');
+  const [insertedRows] = updates.flatMap((each) => each.insertedRows ?? []);
   const fieldsModified = [...new Set(updates.flatMap((each) => each.fieldsModified?.flat() ?? []))];
   const operation = encode(update, {
     removedFragmentIds: removed.length === 0 ? undefined : [removed],
