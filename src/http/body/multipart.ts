@@ -133,7 +133,7 @@ const boundaryParameter =
 
 /** `InvalidInput` where the body is none of named parts. */
 export function boundaryOf(contentType: string | undefined): string {
-  if (!/^multipart\/form-data\s*;/i.test(contentType ?? '')) {
+  if (!/^multipart\/form-data\s*(?:;|$)/i.test(contentType ?? '')) {
     throw invalidInput('content-type: the body must be multipart/form-data');
   }
   const [, quoted, plain] = boundaryParameter.exec(contentType ?? '') ?? [];
