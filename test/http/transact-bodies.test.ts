@@ -110,6 +110,15 @@ describe('a body of several operations that is malformed is refused and leaves n
     assert.equal((await storedRows(service, 't')).length, 2);
   });
 
+  test('a deadline covers all operations, and leaves nothing of them (P6)', async () => {
+    const slow = numbered(100, (index) => ({ operation: 'update', updates: [['name', `'${index}'`]] }));
+    refused(await transact(service, 't', slow, { 'x-request-timeout-ms': '20' }), 503, 17);
+    assert.deepEqual(
+      (await storedRows(service, 't')).map(({ name }) => name),
+      ['old', 'old'],
+    );
+  });
+
   test('what was refused leaves memory and permits free for the next', async () => {
     for (let round = 0; round < 3; round++) {
       const answer = await transact(service, 't', [

@@ -402,14 +402,4 @@ describe('several operations are one commit', () => {
     assert.equal(rows.find(({ id }) => id === 0)?.n, 6);
     assert.equal(rows.length, 12);
   });
-
-  test('a deadline covers all of them, and leaves nothing (P6)', async () => {
-    const table = await newTable();
-    const slow = Array.from({ length: 100 }, (_, index) =>
-      part(`p${index}`, { operation: 'update', updates: [['name', `'${index}'`]] }),
-    );
-    const answer = await transact(service, table, slow, { 'x-request-timeout-ms': '20' });
-    refused(answer, 503, 17);
-    assert.deepEqual(await names(table), ['1 old', '2 old', '3 old', '4 old']);
-  });
 });
