@@ -68,7 +68,7 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
 type NoQuery = Record<never, TSchema>;
 
 /** What of a route the reading of its body goes by. */
-type BodyPart = 'action' | 'target' | 'body' | 'furtherActions' | 'branches' | 'audit';
+type RouteOfBody = 'action' | 'target' | 'body' | 'furtherActions' | 'branches' | 'audit';
 
 export const Nothing = Type.Object({});
 
@@ -113,7 +113,7 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
 }
 
 async function readBody<Target, Body extends TObject>(
-  route: Pick<JsonRoute<never, Target, NoQuery, Body, never>, BodyPart>,
+  route: Pick<JsonRoute<never, Target, NoQuery, Body, never>, RouteOfBody>,
   input: RouteInput,
   target: Target,
   inQuery: BranchName | undefined,

@@ -23,7 +23,7 @@ import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
-import type { BodyPart } from './body/multipart.ts';
+import type { UploadedParts } from './body/multipart-upload.ts';
 import type { AnswerPart } from './body/paced-answer.ts';
 import type { RouteDescription } from './openapi/description.ts';
 
@@ -95,16 +95,6 @@ export interface Upload {
   digestedSource(): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
   /** Of a multipart body. */
   parts(boundary: string): UploadedParts;
-}
-
-/** The parts of a body, as they arrive. Each is read as text or as a source before the next one is asked for. */
-export interface UploadedParts {
-  next(): Promise<BodyPart | undefined>;
-  /** `BodyTooLarge` beyond the limit of JSON bodies, for all texts together. */
-  text(part: BodyPart): Promise<string>;
-  source(part: BodyPart): ArrowSource;
-  /** Releases what the texts take. */
-  close(): void;
 }
 
 export type Answer = TextAnswer | BytesAnswer;

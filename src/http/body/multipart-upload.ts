@@ -1,9 +1,18 @@
 import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BodyAccount } from '../../memory/body-memory.ts';
-import type { UploadedParts } from '../route.ts';
 import { type BodyPart, Multipart } from './multipart.ts';
 import { readText } from './read-text.ts';
+
+/** The parts of a body, as they arrive. Each is read as text or as a source before the next one is asked for. */
+export interface UploadedParts {
+  next(): Promise<BodyPart | undefined>;
+  /** `BodyTooLarge` beyond the limit of JSON bodies, for all texts together. */
+  text(part: BodyPart): Promise<string>;
+  source(part: BodyPart): ArrowSource;
+  /** Releases what the texts take. */
+  close(): void;
+}
 
 interface MultipartUploadParts {
   readonly boundary: string;
