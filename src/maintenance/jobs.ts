@@ -1,3 +1,4 @@
+import type { VersionRange } from '../engine/port/engine.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { isStorageFull } from '../kernel/errors.ts';
@@ -118,6 +119,13 @@ export class MaintenanceJobs {
     const report = await this.#deps.actions.pruneForSpace(target, this.#retainedFromMs);
     this.#logPruned(target, report);
     return report?.removedVersions === 0 ? undefined : report;
+  }
+
+  /** Also versions whose retention has not ended. */
+  async removeVersions(target: BranchRef, ranges: readonly VersionRange[]): Promise<PruneReport | undefined> {
+    const report = await this.#deps.actions.removeVersions(target, ranges, this.#nowMs);
+    this.#logPruned(target, report);
+    return report;
   }
 
   /** Versions go first: those that the compaction replaces were the newest until then. */

@@ -6,6 +6,7 @@
  * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
  * cannot stop halfway, and what it leaves when the process ends is what a crash leaves.
  */
+import type { VersionRange } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { neverAborts, ReadWriteLock } from '../kernel/read-write-lock.ts';
@@ -16,7 +17,7 @@ import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
 import { longQuietMs, type Plan } from './decide/policy.ts';
 import { MaintenanceJobs, MaintenanceLog } from './jobs.ts';
-import type { BranchRef, JobReport } from './report.ts';
+import type { BranchRef, JobReport, PruneReport } from './report.ts';
 
 interface SchedulerDeps {
   readonly actions: MaintenanceActions;
@@ -72,6 +73,24 @@ export class MaintenanceScheduler implements CommitObserver {
       reports.push(...(await this.#jobs.maintainNow(watch)));
     });
     return reports;
+  }
+
+  /**
+   * Removes versions of a branch in these ranges now, but for those that pruning would leave there at any age. It waits for the
+   * job under way, which may read one of them. undefined if the table does not exist any more.
+   */
+  async removeVersions(
+    target: BranchRef,
+    ranges: readonly VersionRange[],
+    signal: AbortSignal,
+  ): Promise<PruneReport | undefined> {
+    const release = await this.#lock.acquire('exclusive', AbortSignal.any([signal, this.#stopping.signal]));
+    try {
+      await this.#pruning;
+      return await this.#jobs.removeVersions(target, ranges);
+    } finally {
+      release();
+    }
   }
 
   /** Removes old versions of main and of all branches if the disk is short of space. Never rejects. */

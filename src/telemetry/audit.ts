@@ -32,6 +32,7 @@ export interface AuditFacts {
   readonly transactionId?: string | undefined;
   /** Dropped with their namespace. */
   readonly droppedTables?: number | undefined;
+  readonly deletedVersions?: number | undefined;
   /** The facts are those of an earlier request with the same Idempotency-Key; this one did nothing. */
   readonly isReplay?: true | undefined;
 }

@@ -29,6 +29,25 @@ const cases: readonly Case[] = [
     },
   },
   {
+    path: '/v1/table/prod$users/version/delete',
+    body: {
+      ranges: [
+        { start_version: 2, end_version: 5 },
+        { start_version: 0, end_version: -1 },
+      ],
+      branch: 'dev',
+    },
+    operation: 'deleteVersions',
+    command: {
+      ...{ table: users, branch: 'dev' },
+      ranges: [
+        { from: 2, before: 5 },
+        { from: 0, before: Number.POSITIVE_INFINITY },
+      ],
+    },
+    answer: { deleted_count: 3 },
+  },
+  {
     path: '/v1/table/prod$users/index/list/',
     body: { version: null, branch: 'dev', limit: 5, page_token: 'a' },
     operation: 'listIndexes',

@@ -198,6 +198,7 @@ const defaults: Operations = {
     manifestUri: 'file:///data/users.lance/_versions/2.manifest',
     manifestBytes: 200,
   }),
+  deleteVersions: async () => 3,
   tableStatistics: async () => ({
     bytes: 4096,
     rows: 30,

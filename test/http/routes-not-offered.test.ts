@@ -9,7 +9,7 @@ import { people } from './rows.ts';
 const notOffered = {
   'POST /v1/table/t/': [
     ...['backfill_column'],
-    ...['version/create', 'version/delete'],
+    ...['version/create'],
     ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'refresh'],
     ...['branches/diff', 'branches/cherry_pick', 'page_cache/prewarm', 'fetch_blobs', 'blob/c/1/bytes'],
     ...[
@@ -54,6 +54,7 @@ const offered = [
     'branches/list',
     'branches/delete',
     'version/list',
+    'version/delete',
     'stats',
   ],
 ].map((name) => `POST /v1/table/t/${name}`);

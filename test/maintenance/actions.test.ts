@@ -31,8 +31,9 @@ async function maintained(t: TestContext, replaced: (opened: Dataset) => Partial
   };
   const locks = new TableLocks(10);
   const recoveryMarks = new RecoveryMarks({ catalog, engine });
+  const pins = new VersionPins();
   const actions = new MaintenanceActions({
-    pins: new VersionPins(),
+    pins,
     catalog,
     engine: replacing<Engine>(engine, { open }),
     locks,
@@ -43,7 +44,7 @@ async function maintained(t: TestContext, replaced: (opened: Dataset) => Partial
     await dataset.refresh();
     return dataset.layout();
   };
-  return { ...table, actions, locks, target, layout };
+  return { ...table, actions, locks, pins, target, layout };
 }
 
 for (const [title, prepare] of [
@@ -162,6 +163,28 @@ test('old versions are removed up to the one that a power cut goes back to (P3, 
   assert.equal((await dataset.versionPage(allVersions)).length, 1);
 });
 
+test('versions that a client deletes stay from the one on that an index is built from', async (t) => {
+  const { actions, pins, target, dataset, layout } = await maintained(t);
+  const all = [{ from: 0, before: Number.POSITIVE_INFINITY }];
+  const unpin = pins.pin(target.tableId, undefined, { version: 3, lastFragment: 2 });
+  assert.equal((await actions.removeVersions(target, all, inAnHour()))?.removedVersions, 2);
+  unpin();
+  assert.equal((await actions.removeVersions(target, [{ from: 0, before: 3 }], inAnHour()))?.removedVersions, 0);
+  assert.equal((await actions.removeVersions(target, all, inAnHour()))?.removedVersions, 1);
+  await layout();
+  assert.equal((await dataset.versionPage(allVersions)).length, 1);
+});
+
+test('where the engine alone removes versions, as on object stores, a client cannot delete any', async (t) => {
+  const { actions, target, dataset } = await maintained(t, () => ({ prune: async () => undefined }));
+  const all = [{ from: 0, before: Number.POSITIVE_INFINITY }];
+  await assert.rejects(actions.removeVersions(target, all, inAnHour()), {
+    kind: 'Unsupported',
+    message: /object store/,
+  });
+  assert.equal((await dataset.versionPage(allVersions)).length, 4);
+});
+
 test('a table that is not there any more is left alone', async (t) => {
   const { actions, target, catalog, ref } = await maintained(t);
   const record = await catalog.findTable(ref);
@@ -170,4 +193,5 @@ test('a table that is not there any more is left alone', async (t) => {
   assert.equal(await actions.compact(gone, { reason: 'quiet', extent: 'full' }), undefined);
   assert.equal(await actions.buildIndex(gone, 'id', 'debt'), undefined);
   assert.equal(await actions.prune(gone, 'old versions', inAnHour()), undefined);
+  assert.equal(await actions.removeVersions(gone, [], inAnHour()), undefined);
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { Dataset, PruneRequest } from '#src/engine/port/engine.ts';
+import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import { eventually } from '#test/http/eventually.ts';
 import { retentionMs, watchedTable } from './watched-table.ts';
 
@@ -84,6 +85,22 @@ test('maintenance by hand waits for a removal under way (P8)', async (t) => {
   assert.equal(mostAtOnce(), 1);
   ended.resolve();
   assert.ok((await byHand).length > 0);
+  assert.equal(mostAtOnce(), 1);
+});
+
+test('versions that a client deletes wait for a removal under way, and are not waited for past a deadline', async (t) => {
+  const { ended, scheduler, target, commits, aWhile, mostAtOnce } = await whileVersionsGo(t);
+  await commits(5);
+  const all = [{ from: 0, before: Number.POSITIVE_INFINITY }];
+  const deleted = scheduler.removeVersions(target, all, neverAborts);
+  const late = new AbortController();
+  const tooLate = scheduler.removeVersions(target, all, late.signal);
+  late.abort(new Error('the deadline has passed'));
+  await assert.rejects(tooLate, /deadline/);
+  await aWhile();
+  assert.equal(mostAtOnce(), 1);
+  ended.resolve();
+  assert.equal((await deleted)?.removedVersions, 5);
   assert.equal(mostAtOnce(), 1);
 });
 

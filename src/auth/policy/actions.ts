@@ -51,6 +51,7 @@ export const actionScopes = {
   CloneTable: 'admin',
   RegisterTable: 'admin',
   DropNamespace: 'admin',
+  BatchDeleteTableVersions: 'admin',
   ReadMetrics: 'admin',
   MaintainTable: 'admin',
 } as const;

@@ -113,6 +113,12 @@ export interface PreparedCommit {
   discard(): void;
 }
 
+export interface VersionRange {
+  readonly from: number;
+  /** Not in the range; `Infinity` where it is open. */
+  readonly before: number;
+}
+
 export interface PruneRequest {
   /**
    * Versions that a later one superseded before this time are removed, except those that a tag names or a branch starts from.
@@ -120,6 +126,8 @@ export interface PruneRequest {
   readonly supersededBeforeMs: number;
   /** This version and later ones stay. */
   readonly keptFromVersion: number;
+  /** Versions outside these stay, too; without it none does. */
+  readonly within?: readonly VersionRange[] | undefined;
 }
 
 export interface PruneResult {

@@ -7,7 +7,6 @@ import type { Route } from '../route.ts';
 
 const inSpecification = [
   '/v1/table/:id/version/create',
-  '/v1/table/:id/version/delete',
   '/v1/table/version/batch-create',
   '/v1/table/batch-commit',
   '/v1/table/:id/backfill_column',

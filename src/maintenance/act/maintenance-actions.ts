@@ -13,8 +13,10 @@ import type {
   Layout,
   Locations,
   PreparedCommit,
+  PruneResult,
   Snapshot,
   Upkeep,
+  VersionRange,
 } from '../../engine/port/engine.ts';
 import { btreeOn, type IndexSpec } from '../../engine/port/index-spec.ts';
 import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
@@ -155,6 +157,21 @@ export class MaintenanceActions {
     return this.#onTable(target, (dataset) => this.#prune(target, dataset, reason, supersededBeforeMs));
   }
 
+  /** Removes versions in these ranges, but for those that pruning would leave there at any age. `Unsupported` on object stores. */
+  removeVersions(
+    target: BranchRef,
+    within: readonly VersionRange[],
+    supersededBeforeMs: number,
+  ): Promise<PruneReport | undefined> {
+    return this.#onTable(target, (dataset) =>
+      this.#whileTagsStand(target, dataset, 'by hand', async (keptFromVersion) => {
+        const removed = await dataset.prune({ supersededBeforeMs, keptFromVersion, within });
+        if (removed !== undefined) return removed;
+        throw new LancegateError('Unsupported', 'versions of a table on an object store are removed by maintain alone');
+      }),
+    );
+  }
+
   /** Does so only if the disk has too little space to compact the branch. */
   pruneForSpace(target: BranchRef, supersededBeforeMs: number): Promise<PruneReport | undefined> {
     return this.#onTable(target, async (dataset) => {
@@ -238,21 +255,35 @@ export class MaintenanceActions {
     }
   }
 
-  async #prune(
+  #prune(
     target: BranchRef,
     dataset: MaintainedBranch,
     reason: PruneReport['reason'],
     supersededBeforeMs: number,
-  ): Promise<PruneReport | undefined> {
+  ): Promise<PruneReport> {
+    return this.#whileTagsStand(
+      target,
+      dataset,
+      reason,
+      async (keptFromVersion) =>
+        (await dataset.prune({ supersededBeforeMs, keptFromVersion })) ??
+        (await this.#compactLocked(target, dataset, await dataset.layout(), supersededBeforeMs)),
+    );
+  }
+
+  /** `remove` is told from which version on all stay: an index is built from it, or recovery or a writer may need it. */
+  async #whileTagsStand(
+    target: BranchRef,
+    dataset: MaintainedBranch,
+    reason: PruneReport['reason'],
+    remove: (keptFromVersion: number) => Promise<PruneResult>,
+  ): Promise<PruneReport> {
     const release = await this.#deps.locks.lockTags(target.table, neverAborts);
     const startMs = performance.now();
     try {
       const pinned = this.#deps.pins.oldestVersion(target.tableId, target.branch);
       const keptFromVersion = Math.min(pinned, await this.#acknowledgedVersion(target, dataset));
-      const removed =
-        (await dataset.prune({ supersededBeforeMs, keptFromVersion })) ??
-        (await this.#compactLocked(target, dataset, await dataset.layout(), supersededBeforeMs));
-      const { removedVersions, removedBytes, isHeldByTag } = removed;
+      const { removedVersions, removedBytes, isHeldByTag } = await remove(keptFromVersion);
       const durationMs = performance.now() - startMs;
       return { job: 'prune', branch: target.branch, reason, removedVersions, removedBytes, isHeldByTag, durationMs };
     } finally {

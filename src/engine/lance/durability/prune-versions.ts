@@ -6,7 +6,7 @@
  * manifest names stays for a week, because it may belong to a commit under way.
  *
  * The files of a version go before its manifest, oldest version first. So a crash leaves a version that the next call removes,
- * and no orphan files. That version cannot be read, but its retention had ended. If a manifest cannot be read, or has unknown
+ * and no orphan files. That version cannot be read, but its retention had ended, or a client had asked for its removal. If a manifest cannot be read, or has unknown
  * feature flags, it might name any file, so nothing is removed (`MalformedFile`).
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { branchFolder, namesIn, versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import { type FileKind, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import type { PruneRequest, PruneResult } from '../../port/engine.ts';
+import type { PruneRequest, PruneResult, VersionRange } from '../../port/engine.ts';
 import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles } from './orphan-files.ts';
 import type { VersionsInRemoval } from './versions-in-removal.ts';
 
@@ -39,9 +39,10 @@ interface OldVersion {
 /** `remove` removes a file or a folder and returns the bytes freed; only tests pass their own. */
 export async function pruneVersions(pruning: VersionPruning, remove = removePath): Promise<PruneResult> {
   const folder = branchFolder(pruning.datasetPath, pruning.branch);
-  const { supersededBeforeMs, keptFromVersion, tagged, parents } = pruning;
+  const { supersededBeforeMs, keptFromVersion, within, tagged, parents } = pruning;
   const superseded = supersededVersions(await versionsIn(join(folder, '_versions')), supersededBeforeMs);
-  const removable = superseded.filter(({ version }) => version < keptFromVersion && !parents.has(version));
+  const wanted = within === undefined ? superseded : superseded.filter(({ version }) => isWithin(within, version));
+  const removable = wanted.filter(({ version }) => version < keptFromVersion && !parents.has(version));
   const old = removable.filter(({ version }) => !tagged.has(version));
   const isHeldByTag = old.length < removable.length;
   if (old.length === 0) return { removedVersions: 0, removedBytes: 0, isHeldByTag };
@@ -52,6 +53,9 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
     end?.();
   }
 }
+
+const isWithin = (ranges: readonly VersionRange[], version: number): boolean =>
+  ranges.some(({ from, before }) => from <= version && version < before);
 
 /** Returns the bytes freed. */
 async function removeAll(

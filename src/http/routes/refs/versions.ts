@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { deleteVersions } from '../../../operations/tables/delete-versions.ts';
 import { describeVersion, type ListedVersion, listVersions } from '../../../operations/tables/list-versions.ts';
 import { Count, nextPage, pageFields, Version } from '../../../wire/json-body.ts';
 import { Flag, readFlag, readPage } from '../../../wire/query-parameters.ts';
@@ -50,6 +51,33 @@ export const describeVersionRoute = jsonRoute(describeVersion, {
   answer: async (operation, { target: table, branch, body: { version } }) => ({
     version: tableVersion(await operation({ table, branch, version })),
   }),
+});
+
+/** More are refused; ranges that meet can be given as one. */
+const mostRanges = 1_000;
+
+/** `end_version` is not in the range; -1 leaves it open. */
+const Range = Type.Object({ start_version: Type.Integer({ minimum: 0 }), end_version: Type.Integer({ minimum: -1 }) });
+
+/** The specification has records of versions, apart from the table's files; here a version goes with its files. */
+export const deleteVersionsRoute = jsonRoute(deleteVersions, {
+  methods: ['POST'],
+  path: '/v1/table/:id/version/delete',
+  target: tableTarget,
+  action: 'BatchDeleteTableVersions',
+  summary: 'Removes versions of a table that nothing needs, before their retention ends',
+  answers: Type.Object({ deleted_count: Count }),
+  body: Type.Object({ ranges: Type.Array(Range, { maxItems: mostRanges }) }),
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body }, { scope, context }) => {
+    const ranges = body.ranges.map(({ start_version: from, end_version: end }) => ({
+      from,
+      before: end === -1 ? Number.POSITIVE_INFINITY : end,
+    }));
+    const deletedVersions = await operation({ table, branch, ranges }, scope);
+    context.note({ deletedVersions });
+    return { deleted_count: deletedVersions };
+  },
 });
 
 const tableVersion = ({ version, committedAtMs, manifestUri, manifestBytes }: ListedVersion) => ({
