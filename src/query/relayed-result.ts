@@ -10,7 +10,7 @@ type Queried = Extract<Answered, { readonly kind: 'queried' }>;
 export class RelayedResult implements QueryResult {
   /** What ends the query: the request's own end, or that nobody reads on. */
   readonly signal: AbortSignal;
-  readonly #left = new AbortController();
+  readonly #ending = new AbortController();
   readonly #started = Promise.withResolvers<void>();
   #waiting: ResultPart | undefined;
   #taken: () => void = () => undefined;
@@ -22,7 +22,8 @@ export class RelayedResult implements QueryResult {
   #isRead = false;
 
   constructor(signal: AbortSignal) {
-    this.signal = AbortSignal.any([signal, this.#left.signal]);
+    this.signal = this.#ending.signal;
+    onAbort(signal, () => this.#ending.abort(signal.reason));
     onAbort(this.signal, () => this.#fail(this.signal.reason));
     this.#started.promise.catch(() => undefined); // who asked handles it
   }
@@ -97,7 +98,7 @@ export class RelayedResult implements QueryResult {
       }
       this.#isRead = true;
     } finally {
-      if (!this.#isRead) this.#left.abort(new Error('nobody reads the result'));
+      if (!this.#isRead) this.#ending.abort(new Error('nobody reads the result'));
     }
   }
 

@@ -75,18 +75,28 @@ export async function* queryResults(
   const query = await run(() => nativeQuery(table, spec));
   const batches = await run(() => query.execute(rowsPerBatch));
   let isEmpty = true;
+  let rowsLeft = mostRowsOf(spec);
   let next = run(() => batches.next());
   for (;;) {
-    const batch = await next;
+    const batch = (await next) as IpcFile | null;
     if (batch === null) break;
     isEmpty = false;
+    if (rowsLeft !== undefined) rowsLeft -= rowsOfFile(batch);
+    if (rowsLeft === 0) {
+      yield batch;
+      break;
+    }
     // The engine computes one batch while another one is sent.
     next = run(() => batches.next());
     next.catch(() => undefined); // whoever reads on gets it
-    yield batch as IpcFile;
+    yield batch;
   }
   if (isEmpty) yield (await run(() => query.outputSchema())) as IpcFile;
 }
+
+/** Then there is no need to ask the engine for more, which takes a small search as long as all that is around it. */
+const mostRowsOf = ({ limit, nearest }: QuerySpec): number | undefined =>
+  nearest !== undefined && nearest.vectors.length > 1 ? undefined : limit;
 
 /** A result of no rows. The engine panics where it sorts or searches for none. */
 async function schemaOfResult(table: QueriedTable, spec: QuerySpec): Promise<IpcFile> {
