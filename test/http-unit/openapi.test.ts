@@ -104,6 +104,17 @@ function differencesOf(specified: Specified, found: Operation): readonly string[
   return [...ofName, ...ofParameters, ...ofBodies, ...ofAnswers];
 }
 
+test('a parameter that is read only to be refused is not in the document', async () => {
+  await using service = await startTestService();
+  const operations = [...operationsOf(await getDocument(service)).values()];
+  const names = new Set(operations.flatMap(({ parameters }) => parameters.map(({ name }) => name)));
+  assert.ok(names.has('use_index'));
+  assert.deepEqual(
+    ['use_lsm', 'upload_id'].filter((name) => names.has(name)),
+    [],
+  );
+});
+
 test('operations have names of their own, and every reference leads somewhere', async () => {
   await using service = await startTestService();
   const document = await getDocument(service);
