@@ -1,6 +1,7 @@
 /** Versions that are a manifest alone: what removes old versions, and what only the engine may change. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { tableFromArrays } from 'apache-arrow';
@@ -48,6 +49,22 @@ describe('a version that is a manifest alone', () => {
     assert.deepEqual(restore(newest - 1, newest), { version: newest + 1 });
     await dataset.refresh();
     assert.equal(await dataset.countRows(), 25);
+  });
+
+  test('is made of no version whose files a crash in the middle of its removal has taken (P1)', async (t) => {
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const dataset = await createDataset(engineIn(folder), location, rows(0, 10), {});
+    t.after(() => dataset.close());
+    const all = { ...upsertOn('id'), useIndex: false };
+    for (let i = 0; i < 2; i++) await dataset.merge(all, rows(0, 10), undefined);
+    const data = join(folder, location, 'data');
+    const [oldest] = readdirSync(data).toSorted(
+      (a, b) => statSync(join(data, a)).ctimeMs - statSync(join(data, b)).ctimeMs,
+    );
+    rmSync(join(data, oldest!));
+    await assert.rejects(dataset.commitManifest({ kind: 'restore', version: 1 }), { kind: 'TableVersionNotFound' });
+    assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 2 }), { version: 4 });
+    assert.equal(await dataset.countRows(), 10);
   });
 
   test('is made by the engine where rows have identifiers, or not at all', async (t) => {
