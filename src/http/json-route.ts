@@ -161,7 +161,7 @@ export function writeAnswer({ context }: RouteInput, result: WriteResult, fields
 
 /**
  * The LanceDB SDKs send a change again, after an answer that they lost, under the same `x-request-id`: so that counts as an
- * `Idempotency-Key` for the same body. With another body it is another request, since others number theirs as they like.
+ * `Idempotency-Key` for the same request. With anything else it is another one, since others number theirs as they like.
  */
 export function repeatOf(headers: IncomingHttpHeaders, content: string): IdempotencyHeader | undefined {
   const bodyDigest = hash('sha256', content);
@@ -169,16 +169,8 @@ export function repeatOf(headers: IncomingHttpHeaders, content: string): Idempot
   if (key !== undefined) return { key, bodyDigest: async () => bodyDigest };
   const requestId = headerText(headers['x-request-id']);
   if (requestId === undefined) return undefined;
-  return { ...impliedKey(requestId, bodyDigest), bodyDigest: async () => bodyDigest };
+  return { key: requestId as IdempotencyKey, isImplied: true, bodyDigest: async () => bodyDigest };
 }
-
-/** The SDKs repeat within seconds. */
-const impliedKeptMs = 10 * 60_000;
-
-const impliedKey = (requestId: string, bodyDigest: string) => ({
-  key: `x-request-id:${hash('sha256', JSON.stringify([requestId, bodyDigest]))}` as IdempotencyKey,
-  keptMs: impliedKeptMs,
-});
 
 /** All of the branches must be allowed. */
 function authorize(

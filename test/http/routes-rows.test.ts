@@ -175,6 +175,17 @@ describe('rows are changed by a predicate', () => {
     assert.equal((await names(table))[0], '202 old');
   });
 
+  test('one x-request-id for two tables, or two branches, stands for two updates', async () => {
+    const [first, second] = [await newTable(), await newTable()];
+    succeeded(await service.post(`/v1/table/${first}/branches/create`, { name: 'dev' }));
+    const body = { updates: [['id', 'id + 100']] };
+    const headers = { 'x-request-id': 'shared' };
+    for (const table of [first, second]) assert.equal(succeeded(await update(table, body, headers)).version, 2);
+    const onBranch = succeeded(await service.post(`/v1/table/${first}/update?branch=dev`, body, headers));
+    assert.equal(onBranch.updated_rows, 4);
+    assert.deepEqual([(await names(first))[0], (await names(second))[0]], ['101 old', '101 old']);
+  });
+
   test('an Idempotency-Key answers again, and is refused for another body (P6)', async () => {
     const table = await newTable();
     const key = { 'idempotency-key': 'k1' };

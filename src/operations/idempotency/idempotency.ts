@@ -39,8 +39,8 @@ export interface IdempotencyHeader {
   readonly key: IdempotencyKey;
   /** The SHA-256 of the whole body in hexadecimal; reads the part of it that is still unread. Once only. */
   readonly bodyDigest: () => Promise<string>;
-  /** How long the answer can be asked for again, if less long than others. */
-  readonly keptMs?: number;
+  /** It is the id of a request, which stands for the same request only: with anything else it is another key. */
+  readonly isImplied?: true;
 }
 
 /** A command that may carry an `Idempotency-Key`. All its other members but the source decide what it does. */
@@ -104,8 +104,11 @@ export class Idempotency {
     const { idempotency } = command;
     if (idempotency === undefined) return { ...(await work(undefined)), isReplay: false };
     const owner = principalKey(scope.principal) as RequestOwner;
-    const known = { owner, key: idempotency.key, requestDigest: requestDigest(operation, command) };
-    const expiresAtMs = this.#clock.nowMs() + (idempotency.keptMs ?? this.#keptMs);
+    const digest = requestDigest(operation, command);
+    const isImplied = idempotency.isImplied === true;
+    const key = isImplied ? await impliedKey(idempotency, digest) : idempotency.key;
+    const known = { owner, key, requestDigest: digest };
+    const expiresAtMs = this.#clock.nowMs() + (isImplied ? impliedKeptMs : this.#keptMs);
     let whole: Promise<KeyedRequest> | undefined;
     const request = (): Promise<KeyedRequest> => {
       whole ??= idempotency.bodyDigest().then((bodyDigest) => ({ ...known, bodyDigest, expiresAtMs }));
@@ -184,6 +187,14 @@ export class Idempotency {
       return undefined;
     }
   }
+}
+
+/** The SDKs repeat a request within seconds. */
+const impliedKeptMs = 10 * 60_000;
+
+async function impliedKey({ key, bodyDigest }: IdempotencyHeader, digest: string): Promise<IdempotencyKey> {
+  const content = JSON.stringify([key, digest, await bodyDigest()]);
+  return `x-request-id:${createHash('sha256').update(content).digest('hex')}` as IdempotencyKey;
 }
 
 /**
