@@ -19,7 +19,7 @@ import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts'
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
-import type { IndexBuilds, ReaderChanges } from './engine/port/engine.ts';
+import type { IndexBuilds, ReaderChanges } from './engine/port/reader-work.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';

@@ -4,8 +4,10 @@
  * what it has built is removed by the next start.
  */
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import type { BranchHead, Datasets, Snapshot, Upkeep } from '../engine/port/engine.ts';
+import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
+import type { Datasets } from '../engine/port/engine.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
+import type { Upkeep } from '../engine/port/upkeep.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError, queueIsFull } from '../kernel/errors.ts';
 import type { BranchName, TransactionId } from '../kernel/ids.ts';

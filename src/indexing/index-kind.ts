@@ -1,6 +1,7 @@
 /** How an index that was built gets into a branch: its commit takes milliseconds, and may follow commits made meanwhile. */
-import type { BranchHead, PreparedCommit, Upkeep } from '../engine/port/engine.ts';
+import type { BranchHead } from '../engine/port/dataset.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
+import type { PreparedCommit, Upkeep } from '../engine/port/upkeep.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import {
   type Committed,

@@ -1,5 +1,5 @@
-import type { Layout } from '../engine/port/engine.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
+import type { Layout } from '../engine/port/upkeep.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 
 /** `TableIndexAlreadyExists`; `InvalidInput` where an index of another column has the name. */

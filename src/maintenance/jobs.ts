@@ -1,5 +1,5 @@
-import type { VersionRange } from '../engine/port/engine.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
+import type { VersionRange } from '../engine/port/upkeep.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { isStorageFull } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';

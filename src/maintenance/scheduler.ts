@@ -6,7 +6,7 @@
  * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
  * cannot stop halfway, and what it leaves when the process ends is what a crash leaves.
  */
-import type { VersionRange } from '../engine/port/engine.ts';
+import type { VersionRange } from '../engine/port/upkeep.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { neverAborts, ReadWriteLock } from '../kernel/read-write-lock.ts';

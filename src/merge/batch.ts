@@ -2,7 +2,7 @@ import { canConcat, concatRows, type RowsOf } from '../arrow/column/concat-rows.
 import type { FieldPath } from '../arrow/schema/field-path.ts';
 import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
-import type { HeadCommits } from '../engine/port/engine.ts';
+import type { HeadCommits } from '../engine/port/dataset.ts';
 import type { MergeSpec } from '../engine/port/merge-spec.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
 import type { Keys } from '../keys/key-columns.ts';

@@ -3,7 +3,8 @@
  * key had before: the key index knows, or the engine's totals leave no doubt, or the rows that the commit removed or added
  * show it, or else the version before is searched.
  */
-import type { Datasets, History, OpenRequest, Snapshot } from '../engine/port/engine.ts';
+import type { History, Snapshot } from '../engine/port/dataset.ts';
+import type { Datasets, OpenRequest } from '../engine/port/engine.ts';
 import type { RowAddressSql } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';

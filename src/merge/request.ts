@@ -5,7 +5,7 @@ import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable, typedSchema } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { TableMaker, WrittenTable } from '../create/table-maker.ts';
-import type { BranchHead, Snapshot } from '../engine/port/engine.ts';
+import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TransactionId } from '../kernel/ids.ts';

@@ -1,6 +1,7 @@
 /** Branches of a table: create, delete and list. What changes them takes the table's lock exclusively. */
 import type { OpenBranchCatalog } from '../catalog/port.ts';
-import type { BranchRecovery, StoredBranch } from '../engine/port/engine.ts';
+import type { StoredBranch } from '../engine/port/dataset.ts';
+import type { BranchRecovery } from '../engine/port/engine.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import { neverAborts } from '../kernel/read-write-lock.ts';

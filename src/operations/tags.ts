@@ -2,7 +2,7 @@
  * Tags: names for versions that pruning then leaves there. What changes them holds the table's lock shared, so that no branch
  * comes or goes, and the lock of its tags, which pruning holds too: a version that was seen under it is there when the tag is.
  */
-import type { BranchHead, History, Snapshot } from '../engine/port/engine.ts';
+import type { BranchHead, History, Snapshot } from '../engine/port/dataset.ts';
 import type { StoredTag, Tagged } from '../engine/port/stored-tags.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';

@@ -1,6 +1,6 @@
 import { formatFieldPath, parseFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import { type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
-import type { Snapshot } from '../engine/port/engine.ts';
+import type { Snapshot } from '../engine/port/dataset.ts';
 import type { NearestSpec, QuerySpec } from '../engine/port/query-spec.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 

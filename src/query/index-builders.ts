@@ -1,4 +1,4 @@
-import type { IndexBuild, IndexBuilds } from '../engine/port/engine.ts';
+import type { IndexBuild, IndexBuilds } from '../engine/port/reader-work.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';

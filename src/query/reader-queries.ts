@@ -1,6 +1,6 @@
-import type { ReaderChange, ReaderChanges } from '../engine/port/engine.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
+import type { ReaderChange, ReaderChanges } from '../engine/port/reader-work.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';

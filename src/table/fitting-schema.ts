@@ -1,7 +1,7 @@
 import { nullBytesPerRow } from '../arrow/column/typed-nulls.ts';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
-import type { BranchHead, Snapshot } from '../engine/port/engine.ts';
+import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import { LancegateError } from '../kernel/errors.ts';
 
 export interface TableSchema {

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import type { Dataset, Datasets } from '../engine/port/engine.ts';
+import type { Dataset } from '../engine/port/dataset.ts';
+import type { Datasets } from '../engine/port/engine.ts';
 import type { BranchName, Location } from '../kernel/ids.ts';
 
 interface OpenDataset {

@@ -1,5 +1,6 @@
 import type { OpenBranchCatalog } from '../catalog/port.ts';
-import type { BranchHead, BranchRecovery, Snapshot } from '../engine/port/engine.ts';
+import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
+import type { BranchRecovery } from '../engine/port/engine.ts';
 import type { BranchName, TableId } from '../kernel/ids.ts';
 
 interface Opened {

@@ -1,7 +1,8 @@
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { TableCatalog, TableRecord } from '../catalog/port.ts';
 import { tableNotFound } from '../catalog/refusals.ts';
-import type { Branches, BranchHead, Datasets, History, Locations, Snapshot } from '../engine/port/engine.ts';
+import type { Branches, BranchHead, History, Snapshot } from '../engine/port/dataset.ts';
+import type { Datasets, Locations } from '../engine/port/engine.ts';
 import type { Indexed } from '../engine/port/indexes.ts';
 import type { Tagged } from '../engine/port/stored-tags.ts';
 import { LancegateError } from '../kernel/errors.ts';

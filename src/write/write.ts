@@ -7,7 +7,7 @@ import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../arrow/schema/field-path.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord, WriteOperation } from '../catalog/port.ts';
-import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/engine.ts';
+import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/dataset.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';
 import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import { isRefusal } from '#src/engine/port/refusal.ts';
 import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';

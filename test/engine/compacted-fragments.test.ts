@@ -6,7 +6,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
 import { Field, Int32, LargeBinary, RecordBatch, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import { addressesIn } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';

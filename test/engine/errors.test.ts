@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 import { Field, Int32, Int64, Null, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { type EngineCall, translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import { isRefusal } from '#src/engine/port/refusal.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';

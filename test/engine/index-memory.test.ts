@@ -4,7 +4,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import { EngineCaches } from '#src/engine/lance/adapter/engine-caches.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';

@@ -13,7 +13,7 @@ import {
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { IndexOptions, IndexSpec, TextOptions } from '#src/engine/port/index-spec.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { Location } from '#src/kernel/ids.ts';

@@ -6,7 +6,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
 import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';

@@ -29,7 +29,7 @@ import { RowReplacement } from '#src/engine/lance/commit/row-replacement.ts';
 import { Staging } from '#src/engine/lance/commit/staging.ts';
 import type { LiveRowMap } from '#src/engine/lance/live-rows/live-rows.ts';
 import { translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { LiveRows, Replaced, Replacing, RowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';

@@ -8,7 +8,7 @@ import { setImmediate } from 'node:timers/promises';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { makeOwnFolder } from '#src/engine/lance/commit/own-folder.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';

@@ -1,7 +1,7 @@
 /** Changes whose result is known from the version they make. */
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';

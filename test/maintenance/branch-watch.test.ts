@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import type { FragmentFacts } from '#src/engine/port/engine.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
+import type { FragmentFacts } from '#src/engine/port/upkeep.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
 import { BranchWatch } from '#src/maintenance/branch-watch.ts';
 import {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { Dataset, PruneRequest } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
+import type { PruneRequest } from '#src/engine/port/upkeep.ts';
 import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import { eventually } from '#test/http/eventually.ts';
 import { retentionMs, watchedTable } from './watched-table.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { IndexSpec } from '#src/engine/port/index-spec.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { eventually } from '#test/http/eventually.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { DataType, Field, Schema } from '#src/arrow/schema/schema.ts';
-import type { FragmentFacts, Layout } from '#src/engine/port/engine.ts';
 import type { IndexSpec } from '#src/engine/port/index-spec.ts';
+import type { FragmentFacts, Layout } from '#src/engine/port/upkeep.ts';
 import {
   type BranchFacts,
   columnsToIndex,

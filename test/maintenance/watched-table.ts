@@ -1,7 +1,8 @@
 import type { TestContext } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
+import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import { MaintenanceScheduler } from '#src/maintenance/scheduler.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
-import type { Dataset, Engine, OpenRequest } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
+import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { publishTable } from '#test/fixtures/published-table.ts';

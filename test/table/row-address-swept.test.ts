@@ -1,7 +1,7 @@
 /** What the key index knows while rows move, with the live rows of a branch and no dataset. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Dataset } from '#src/engine/port/engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { AddressRemap, LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeySet } from '#src/keys/key-table.ts';

@@ -6,19 +6,10 @@
  * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
  */
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
-import type {
-  Branches,
-  BranchHead,
-  Datasets,
-  Layout,
-  Locations,
-  PreparedCommit,
-  PruneResult,
-  Snapshot,
-  Upkeep,
-  VersionRange,
-} from '../../engine/port/engine.ts';
+import type { Branches, BranchHead, Snapshot } from '../../engine/port/dataset.ts';
+import type { Datasets, Locations } from '../../engine/port/engine.ts';
 import { btreeOn, type IndexSpec } from '../../engine/port/index-spec.ts';
+import type { Layout, PreparedCommit, PruneResult, Upkeep, VersionRange } from '../../engine/port/upkeep.ts';
 import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';

@@ -6,8 +6,9 @@
  * fragment this is the interval with the least total cost. The same holds for the rows that an index does not cover.
  */
 import type { DataType, Schema } from '../../arrow/schema/schema.ts';
-import type { FragmentFacts, IndexFacts, Layout, Space } from '../../engine/port/engine.ts';
+import type { Space } from '../../engine/port/engine.ts';
 import type { IndexSpec } from '../../engine/port/index-spec.ts';
+import type { FragmentFacts, IndexFacts, Layout } from '../../engine/port/upkeep.ts';
 import type { Debt } from '../observe/debt.ts';
 
 export interface MaintenancePolicy {

@@ -1,6 +1,7 @@
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
-import type { Datasets, HeadCommits, OpenRequest, Snapshot } from '../../engine/port/engine.ts';
+import type { HeadCommits, Snapshot } from '../../engine/port/dataset.ts';
+import type { Datasets, OpenRequest } from '../../engine/port/engine.ts';
 import type { Replaced } from '../../engine/port/row-address.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import { leastBytesPerKey } from '../../keys/key-table.ts';

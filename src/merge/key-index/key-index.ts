@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
-import type { Snapshot } from '../../engine/port/engine.ts';
+import type { Snapshot } from '../../engine/port/dataset.ts';
 import {
   type AddressRemap,
   addressesIn,

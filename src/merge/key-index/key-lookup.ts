@@ -4,7 +4,7 @@ import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { IpcChunk } from '../../arrow/schema/schema.ts';
 import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
-import type { Snapshot } from '../../engine/port/engine.ts';
+import type { Snapshot } from '../../engine/port/dataset.ts';
 import type { Projection } from '../../engine/port/merge-spec.ts';
 import { addressOf, type RowAddress, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';

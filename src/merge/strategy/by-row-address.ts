@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { Snapshot } from '../../engine/port/engine.ts';
+import type { Snapshot } from '../../engine/port/dataset.ts';
 import type { RowAddress } from '../../engine/port/row-address.ts';
 import { type Committed, type Head, unchanged } from '../../write/write.ts';
 import type { Batch, MergeOfRows } from '../batch.ts';

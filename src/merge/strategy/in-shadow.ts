@@ -1,4 +1,5 @@
-import type { Datasets, HeadCommits, Snapshot } from '../../engine/port/engine.ts';
+import type { HeadCommits, Snapshot } from '../../engine/port/dataset.ts';
+import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeSpec } from '../../engine/port/merge-spec.ts';
 import type { MergeTotals, Shadow, TableColumns } from '../../engine/port/shadow.ts';
 import { principalKey } from '../../kernel/request-scope.ts';

@@ -1,4 +1,4 @@
-import type { VersionRange } from '../../engine/port/engine.ts';
+import type { VersionRange } from '../../engine/port/upkeep.ts';
 import { notTheFirstStep } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';

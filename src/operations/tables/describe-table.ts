@@ -1,6 +1,6 @@
 /** What a client can ask about a table: its description, whether it exists, its statistics and how many rows it has. */
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { Snapshot, TableStatistics } from '../../engine/port/engine.ts';
+import type { Snapshot, TableStatistics } from '../../engine/port/dataset.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';

@@ -1,5 +1,6 @@
 import type { TableRecord } from '../../catalog/port.ts';
-import type { Locations, StoredVersion } from '../../engine/port/engine.ts';
+import type { StoredVersion } from '../../engine/port/dataset.ts';
+import type { Locations } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
 import type { TableAccess } from '../../table/table-access.ts';

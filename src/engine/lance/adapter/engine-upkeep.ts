@@ -13,6 +13,8 @@ import {
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { readTags } from '../../../lance-format/manifest/tag-files.ts';
 import type { ManifestChange } from '../../port/change.ts';
+import type { StoredBranch, StoredVersion, TableStatistics, VersionPage } from '../../port/dataset.ts';
+import { plainIndexName } from '../../port/index-spec.ts';
 import type {
   FragmentFacts,
   IndexFacts,
@@ -20,12 +22,7 @@ import type {
   OptimizeResult,
   PruneRequest,
   PruneResult,
-  StoredBranch,
-  StoredVersion,
-  TableStatistics,
-  VersionPage,
-} from '../../port/engine.ts';
-import { plainIndexName } from '../../port/index-spec.ts';
+} from '../../port/upkeep.ts';
 import { pruneVersions, type VersionPruning } from '../durability/prune-versions.ts';
 import type { VersionsFolder } from '../head/dataset-head.ts';
 import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.ts';

@@ -9,23 +9,11 @@ import {
   type ManifestChange,
   runsInReader,
 } from '../../port/change.ts';
-import type {
-  Dataset,
-  IndexBuild,
-  IndexBuilder,
-  Layout,
-  OptimizeResult,
-  PreparedCommit,
-  PruneRequest,
-  PruneResult,
-  ReaderChange,
-  StoredBranch,
-  StoredVersion,
-  VersionPage,
-} from '../../port/engine.ts';
+import type { Dataset, StoredBranch, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
+import type { IndexBuild, IndexBuilder, ReaderChange } from '../../port/reader-work.ts';
 import {
   type LiveRows,
   type NewRows,
@@ -38,6 +26,7 @@ import {
 } from '../../port/row-address.ts';
 import type { Shadow } from '../../port/shadow.ts';
 import type { Tags } from '../../port/stored-tags.ts';
+import type { Layout, OptimizeResult, PreparedCommit, PruneRequest, PruneResult } from '../../port/upkeep.ts';
 import type { ManifestCommit } from '../commit/manifest-commit.ts';
 import {
   type CommittingDataset,

@@ -7,9 +7,7 @@ import { branchFolder, stagingFolder } from '../../../lance-format/manifest/mani
 import type {
   ClonedVersion,
   Engine,
-  IndexBuilds,
   OpenRequest,
-  ReaderChanges,
   RecoverRequest,
   Recovery,
   ResolvedLocation,
@@ -17,6 +15,7 @@ import type {
   Space,
   StagedTable,
 } from '../../port/engine.ts';
+import type { IndexBuilds, ReaderChanges } from '../../port/reader-work.ts';
 import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { ManifestCommit } from '../commit/manifest-commit.ts';

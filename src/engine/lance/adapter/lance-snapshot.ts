@@ -1,7 +1,7 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
-import type { Snapshot, TableStatistics } from '../../port/engine.ts';
+import type { Snapshot, TableStatistics } from '../../port/dataset.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';

@@ -25,9 +25,10 @@ import {
   rewriteGroupsOf,
   transactionsBetween,
 } from '../../../lance-format/transaction/transaction.ts';
-import type { IndexBuilder, PreparedCommit } from '../../port/engine.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
+import type { IndexBuilder } from '../../port/reader-work.ts';
 import type { RowAddress } from '../../port/row-address.ts';
+import type { PreparedCommit } from '../../port/upkeep.ts';
 import { CompactionRemap, deletionsFile, LiveRowMap, type Tracked } from '../live-rows/live-rows.ts';
 import type { NativeTable } from '../native/native.ts';
 import { buildNativeIndex, partitionsHint } from '../native/native-index.ts';

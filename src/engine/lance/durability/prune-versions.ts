@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { branchFolder, namesIn, versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import { type FileKind, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
-import type { PruneRequest, PruneResult, VersionRange } from '../../port/engine.ts';
+import type { PruneRequest, PruneResult, VersionRange } from '../../port/upkeep.ts';
 import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles } from './orphan-files.ts';
 import type { VersionsInRemoval } from './versions-in-removal.ts';
 

@@ -10,7 +10,7 @@ import { connect, Session } from '@lancedb/lancedb';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
 import { storageUnavailable } from '../../../kernel/errors.ts';
-import type { TableStatistics } from '../../port/engine.ts';
+import type { TableStatistics } from '../../port/dataset.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import { engineCall } from './translate-errors.ts';
 

@@ -2,7 +2,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { ChangeLimits, ChangeStep } from '../../port/change.ts';
-import type { EngineWrites, Snapshot } from '../../port/engine.ts';
+import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow, TableColumns } from '../../port/shadow.ts';

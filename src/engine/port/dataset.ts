@@ -1,0 +1,186 @@
+/** A branch of a dataset, and the small interfaces that make it up. */
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
+import type { Schema } from '../../arrow/schema/schema.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { BranchName } from '../../kernel/ids.ts';
+import type { ChangeLimits, ChangeStep, ManifestChange } from './change.ts';
+import type { IndexSpec } from './index-spec.ts';
+import type { Indexed } from './indexes.ts';
+import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
+import type { RowQueries } from './query-spec.ts';
+import type {
+  LiveRows,
+  NewRows,
+  PreparedRows,
+  Replacing,
+  RowAddress,
+  RowAddressSql,
+  StagedSource,
+} from './row-address.ts';
+import type { Shadow } from './shadow.ts';
+import type { Tagged } from './stored-tags.ts';
+import type { Upkeep } from './upkeep.ts';
+
+export interface StoredBranch {
+  readonly name: BranchName;
+  /** undefined is main. */
+  readonly parentBranch: BranchName | undefined;
+  readonly parentVersion: number;
+  readonly createdAtSeconds: number;
+  readonly manifestBytes: number;
+}
+
+export interface VersionPage {
+  /** The last version of the page before. */
+  readonly after: number | undefined;
+  readonly limit: number;
+  readonly order: 'ascending' | 'descending';
+}
+
+export interface StoredVersion {
+  readonly version: number;
+  readonly committedAtMs: number;
+  /**
+   * The manifest, relative to the location of the dataset. On object stores this is the name that the engine gives to
+   * manifests of new datasets.
+   */
+  readonly manifestPath: string;
+  /** undefined on object stores. */
+  readonly manifestBytes: number | undefined;
+}
+
+/** What one version consists of. */
+export interface TableStatistics {
+  /** The size of data and index files. */
+  readonly bytes: number;
+  readonly rows: number;
+  readonly indexes: number;
+  readonly fragments: number;
+  /** Fragments of fewer than 100,000 rows. */
+  readonly smallFragments: number;
+  /** The distribution of rows over fragments, deleted rows included; all 0 without fragments. */
+  readonly fragmentRows: Readonly<Record<'min' | 'max' | 'mean' | 'p25' | 'p50' | 'p75' | 'p99', number>>;
+}
+
+/** One version of a branch. If it was opened at its newest version, reads move along with that. */
+export interface Snapshot {
+  /** What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. */
+  readonly lineage: symbol;
+  version(): Promise<number>;
+  schema(): Promise<Schema>;
+  /** The schema as a file without rows. */
+  schemaFile(): Promise<IpcFile>;
+  countRows(filter?: CheckedSql): Promise<number>;
+  /**
+   * Result batches, each a complete IPC file of its own, as large as the engine makes them. At least one, so that the
+   * schema is known.
+   */
+  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
+  /** Result batches as those of `select`, in any order. Rows that are not there are passed over. */
+  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
+  /** Read from the manifest alone. */
+  statistics(): Promise<TableStatistics>;
+  close(): void;
+}
+
+/** The newest version of a branch. */
+export interface BranchHead {
+  /** Whether indexes got more room in memory, since the dataset was opened, than it can use. It works on, but more slowly. */
+  readonly isOutgrown: boolean;
+  /** Moves to the newest version. */
+  refresh(): Promise<void>;
+  /**
+   * Resolves once this version would survive a power cut (P3), and with it those after `after`, the newest that is known to be
+   * durable; by default, those since the last call or since the dataset was opened. To be called after a commit and before it
+   * is acknowledged. Making or deleting a branch syncs by itself. Once a sync has failed, what was written may be lost although
+   * it can be read, and every sync fails until the next start.
+   */
+  sync(after?: number): Promise<void>;
+}
+
+/** The commits that follow the newest version of a branch: by row address, or in a shadow. */
+export interface HeadCommits {
+  /**
+   * For changes by the engine, at this version. Without the branch's lock from then on until `commit`, that may be `overtaken`.
+   */
+  shadow(): Promise<Shadow>;
+  /** The live rows, for `replaceRows`; undefined where rows cannot be replaced by their addresses, as on object stores. */
+  liveRows(): LiveRows | undefined;
+  /** Begins to write rows for `replaceRows`, which throws what fails. */
+  prepareRows(rows: NewRows): PreparedRows;
+  /**
+   * Commits one version without the rows at `addresses` and with those of the file, all or nothing. The dataset must be at the
+   * version of `tracked`, which is at the new one afterwards.
+   */
+  replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
+  /**
+   * For `appendRows` or `overwriteRows` of any number of rows. `columns`: a file without rows, whose columns the rows get as the
+   * engine fits them. Nothing is written before the first `append`. undefined where there can be none, as on object stores.
+   */
+  stageSource(columns: IpcFile | undefined): StagedSource | undefined;
+  /** Commits one version with these rows and all that the head has, as `replaceRows`. No key is looked at. */
+  appendRows(rows: PreparedRows | StagedSource): Promise<Replacing>;
+  /** Commits one version that has these rows and these columns only, as `replaceRows`. Its indexes are gone. */
+  overwriteRows(source: StagedSource): Promise<Replacing>;
+  /**
+   * Commits one version. `overtaken`: another program has committed since the dataset was refreshed, and nothing is written.
+   * `TableVersionNotFound` where there is no version to restore; `Unsupported` where neither this service nor the engine can
+   * make the change.
+   */
+  commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'>;
+  /**
+   * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows. False if it must not use
+   * one; else true if that is not known, as without an index.
+   */
+  gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
+}
+
+/** What earlier commits did. */
+export interface History {
+  /**
+   * The addresses of the rows that the commit of `version` removed, updated ones included; or of those it added, in new
+   * fragments. Reads two manifests and deletion vectors; undefined where that is not possible, as on object stores.
+   */
+  changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
+  /** The versions of one page, in its order. */
+  versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
+}
+
+/** The branches of a dataset. */
+export interface Branches {
+  createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
+  listBranches(): Promise<readonly StoredBranch[]>;
+  deleteBranch(name: BranchName): Promise<void>;
+}
+
+/** Commits that the engine makes by itself, where there can be no shadow. */
+export interface EngineWrites {
+  /**
+   * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
+   * there then or in a moment. The same holds for `ReaderDied`, if a reader ran a filter. A filter counts against the share of
+   * `principal` (`principalKey`).
+   */
+  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
+  /** As `merge`, of any step; `file` where the step has one. */
+  change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts>;
+  /** Builds an index in place of the one of this name, and commits it. */
+  buildIndex(spec: IndexSpec): Promise<void>;
+  /** Commits a version without these rows; addresses without a row are passed over. */
+  deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
+}
+
+/**
+ * A branch of a dataset, open at a version. Commits move it to the one they made. What uses one takes those of these interfaces
+ * that it needs.
+ */
+export interface Dataset
+  extends Snapshot,
+    RowQueries,
+    BranchHead,
+    HeadCommits,
+    History,
+    Upkeep,
+    Branches,
+    Tagged,
+    Indexed,
+    EngineWrites {}

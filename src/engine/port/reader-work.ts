@@ -1,0 +1,42 @@
+/** Work on datasets of the engine that other processes do: native code may die of it (P12). */
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
+import type { BranchName, Location } from '../../kernel/ids.ts';
+import type { ChangeLimits, ChangeStep } from './change.ts';
+import type { IndexSpec } from './index-spec.ts';
+import type { MergeCounts } from './merge-spec.ts';
+
+/** A step that evaluates what a client wrote, for a dataset of this engine at its checked-out version. */
+export interface ReaderChange extends ChangeLimits {
+  /** Where the location is: under the storage root, in a shadow there, or in the folder for intermediate results. */
+  readonly store: 'root' | 'shadow' | 'scratch';
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  readonly lineage: symbol;
+  readonly version: number;
+  readonly step: ChangeStep;
+  readonly file: IpcFile | undefined;
+}
+
+/** Runs such steps in another process, with the contract of `EngineWrites.change`: native code may die of a filter (P12). */
+export interface ReaderChanges {
+  /** Settles only when nothing can still commit. */
+  change(change: ReaderChange): Promise<MergeCounts>;
+}
+
+/** Who wants an index, and for how long. */
+export interface IndexBuilder {
+  /** `principalKey`; undefined for maintenance. */
+  readonly principal: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** An index build on a dataset of this engine. */
+export interface IndexBuild extends Pick<ReaderChange, 'store' | 'location' | 'branch' | 'version'>, IndexBuilder {
+  readonly spec: IndexSpec;
+}
+
+/** Builds indexes in another process, with the contract of `EngineWrites.buildIndex`: native code may die of it (P12). */
+export interface IndexBuilds {
+  /** Settles only when the process has answered or ended. Rejects with the reason of the signal. */
+  build(build: IndexBuild): Promise<void>;
+}

@@ -1,0 +1,107 @@
+/** Maintenance of a branch: the facts that decide what pays, and the work itself. */
+import type { IndexSpec } from './index-spec.ts';
+import type { IndexBuilder } from './reader-work.ts';
+
+/** How a branch is stored. */
+export interface Layout {
+  /** When the version was committed, by the clock of its writer. undefined on object stores. */
+  readonly committedAtMs: number | undefined;
+  readonly rows: number;
+  /** Oldest first. On object stores all count as of one size. */
+  readonly fragments: readonly FragmentFacts[];
+  /** The size of data and indexes, as far as this version needs them. */
+  readonly bytes: number;
+  readonly indexes: readonly IndexFacts[];
+}
+
+export interface FragmentFacts {
+  /** Undefined if `prepareCompaction` cannot take it. */
+  readonly id?: number | undefined;
+  /** Deleted ones included. */
+  readonly rows: number;
+  readonly deletedRows: number;
+}
+
+export interface IndexFacts {
+  readonly name: string;
+  readonly columns: readonly string[];
+  readonly rows: number;
+  readonly unindexedRows: number;
+  /** How to build it again; undefined where this service cannot. */
+  readonly spec: IndexSpec | undefined;
+  /** A BTREE of the name that the engine gives: one that maintenance may have built by itself. */
+  readonly isPlain: boolean;
+}
+
+export interface VersionRange {
+  readonly from: number;
+  /** Not in the range; `Infinity` where it is open. */
+  readonly before: number;
+}
+
+export interface PruneRequest {
+  /**
+   * Versions that a later one superseded before this time are removed, except those that a tag names or a branch starts from.
+   */
+  readonly supersededBeforeMs: number;
+  /** This version and later ones stay. */
+  readonly keptFromVersion: number;
+  /** Versions outside these stay, too; without it none does. */
+  readonly within?: readonly VersionRange[] | undefined;
+}
+
+export interface PruneResult {
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+  /** A tag keeps a version that would have been removed otherwise. */
+  readonly isHeldByTag: boolean;
+}
+
+export interface OptimizeResult extends PruneResult {
+  /** How many fewer fragments there are. */
+  readonly removedFragments: number;
+}
+
+/** A result that was computed in a shadow, concurrently with the writers of a branch. Nothing of it is visible before `commit`. */
+export interface PreparedCommit {
+  /**
+   * Commits one version, in milliseconds. The caller holds the branch's lock, and the dataset is at its newest version. A
+   * commit in between does no harm, unless it wrote the same columns anew, or where the rows are is not known after it: then this
+   * returns undefined and has changed nothing. Otherwise it returns how many fewer fragments there are. To be called once.
+   */
+  commit(): Promise<number | undefined>;
+  /** Harmless when repeated, and after `commit`. */
+  discard(): void;
+}
+
+/** Maintenance of a branch. */
+export interface Upkeep {
+  /** Read from the newest manifest alone. */
+  layout(): Promise<Layout>;
+  /**
+   * Builds an index, in place of the one of this name. With `builder` in a process of its own, which the signal ends; without,
+   * in this one. What the engine alone may build is committed when this returns.
+   */
+  prepareIndex(spec: IndexSpec, builder?: IndexBuilder): Promise<PreparedCommit>;
+  /**
+   * Reads the newest plain BTREE of a column into memory, so that the next merges need not: 0.1 s for each
+   * million rows, concurrently with merges. Returns false if there is no room for all of it; then it reads nothing, as without
+   * such an index.
+   */
+  warmIndex(column: string): Promise<boolean>;
+  /**
+   * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
+   * index covers the new fragments. undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
+   */
+  prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined>;
+  /**
+   * For a branch that `prepareCompaction` cannot take: the engine compacts it, removes versions as `prune` (none for 0), and
+   * brings all indexes up to date. The caller holds the branch's lock: a commit meanwhile is a conflict.
+   */
+  optimize(supersededBeforeMs: number): Promise<OptimizeResult>;
+  /**
+   * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
+   * writers. A crash leaves a version that the next call removes. undefined on object stores.
+   */
+  prune(request: PruneRequest): Promise<PruneResult | undefined>;
+}
