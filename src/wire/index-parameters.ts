@@ -1,12 +1,12 @@
 /** The body of `create_index` and `create_scalar_index` as the options of an index, every one of them bounded. */
 import Type, { type Static } from 'typebox';
-import type {
-  Distance,
-  IndexOptions,
-  ScalarIndexType,
-  TextOptions,
-  VectorIndexType,
-  VectorOptions,
+import {
+  distanceTypes,
+  type IndexOptions,
+  type ScalarIndexType,
+  type TextOptions,
+  type VectorIndexType,
+  type VectorOptions,
 } from '../engine/port/index-spec.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 
@@ -81,12 +81,10 @@ export function parseIndexOptions(body: IndexBody, isScalar: boolean): IndexOpti
   return { type: type as VectorIndexType, vector: vectorOptions(type as VectorIndexType, body) };
 }
 
-const distances: readonly string[] = ['l2', 'cosine', 'dot', 'hamming'] satisfies Distance[];
-
 function vectorOptions(type: VectorIndexType, body: IndexBody): VectorOptions {
-  const distance = (body.distance_type ?? body.metric_type ?? 'l2').toLowerCase();
-  const known = distance === 'euclidean' ? 'l2' : distance;
-  if (!distances.includes(known)) throw invalidInput(`distance_type: it must be one of ${distances.join(', ')}`);
+  const named = (body.distance_type ?? body.metric_type ?? 'l2').toLowerCase();
+  const distance = distanceTypes.find((known) => known === (named === 'euclidean' ? 'l2' : named));
+  if (distance === undefined) throw invalidInput(`distance_type: it must be one of ${distanceTypes.join(', ')}`);
   const { m, ef_construction: efConstruction, num_bits: numBits } = body;
   if (type === 'IVF_PQ' && numBits !== undefined && numBits !== 4 && numBits !== 8) {
     throw invalidInput('num_bits: it must be 4 or 8');
@@ -95,7 +93,7 @@ function vectorOptions(type: VectorIndexType, body: IndexBody): VectorOptions {
   // The engine's defaults.
   if (isGraph && (efConstruction ?? 300) < (m ?? 20)) throw invalidInput('ef_construction: it must be at least m');
   return {
-    distance: known as Distance,
+    distance,
     numPartitions: body.num_partitions,
     sampleRate: body.sample_rate,
     maxIterations: body.max_iterations,

@@ -4,13 +4,8 @@
  */
 import Type, { type Static } from 'typebox';
 import { formatFieldPath, parseFieldPath } from '../arrow/schema/field-path.ts';
-import {
-  distanceTypes,
-  type NearestSpec,
-  type Ordering,
-  type QuerySpec,
-  type ResultColumn,
-} from '../engine/port/query-spec.ts';
+import { distanceTypes } from '../engine/port/index-spec.ts';
+import type { NearestSpec, Ordering, QuerySpec, ResultColumn } from '../engine/port/query-spec.ts';
 import { ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { readTextSearch } from './full-text-query.ts';

@@ -5,7 +5,8 @@ export type ScalarIndexType = 'BTREE' | 'BITMAP' | 'LABEL_LIST' | 'FM';
 export type VectorIndexType = 'IVF_FLAT' | 'IVF_PQ' | 'IVF_RQ' | 'IVF_HNSW_PQ' | 'IVF_HNSW_SQ';
 export type IndexType = ScalarIndexType | VectorIndexType | 'FTS';
 
-export type Distance = 'l2' | 'cosine' | 'dot' | 'hamming';
+export const distanceTypes = ['l2', 'cosine', 'dot', 'hamming'] as const;
+export type Distance = (typeof distanceTypes)[number];
 
 /** Without one, the engine chooses by the rows and the dimension. */
 export interface VectorOptions {

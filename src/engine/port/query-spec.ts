@@ -1,6 +1,7 @@
 /** What a query asks of a snapshot: plain data, which has been bounded and checked, and which fits into JSON. */
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { Distance } from './index-spec.ts';
 
 export interface QuerySpec {
   /** Undefined is all columns of the table. */
@@ -30,15 +31,13 @@ export interface Ordering {
   readonly nullsFirst: boolean;
 }
 
-export const distanceTypes = ['l2', 'cosine', 'dot', 'hamming'] as const;
-
 /** The rows nearest to vectors. Of several vectors each has its own rows, and `query_index` says whose they are. */
 export interface NearestSpec {
   /** At least one; all of one length. */
   readonly vectors: readonly (readonly number[])[];
   /** A field path. Undefined is the column that takes vectors of this length. */
   readonly column: string | undefined;
-  readonly distanceType: (typeof distanceTypes)[number] | undefined;
+  readonly distanceType: Distance | undefined;
   readonly minProbes: number | undefined;
   /** Undefined is as many as it takes. */
   readonly maxProbes: number | undefined;
