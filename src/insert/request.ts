@@ -4,12 +4,13 @@ import { checkSourceFits, checkStorable, holdsNull } from '../arrow/schema/schem
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import { type TableMaker, type WrittenTable, writeChunks } from '../create/table-maker.ts';
 import type { StagedSource } from '../engine/port/row-address.ts';
+import type { TableColumns } from '../engine/port/table-columns.ts';
 import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
-import { fittingSchema, requireFewNewNulls, type TableSchema } from '../table/fitting-schema.ts';
+import { fittingSchema, requireFewNewNulls } from '../table/fitting-schema.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
@@ -81,7 +82,7 @@ class InsertRows {
   #receive(
     table: TableRecord,
     { source, branch, mode }: InsertRowsCommand,
-    columns: TableSchema | undefined,
+    columns: TableColumns | undefined,
     staged: StagedSource | undefined,
     scope: RequestScope,
   ): Promise<ReceivedRows> {
@@ -116,7 +117,7 @@ class InsertRows {
   async #submit(
     table: TableRecord,
     { branch, mode }: InsertRowsCommand,
-    { columns, ...source }: ReceivedRows & { readonly columns: TableSchema | undefined },
+    { columns, ...source }: ReceivedRows & { readonly columns: TableColumns | undefined },
     scope: RequestScope,
     keyed: KeyedRequest | undefined,
   ): Promise<InsertRowsResult> {
@@ -221,7 +222,7 @@ async function columnsFor(
   { mode }: InsertRowsCommand,
   source: Schema,
   dataset: Parameters<typeof fittingSchema>[0],
-): Promise<TableSchema | undefined> {
+): Promise<TableColumns | undefined> {
   if (mode === 'append') return fittingSchema(dataset, (table) => checkSourceFits(source, table));
   checkStorable(source);
   return undefined;
@@ -236,10 +237,10 @@ const fitOf = (source: Schema, rows: number, checked: Schema): SchemaFit => ({
 });
 
 /** Whether NULLs are to be added, or typed, which takes the whole source in memory. */
-const needsWhole = (source: Schema, { schema }: TableSchema): boolean =>
+const needsWhole = (source: Schema, { schema }: TableColumns): boolean =>
   nullBytesPerRow(source, schema) > 0 || source.fields.some(holdsNull);
 
-async function wholeOf(source: InsertRowsCommand['source'], columns: TableSchema | undefined): Promise<IpcChunk> {
+async function wholeOf(source: InsertRowsCommand['source'], columns: TableColumns | undefined): Promise<IpcChunk> {
   if (columns === undefined) return source.whole();
   const chunk = await source.whole(nullBytesPerRow(await source.schema(), columns.schema));
   return typeNulls(chunk, columns.schema, columns.file);

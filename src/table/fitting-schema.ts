@@ -1,14 +1,8 @@
 import { nullBytesPerRow } from '../arrow/column/typed-nulls.ts';
-import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
+import type { TableColumns } from '../engine/port/table-columns.ts';
 import { LancegateError } from '../kernel/errors.ts';
-
-export interface TableSchema {
-  readonly schema: Schema;
-  /** A file of this schema. */
-  readonly file: IpcFile;
-}
 
 /**
  * The schema of the table, which a source fits: `requireFit` throws where it does not. It is taken as last seen; before it leads to a
@@ -17,11 +11,11 @@ export interface TableSchema {
 export async function fittingSchema(
   dataset: Snapshot & BranchHead,
   requireFit: (table: Schema) => void,
-): Promise<TableSchema> {
-  const read = async (): Promise<TableSchema> => {
-    const schema = await dataset.schema();
-    requireFit(schema);
-    return { schema, file: await dataset.schemaFile() };
+): Promise<TableColumns> {
+  const read = async (): Promise<TableColumns> => {
+    const columns = await dataset.columns();
+    requireFit(columns.schema);
+    return columns;
   };
   return read().catch(async () => {
     await dataset.refresh();

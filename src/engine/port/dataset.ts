@@ -19,6 +19,7 @@ import type {
 } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
 import type { Tagged } from './stored-tags.ts';
+import type { TableColumns } from './table-columns.ts';
 import type { Upkeep } from './upkeep.ts';
 
 export interface StoredBranch {
@@ -68,8 +69,7 @@ export interface Snapshot {
   readonly lineage: symbol;
   version(): Promise<number>;
   schema(): Promise<Schema>;
-  /** The schema as a file without rows. */
-  schemaFile(): Promise<IpcFile>;
+  columns(): Promise<TableColumns>;
   countRows(filter?: CheckedSql): Promise<number>;
   /**
    * Result batches, each a complete IPC file of its own, as large as the engine makes them. At least one, so that the

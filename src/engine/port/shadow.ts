@@ -1,19 +1,12 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
-import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { ChangeLimits, ChangeStep } from './change.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { RowAddressSql } from './row-address.ts';
+import type { TableColumns } from './table-columns.ts';
 
 /** What one merge did. */
 export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>;
-
-/** The columns of a table. */
-export interface TableColumns {
-  readonly schema: Schema;
-  /** A file of this schema. */
-  readonly file: IpcFile;
-}
 
 /**
  * A private copy of a branch's newest version, which the engine changes in any number of steps. No reader sees a step; `commit`

@@ -1,7 +1,8 @@
 import type { HeadCommits, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeSpec } from '../../engine/port/merge-spec.ts';
-import type { MergeTotals, Shadow, TableColumns } from '../../engine/port/shadow.ts';
+import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
+import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import { type Committed, type Counted, type Head, longestTime, unchanged } from '../../write/write.ts';
 import type { Batch } from '../batch.ts';
@@ -59,7 +60,7 @@ export class InShadow {
   }
 
   async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
-    const target = { columns: { schema: await dataset.schema(), file: await dataset.schemaFile() }, shadow };
+    const target = { columns: await dataset.columns(), shadow };
     if (hasNestedKey(batch)) return { ...(await mergeInto(this.#engine, target, batch, false)), gainsByIndex: false };
     const useIndex = batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
     const gainsByIndex = await dataset.gainsByIndex(specOf(batch, useIndex), batch.chunk().file.length);

@@ -58,10 +58,7 @@ async function run(
   const { access, metrics } = deps;
   const { branch } = command;
   const table = await access.findCreated(command.table);
-  const columns = await access.read(table, branch, undefined, async (dataset) => ({
-    schema: await dataset.schema(),
-    file: await dataset.schemaFile(),
-  }));
+  const columns = await access.read(table, branch, undefined, (dataset) => dataset.columns());
   const steps = command.operations.map((operation) => new PlannedOperation(operation, { ...deps, branch, scope }));
   const foreseeable = thatFindTheTable(steps);
   for (const step of foreseeable) if (!step.lacksSource) await step.prepare(columns);

@@ -5,6 +5,7 @@ import type { Snapshot, TableStatistics } from '../../port/dataset.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
+import type { TableColumns } from '../../port/table-columns.ts';
 import type { DatasetHead } from '../head/dataset-head.ts';
 import { queryOf, resultsOf } from '../native/native.ts';
 import {
@@ -34,11 +35,11 @@ export class LanceSnapshot implements Snapshot {
   }
 
   schema(): Promise<Schema> {
-    return engineCall('open', async () => (await this.head.schema()).schema);
+    return engineCall('open', async () => (await this.head.columns()).schema);
   }
 
-  schemaFile(): Promise<IpcFile> {
-    return engineCall('open', async () => (await this.head.schema()).file);
+  columns(): Promise<TableColumns> {
+    return engineCall('open', () => this.head.columns());
   }
 
   countRows(filter?: CheckedSql): Promise<number> {

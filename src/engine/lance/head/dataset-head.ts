@@ -2,19 +2,14 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
-import type { Schema } from '../../../arrow/schema/schema.ts';
 import type { LancegateError } from '../../../kernel/errors.ts';
 import { branchFolder, manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
+import type { TableColumns } from '../../port/table-columns.ts';
 import type { NativeTable } from '../native/native.ts';
 import { type BranchState, inspectBranch, nothingLeft } from './branch-state.ts';
 
 /** What a commit made of the columns and their metadata. */
 export type ColumnsAfter = 'same columns' | 'other columns';
-
-interface StoredSchema {
-  readonly schema: Schema;
-  readonly file: IpcFile;
-}
 
 /**
  * The newest version of a branch that an open dataset knows. It becomes stale when another program commits, which `refresh`
@@ -32,7 +27,7 @@ export class DatasetHead {
   /** undefined if it has to be asked of the engine, which takes 0.1 ms. */
   #version: number | undefined;
   #isBehind = false;
-  #schema: (StoredSchema & { readonly version: number }) | undefined;
+  #columns: (TableColumns & { readonly version: number }) | undefined;
 
   constructor(handle: NativeTable, folder: VersionsFolder | undefined, state: BranchState | undefined) {
     this.#handle = handle;
@@ -54,12 +49,12 @@ export class DatasetHead {
   }
 
   /** Read once for each version: every merge needs it. */
-  async schema(): Promise<StoredSchema> {
+  async columns(): Promise<TableColumns> {
     const version = await this.version();
-    if (this.#schema?.version === version) return this.#schema;
+    if (this.#columns?.version === version) return this.#columns;
     const file = (await (await this.table()).schema()) as IpcFile;
-    this.#schema = { version, schema: readSchemaOfIpcFile(file), file };
-    return this.#schema;
+    this.#columns = { version, schema: readSchemaOfIpcFile(file), file };
+    return this.#columns;
   }
 
   requireWritable(): void {
@@ -116,8 +111,8 @@ export class DatasetHead {
     this.#version = version;
     this.#folder?.remember();
     this.#folder?.standsAt(version);
-    if (columns === 'other columns') this.#schema = undefined;
-    else if (this.#schema?.version === version - 1) this.#schema = { ...this.#schema, version };
+    if (columns === 'other columns') this.#columns = undefined;
+    else if (this.#columns?.version === version - 1) this.#columns = { ...this.#columns, version };
   }
 
   async #toNewest(): Promise<void> {

@@ -9,7 +9,8 @@ import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type Up
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
 import { addressesFrom, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
-import type { MergeTotals, Shadow, TableColumns } from '../../port/shadow.ts';
+import type { MergeTotals, Shadow } from '../../port/shadow.ts';
+import type { TableColumns } from '../../port/table-columns.ts';
 import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
 import type { ColumnsAfter } from '../head/dataset-head.ts';
 import { callOf, runStep } from '../native/changes.ts';

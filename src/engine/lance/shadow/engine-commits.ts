@@ -5,10 +5,11 @@ import type { ChangeLimits, ChangeStep } from '../../port/change.ts';
 import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
-import type { MergeTotals, Shadow, TableColumns } from '../../port/shadow.ts';
+import type { MergeTotals, Shadow } from '../../port/shadow.ts';
+import type { TableColumns } from '../../port/table-columns.ts';
 
 /** A dataset that only the engine commits to meanwhile, as far as this process goes. */
-interface EngineDataset extends Pick<Snapshot, 'version' | 'schema' | 'schemaFile' | 'select'>, EngineWrites {
+interface EngineDataset extends Pick<Snapshot, 'version' | 'columns' | 'select'>, EngineWrites {
   deleteWhere(predicate: CheckedSql): Promise<number>;
   /** False where a step that began at version `matched` and failed has left no version and will leave none. */
   mayHaveCommitted(matched: number): Promise<boolean>;
@@ -57,8 +58,8 @@ export class EngineCommits implements Shadow {
     return this.#dataset.deleteWhere(predicate);
   }
 
-  async columns(): Promise<TableColumns> {
-    return { schema: await this.#dataset.schema(), file: await this.#dataset.schemaFile() };
+  columns(): Promise<TableColumns> {
+    return this.#dataset.columns();
   }
 
   select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
