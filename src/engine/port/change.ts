@@ -106,7 +106,7 @@ export function runsInReader(step: ChangeStep): boolean {
 }
 
 /** Whether a client wrote any of the merge's SQL. */
-export const hasClientFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
+const hasClientFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
   [whenMatchedUpdateAll, whenNotMatchedBySourceDelete].some((when) => typeof when === 'object' && when.isOurs !== true);
 
 /** Until when a change has time, and whose share it counts against. */

@@ -1,8 +1,9 @@
 /** Runs the steps of a change on a table of the engine's, which commits one version for each. */
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { type ChangeStep, hasClientFilter } from '../../port/change.ts';
-import type { MergeCounts } from '../../port/merge-spec.ts';
-import { filterName, type NativeTable, runMerge } from './native.ts';
+import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
+import { type ChangeStep, runsInReader } from '../../port/change.ts';
+import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
+import type { NativeMergeBuilder, NativeTable } from './native.ts';
 import type { EngineCall } from './translate-errors.ts';
 
 const nothing = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
@@ -34,6 +35,31 @@ export async function runStep(
       return { ...nothing, version: await changeColumns(table, step, file) };
   }
 }
+
+/** Commits one version. Past `timeoutMs` the engine gives up. */
+async function runMerge(
+  table: NativeTable,
+  spec: MergeSpec,
+  file: IpcFile,
+  timeoutMs: number | undefined,
+): Promise<MergeCounts> {
+  const builder = configured(table.mergeInsert(spec.on), spec);
+  if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
+  const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
+  return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
+}
+
+function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {
+  let next = builder;
+  if (spec.whenMatchedUpdateAll !== false) next = next.whenMatchedUpdateAll(filterOf(spec.whenMatchedUpdateAll));
+  if (spec.whenNotMatchedInsertAll) next = next.whenNotMatchedInsertAll();
+  if (spec.whenNotMatchedBySourceDelete !== false) {
+    next = next.whenNotMatchedBySourceDelete(filterOf(spec.whenNotMatchedBySourceDelete));
+  }
+  return spec.useIndex ? next : next.useIndex(false);
+}
+
+const filterOf = (action: true | Filtered): CheckedSql | undefined => (action === true ? undefined : action.filter);
 
 type ColumnStep = Exclude<ChangeStep, { kind: 'merge' | 'append' | 'overwrite' | 'update' | 'delete' }>;
 
@@ -68,7 +94,7 @@ async function changeColumns(table: NativeTable, step: ColumnStep, file: IpcFile
 export function callOf(step: ChangeStep): { readonly call: EngineCall; readonly filter: string } {
   switch (step.kind) {
     case 'merge':
-      return { call: hasClientFilter(step.spec) ? 'filtered merge' : 'merge', filter: filterName(step.spec) };
+      return { call: runsInReader(step) ? 'filtered merge' : 'merge', filter: filterName(step.spec) };
     case 'append':
     case 'overwrite':
       return { call: 'append', filter: '' };
@@ -86,4 +112,12 @@ export function callOf(step: ChangeStep): { readonly call: EngineCall; readonly 
     case 'drop index':
       return { call: 'change', filter: 'the request' };
   }
+}
+
+/** The engine does not say which of two filters it means. */
+function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {
+  if (typeof update === 'object' && typeof remove === 'object') return 'a filter';
+  return typeof update === 'object'
+    ? 'the filter of when_matched_update_all'
+    : 'the filter of when_not_matched_by_source_delete';
 }

@@ -8,13 +8,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect, Session } from '@lancedb/lancedb';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
+import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { storageUnavailable } from '../../../kernel/errors.ts';
 import type { TableStatistics } from '../../port/dataset.ts';
-import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
+import type { MergeCounts, Projection } from '../../port/merge-spec.ts';
 import { engineCall } from './translate-errors.ts';
 
-interface NativeMergeBuilder {
+export interface NativeMergeBuilder {
   whenMatchedUpdateAll(filter?: CheckedSql): NativeMergeBuilder;
   whenNotMatchedInsertAll(): NativeMergeBuilder;
   whenNotMatchedBySourceDelete(filter?: CheckedSql): NativeMergeBuilder;
@@ -172,39 +172,6 @@ export async function connectNative(
   const connection = await connect(uri, { storageOptions: { ...storageOptions }, session });
   return (connection as unknown as { inner: NativeConnection }).inner;
 }
-
-/** Commits one version. Past `timeoutMs` the engine gives up. */
-export async function runMerge(
-  table: NativeTable,
-  spec: MergeSpec,
-  file: IpcFile,
-  timeoutMs: number | undefined,
-): Promise<MergeCounts> {
-  const builder = configured(table.mergeInsert(spec.on), spec);
-  if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
-  const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
-  return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
-}
-
-function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {
-  let next = builder;
-  if (spec.whenMatchedUpdateAll !== false) next = next.whenMatchedUpdateAll(filterOf(spec.whenMatchedUpdateAll));
-  if (spec.whenNotMatchedInsertAll) next = next.whenNotMatchedInsertAll();
-  if (spec.whenNotMatchedBySourceDelete !== false) {
-    next = next.whenNotMatchedBySourceDelete(filterOf(spec.whenNotMatchedBySourceDelete));
-  }
-  return spec.useIndex ? next : next.useIndex(false);
-}
-
-/** The engine does not say which of two filters it means. */
-export function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {
-  if (typeof update === 'object' && typeof remove === 'object') return 'a filter';
-  return typeof update === 'object'
-    ? 'the filter of when_matched_update_all'
-    : 'the filter of when_not_matched_by_source_delete';
-}
-
-const filterOf = (action: true | Filtered): CheckedSql | undefined => (action === true ? undefined : action.filter);
 
 /** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */
 const maxBatchRows = 2 ** 16;
