@@ -305,6 +305,12 @@ export class NotReplaceable extends Error {
   override readonly name = 'NotReplaceable';
 }
 
+/** For a `catch`: the answer where the error is `NotReplaceable`; any other error it throws again. */
+export function ifNotReplaceable<Answer>(error: unknown, answer: Answer): Answer {
+  if (error instanceof NotReplaceable) return answer;
+  throw error;
+}
+
 export const deletionFilesFlag = 1n;
 /** For writers alone. */
 export const configFlag = 8n;

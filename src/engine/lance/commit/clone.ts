@@ -14,7 +14,7 @@ import {
   readManifest,
   storedFiles,
 } from '../../../lance-format/manifest/manifest-files.ts';
-import { NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
+import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { cloneManifest } from '../../../lance-format/shadow/clone-manifest.ts';
 import { Durability, type FileSync } from '../durability/durability.ts';
@@ -52,9 +52,7 @@ function clonedManifest(bytes: Buffer, fresh: Fresh): Buffer {
   try {
     return cloneManifest(bytes, fresh.nowMs());
   } catch (error) {
-    if (error instanceof NotReplaceable)
-      throw notCloneable('it has features that this service cannot carry over', error);
-    throw error;
+    throw ifNotReplaceable(error, notCloneable('it has features that this service cannot carry over', error));
   }
 }
 

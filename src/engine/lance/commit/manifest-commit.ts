@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { indexFolders, readManifest, storedFiles } from '../../../lance-format/manifest/manifest-files.ts';
-import { type NewVersion, NotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
+import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
 import { settingsVersion } from '../../../lance-format/manifest/settings-version.ts';
@@ -38,8 +38,7 @@ export class ManifestCommit {
       const next = this.#next(head.bytes, version, change);
       return commitVersion(this.#parts.folder, next, head.path) ? { version: next.version } : 'overtaken';
     } catch (error) {
-      if (error instanceof NotReplaceable) return 'refused';
-      throw error;
+      return ifNotReplaceable(error, 'refused');
     }
   }
 

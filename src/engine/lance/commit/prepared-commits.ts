@@ -8,7 +8,7 @@ import { setImmediate } from 'node:timers/promises';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { columnFiles, columnsOfIndex, keepsColumnFiles } from '../../../lance-format/manifest/column-files.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { type MovedGroup, NotReplaceable, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
+import { ifNotReplaceable, type MovedGroup, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import {
@@ -89,9 +89,7 @@ export function prepare(
   });
 }
 
-function undefinedIfRefused(error: unknown): undefined {
-  if (!(error instanceof NotReplaceable)) throw error;
-}
+const undefinedIfRefused = (error: unknown): undefined => ifNotReplaceable(error, undefined);
 
 /**
  * An index. Its commit changes nothing but the list of indexes, so it may follow any version that keeps the column: the index does

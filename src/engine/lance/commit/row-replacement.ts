@@ -16,8 +16,8 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   type DeletionFile,
+  ifNotReplaceable,
   type NextManifest,
-  NotReplaceable,
   nextManifest,
 } from '../../../lance-format/manifest/next-manifest.ts';
 import { overwriteVersion } from '../../../lance-format/shadow/lifted-version.ts';
@@ -110,8 +110,7 @@ export class RowReplacement {
       if (!this.#lifted.commit(next, folder, head.path)) return 'overtaken';
       return { version: next.version, fragments: [] };
     } catch (error) {
-      if (error instanceof NotReplaceable) return 'refused';
-      throw error;
+      return ifNotReplaceable(error, 'refused');
     }
   }
 
@@ -177,8 +176,7 @@ export class RowReplacement {
       });
       return { ...next, after: current.path };
     } catch (error) {
-      if (error instanceof NotReplaceable) return 'refused';
-      throw error;
+      return ifNotReplaceable(error, 'refused');
     }
   }
 

@@ -3,7 +3,7 @@ import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { NotReplaceable, nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts';
+import { ifNotReplaceable, nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type UpdateStep } from '../../port/change.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
@@ -59,8 +59,7 @@ export class BranchShadows {
       });
     } catch (error) {
       void folder.remove();
-      if (error instanceof NotReplaceable) return undefined;
-      throw error;
+      return ifNotReplaceable(error, undefined);
     }
   }
 
@@ -77,8 +76,7 @@ export class BranchShadows {
       return true;
     } catch (error) {
       void folder.remove();
-      if (error instanceof NotReplaceable) return false;
-      throw error;
+      return ifNotReplaceable(error, false);
     }
   }
 }
