@@ -79,8 +79,8 @@ function requireLiftable(operation: LanceOperation | undefined): void {
  * - columns and metadata, with all columns still there: Merge, which has all fragments and columns. Another program
  *   that changes rows or columns begins anew;
  * - anything else: Overwrite, with which all changes of rows, columns and indexes conflict. After a Merge, the engine would allow
- *   a second index of one name, an index of a column that is gone or whose values have changed in place, and new values of a column in fragments whose rows
- *   have moved.
+ *   a second index of one name, an index of a column that is gone or whose values have changed in place, and new values of a
+ *   column in fragments whose rows have moved.
  */
 export function composedTransaction(
   identity: TransactionIdentity,

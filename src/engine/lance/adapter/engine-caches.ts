@@ -14,7 +14,7 @@ import { type NativeIndex, type NativeTable, newSession } from '../native/native
 export interface CacheLimits {
   /** The most that indexes may take; they take less while they are small. */
   readonly indexCacheBytes: number;
-  /** Of that, what there is from the start: all of it where nobody calls `warmIndex`. */
+  /** The part of `indexCacheBytes` that is there from the start. Only `warmIndex` makes it larger, so a reader has all at once. */
   readonly firstIndexCacheBytes?: number;
   readonly metadataCacheBytes: number;
 }

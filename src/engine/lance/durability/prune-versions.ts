@@ -6,8 +6,8 @@
  * manifest names stays for a week, because it may belong to a commit under way.
  *
  * The files of a version go before its manifest, oldest version first. So a crash leaves a version that the next call removes,
- * and no orphan files. That version cannot be read, but its retention had ended, or a client had asked for its removal. If a manifest cannot be read, or has unknown
- * feature flags, it might name any file, so nothing is removed (`MalformedFile`).
+ * and no orphan files. That version cannot be read, but its retention had ended, or a client had asked for its removal. If a
+ * manifest cannot be read, or has unknown feature flags, it might name any file, so nothing is removed (`MalformedFile`).
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';

@@ -68,7 +68,7 @@ export class LocalTags implements Tags {
     });
   }
 
-  /** Those that a crash has left: the caller is the only one who writes tags. */
+  /** Removes drafts that a crash has left. No other draft is there: the caller holds the lock of the table's tags. */
   #removeDrafts(folder: string): void {
     for (const name of namesIn(folder)) if (name.startsWith(draftMark)) rmSync(join(folder, name), { force: true });
   }

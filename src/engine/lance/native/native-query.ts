@@ -88,7 +88,7 @@ export async function* queryResults(
     }
     // The engine computes one batch while another one is sent.
     next = run(() => batches.next());
-    next.catch(() => undefined); // whoever reads on gets it
+    next.catch(() => undefined); // the next round awaits it, and throws what it throws
     yield batch;
   }
   if (isEmpty) yield (await run(() => query.outputSchema())) as IpcFile;
