@@ -13,28 +13,8 @@ import type { IndexDescription, IndexReads, IndexStatistics } from '../../port/i
 import { ignoreMissing } from '../durability/durability.ts';
 import type { VersionsFolder } from '../head/dataset-head.ts';
 import type { NativeIndex, NativeTable } from '../native/native.ts';
+import { typeOfIndex } from '../native/native-index.ts';
 import { engineCall } from '../native/translate-errors.ts';
-
-/** The engine's listing spells types in another way than its statistics and every client. */
-const typeNames: Readonly<Record<string, string>> = {
-  BTree: 'BTREE',
-  Bitmap: 'BITMAP',
-  LabelList: 'LABEL_LIST',
-  Fm: 'FM',
-  IvfFlat: 'IVF_FLAT',
-  IvfSq: 'IVF_SQ',
-  IvfPq: 'IVF_PQ',
-  IvfRq: 'IVF_RQ',
-  IvfHnswPq: 'IVF_HNSW_PQ',
-  IvfHnswSq: 'IVF_HNSW_SQ',
-  IvfHnswFlat: 'IVF_HNSW_FLAT',
-  ZoneMap: 'ZONEMAP',
-  NGram: 'NGRAM',
-  BloomFilter: 'BLOOM_FILTER',
-  RTree: 'RTREE',
-};
-
-const typeOf = (indexType: string): string => typeNames[indexType] ?? indexType.toUpperCase();
 
 export class StoredIndexes implements IndexReads {
   readonly #table: () => Promise<NativeTable>;
@@ -56,7 +36,7 @@ export class StoredIndexes implements IndexReads {
       if (found === null) return undefined;
       const { numIndexedRows, numUnindexedRows, indexType, distanceType, numIndices } = found;
       const rows = { indexedRows: numIndexedRows, unindexedRows: numUnindexedRows };
-      return { ...rows, type: typeOf(indexType), distanceType, parts: numIndices };
+      return { ...rows, type: typeOfIndex(indexType), distanceType, parts: numIndices };
     });
   }
 
@@ -85,7 +65,7 @@ function descriptionOf(index: NativeIndex): IndexDescription {
     name,
     uuid: indexUuid,
     columns,
-    type: typeOf(indexType),
+    type: typeOfIndex(indexType),
     typeUrl,
     indexedRows: index.numIndexedRows,
     unindexedRows: index.numUnindexedRows,

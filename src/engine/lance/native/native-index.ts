@@ -64,23 +64,38 @@ function textForm({ lowerCase: lowercase, minNgramLength, maxNgramLength, ...res
   return Index.fts({ ...rest, ...names } as object);
 }
 
-const storedTypes: Readonly<Record<string, IndexOptions['type']>> = {
+/** The engine's listing spells types in another way than its statistics and every client. */
+const typeNames: Readonly<Record<string, string>> = {
   BTree: 'BTREE',
   Bitmap: 'BITMAP',
   LabelList: 'LABEL_LIST',
   Fm: 'FM',
-  FTS: 'FTS',
   IvfFlat: 'IVF_FLAT',
+  IvfSq: 'IVF_SQ',
   IvfPq: 'IVF_PQ',
   IvfRq: 'IVF_RQ',
   IvfHnswPq: 'IVF_HNSW_PQ',
   IvfHnswSq: 'IVF_HNSW_SQ',
+  IvfHnswFlat: 'IVF_HNSW_FLAT',
+  ZoneMap: 'ZONEMAP',
+  NGram: 'NGRAM',
+  BloomFilter: 'BLOOM_FILTER',
+  RTree: 'RTREE',
 };
+
+/** As clients spell it. */
+export const typeOfIndex = (indexType: string): string => typeNames[indexType] ?? indexType.toUpperCase();
+
+/** The types that this service knows how to build. */
+const builtTypes: readonly IndexOptions['type'][] = [
+  ...(['BTREE', 'BITMAP', 'LABEL_LIST', 'FM', 'FTS'] as const),
+  ...(['IVF_FLAT', 'IVF_PQ', 'IVF_RQ', 'IVF_HNSW_PQ', 'IVF_HNSW_SQ'] as const),
+];
 
 /** How to build the index again; undefined for one that this service does not know how to build. */
 export function specOf({ name, indexType, columns, indexDetails }: NativeIndex): IndexSpec | undefined {
   const [column] = columns;
-  const type = storedTypes[indexType];
+  const type = builtTypes.find((each) => each === typeOfIndex(indexType));
   if (type === undefined || column === undefined || columns.length !== 1) return undefined;
   const options = optionsOf(type, (indexDetails ?? {}) as StoredDetails);
   return options && { name, column, options };
