@@ -24,14 +24,14 @@ export interface ReaderChanges {
 }
 
 /** Who wants an index, and for how long. */
-export interface IndexBuilder {
+export interface IndexBuildScope {
   /** `principalKey`; undefined for maintenance. */
   readonly principal: string | undefined;
   readonly signal: AbortSignal;
 }
 
 /** An index build on a dataset of this engine. */
-export interface IndexBuild extends Pick<ReaderChange, 'store' | 'location' | 'branch' | 'version'>, IndexBuilder {
+export interface IndexBuild extends Pick<ReaderChange, 'store' | 'location' | 'branch' | 'version'>, IndexBuildScope {
   readonly spec: IndexSpec;
 }
 

@@ -1,6 +1,6 @@
 /** Maintenance of a branch: the facts that decide what pays, and the work itself. */
 import type { IndexSpec } from './index-spec.ts';
-import type { IndexBuilder } from './reader-work.ts';
+import type { IndexBuildScope } from './reader-work.ts';
 
 /** How a branch is stored. */
 export interface Layout {
@@ -79,10 +79,10 @@ export interface Upkeep {
   /** Read from the newest manifest alone. */
   layout(): Promise<Layout>;
   /**
-   * Builds an index, in place of the one of this name. With `builder` in a process of its own, which the signal ends; without,
+   * Builds an index, in place of the one of this name. With `scope` in a process of its own, which the signal ends; without,
    * in this one. What the engine alone may build is committed when this returns.
    */
-  prepareIndex(spec: IndexSpec, builder?: IndexBuilder): Promise<PreparedCommit>;
+  prepareIndex(spec: IndexSpec, scope?: IndexBuildScope): Promise<PreparedCommit>;
   /**
    * Reads the newest plain BTREE of a column into memory, so that the next merges need not: 0.1 s for each
    * million rows, concurrently with merges. Returns false if there is no room for all of it; then it reads nothing, as without

@@ -13,7 +13,7 @@ import type { Dataset, StoredBranch, StoredVersion, VersionPage } from '../../po
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
-import type { IndexBuild, IndexBuilder, ReaderChange } from '../../port/reader-work.ts';
+import type { IndexBuild, IndexBuildScope, ReaderChange } from '../../port/reader-work.ts';
 import {
   type LiveRows,
   type NewRows,
@@ -295,15 +295,15 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     await this.#commit('index', (table) => buildNativeIndex(table, spec));
   }
 
-  async prepareIndex(spec: IndexSpec, builder?: IndexBuilder): Promise<PreparedCommit> {
+  async prepareIndex(spec: IndexSpec, scope?: IndexBuildScope): Promise<PreparedCommit> {
     this.head.requireWritable();
     const preparation = this.#local?.preparation;
     const prepared =
       preparation &&
-      (await prepare(this.#committing, (version) => prepareIndex(preparation, version, spec, builder), 'index'));
+      (await prepare(this.#committing, (version) => prepareIndex(preparation, version, spec, scope), 'index'));
     if (prepared !== undefined) return prepared;
-    if (builder === undefined || this.#builds === undefined) await this.buildIndex(spec);
-    else await this.#builds({ ...builder, spec, version: await this.head.version() });
+    if (scope === undefined || this.#builds === undefined) await this.buildIndex(spec);
+    else await this.#builds({ ...scope, spec, version: await this.head.version() });
     await this.head.refresh();
     return { commit: async () => 0, discard: () => undefined };
   }

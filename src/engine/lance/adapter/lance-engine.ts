@@ -15,7 +15,7 @@ import type {
   Space,
   StagedTable,
 } from '../../port/engine.ts';
-import type { IndexBuilds, ReaderChanges } from '../../port/reader-work.ts';
+import type { IndexBuilds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
 import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { ManifestCommit } from '../commit/manifest-commit.ts';
@@ -267,16 +267,8 @@ export class LanceEngine implements Engine {
 
   #readerOfShadow(location: Location, branch: BranchName | undefined): BranchShadowsParts['changeInReader'] {
     const { readerChanges } = this.#options;
-    const within = stagingFolder(branchFolder(location, branch));
     return (
-      readerChanges &&
-      ((name, change) =>
-        readerChanges.change({
-          ...change,
-          store: 'shadow',
-          location: `${within}/${name}.lance` as Location,
-          branch: undefined,
-        }))
+      readerChanges && ((name, change) => readerChanges.change({ ...change, ...shadowOf(location, branch, name) }))
     );
   }
 
@@ -287,13 +279,9 @@ export class LanceEngine implements Engine {
 
   #buildsInShadow(location: Location, branch: BranchName | undefined): PreparationParts['buildInProcess'] {
     const { indexBuilds } = this.#options;
-    const within = stagingFolder(branchFolder(location, branch));
     return (
       indexBuilds &&
-      ((name, spec, builder) => {
-        const clone = { store: 'shadow', location: `${within}/${name}.lance` as Location, branch: undefined } as const;
-        return indexBuilds.build({ ...builder, ...clone, version: 1, spec });
-      })
+      ((name, spec, scope) => indexBuilds.build({ ...scope, ...shadowOf(location, branch, name), version: 1, spec }))
     );
   }
 
@@ -305,6 +293,16 @@ export class LanceEngine implements Engine {
   #connect(folderUri: string): Promise<NativeConnection> {
     return connectNative(folderUri, this.#options.rootOptions, this.#caches.session);
   }
+}
+
+/** Where a shadow or a clone lies that has this name in the staging folder of a branch. */
+function shadowOf(
+  location: Location,
+  branch: BranchName | undefined,
+  name: string,
+): Pick<ReaderChange, 'store' | 'location' | 'branch'> {
+  const within = stagingFolder(branchFolder(location, branch));
+  return { store: 'shadow', location: `${within}/${name}.lance` as Location, branch: undefined };
 }
 
 const fresh: Fresh = { uuid: randomUUID, nowMs: Date.now };

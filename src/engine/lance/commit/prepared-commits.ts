@@ -26,7 +26,7 @@ import {
   transactionsBetween,
 } from '../../../lance-format/transaction/transaction.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
-import type { IndexBuilder } from '../../port/reader-work.ts';
+import type { IndexBuildScope } from '../../port/reader-work.ts';
 import type { RowAddress } from '../../port/row-address.ts';
 import type { PreparedCommit } from '../../port/upkeep.ts';
 import { CompactionRemap, deletionsFile, LiveRowMap, type Tracked } from '../live-rows/live-rows.ts';
@@ -51,7 +51,7 @@ export interface PreparationParts {
   readonly commit: LiftedCommit;
   readonly fresh: Fresh;
   /** Builds an index of a clone, by its name in the staging folder, in a process of its own. */
-  readonly buildInProcess?: ((clone: string, spec: IndexSpec, builder: IndexBuilder) => Promise<void>) | undefined;
+  readonly buildInProcess?: ((clone: string, spec: IndexSpec, scope: IndexBuildScope) => Promise<void>) | undefined;
 }
 
 /** The dataset that asks for a commit. */
@@ -99,7 +99,7 @@ export async function prepareIndex(
   { folder, staging, commit, fresh, buildInProcess }: PreparationParts,
   builtFrom: number,
   spec: IndexSpec,
-  builder: IndexBuilder | undefined,
+  scope: IndexBuildScope | undefined,
 ): Promise<Preparation | undefined> {
   const versions = join(folder, '_versions');
   const original = readManifest(versions, builtFrom)?.bytes;
@@ -107,9 +107,9 @@ export async function prepareIndex(
   const only = new Set(parseManifest(original).fragments.map(({ id }) => id));
   const clone = shadowManifest(original, { folder, version: 1, only });
   const staged = await staging.change(clone, (open, name) =>
-    builder === undefined || buildInProcess === undefined
+    scope === undefined || buildInProcess === undefined
       ? usingTable(open, (table) => buildNativeIndex(table, spec))
-      : buildInProcess(name, spec, builder),
+      : buildInProcess(name, spec, scope),
   );
   const [segment = Buffer.of()] = builtSegments(staged.manifest, spec.name);
   const columns = columnsOfIndex(segment).map((id) => ({ id, before: columnFiles(original, id) }));
