@@ -99,7 +99,29 @@ describe('tags on a file system', () => {
     assert.deepEqual(readdirSync(tagFolder).sort(), ['v.json', 'w.json']);
   });
 
-  test('a name that is taken stays with its tag, whoever made it', async (t) => {
+  test('a change keeps when the tag was made, and what another program noted there', async (t) => {
+    const { dataset, tagFolder } = await taggable(t);
+    await dataset.tags.create(tag('v', 1));
+    const made = '2020-01-01T00:00:00.000Z';
+    const noted = {
+      branch: null,
+      version: 1,
+      manifestSize: 1,
+      createdAt: made,
+      updatedAt: made,
+      metadata: { by: 'other' },
+    };
+    writeFileSync(join(tagFolder, 'v.json'), JSON.stringify(noted));
+    const [before] = await dataset.tags.list();
+    await dataset.tags.update(tag('v', 2), before!);
+    const [after] = await dataset.tags.list();
+    assert.deepEqual(after, {
+      ...{ ...before, version: 2, requestId: 'r', metadata: { by: 'other' } },
+      ...{ createdAt: made, updatedAt: '2023-11-14T22:13:20.000Z' },
+    });
+  });
+
+  test('a name that is taken stays with its tag, also one of another program', async (t) => {
     const { dataset, native } = await taggable(t);
     await (await (await native()).tags()).create('theirs', 2);
     assert.equal(await dataset.tags.create(tag('theirs', 1)), false);
