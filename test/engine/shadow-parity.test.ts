@@ -254,16 +254,35 @@ for (const [name, kind] of Object.entries(kinds)) {
         for (const later of [0, 37]) {
           const ofShadow = await resultOf((dataset) => inShadow(dataset, all, later), `${title}/shadow`);
           assert.deepEqual(inAnyVersion(ofShadow), inAnyVersion(ofEngine));
-          const operation = ofShadow.transaction?.filter((field) => /^1\d\d:/.test(field));
-          assert.deepEqual(
-            operation?.map((field) => field.slice(0, 3)),
-            [String(recorded)],
-          );
+          assert.deepEqual(recordedIn(ofShadow), [recorded]);
         }
       });
     }
   });
 }
+
+/** The fields of the operations that a transaction has. */
+const recordedIn = ({ transaction: fields = [] }: ReturnType<typeof plainManifest>): readonly number[] =>
+  fields.filter((field) => /^1\d\d:/.test(field)).map((field) => Number(field.slice(0, 3)));
+
+test('several upserts by a primary key are recorded as an overwrite, since an update lists the keys of one (P2)', async () => {
+  const folder = temporaryFolder(after);
+  const dataset = join(folder, 't.lance');
+  await build(folder, { isIndexed: false, isChanged: false });
+  await (await open(folder)).setUnenforcedPrimaryKey(['id']);
+  const upserts = (...ids: number[]) =>
+    inShadow(
+      dataset,
+      async (table) => {
+        for (const id of ids) await upsert(table).execute(file([id], 'new'));
+      },
+      0,
+    );
+  await upserts(70_000);
+  assert.deepEqual(recordedIn(plainManifest(newestOf(dataset))), [update.number]);
+  await upserts(70_001, 70_002);
+  assert.deepEqual(recordedIn(plainManifest(newestOf(dataset))), [overwrite.number]);
+});
 
 /** What another program began before ours, and commits after it. It may be refused. */
 const theirs: Record<string, Operation> = {
