@@ -180,8 +180,8 @@ export const update = messageTable({
   insertedRows: bytes(8),
 });
 
-/** Maps of texts to change: of settings, of the table, of its columns together. */
-export const updateConfig = messageTable({ config: bytes(6), tableMetadata: bytes(7), schemaMetadata: bytes(8) });
+/** The change of the map of texts that the columns have together. */
+export const updateConfig = messageTable({ schemaMetadata: bytes(8) });
 
 export const mapUpdate = messageTable({
   entries: repeated(bytes(1)),

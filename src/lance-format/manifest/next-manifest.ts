@@ -312,11 +312,9 @@ export function ifNotReplaceable<Answer>(error: unknown, answer: Answer): Answer
 }
 
 export const deletionFilesFlag = 1n;
-/** For writers alone. */
-export const configFlag = 8n;
 export const basePathsFlag = 16n;
-/** With the second file format before it had a version. */
-const knownFlags = deletionFilesFlag | 4n | configFlag | basePathsFlag;
+/** With the second file format before it had a version, and a table configuration. */
+const knownFlags = deletionFilesFlag | 4n | 8n | basePathsFlag;
 
 /** Of a fragment: all but identifiers of rows, versions of rows, overlays, and what is newer. */
 const knownOfFragment = (['id', 'files', 'deletionFile', 'physicalRows'] as const).map(

@@ -5,7 +5,7 @@ import { indexFolders, readManifest, storedFiles } from '../../../lance-format/m
 import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
-import { settingsVersion } from '../../../lance-format/manifest/settings-version.ts';
+import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
 import type { ManifestChange } from '../../port/change.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import { commitVersion, type Fresh, newTransaction } from './version-commit.ts';
@@ -47,10 +47,8 @@ export class ManifestCommit {
     switch (change.kind) {
       case 'restore':
         return restoredVersion(head, this.#older(change.version, version), identity);
-      case 'schema metadata': {
-        const entries = new Map(Object.entries(change.metadata));
-        return settingsVersion(head, { schemaMetadata: { entries, isWhole: true } }, identity);
-      }
+      case 'schema metadata':
+        return schemaMetadataVersion(head, change.metadata, identity);
     }
   }
 
