@@ -43,7 +43,7 @@ interface NewColumn {
 }
 
 /** Paths are those of `formatFieldPath`. What is undefined stays as it is. */
-export interface ColumnChange {
+interface ColumnChange {
   readonly path: string;
   readonly rename: string | undefined;
   readonly isNullable: boolean | undefined;
@@ -51,7 +51,7 @@ export interface ColumnChange {
   readonly dataType: string | undefined;
 }
 
-export interface FieldMetadataChange {
+interface FieldMetadataChange {
   readonly path: string;
   /** null removes the entry. */
   readonly metadata: Readonly<Record<string, string | null>>;

@@ -3,7 +3,6 @@
 /** Over one column, without options. */
 export type ScalarIndexType = 'BTREE' | 'BITMAP' | 'LABEL_LIST' | 'FM';
 export type VectorIndexType = 'IVF_FLAT' | 'IVF_PQ' | 'IVF_RQ' | 'IVF_HNSW_PQ' | 'IVF_HNSW_SQ';
-export type IndexType = ScalarIndexType | VectorIndexType | 'FTS';
 
 export const distanceTypes = ['l2', 'cosine', 'dot', 'hamming'] as const;
 export type Distance = (typeof distanceTypes)[number];

@@ -132,7 +132,7 @@ export const hasTransactionOn = (versionsFolder: string, version: number): boole
 /** What the engine made in a folder that it has for itself. Every version there is readable. */
 export interface PrivateChanges {
   readonly version: number;
-  /** Of the newest manifest. */
+  /** The path of the newest manifest. */
   readonly path: string;
   readonly result: Buffer;
   /** The transactions, oldest first. */

@@ -51,7 +51,7 @@ interface NativeRowQuery extends NativeQueryBase {
 interface NativeIndexed {
   listIndices(): Promise<readonly { readonly indexType: string; readonly columns: string[] }[]>;
 }
-export interface QueriedTable extends NativeIndexed {
+interface QueriedTable extends NativeIndexed {
   query(): unknown;
   takeOffsets(offsets: number[]): unknown;
 }
@@ -128,8 +128,7 @@ function takenRows(table: QueriedTable, { filter, columns }: QuerySpec): Plannab
 }
 
 /** A scan names the folder that it reads (P9). The name may hold anything; what follows it is always the projection. */
-export const withoutLocations = (plan: string): string =>
-  plan.replaceAll(/\buri=.*?(?=, projection=\[|$)/gm, 'uri=(hidden)');
+const withoutLocations = (plan: string): string => plan.replaceAll(/\buri=.*?(?=, projection=\[|$)/gm, 'uri=(hidden)');
 
 async function nativeQuery(table: QueriedTable, spec: QuerySpec): Promise<NativeQueryBase> {
   const query = table.query() as NativeRowQuery;
