@@ -15,7 +15,9 @@ import { btreeOn } from '#src/engine/port/index-spec.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { branchFolder, listVersions, manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { NotReplaceable } from '#src/lance-format/manifest/next-manifest.ts';
-import { transaction } from '#src/lance-format/messages.ts';
+import { sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
+import * as messages from '#src/lance-format/messages.ts';
+import { decode } from '#src/lance-format/protobuf.ts';
 import { liftedVersion } from '#src/lance-format/shadow/lifted-version.ts';
 import { shadowManifest } from '#src/lance-format/shadow/shadow-manifest.ts';
 import { transactionsBetween } from '#src/lance-format/transaction/transaction.ts';
@@ -110,7 +112,7 @@ const ofPlain: Record<string, Operation> = {
 };
 
 /** Fields of a transaction. */
-const { overwrite, createIndex, merge, update } = transaction.fields;
+const { overwrite, createIndex, merge, update } = messages.transaction.fields;
 
 /** With the operation that their only version records. */
 const sequences: Record<string, { steps: readonly (string | Operation)[]; recorded: number }> = {
@@ -282,6 +284,26 @@ test('several upserts by a primary key are recorded as an overwrite, since an up
   assert.deepEqual(recordedIn(plainManifest(newestOf(dataset))), [update.number]);
   await upserts(70_001, 70_002);
   assert.deepEqual(recordedIn(plainManifest(newestOf(dataset))), [overwrite.number]);
+});
+
+test('several changes of rows are recorded with the columns that one of them wrote in place (P1)', async () => {
+  const updateOf = async (operation: Operation) => {
+    const folder = temporaryFolder(after);
+    const dataset = join(folder, 't.lance');
+    await build(folder, { isIndexed: true, isChanged: false });
+    await inShadow(dataset, operation, 0);
+    const { transaction = Buffer.of() } = sectionsOf(newestOf(dataset));
+    const { fieldsModified = [], mode } = decode(messages.update, decode(messages.transaction, transaction).update!);
+    return { columns: fieldsModified.flat().sort(), mode };
+  };
+  const inPlace: Operation = (table) => updates(table).execute(partial(5, 7, 1_500));
+  const alone = await updateOf(inPlace);
+  assert.deepEqual([alone.columns.length, alone.mode], [2, 1]);
+  const several = await updateOf(async (table) => {
+    await table.delete(ownSql('id = 9'));
+    await inPlace(table);
+  });
+  assert.deepEqual(several, alone);
 });
 
 /** What another program began before ours, and commits after it. It may be refused. */

@@ -105,7 +105,7 @@ describe('an index is built in a shadow (P8)', () => {
     assert.equal((await (await outside()).indexStats('id_idx'))?.numUnindexedRows, 0);
   });
 
-  test('and given up where another program has written the column anew in place', async (t) => {
+  test('and given up where another program has restored an older version', async (t) => {
     const { dataset, outside } = await grownTable(t);
     const table = await outside();
     const prepared = await dataset.prepareIndex(btreeOn('id'));
