@@ -29,7 +29,7 @@ export interface UpdateStep {
    * More values of the same rows, set one round after the other: a round sees what those before it have set. Only in a private
    * shadow; elsewhere it is `InvalidInput`.
    */
-  readonly then?: readonly (readonly NewValue[])[];
+  readonly laterRounds?: readonly (readonly NewValue[])[];
 }
 
 interface NewValue {

@@ -46,8 +46,9 @@ export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Sche
   const set = updates.map(({ column, value }) => ({ column: columnOf(schema, column), value }));
   const twice = set.find(({ column }, index) => set.findIndex((other) => other.column === column) < index);
   if (twice !== undefined) throw invalidInput(`updates: column ${twice.column} is given twice`);
-  const [first = [], ...then] = roundsOf(set);
-  return { step: { kind: 'update', where, set: first, ...(then.length > 0 && { then }) }, file: undefined };
+  const [first = [], ...laterRounds] = roundsOf(set);
+  const step = { kind: 'update', where, set: first, ...(laterRounds.length > 0 && { laterRounds }) } as const;
+  return { step, file: undefined };
 }
 
 /** The engine updates whole columns only. */

@@ -135,15 +135,15 @@ class LocalShadow implements Shadow {
   }
 
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
-    return step.kind === 'update' && step.then !== undefined
-      ? this.#updateInRounds(step, step.then, limits)
+    return step.kind === 'update' && step.laterRounds !== undefined
+      ? this.#updateInRounds(step, step.laterRounds, limits)
       : this.#change(step, file, limits);
   }
 
   /** An update writes its rows into new fragments: by those the next round finds them. */
   async #updateInRounds(
     { where, set }: UpdateStep,
-    then: NonNullable<UpdateStep['then']>,
+    laterRounds: NonNullable<UpdateStep['laterRounds']>,
     { timeoutMs, principal }: ChangeLimits,
   ): Promise<MergeTotals> {
     const endMs = performance.now() + (timeoutMs ?? 0);
@@ -151,7 +151,7 @@ class LocalShadow implements Shadow {
     const updated = addressesFrom(nextFragmentId(this.#folder.changesSince(this.#parts.shadowVersion).result));
     const totals = await this.#change({ kind: 'update', where, set }, undefined, limits());
     if (totals.numUpdatedRows === 0) return totals;
-    for (const round of then) {
+    for (const round of laterRounds) {
       const { numUpdatedRows } = await this.#change(
         { kind: 'update', where: updated, set: round },
         undefined,

@@ -40,7 +40,7 @@ export class EngineCommits implements Shadow {
 
   /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */
   async change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
-    if (step.kind === 'update' && step.then !== undefined) throw needsShadow();
+    if (step.kind === 'update' && step.laterRounds !== undefined) throw needsShadow();
     const before = await this.#dataset.version();
     try {
       return await this.#dataset.change(step, file, limits);
