@@ -1,7 +1,7 @@
 /** The versions of a shadow lie in memory where there is a folder for them; nothing depends on it. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chownSync, mkdirSync, readdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
@@ -113,6 +113,12 @@ describe('the versions of a shadow in memory', () => {
     symlinkSync(others, memoryFolder);
     await mergeOne(dataset, 10);
     assert.deepEqual(readdirSync(others), []);
+    assert.throws(() => makeOwnFolder(memoryFolder), /not of this user/);
+    rmSync(memoryFolder);
+    mkdirSync(memoryFolder);
+    makeOwnFolder(memoryFolder);
+    if (process.getuid?.() !== 0) return; // only root can make a folder of another user
+    chownSync(memoryFolder, 1_234, 1_234);
     assert.throws(() => makeOwnFolder(memoryFolder), /not of this user/);
   });
 

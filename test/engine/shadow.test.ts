@@ -194,6 +194,11 @@ describe('what the engine does in a shadow', () => {
     await shadow.merge(upsert, keyed([5, 20], 'merged'), undefined);
     assert.deepEqual(await shadow.commit(), { version: 2 });
     assert.equal((await contentOf(await reopened(engine))).get(20), 'merged');
+    const limits = { timeoutMs: undefined, principal: undefined };
+    const [first, second] = ["'a'", "'b'"].map((value) => [{ column: 'text', value: ownSql(value) }]);
+    const rounds = { kind: 'update', where: undefined, set: first!, laterRounds: [second!] } as const;
+    await assert.rejects((await dataset.shadow()).change(rounds, undefined, limits), { kind: 'InvalidInput' });
+    assert.equal((await contentOf(await reopened(engine))).get(20), 'merged', 'no round was made');
   });
 });
 

@@ -97,3 +97,16 @@ test('what cannot be stored is refused, and leaves nothing in memory either', as
   await assert.rejects(staging.stage(Buffer.from('not Arrow') as unknown as IpcFile));
   assert.deepEqual(readdirSync(memory), []);
 });
+
+test('an overwrite by staged rows shows its own columns at once', async (t) => {
+  const engine = engineIn(temporaryFolder((clean) => t.after(clean)));
+  const dataset = await createDataset(engine, 't.lance' as Location, rows(5), {});
+  t.after(() => dataset.close());
+  const namesOf = async () => (await dataset.columns()).schema.fields.map(({ name }) => name);
+  assert.deepEqual(await namesOf(), ['id']);
+  const source = dataset.stageSource(undefined) ?? assert.fail('nothing can be staged');
+  await source.append(ipcFile(new Table({ other: vectorFromArray(new Int32Array(3)) })));
+  assert.deepEqual(await dataset.overwriteRows(source), { version: 2, fragments: [] });
+  source.discard();
+  assert.deepEqual([await namesOf(), await dataset.countRows()], [['other'], 3]);
+});

@@ -1,0 +1,71 @@
+/** The files of a clone: durable before the clone counts, and none from outside the storage root. */
+import assert from 'node:assert/strict';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, type TestContext, test } from 'node:test';
+import { tableFromArrays } from 'apache-arrow';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
+import type { Location } from '#src/kernel/ids.ts';
+import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
+import { shadowManifest } from '#src/lance-format/shadow/shadow-manifest.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
+
+const [source, target] = ['t.lance', 'c.lance'] as Location[] as [Location, Location];
+const rows = (...ids: number[]) => ipcFile(tableFromArrays({ id: Int32Array.from(ids) }));
+
+/** A table with an index and a deletion vector. */
+async function cloneable(t: TestContext) {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const synced = new Set<string>();
+  const note = async (path: string) => void synced.add(path);
+  const caches = { indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 };
+  const scratchFolder = join(folder, 'scratch');
+  const fileSync = { file: note, folder: note };
+  const engine = new LanceEngine({ root: folder, rootOptions: {}, scratchFolder, ...caches, fileSync });
+  const dataset = await createDataset(engine, source, rows(1, 2, 3), {});
+  t.after(() => dataset.close());
+  await (await dataset.prepareIndex(btreeOn('id'))).commit();
+  await dataset.merge(upsertOn('id'), rows(2, 4), undefined);
+  return { folder, engine, dataset, synced, from: { location: source, branch: undefined } };
+}
+
+describe('a clone', () => {
+  test('has every file and folder on the disk when it resolves (P3)', async (t) => {
+    const { folder, engine, dataset, synced, from } = await cloneable(t);
+    synced.clear();
+    await engine.clone({ ...from, version: await dataset.version() }, target);
+    const made = readdirSync(join(folder, target), { recursive: true, withFileTypes: true });
+    const files = made.filter((each) => each.isFile()).map((each) => join(each.parentPath, each.name));
+    for (const part of ['data', '_deletions', '_indices', '_versions'])
+      assert.ok(
+        files.some((file) => file.startsWith(join(folder, target, part))),
+        part,
+      );
+    const missing = [...files, ...files.map((file) => dirname(file)), folder].filter((path) => !synced.has(path));
+    assert.deepEqual(missing, []);
+  });
+
+  test('is made of no files from outside the storage root (P9)', async (t) => {
+    const { folder, engine, dataset, from } = await cloneable(t);
+    const other = await cloneable(t);
+    const version = (await dataset.version()) + 1;
+    const theirs = join(other.folder, source);
+    const [name] = manifestNames(await other.dataset.version());
+    const bytes = shadowManifest(readFileSync(join(theirs, '_versions', name)), { folder: theirs, version });
+    writeFileSync(join(folder, source, '_versions', manifestNames(version)[0]), bytes);
+    await assert.rejects(engine.clone({ ...from, version }, target), {
+      kind: 'Unsupported',
+      message: /files outside the storage root/,
+    });
+    mkdirSync(join(folder, target), { recursive: true });
+    const linked = readdirSync(join(folder, target), { recursive: true, withFileTypes: true });
+    assert.deepEqual(
+      linked.filter((each) => each.isFile()),
+      [],
+    );
+  });
+});
