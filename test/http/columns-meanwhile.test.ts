@@ -1,4 +1,4 @@
-/** Columns that change while merges wait, or go on. */
+/** Columns that change while merges and inserts wait, or go on. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { Int32, Int64, vectorFromArray } from 'apache-arrow';
@@ -14,7 +14,7 @@ const clients = 16;
 const mergesPerClient = 8;
 const idsPerClient = 12;
 
-describe('columns change while others merge', () => {
+describe('columns change while others write', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
@@ -25,10 +25,11 @@ describe('columns change while others merge', () => {
   const change = (table: string, what: string, body: object) => service.post(`/v1/table/${table}/${what}`, body);
   const merge = (table: string, body: Buffer, on = 'id') =>
     service.post(`/v1/table/${table}/merge_insert?on=${on}`, body);
+  const insert = (table: string, body: Buffer) => service.post(`/v1/table/${table}/insert`, body);
   const alter = (...alterations: readonly object[]) => ({ alterations });
 
   const old = (...ids: readonly number[]): Row[] => ids.map((id) => ({ id, name: 'old' }));
-  /** A change of columns that a merge of `people` does not get past, and what is stored afterwards. */
+  /** A change of columns that a merge of `people` does not get past: the refusal of the merge, and what is stored afterwards. */
   const changes: Readonly<
     Record<string, readonly [what: string, body: object, code: number, says: RegExp, after: Row[]]>
   > = {
@@ -57,7 +58,7 @@ describe('columns change while others merge', () => {
     ],
   };
   for (const [name, [what, body, code, says, after]] of Object.entries(changes)) {
-    test(`a merge that waits is refused, and writes nothing: ${name} (P2)`, async (t) => {
+    test(`a merge or an insert that waits is refused, and writes nothing: ${name} (P2)`, async (t) => {
       const table = name.replaceAll(' ', '_');
       await create(table);
       const hold = await holdTurn(
@@ -70,15 +71,18 @@ describe('columns change while others merge', () => {
       await untilQueued(service, 1);
       const merged = merge(table, people([1, 3], 'new'));
       await untilQueued(service, 2);
+      const inserted = insert(table, people([4], 'new'));
+      await untilQueued(service, 3);
       hold.release();
       await hold.holder;
       succeeded(await changed);
       refused(await merged, 400, code, says);
+      refused(await inserted, 400, 20, code === 12 ? /column id does not exist/ : says);
       assert.deepEqual(await storedRows(service, table), after);
     });
   }
 
-  test('a merge that waits fits a table with one column more, which its rows do not have (P2)', async (t) => {
+  test('a merge or an insert that waits fits a table with one column more, which its rows do not have (P2)', async (t) => {
     await create('grown');
     const hold = await holdTurn(
       service,
@@ -90,15 +94,19 @@ describe('columns change while others merge', () => {
     await untilQueued(service, 1);
     const merged = merge('grown', people([1, 3], 'new'));
     await untilQueued(service, 2);
+    const appended = insert('grown', people([4], 'new'));
+    await untilQueued(service, 3);
     hold.release();
     await hold.holder;
     succeeded(await added);
     const { num_updated_rows: updated, num_inserted_rows: inserted } = succeeded(await merged);
     assert.deepEqual([updated, inserted], [1, 1]);
+    assert.equal(succeeded(await appended).num_inserted_rows, 1);
     assert.deepEqual(await storedRows(service, 'grown'), [
       { id: 1, name: 'new', double: 2 },
       { id: 2, name: 'old', double: 4 },
       { id: 3, name: 'new', double: null },
+      { id: 4, name: 'new', double: null },
     ]);
   });
 

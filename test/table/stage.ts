@@ -16,7 +16,7 @@ import type { MergeCounts, Projection } from '#src/engine/port/merge-spec.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { IndexKind } from '#src/indexing/index-kind.ts';
-import { InsertKind } from '#src/insert/insert-kind.ts';
+import { InsertKind, type InsertRequest, insertBatchKey } from '#src/insert/insert-kind.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TransactionId } from '#src/kernel/ids.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
@@ -54,7 +54,7 @@ export const upsert: Spec = {
 
 /** What tests do in the middle of the writer's work; each is awaited before the call goes on. */
 export interface Interruptions {
-  /** Before the commit, by either strategy. */
+  /** Before the commit, by either strategy or of inserted rows. */
   merge?: (() => Promise<void>) | undefined;
   /** Before the commit of what the engine merged in a shadow. */
   shadowCommit?: (() => Promise<void>) | undefined;
@@ -209,16 +209,21 @@ export class Stage {
     const chunk = await sourceFrom(inChunks(bytes)).whole();
     const on = this.on.map((text) => parseFieldPath(text));
     const keys = readKeys(chunk, on);
+    const write = { kind: 'merge', operation: 'merge_insert', ...this.#write(signal, subject) } as const;
+    return { ...write, on, spec, chunk, keys, digests: await keyHasher.digest(keys) };
+  }
+
+  /** Of a source that ends within one chunk. */
+  async insertRequest(source: Table): Promise<InsertRequest> {
+    const chunk = await sourceFrom(inChunks(tableToIPC(source, 'stream'))).whole();
+    const write = { kind: 'insert', operation: 'insert', ...this.#write(never, 'a') } as const;
+    return { ...write, mode: 'append', rows: chunk.rows, chunk, staged: undefined };
+  }
+
+  #write(signal: AbortSignal, subject: string) {
     return {
-      kind: 'merge',
-      operation: 'merge_insert',
       table: this.record,
       branch: undefined,
-      on,
-      spec,
-      chunk,
-      keys,
-      digests: await keyHasher.digest(keys),
       keyed: undefined,
       scope: {
         requestId: 'r',
@@ -231,9 +236,9 @@ export class Stage {
   }
 
   /** Sends all while the branch is locked, so that they queue in this order. */
-  async together(requests: readonly MergeRequest[]): Promise<PromiseSettledResult<MergeCounts>[]> {
+  async together(requests: readonly (MergeRequest | InsertRequest)[]): Promise<PromiseSettledResult<MergeCounts>[]> {
     const leave = await holdBranch(this.locks, table, undefined);
-    const answers = requests.map((request) => this.#merge(request));
+    const answers = requests.map((request) => (request.kind === 'merge' ? this.#merge(request) : this.insert(request)));
     await new Promise<void>((resolve) => setImmediate(resolve));
     leave();
     return Promise.allSettled(answers);
@@ -247,6 +252,10 @@ export class Stage {
 
   merge(request: MergeRequest): Promise<MergeCounts> {
     return this.writer.write(request, { batchKey: batchKey(request), size: request.chunk });
+  }
+
+  insert(request: InsertRequest): Promise<MergeCounts> {
+    return this.writer.write(request, { batchKey: insertBatchKey(request), size: request.chunk! });
   }
 
   async #merge(request: MergeRequest): Promise<MergeCounts> {
@@ -335,6 +344,10 @@ export class Stage {
       select: (...args) => this.#selectAddresses(dataset, args, interruptions),
       take: (...args) => this.#takeAddresses(dataset, args, interruptions),
       replaceRows: (...args) => this.#replaceRows(dataset, args, interruptions),
+      appendRows: async (rows) => {
+        await interruptions.merge?.();
+        return dataset.appendRows(rows);
+      },
       close: () => {
         this.#readers -= 1;
         dataset.close();
