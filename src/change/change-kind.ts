@@ -14,17 +14,14 @@ import {
 } from '../write/write.ts';
 import type { ChangeRequest, ComputedStep, FiledStep, StepTotals } from './change-request.ts';
 
-export class ChangeKind implements WriteKind<ChangeRequest> {
-  /** Nothing is kept. */
-  forget(): void {}
-
+export const changeKind: WriteKind<ChangeRequest> = {
   batch([request]: readonly [ChangeRequest]): WriteBatch {
     const { steps, manifest } = request;
     const commit = (head: Head) =>
       steps === undefined ? commitManifest(request, manifest, head) : commitSteps(request, steps, head);
     return { numRows: 0, on: [], commit, discard: () => undefined };
-  }
-}
+  },
+};
 
 async function commitManifest(
   request: ChangeRequest,

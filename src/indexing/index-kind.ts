@@ -17,19 +17,17 @@ export interface IndexRequest extends WriteRequest {
   readonly kind: 'index';
   readonly spec: IndexSpec;
   readonly isReplacing: boolean;
-  /** That prepared the commit. */
+  /** The dataset that prepared the commit. */
   readonly dataset: BranchHead & Upkeep;
+  /** Its owner discards it when the request is over. */
   readonly prepared: PreparedCommit;
 }
 
-export class IndexKind implements WriteKind<IndexRequest> {
-  /** Nothing is kept. */
-  forget(): void {}
-
+export const indexKind: WriteKind<IndexRequest> = {
   batch([request]: readonly [IndexRequest]): WriteBatch {
-    return { numRows: 0, on: [], commit: (head) => commit(request, head), discard: () => request.prepared.discard() };
-  }
-}
+    return { numRows: 0, on: [], commit: (head) => commit(request, head), discard: () => undefined };
+  },
+};
 
 async function commit(request: IndexRequest, head: Head): Promise<Committed> {
   const { dataset, spec, isReplacing, prepared, scope } = request;

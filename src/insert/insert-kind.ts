@@ -20,12 +20,13 @@ import {
   type WriteKind,
   type WriteRequest,
 } from '../write/write.ts';
+import type { InsertMode } from './insert-command.ts';
 
 /** Rows that were received and fit their table. At least one of `chunk` and `staged` has all of them. */
 export interface InsertRequest extends WriteRequest {
   readonly kind: 'insert';
   /** `overwrite`: the branch has these rows and columns only. */
-  readonly mode: 'append' | 'overwrite';
+  readonly mode: InsertMode;
   readonly rows: number;
   readonly chunk: IpcChunk | undefined;
   /** Its owner discards it when the request is over. */
@@ -38,25 +39,11 @@ export function insertBatchKey({ table, mode, chunk, staged }: InsertRequest): s
   return JSON.stringify(['insert', table.id, schemaFingerprint(chunk)]);
 }
 
-export class InsertKind implements WriteKind<InsertRequest> {
-  /** Nothing is kept. */
-  forget(): void {}
+export const insertKind: WriteKind<InsertRequest> = { batch: (requests) => new InsertBatch(requests) };
 
-  batch(requests: readonly InsertRequest[]): WriteBatch {
-    const batch = new InsertBatch(requests);
-    return {
-      numRows: batch.numRows,
-      on: [],
-      commit: (head) => batch.commit(head),
-      discard: () => batch.discard(),
-    };
-  }
-}
-
-type Made = { readonly version: number } | 'overtaken';
-
-class InsertBatch {
+class InsertBatch implements WriteBatch {
   readonly numRows: number;
+  readonly on = [];
   readonly #requests: readonly InsertRequest[];
   #chunk: IpcChunk | undefined;
   #prepared: PreparedRows | undefined;
@@ -78,18 +65,14 @@ class InsertBatch {
     this.#prepared?.discard();
   }
 
-  async #commitWritten(
-    { dataset }: Head,
-    mode: InsertRequest['mode'],
-    staged: StagedSource | undefined,
-  ): Promise<Replacing> {
+  async #commitWritten({ dataset }: Head, mode: InsertMode, staged: StagedSource | undefined): Promise<Replacing> {
     if (mode === 'overwrite') return staged === undefined ? 'refused' : dataset.overwriteRows(staged);
     if (staged !== undefined) return dataset.appendRows(staged);
     this.#prepared ??= dataset.prepareRows(this.#rows);
     return dataset.appendRows(this.#prepared);
   }
 
-  async #commitInShadow({ dataset, version }: Head, mode: InsertRequest['mode'], staged: StagedSource | undefined) {
+  async #commitInShadow({ dataset, version }: Head, mode: InsertMode, staged: StagedSource | undefined) {
     const shadow = await dataset.shadow();
     try {
       if (shadow.baseVersion !== version) return 'overtaken';
@@ -97,7 +80,7 @@ class InsertBatch {
       const limits = { timeoutMs: longestTime(this.#requests), principal: undefined };
       if (chunk !== undefined) await shadow.change({ kind: mode, rows: this.numRows }, chunk.file, limits);
       else await this.#appendStaged(shadow, mode, staged!, columnsOf(this.#requests));
-      return (await shadow.commit(() => requireTime(this.#requests))) satisfies Made;
+      return await shadow.commit(() => requireTime(this.#requests));
     } finally {
       shadow.discard();
     }
@@ -106,7 +89,7 @@ class InsertBatch {
   /** The parts are steps of one commit, which a table that has no shadow cannot have. */
   async #appendStaged(
     shadow: Shadow,
-    mode: InsertRequest['mode'],
+    mode: InsertMode,
     staged: StagedSource,
     columns: readonly Projection[],
   ): Promise<void> {

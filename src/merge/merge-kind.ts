@@ -43,19 +43,18 @@ export class MergeKind implements WriteKind<MergeRequest> {
     const direct = await this.#byRowAddress.commit(batch, head);
     if (typeof direct === 'object') return direct;
     const outcome = direct === 'overtaken' ? direct : await this.#inShadow.commit(batch, head);
-    const didWithout = () => this.#byRowAddress.didWithout(batch, head, performance.now() - startMs);
-    if (outcome !== 'overtaken') return { ...outcome, count: counting(outcome, didWithout()) };
+    const engineMs = performance.now() - startMs;
+    const didWithout = () => this.#byRowAddress.didWithout(batch, head, engineMs);
+    if (outcome !== 'overtaken') return { ...outcome, count: () => countWhile(didWithout, outcome) };
     // Without the key index the next attempt would take as long, and be overtaken too.
     await didWithout();
     return 'overtaken';
   }
 }
 
-/** Ends when the weighing has ended, too, so that nothing is left of a commit when the lock is released. */
-const counting =
-  ({ count }: Committed, weighing: Promise<void>) =>
-  async (): Promise<Counted> => {
-    const [counted] = await Promise.allSettled([count(), weighing]);
-    if (counted.status === 'rejected') throw counted.reason;
-    return counted.value;
-  };
+/** Ends when both have ended, so that nothing is left of a commit when the lock is released. */
+async function countWhile(weigh: () => Promise<void>, { count }: Committed): Promise<Counted> {
+  const [counted] = await Promise.allSettled([count(), weigh()]);
+  if (counted.status === 'rejected') throw counted.reason;
+  return counted.value;
+}

@@ -1,10 +1,10 @@
 import type { Catalog } from '../catalog/port.ts';
-import { ChangeKind } from '../change/change-kind.ts';
+import { changeKind } from '../change/change-kind.ts';
 import { TableMaker } from '../create/table-maker.ts';
 import type { Engine } from '../engine/port/engine.ts';
 import { IndexJobs } from '../indexing/index-jobs.ts';
-import { IndexKind } from '../indexing/index-kind.ts';
-import { InsertKind } from '../insert/insert-kind.ts';
+import { indexKind } from '../indexing/index-kind.ts';
+import { insertKind } from '../insert/insert-kind.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { MaintenanceActions } from '../maintenance/act/maintenance-actions.ts';
@@ -74,9 +74,9 @@ export async function startOperations(given: StartDeps) {
     recoveryMarks,
     openKinds: () => ({
       merge: new MergeKind({ ...given, keyBudget }),
-      insert: new InsertKind(),
-      change: new ChangeKind(),
-      index: new IndexKind(),
+      insert: insertKind,
+      change: changeKind,
+      index: indexKind,
     }),
     maxWaiting: given.maxWaitingPerTable,
     maxIdle: given.maxOpenDatasets,

@@ -3,7 +3,7 @@ import { neverAborts } from '../kernel/read-write-lock.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import { writersOfTable } from '../table/table-locks.ts';
 import { Committer, type CommitterDeps } from './commit.ts';
-import { GroupCommitDelay, type PendingWrite, PendingWrites, type WriteSize } from './pending-writes.ts';
+import { GroupCommitDelay, type PendingWrite, PendingWrites, type Sharing } from './pending-writes.ts';
 import type { WriteCounts, WriteKinds, WriteRequest } from './write.ts';
 
 interface WriterDeps extends CommitterDeps {
@@ -11,13 +11,6 @@ interface WriterDeps extends CommitterDeps {
   readonly maxWaiting: number;
   /** The kinds of writes of one more branch. */
   readonly openKinds: () => WriteKinds;
-}
-
-/** Which writes may share a commit with this one, and what it takes of the room there. */
-export interface Sharing {
-  /** Equal for writes that may share a commit; undefined for one that is committed alone. */
-  readonly batchKey: string | undefined;
-  readonly size: WriteSize;
 }
 
 const alone: Sharing = { batchKey: undefined, size: { rows: 0, decodedBytes: 0 } };
@@ -116,11 +109,11 @@ class BranchQueue {
    * The caller holds the table's shared lock. Throws `SlowDown` when too many wait, and the reason of the scope's signal when
    * that aborts before the commit.
    */
-  write(request: WriteRequest, { batchKey, size }: Sharing): Promise<WriteCounts> {
+  write(request: WriteRequest, sharing: Sharing): Promise<WriteCounts> {
     const { signal } = request.scope;
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     if (this.#waiting >= this.#deps.maxWaiting) return Promise.reject(queueIsFull(writersOfTable));
-    const answer = this.#pending.add(request, batchKey, size);
+    const answer = this.#pending.add(request, sharing);
     this.#delay.arrived();
     this.#pumping ??= this.#pump();
     return answer;

@@ -67,7 +67,7 @@ export class Committer {
 
   /** Frees what only makes the next commit cheaper. */
   forget(): void {
-    for (const kind of Object.values(this.#kinds)) kind.forget();
+    for (const kind of Object.values(this.#kinds)) kind.forget?.();
   }
 
   /** The newest version of the branch, which has what other programs committed. */

@@ -5,10 +5,9 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { BatchMember } from './commit.ts';
 import type { WriteCounts, WriteRequest } from './write.ts';
 
-/** How much a write takes of what one commit has room for. */
-export interface WriteSize {
-  readonly rows: number;
-  readonly decodedBytes: number;
+/** Which writes may share a commit with this one, and how much it takes of what one commit has room for. */
+export interface Sharing extends Pick<BatchMember, 'batchKey'> {
+  readonly size: { readonly rows: number; readonly decodedBytes: number };
 }
 
 const maxBatchRows = 50_000;
@@ -21,7 +20,7 @@ class BatchLimits {
   #isEmpty = true;
 
   /** False where it does not fit; the first always does. */
-  take({ rows, decodedBytes }: WriteSize): boolean {
+  take({ rows, decodedBytes }: Sharing['size']): boolean {
     if (!this.#isEmpty && (rows > this.#rows || decodedBytes > this.#bytes)) return false;
     this.#isEmpty = false;
     this.#rows -= rows;
@@ -31,8 +30,7 @@ class BatchLimits {
 }
 
 /** A write that waits. */
-export interface PendingWrite extends BatchMember {
-  readonly size: WriteSize;
+export interface PendingWrite extends BatchMember, Sharing {
   readonly principal: string;
   /** Ends its wait in the metrics; to be called when it has left the queue. */
   readonly leave: () => void;
@@ -69,7 +67,7 @@ export class PendingWrites {
    * Settles when the request's commit has, or with the reason of its scope's signal if that aborts while it waits. The signal has
    * not aborted yet.
    */
-  add(request: WriteRequest, batchKey: string | undefined, size: WriteSize): Promise<WriteCounts> {
+  add(request: WriteRequest, sharing: Sharing): Promise<WriteCounts> {
     const { signal } = request.scope;
     const { promise, resolve, reject } = Promise.withResolvers<WriteCounts>();
     const endWait = this.#startWait();
@@ -79,7 +77,7 @@ export class PendingWrites {
       stopListening();
     };
     const principal = principalKey(request.scope.principal);
-    const pending: PendingWrite = { request, batchKey, size, principal, resolve, reject, leave };
+    const pending: PendingWrite = { request, ...sharing, principal, resolve, reject, leave };
     this.#queue.push(pending);
     this.#principals.add(principal);
     return promise;

@@ -1,7 +1,7 @@
 /**
  * A write of a table branch, whatever it changes: what the queue, the commit and the rooms of the writes (`merge/`, `insert/`,
- * `change/`) know of each other. The rooms say how rows get into a head; the queue and the commit say when, and what is made known
- * of it.
+ * `change/`, `indexing/`) know of each other. The rooms say how a write gets into a head; the queue and the commit say when, and
+ * record and answer it.
  */
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../arrow/schema/field-path.ts';
@@ -100,15 +100,15 @@ export interface WriteBatch {
   discard(): void;
 }
 
-/** How writes of one kind get into a branch. One object for each branch, which may keep what makes the next write cheaper. */
+/** How writes of one kind get into a branch. */
 export interface WriteKind<Request extends WriteRequest> {
   /** `isShared`: the batch key of the requests is not undefined. */
   batch(requests: readonly Request[], isShared: boolean): WriteBatch;
-  /** Frees what only makes the next commit cheaper. */
-  forget(): void;
+  /** Frees what only makes the next commit to the branch cheaper, where the kind keeps any. */
+  forget?(): void;
 }
 
-/** The kinds of writes of one branch. A request is given to the kind that it names. */
+/** The kinds of writes of one branch. The kind that a request names takes it. */
 export type WriteKinds = Readonly<Record<WriteRequest['kind'], WriteKind<WriteRequest>>>;
 
 /** Nothing is written of a batch that changes nothing, and no version is made. */

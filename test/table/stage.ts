@@ -7,7 +7,7 @@ import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { TableRecord } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
-import { ChangeKind } from '#src/change/change-kind.ts';
+import { changeKind } from '#src/change/change-kind.ts';
 import type { LanceDataset } from '#src/engine/lance/adapter/lance-dataset.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
@@ -15,8 +15,8 @@ import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import type { MergeCounts, Projection } from '#src/engine/port/merge-spec.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
-import { IndexKind } from '#src/indexing/index-kind.ts';
-import { InsertKind, type InsertRequest, insertBatchKey } from '#src/insert/insert-kind.ts';
+import { indexKind } from '#src/indexing/index-kind.ts';
+import { type InsertRequest, insertBatchKey, insertKind } from '#src/insert/insert-kind.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Location, ObjectName, TransactionId } from '#src/kernel/ids.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
@@ -84,9 +84,9 @@ type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'hasKeyIndex' | 'canno
 
 const kindsOf = (merge: MergeKind): WriteKinds => ({
   merge,
-  insert: new InsertKind(),
-  change: new ChangeKind(),
-  index: new IndexKind(),
+  insert: insertKind,
+  change: changeKind,
+  index: indexKind,
 });
 
 /** One table with its writer, over the real engine and catalog. */
