@@ -124,6 +124,24 @@ describe('queries run in readers', () => {
     assert.equal((await count('fresh', `name = 'old'`)).body, 4);
   });
 
+  test('each reader sees every commit acknowledged before the read, also one that another reader has seen first (P11)', async (t) => {
+    const reads = await stalled(t, 'held');
+    await create('shared', [1]);
+    const all = async () => (await count('shared', 'id > 0')).body;
+    assert.equal(await all(), 1);
+    // The reader that was free last is taken first, so the one that has read the table is busy now.
+    const hog = { authorization: `Bearer ${await service.mint('lancegate:read', 'hog')}` };
+    const held = count('held', `name = 'old'`, '', hog);
+    await eventually('a reader is busy', async () => (await running()) === 1);
+    assert.equal(await all(), 1);
+    succeeded(await service.post('/v1/table/shared/merge_insert?on=id', people([2], 'new')));
+    assert.equal(await all(), 2);
+    reads.release();
+    await held;
+    assert.equal(await all(), 2);
+    assert.ok((await gauge('lancegate_readers')) >= 2);
+  });
+
   test('a count reads the branch and the version it names, also of a branch made again (P11)', async () => {
     await create('branched', [1]);
     const branch = { name: 'b' };
