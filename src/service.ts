@@ -155,7 +155,7 @@ async function openAudit({ config, logger, clock, metrics, opened }: Start): Pro
   return file;
 }
 
-/** Three, of which a principal has one and index builds together two: a client's build does not keep those of others waiting. */
+/** One build for each principal and two in all: a queue gives one kind of work three quarters of its slots. */
 const builderSlots = { mostReaders: 3, principalShare: 1 / 3 };
 
 function openBuilders({

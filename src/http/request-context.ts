@@ -10,7 +10,7 @@ import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audi
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { QueryParameters, readTimeout, type Timeout, timeoutHeader } from '../wire/query-parameters.ts';
 import type { RetryPacing } from './admission/load-shedder.ts';
-import { type AnswerPart, PacedAnswer } from './body/paced-answer.ts';
+import { PacedAnswer } from './body/paced-answer.ts';
 import { RequestBody } from './body/request-body.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
@@ -186,10 +186,10 @@ export class RequestContext implements AnswerHead {
   }
 
   /**
-   * A failure in the middle breaks the connection, so that nobody takes what came for the whole. Past Fastify, which would not
-   * say when a part has left. The audit record is written when the connection is done with the answer, after this.
+   * A failure in the middle breaks the connection, so that no client takes a part for the whole. The bytes go past Fastify, which
+   * would not say when a part has left. The audit record is written when the connection is done with the answer, after this.
    */
-  async #stream(parts: AsyncIterable<AnswerPart>, audit: () => AuditFacts): Promise<FastifyReply> {
+  async #stream(parts: AsyncIterable<Uint8Array>, audit: () => AuditFacts): Promise<FastifyReply> {
     const { clock, config, isStopping } = this.#deps;
     const { raw: response } = this.#reply;
     const paced = new PacedAnswer({ response, clock, idleTimeoutMs: config.uploadIdleTimeoutMs });

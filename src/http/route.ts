@@ -24,7 +24,6 @@ import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } fr
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 import type { UploadedParts } from './body/multipart-upload.ts';
-import type { AnswerPart } from './body/paced-answer.ts';
 import type { RouteDescription } from './openapi/description.ts';
 
 export type Method = 'GET' | 'POST';
@@ -109,7 +108,7 @@ export interface TextAnswer {
 export interface BytesAnswer {
   readonly contentType: string;
   /** All of them, or as they are computed: until the last one has left, the deadline and the client's leaving end the work. */
-  readonly bytes: Uint8Array | AsyncIterable<AnswerPart>;
+  readonly bytes: Uint8Array | AsyncIterable<Uint8Array>;
   /** What happened, once the last byte has left. */
   readonly audit: () => AuditFacts;
 }

@@ -78,7 +78,7 @@ export class IndexJobs {
     if (this.#running.length >= mostRunning) throw queueIsFull('index builds');
     this.#forgetOldest();
     const { promise: ended, resolve, reject } = Promise.withResolvers<WriteCounts>();
-    ended.catch(() => undefined); // who waits for it handles it
+    ended.catch(() => undefined); // each wait on it handles it
     const job: OpenJob = {
       ...order,
       id: newId(),

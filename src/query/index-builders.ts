@@ -1,15 +1,12 @@
 import type { IndexBuild, IndexBuilds } from '../engine/port/reader-work.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { ReadAt } from './protocol.ts';
+import { expectAnswer, type ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 
-/** Maintenance is a principal of its own, so that clients' builds do not keep it waiting, nor it theirs. */
+/** Maintenance is a principal of its own: it waits for one build of a client at the most, and a client for one of its builds. */
 const maintenance = 'maintenance';
 
-/**
- * Builds indexes in processes of their own: readers of a second pool, so that a build of minutes takes none from the queries. The
- * pool has two, of which a principal, and clients together, have one at a time.
- */
+/** Builds indexes in processes of their own: readers of a second pool, so that a build of minutes takes none from the queries. */
 export class IndexBuilders implements IndexBuilds {
   readonly #pool: ReaderPool;
   readonly #memoryBytes: number;
@@ -26,8 +23,7 @@ export class IndexBuilders implements IndexBuilds {
     const at: ReadAt = { store, location, branch, version, isExact: false, lineage: `build ${this.#lastLineage}` };
     const order = { at, work: { kind: 'index', spec }, extraBytes: 0 } as const;
     try {
-      const outcome = await this.#pool.ask(order, { principal, signal });
-      if (outcome.kind !== 'built') throw new LancegateError('Internal', 'an index builder answered another question');
+      expectAnswer(await this.#pool.ask(order, { principal, signal }), 'built');
     } catch (error) {
       signal.throwIfAborted();
       throw error instanceof LancegateError && error.kind === 'ReaderDied' ? this.#died(error) : error;

@@ -42,16 +42,13 @@ export interface Queries {
   explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
 }
 
-/** Bytes of a result. They may be freed when nobody reads them any more, nor those of parts before. */
-export interface ResultPart {
-  readonly bytes: Uint8Array;
-  readonly free: () => void;
-}
-
 /** One Arrow IPC file. */
 export interface QueryResult {
-  /** Each is computed when it is asked for, or a little before. To be read to the end or left, which ends the query. */
-  readonly parts: AsyncIterable<ResultPart>;
+  /**
+   * Each is computed when it is asked for, or a little before; its bytes are gone once the next one is asked for. To be read to the
+   * end or left, which ends the query.
+   */
+  readonly parts: AsyncIterable<Uint8Array>;
   /** All of the bytes, if they are few and there already; then `parts` need not be read. */
   readonly whole: Uint8Array | undefined;
   /** Undefined until the last byte has been read. */
@@ -119,11 +116,27 @@ export type Answered =
   | Exclude<ReaderOutcome, { readonly kind: 'refused' | 'queried' }>
   | ({ readonly kind: 'queried'; readonly bytes: Buffer } & QueryFacts);
 
-/** Resolves when more bytes of a result are wanted. */
+/** Bytes of a result as they came from the channel. */
+export interface ResultPart {
+  readonly bytes: Buffer;
+  /** The chunk of the channel that ends with these bytes: it can be freed when they have been read. */
+  readonly readChunk: Buffer | undefined;
+}
+
+/** Resolves when more bytes of a result are wanted, or none ever will be. */
 export type TakeBytes = (part: ResultPart) => Promise<void>;
 
 /** A message of a reader has no more bytes. */
 export const mostReplyBytes = 256 * 1024;
+
+/** The outcome as that of an order of this kind. */
+export function expectAnswer<Kind extends Answered['kind']>(
+  answered: Answered,
+  kind: Kind,
+): Extract<Answered, { readonly kind: Kind }> {
+  if (answered.kind !== kind) throw new LancegateError('Internal', 'a reader answered another question');
+  return answered as Extract<Answered, { readonly kind: Kind }>;
+}
 
 export type Reply =
   | { readonly kind: 'ready' }
@@ -273,9 +286,8 @@ class Incoming {
     channel.once('close', () => this.#finish(undefined));
   }
 
-  /** Undefined if the stream ends before. */
+  /** In memory of their own; undefined if the stream ends before. */
   async copy(count: number): Promise<Buffer | undefined> {
-    // Not of a pool: see `free`.
     const whole = Buffer.allocUnsafeSlow(count);
     for (let filled = 0; filled < count; ) {
       const chunk = this.#chunks[0] ?? (await this.#first());
@@ -294,7 +306,7 @@ class Incoming {
     const bytes = chunk.subarray(this.#offset, this.#offset + most);
     const isLast = this.#offset + bytes.length === chunk.length;
     this.#pass(chunk, bytes.length);
-    return { bytes, free: () => isLast && free(chunk) };
+    return { bytes, readChunk: isLast ? chunk : undefined };
   }
 
   async #first(): Promise<Buffer | undefined> {
@@ -329,7 +341,10 @@ class Incoming {
   }
 }
 
-/** The collector would free the chunks of a large result only by collecting the whole heap again and again. */
-function free({ buffer, byteLength }: Buffer): void {
+/**
+ * Frees a chunk that no one reads any more. The collector would free those of a large result only by collecting the whole heap again
+ * and again.
+ */
+export function free({ buffer, byteLength }: Buffer): void {
   if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
 }

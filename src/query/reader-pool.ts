@@ -172,7 +172,7 @@ const always =
   /^(?:PATH|HOME|LANG|LC_ALL|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR|LANCE(?:DB)?_\w+|RUST_LOG|TOKIO_WORKER_THREADS)$/;
 /** The engine reads credentials of object stores from these. */
 const forObjectStores = /^(?:AWS_|GOOGLE_|AZURE_|OSS_)\w+$|^(?:https?|no|all)_proxy$/i;
-/** The engine warns of some queries each time, and nobody reads that. */
+/** The engine warns of some queries each time, which is of no use to an operator. */
 const quiet = { LANCEDB_LOG: 'error' };
 /** A reader has as few arenas as the service itself (docs/adr/0010), also if its operator chose otherwise. */
 const fewArenas = { MALLOC_ARENA_MAX: '2' };

@@ -3,9 +3,9 @@ import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
 import type { ReaderChange, ReaderChanges } from '../engine/port/reader-work.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { LancegateError, timedOut } from '../kernel/errors.ts';
+import { timedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
-import type { Queries, QueryResult, ReadAt, Reading } from './protocol.ts';
+import { expectAnswer, type Queries, type QueryResult, type ReadAt, type Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 import { RelayedResult } from './relayed-result.ts';
 
@@ -31,9 +31,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
     const order = { at: this.#readAt(reading), work: { kind: 'count', predicate }, extraBytes: 0 } as const;
     const requester = { principal: principalKey(scope.principal), signal: scope.signal };
     // Rejects at the deadline itself; the pool deals with the reader afterwards.
-    const outcome = await firstOf(this.#pool.ask(order, requester), scope.signal);
-    if (outcome.kind !== 'counted') throw mismatched();
-    return outcome.rows;
+    return expectAnswer(await firstOf(this.#pool.ask(order, requester), scope.signal), 'counted').rows;
   }
 
   async query(reading: Reading, spec: QuerySpec, scope: RequestScope): Promise<QueryResult> {
@@ -48,9 +46,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
   async explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string> {
     const order = { at: this.#readAt(reading), work: { kind: 'explain', spec, form }, extraBytes: 0 } as const;
     const requester = { principal: principalKey(scope.principal), signal: scope.signal };
-    const outcome = await firstOf(this.#pool.ask(order, requester), scope.signal);
-    if (outcome.kind !== 'explained') throw mismatched();
-    return outcome.plan;
+    return expectAnswer(await firstOf(this.#pool.ask(order, requester), scope.signal), 'explained').plan;
   }
 
   /** Settles only when the reader has answered or ended, so that nothing can still commit. */
@@ -63,9 +59,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
       const requester = { principal: principal ?? '', signal: deadline.signal };
       const extraBytes = this.#changeBytes + 4 * (file?.length ?? 0);
       const order = { at, work: { kind: 'change', step, timeoutMs }, extraBytes } as const;
-      const outcome = await this.#pool.ask(order, requester, file);
-      if (outcome.kind !== 'changed') throw mismatched();
-      return outcome.counts;
+      return expectAnswer(await this.#pool.ask(order, requester, file), 'changed').counts;
     } catch (error) {
       throw deadline.signal.aborted ? timedOut(error) : error;
     } finally {
@@ -96,5 +90,3 @@ export class ReaderQueries implements Queries, ReaderChanges {
     return name;
   }
 }
-
-const mismatched = (): LancegateError => new LancegateError('Internal', 'a reader answered another question');

@@ -1,5 +1,5 @@
 import { onAbort } from '../kernel/request-scope.ts';
-import type { Answered, QueryFacts, QueryResult, ResultPart } from './protocol.ts';
+import { type Answered, expectAnswer, free, type QueryFacts, type QueryResult, type ResultPart } from './protocol.ts';
 
 type Queried = Extract<Answered, { readonly kind: 'queried' }>;
 
@@ -8,7 +8,7 @@ type Queried = Extract<Answered, { readonly kind: 'queried' }>;
  * before the client's side has asked for it, so the reader goes no faster than the client.
  */
 export class RelayedResult implements QueryResult {
-  /** What ends the query: the request's own end, or that nobody reads on. */
+  /** Ends the query: aborts with the request, or once the result is left. */
   readonly signal: AbortSignal;
   readonly #ending = new AbortController();
   readonly #started = Promise.withResolvers<void>();
@@ -25,10 +25,10 @@ export class RelayedResult implements QueryResult {
     this.signal = this.#ending.signal;
     onAbort(signal, () => this.#ending.abort(signal.reason));
     onAbort(this.signal, () => this.#fail(this.signal.reason));
-    this.#started.promise.catch(() => undefined); // who asked handles it
+    this.#started.promise.catch(() => undefined); // each wait on `started` handles it
   }
 
-  /** Resolves when there is something to read; rejects with what came before that. */
+  /** Resolves when there are bytes to read; rejects with what ended the query before that. */
   get started(): Promise<void> {
     return this.#started.promise;
   }
@@ -37,7 +37,7 @@ export class RelayedResult implements QueryResult {
     return this.#whole;
   }
 
-  get parts(): AsyncIterable<ResultPart> {
+  get parts(): AsyncIterable<Uint8Array> {
     return this.#read();
   }
 
@@ -46,7 +46,7 @@ export class RelayedResult implements QueryResult {
     return isDone ? this.#queried : undefined;
   }
 
-  /** Resolves when the bytes are on their way to the client, or nobody wants them. */
+  /** Resolves when the client's side has asked for the bytes, or the query has ended. */
   readonly take = (part: ResultPart): Promise<void> => {
     if (this.#failure !== undefined) return Promise.resolve();
     return new Promise((resolve) => {
@@ -58,20 +58,13 @@ export class RelayedResult implements QueryResult {
 
   /** The reader has answered, or it never will. */
   follow(answered: Promise<Answered>): void {
-    answered.then(
-      (answer) => this.#end(answer),
-      (error: unknown) => this.#fail(error),
-    );
+    answered.then((answer) => this.#end(expectAnswer(answer, 'queried'))).catch((error: unknown) => this.#fail(error));
   }
 
-  #end(answer: Answered): void {
-    if (answer.kind !== 'queried') {
-      this.#fail(new Error('a reader answered another question'));
-      return;
-    }
+  #end(answer: Queried): void {
     if (!this.#hasStarted) this.#whole = answer.bytes;
     this.#queried = answer;
-    this.#offer({ bytes: answer.bytes, free: () => undefined });
+    this.#offer({ bytes: answer.bytes, readChunk: undefined });
     this.#started.resolve();
   }
 
@@ -89,16 +82,17 @@ export class RelayedResult implements QueryResult {
     this.#wake();
   }
 
-  async *#read(): AsyncGenerator<ResultPart, void, void> {
+  async *#read(): AsyncGenerator<Buffer, void, void> {
     try {
       for (;;) {
         const next = await this.#next();
         if (next === undefined) break;
-        yield next;
+        yield next.bytes;
+        if (next.readChunk !== undefined) free(next.readChunk);
       }
       this.#isRead = true;
     } finally {
-      if (!this.#isRead) this.#ending.abort(new Error('nobody reads the result'));
+      if (!this.#isRead) this.#ending.abort(new Error('the result was left before its end'));
     }
   }
 

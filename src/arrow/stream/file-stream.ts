@@ -1,10 +1,9 @@
 /**
  * Many IPC files of one schema as one file, in parts as they come: the schema, the record batches byte for byte, and the footer
- * at the end. A footer may list dictionaries that lie behind the batches, so those of all files are put together there.
+ * at the end. A footer may list dictionaries that lie behind the batches, so those of all files are joined there.
  *
  * The files are the engine's own and are believed. A reader of the whole holds no more than one of them, and the dictionaries.
  */
-
 import { openBatch } from '../column/batch-buffers.ts';
 import type { Block, IpcFile } from '../format/ipc-file.ts';
 import { fileTail, readFooter } from '../format/ipc-file.ts';
@@ -15,7 +14,7 @@ import { JoinedDictionaries } from './joined-dictionaries.ts';
 export const rowsOfFile = (file: IpcFile): number =>
   readFooter(file).batches.reduce((rows, block) => rows + openBatch(file, block).rows, 0);
 
-/** So that buffers can be changed in place. */
+/** With its buffers at addresses at which they can be changed in place. */
 const aligned = (file: IpcFile): IpcFile =>
   (file.byteOffset % 8 === 0 ? file : Buffer.from(Uint8Array.from(file).buffer)) as IpcFile;
 

@@ -7,12 +7,6 @@ import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { slowestBytesPerMs } from './request-body.ts';
 
-/** What sends them calls `free` when they have left: nobody reads them then, nor parts before. */
-export interface AnswerPart {
-  readonly bytes: Uint8Array;
-  readonly free: () => void;
-}
-
 interface PacedParts {
   readonly response: ServerResponse;
   readonly clock: Clock;
@@ -57,14 +51,13 @@ export class PacedAnswer {
     this.#wake();
   }
 
-  /** One part after the other, each when the one before has left. `begin` is called before the first. */
-  async send(parts: AsyncIterable<AnswerPart>, begin: () => void): Promise<void> {
+  /** One part after the other: asks for each when the one before has left. `begin` is called before the first. */
+  async send(parts: AsyncIterable<Uint8Array>, begin: () => void): Promise<void> {
     let hasBegun = false;
-    for await (const { bytes, free } of parts) {
+    for await (const bytes of parts) {
       if (!hasBegun) begin();
       hasBegun = true;
       for (let at = 0; at < bytes.length; at += partBytes) await this.#send(bytes.subarray(at, at + partBytes));
-      free();
     }
   }
 
