@@ -67,6 +67,12 @@ export class TableMaker {
     );
   }
 
+  /** As `begin`, of a table that its first rows make: it keeps the properties that it was declared with. */
+  beginDeclared(declared: TableRecord): Promise<TableCreation> {
+    const { ref: table, storageOptions } = declared;
+    return this.begin({ table, existing: declared, properties: undefined, storageOptions });
+  }
+
   /** Removes files that the catalog has given up. What fails stays in the catalog's list, and the next start tries again. */
   async discard(location: Location): Promise<void> {
     try {
@@ -164,7 +170,7 @@ interface PublishedFacts extends Pick<Publication['transaction'], 'operation' | 
 }
 
 /** A table whose name is reserved: its rows are written to a location that no reader knows, and published in one catalog transaction. */
-class TableCreation implements AsyncDisposable {
+export class TableCreation implements AsyncDisposable {
   readonly #deps: CreationDeps;
   readonly #request: NewTableRequest & { readonly reservation: Creation };
   readonly #undo: (leavesFiles: boolean) => Promise<void>;
@@ -239,8 +245,8 @@ class TableCreation implements AsyncDisposable {
 }
 
 /**
- * Appends chunks to a table that is not published yet, or to a source in staging, and returns the number of rows. While one chunk is being written the next one
- * is read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
+ * Appends chunks to a table that is not published yet, or to a source in staging, and returns the number of rows. While one chunk
+ * is being written the next one is read, so memory is two chunks plus the engine's copy, whatever the size of the whole (P7).
  *
  * The engine can report success for half of a body (docs/engine-facts.md, "Crashes and lies"), so the rows stored are counted
  * against the rows sent after every chunk.

@@ -1,8 +1,8 @@
-import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
+import { nullBytesPerRow } from '../arrow/column/typed-nulls.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable, holdsNull } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import { type TableMaker, type WrittenTable, writeChunks } from '../create/table-maker.ts';
+import { type TableCreation, type TableMaker, type WrittenTable, writeChunks } from '../create/table-maker.ts';
 import type { StagedSource } from '../engine/port/row-address.ts';
 import type { TableColumns } from '../engine/port/table-columns.ts';
 import type { NewId } from '../kernel/clock.ts';
@@ -10,14 +10,14 @@ import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
-import { fittingSchema, requireFewNewNulls } from '../table/fitting-schema.ts';
+import { fitOf, fittingSchema, wholeFitting } from '../table/fitting-schema.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
-import type { TableAccess } from '../table/table-access.ts';
+import { branchOfDeclared, type TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
-import { outcomeOf, type SchemaFit } from '../write/write.ts';
+import { outcomeOf } from '../write/write.ts';
 import type { InsertRowsCommand, InsertRowsResult } from './insert-command.ts';
 import { type InsertRequest, insertBatchKey } from './insert-kind.ts';
 
@@ -88,7 +88,7 @@ class InsertRows {
   ): Promise<ReceivedRows> {
     const { metrics } = this.#deps;
     return metrics.writeStage('receive', async () => {
-      if (staged === undefined) return inMemory(await wholeOf(source, columns));
+      if (staged === undefined) return inMemory(await (columns ? wholeFitting(source, columns) : source.whole()));
       const arriving = await begin(source.chunks());
       if (arriving.isWhole && mode === 'append') return inMemory(arriving.first);
       await this.#markBranch(table, branch, scope);
@@ -125,7 +125,7 @@ class InsertRows {
     const transactionId = newId() as TransactionId;
     const write = { kind: 'insert', operation: 'insert', table, branch, scope, transactionId, keyed } as const;
     const { chunk, rows } = source;
-    const fit = columns && fitOf(chunk?.schema ?? columns.schema, rows, columns.schema);
+    const fit = columns && fitOf({ schema: chunk?.schema ?? columns.schema, rows }, columns.schema, checkSourceFits);
     const request: InsertRequest = { ...write, mode, ...source, fit };
     const { version, numInsertedRows } = await writer.write(
       request,
@@ -150,12 +150,12 @@ class InsertRows {
     const release = await locks.lockExclusive(command.table, scope.signal);
     try {
       const record = await access.find(command.table);
-      if (record.state === 'declared') return await this.#materialise(record, arriving, scope, async () => request);
+      if (record.state === 'declared') return await this.#materialise(record, arriving, scope, request);
     } finally {
       release();
     }
     const created = await access.findCreated(command.table);
-    return this.#insertInto(created, command, arriving.first, scope, request);
+    return access.onFilesOf(created, () => this.#insertInto(created, command, arriving.first, scope, request));
   }
 
   /** Of a table that was declared when the rows began to arrive. */
@@ -179,42 +179,45 @@ class InsertRows {
     scope: RequestScope,
     keyed: Keyed | undefined,
   ): Promise<InsertRowsResult> {
-    const { locks } = this.#deps;
-    return this.#materialise(
-      declared,
-      arriving,
-      scope,
-      async () => keyed?.request(),
-      () => locks.lockExclusive(declared.ref, scope.signal),
-    );
-  }
-
-  async #materialise(
-    declared: TableRecord,
-    arriving: Arriving,
-    scope: RequestScope,
-    keyed: () => Promise<KeyedRequest | undefined>,
-    lock: () => Promise<() => void> = async () => () => undefined,
-  ): Promise<InsertRowsResult> {
-    const { ref: table, storageOptions } = declared;
-    const begun = { table, existing: declared, properties: undefined, storageOptions };
-    await using creation = await this.#deps.maker.begin(begun);
+    const { locks, maker } = this.#deps;
+    await using creation = await maker.beginDeclared(declared);
     const written = await creation.write(arriving.all(), scope.signal);
-    const request = await keyed(); // the body has passed by now, so nothing waits for it under the lock
-    const release = await lock();
+    const request = await keyed?.request(); // the body has passed by now, so nothing waits for it under the lock
+    const release = await locks.lockExclusive(declared.ref, scope.signal);
     try {
-      scope.signal.throwIfAborted();
-      const result = allInserted(written);
-      await creation.publish(written, {
-        operation: 'insert',
-        outcome: outcomeOf({ ...result, numUpdatedRows: 0, numDeletedRows: 0 }),
-        answer: request && keyedAnswer(request, result),
-      });
-      return result;
+      return await publish(creation, written, scope, request);
     } finally {
       release();
     }
   }
+
+  /** The caller holds the table's lock. */
+  async #materialise(
+    declared: TableRecord,
+    arriving: Arriving,
+    scope: RequestScope,
+    keyed: KeyedRequest | undefined,
+  ): Promise<InsertRowsResult> {
+    await using creation = await this.#deps.maker.beginDeclared(declared);
+    return await publish(creation, await creation.write(arriving.all(), scope.signal), scope, keyed);
+  }
+}
+
+async function publish(
+  creation: TableCreation,
+  written: WrittenTable,
+  { signal }: RequestScope,
+  keyed: KeyedRequest | undefined,
+): Promise<InsertRowsResult> {
+  signal.throwIfAborted();
+  const { transactionId, version, rows: numInsertedRows } = written;
+  const result = { transactionId, version, numInsertedRows };
+  await creation.publish(written, {
+    operation: 'insert',
+    outcome: outcomeOf({ numInsertedRows, numUpdatedRows: 0, numDeletedRows: 0 }),
+    answer: keyed && keyedAnswer(keyed, result),
+  });
+  return result;
 }
 
 /** The columns of the table that an append gets; a source that does not fit them is refused. An overwrite has its own. */
@@ -228,23 +231,9 @@ async function columnsFor(
   return undefined;
 }
 
-const fitOf = (source: Schema, rows: number, checked: Schema): SchemaFit => ({
-  checked,
-  check: (now) => {
-    checkSourceFits(source, now);
-    requireFewNewNulls(source, rows, checked, now);
-  },
-});
-
 /** Whether NULLs are to be added, or typed, which takes the whole source in memory. */
 const needsWhole = (source: Schema, { schema }: TableColumns): boolean =>
   nullBytesPerRow(source, schema) > 0 || source.fields.some(holdsNull);
-
-async function wholeOf(source: InsertRowsCommand['source'], columns: TableColumns | undefined): Promise<IpcChunk> {
-  if (columns === undefined) return source.whole();
-  const chunk = await source.whole(nullBytesPerRow(await source.schema(), columns.schema));
-  return typeNulls(chunk, columns.schema, columns.file);
-}
 
 const inMemory = (chunk: IpcChunk): ReceivedRows => ({ rows: chunk.rows, chunk, staged: undefined });
 
@@ -272,18 +261,9 @@ async function begin(chunks: AsyncGenerator<IpcChunk, void, void>): Promise<Arri
   };
 }
 
-const allInserted = ({ transactionId, version, rows }: WrittenTable): InsertRowsResult => ({
-  transactionId,
-  version,
-  numInsertedRows: rows,
-});
-
 const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
   new LancegateError(
     'ConcurrentModification',
     `table '${showTable(ref)}' was created while the body arrived; nothing was written`,
     { retryAfterSeconds: 1 },
   );
-
-const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
-  new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);

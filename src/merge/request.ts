@@ -13,8 +13,8 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import { type DistinctKeys, readDistinctKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
-import { fittingSchema, requireFewNewNulls } from '../table/fitting-schema.ts';
-import type { TableAccess } from '../table/table-access.ts';
+import { fitOf, fittingSchema, wholeFitting } from '../table/fitting-schema.ts';
+import { branchOfDeclared, type TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
@@ -76,8 +76,7 @@ class MergeRows {
     return this.#deps.metrics.writeStage('receive', async () => {
       const schema = await source.schema();
       const table = await fittingSchema(dataset, (table) => requireFit(schema, table, on));
-      const chunk = await source.whole(nullBytesPerRow(schema, table.schema));
-      return { chunk: joinBatches(typeNulls(chunk, table.schema, table.file)), checked: table.schema };
+      return { chunk: joinBatches(await wholeFitting(source, table)), checked: table.schema };
     });
   }
 
@@ -107,7 +106,7 @@ class MergeRows {
     const transactionId = newId() as TransactionId;
     const spec = { ...flags, useIndex };
     const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
-    const fit = { checked, check: (schema: Schema) => requireStillFit(chunk, checked, schema, on) };
+    const fit = fitOf(chunk, checked, (rows, now) => requireFit(rows, now, on));
     const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, fit };
     return access.onFilesOf(table, async () => {
       const counts = await writer.write(request, { batchKey: batchKey(request), size: chunk });
@@ -153,9 +152,7 @@ class MergeRows {
     { chunk, keyed }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
-    const { ref: table, storageOptions } = declared;
-    const begun = { table, existing: declared, properties: undefined, storageOptions };
-    await using creation = await this.#deps.maker.begin(begun);
+    await using creation = await this.#deps.maker.beginDeclared(declared);
     const written = await creation.write(once(chunk), scope.signal);
     scope.signal.throwIfAborted();
     const result = allInserted(written);
@@ -209,11 +206,6 @@ export function requireFit(source: Schema, target: Schema, on: readonly FieldPat
   checkPartialSource(typed, target);
 }
 
-function requireStillFit({ schema, rows }: IpcChunk, checked: Schema, now: Schema, on: readonly FieldPath[]): void {
-  requireFit(schema, now, on);
-  requireFewNewNulls(schema, rows, checked, now);
-}
-
 function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {
   if (resolveField(schema, path) !== undefined) return;
   throw new LancegateError('TableColumnNotFound', `on: the ${where} has no column ${formatFieldPath(path)}`);
@@ -225,9 +217,6 @@ const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
     `table '${showTable(ref)}' was created while the body arrived, with columns that it lacks; nothing was written`,
     { retryAfterSeconds: 1 },
   );
-
-const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
-  new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
 
 /**
  * A source that leaves out columns must agree with the table about which fields inside its structs and lists may be NULL.

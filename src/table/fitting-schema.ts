@@ -1,5 +1,6 @@
-import { nullBytesPerRow } from '../arrow/column/typed-nulls.ts';
-import type { Schema } from '../arrow/schema/schema.ts';
+import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
+import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
+import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import type { TableColumns } from '../engine/port/table-columns.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -23,11 +24,29 @@ export async function fittingSchema(
   });
 }
 
+/** All rows of a source that fits the table, with the types of the table. Memory is reserved for NULLs that are added to them, too. */
+export async function wholeFitting(source: ArrowSource, { schema, file }: TableColumns): Promise<IpcChunk> {
+  const chunk = await source.whole(nullBytesPerRow(await source.schema(), schema));
+  return typeNulls(chunk, schema, file);
+}
+
+/** That these rows fit the table with the schema `checked`, and with any other that `requireFit` lets pass. */
+export const fitOf = (
+  { schema: source, rows }: Pick<IpcChunk, 'schema' | 'rows'>,
+  checked: Schema,
+  requireFit: (source: Schema, table: Schema) => void,
+) => ({
+  checked,
+  check: (now: Schema): void => {
+    requireFit(source, now);
+    requireFewNewNulls(source, rows, checked, now);
+  },
+});
+
 /** The memory for NULLs in columns that came meanwhile is not reserved: many of them have to be sent again. */
 const mostNullBytes = 16 * 2 ** 20;
 
-/** Of `rows` rows of a `source` that was `checked` against an earlier schema than that of `now`. */
-export function requireFewNewNulls(source: Schema, rows: number, checked: Schema, now: Schema): void {
+function requireFewNewNulls(source: Schema, rows: number, checked: Schema, now: Schema): void {
   const more = nullBytesPerRow(source, now) - nullBytesPerRow(source, checked);
   if (more * rows <= mostNullBytes) return;
   throw new LancegateError(

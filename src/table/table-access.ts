@@ -18,6 +18,9 @@ export interface TableDescription {
   readonly created: { readonly version: number; readonly schema: Schema } | undefined;
 }
 
+export const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
+  new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
+
 /** How operations find tables and read what is on storage. */
 export class TableAccess {
   readonly #catalog: TableCatalog;

@@ -67,7 +67,10 @@ export class Metrics {
     'lancegate_creates_total',
     'Tables created, replaced or made from a declaration.',
   );
-  readonly chunkWritten = this.#count('lancegate_create_chunks_total', 'Chunks that creates have written.');
+  readonly chunkWritten = this.#count(
+    'lancegate_written_chunks_total',
+    'Chunks that creates and inserts have written.',
+  );
   readonly writeQueued = this.#underWay(
     'lancegate_queued_writes',
     'Merges that wait for their branch, over all tables.',

@@ -42,7 +42,7 @@ test('every event shows in its instrument', async () => {
     ['writes_per_commit_sum', 7],
     ['shared_commits_total{counted_by="search"}', 1],
     ['creates_total', 1],
-    ['create_chunks_total', 1],
+    ['written_chunks_total', 1],
   ];
   for (const [name, value] of expected) assert.equal(seen.get(`lancegate_${name}`), value, name);
 });
