@@ -160,11 +160,8 @@ export class IndexJobs {
   async #buildOn(dataset: Snapshot & BranchHead & Upkeep, job: OpenJob): Promise<WriteCounts> {
     const { table, branch, spec, isReplacing, transactionId, keyed } = job;
     const { signal } = job.cancelling;
-    const { fragments } = await dataset.layout();
-    const unpin = this.#deps.pins.pin(table.id, branch, {
-      version: await dataset.version(),
-      lastFragment: Math.max(-1, ...fragments.map(({ id = -1 }) => id)),
-    });
+    const layout = await dataset.layout();
+    const unpin = this.#deps.pins.pin({ tableId: table.id, branch }, await dataset.version(), layout);
     const principal = principalKey(job.scope.principal);
     try {
       const prepared = await dataset.prepareIndex(spec, { principal, signal });

@@ -1,4 +1,10 @@
+import type { Layout } from '../engine/port/engine.ts';
 import type { BranchName, TableId } from '../kernel/ids.ts';
+
+interface BranchOfTable {
+  readonly tableId: TableId;
+  readonly branch: BranchName | undefined;
+}
 
 /** A version that something long is computed from. */
 interface Pin {
@@ -11,8 +17,9 @@ interface Pin {
 export class VersionPins {
   readonly #pins = new Map<string, Set<Pin>>();
 
-  /** Until the returned function is called, more than once if need be. */
-  pin(tableId: TableId, branch: BranchName | undefined, pin: Pin): () => void {
+  /** Pins a version with these fragments until the caller calls the returned function. */
+  pin({ tableId, branch }: BranchOfTable, version: number, { fragments }: Pick<Layout, 'fragments'>): () => void {
+    const pin: Pin = { version, lastFragment: Math.max(-1, ...fragments.map(({ id = -1 }) => id)) };
     const key = keyOf(tableId, branch);
     const pins = this.#pins.get(key) ?? new Set();
     this.#pins.set(key, pins.add(pin));
@@ -22,17 +29,17 @@ export class VersionPins {
     };
   }
 
-  /** The oldest one; `Infinity` without any. */
-  oldestVersion(tableId: TableId, branch: BranchName | undefined): number {
-    return Math.min(...this.#of(tableId, branch).map(({ version }) => version));
+  /** The oldest pinned version of the branch; `Infinity` without any. */
+  oldestVersion(branch: BranchOfTable): number {
+    return Math.min(...this.#of(branch).map(({ version }) => version));
   }
 
-  /** The last fragment of all pinned versions; below every id without any. */
-  lastFragment(tableId: TableId, branch: BranchName | undefined): number {
-    return Math.max(-1, ...this.#of(tableId, branch).map(({ lastFragment }) => lastFragment));
+  /** The last fragment of all pinned versions of the branch; below every id without any. */
+  lastFragment(branch: BranchOfTable): number {
+    return Math.max(-1, ...this.#of(branch).map(({ lastFragment }) => lastFragment));
   }
 
-  #of(tableId: TableId, branch: BranchName | undefined): readonly Pin[] {
+  #of({ tableId, branch }: BranchOfTable): readonly Pin[] {
     return [...(this.#pins.get(keyOf(tableId, branch)) ?? [])];
   }
 }

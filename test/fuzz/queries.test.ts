@@ -1,5 +1,5 @@
 /**
- * Whatever a client asks of a table's rows, it gets them or is told what is wrong: no reader dies of it, and no error shows a cell
+ * Whatever a client asks of a table's rows, the answer has them or says what is wrong: no reader dies of it, and no error shows a cell
  * (P12). By hand:
  *   LANCEGATE_QUERY_RUNS=20000 LANCEGATE_QUERY_SEED=7 node --test test/fuzz/queries.test.ts
  */

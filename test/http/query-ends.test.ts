@@ -40,7 +40,7 @@ describe('a query at its ends', () => {
   };
   const query = (table: string, body: Fields) => service.post(`/v1/table/${table}/query`, { ...everyRow, ...body });
   const rowsIn = (body: unknown): number => tableFromIPC(body as Buffer).numRows;
-  /** An answer whose body nobody has read yet. */
+  /** An answer whose body has not been read yet. */
   const begin = async (table: string): Promise<IncomingMessage> => {
     const headers = { authorization: `Bearer ${await service.mint('lancegate:read')}`, connection: 'close' };
     const asked = request(`${service.url}/v1/table/${table}/query`, { method: 'POST', headers });

@@ -272,7 +272,7 @@ describe('a large result', () => {
     );
     succeeded(await service.post('/v1/table/large/create', stream({ id: vectorFromArray(id, new Int32()), text })));
   });
-  /** An answer whose body nobody has read yet. */
+  /** An answer whose body has not been read yet. */
   const begin = async (parameters = ''): Promise<IncomingMessage> => {
     const asked = request(`${service.url}/v1/table/large/query${parameters}`, {
       method: 'POST',

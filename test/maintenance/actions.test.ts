@@ -168,13 +168,26 @@ test('old versions are removed up to the one that a power cut goes back to (P3, 
 test('versions that a client deletes stay from the one on that an index is built from', async (t) => {
   const { actions, pins, target, dataset, layout } = await maintained(t);
   const all = [{ from: 0, before: Number.POSITIVE_INFINITY }];
-  const unpin = pins.pin(target.tableId, undefined, { version: 3, lastFragment: 2 });
+  const unpin = pins.pin(target, 3, await layout());
   assert.equal((await actions.removeVersions(target, all, inAnHour()))?.removedVersions, 2);
   unpin();
   assert.equal((await actions.removeVersions(target, [{ from: 0, before: 3 }], inAnHour()))?.removedVersions, 0);
   assert.equal((await actions.removeVersions(target, all, inAnHour()))?.removedVersions, 1);
   await layout();
   assert.equal((await dataset.versionPage(allVersions)).length, 1);
+});
+
+test('a compaction leaves the fragments that an index is built from, and compacts those that came since', async (t) => {
+  const { actions, pins, target, dataset, layout } = await maintained(t);
+  const idsOf = async () => (await layout()).fragments.map(({ id }) => id);
+  const unpin = pins.pin(target, 4, await layout());
+  for (const id of [4, 5]) await dataset.append(ipcFile(rows(id)));
+  await actions.compact(target, { reason: 'by hand', extent: 'full' });
+  assert.deepEqual((await idsOf()).slice(0, -1), [0, 1, 2, 3]);
+  assert.equal((await layout()).fragments.length, 5);
+  unpin();
+  await actions.compact(target, { reason: 'by hand', extent: 'full' });
+  assert.equal((await layout()).fragments.length, 1);
 });
 
 test('where the engine alone removes versions, as on object stores, a client cannot delete any', async (t) => {

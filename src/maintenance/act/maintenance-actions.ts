@@ -104,9 +104,7 @@ export class MaintenanceActions {
     });
   }
 
-  /**
-   * Builds an index again, with its options, in a process of its own and without any lock. The signal ends the process.
-   */
+  /** Builds an index again, with its options, in a process of its own and without any lock. The signal ends the process. */
   async refreshIndex(
     target: BranchRef,
     spec: IndexSpec,
@@ -119,9 +117,8 @@ export class MaintenanceActions {
     if (opened === undefined) return undefined;
     let unpin = (): void => undefined;
     try {
-      const { fragments, rows } = await opened.layout();
-      const lastFragment = Math.max(-1, ...fragments.map(({ id = -1 }) => id));
-      unpin = this.#deps.pins.pin(tableId, branch, { version: await opened.version(), lastFragment });
+      const layout = await opened.layout();
+      unpin = this.#deps.pins.pin(target, await opened.version(), layout);
       const prepared = await opened.prepareIndex(spec, { principal: undefined, signal });
       const release = await this.#deps.locks.lockShared(table, neverAborts);
       try {
@@ -132,7 +129,15 @@ export class MaintenanceActions {
         release();
       }
       const durationMs = performance.now() - startMs;
-      return { job: 'index', branch, reason, column: spec.column, rows, isIndexTooLarge: false, durationMs };
+      return {
+        job: 'index',
+        branch,
+        reason,
+        column: spec.column,
+        rows: layout.rows,
+        isIndexTooLarge: false,
+        durationMs,
+      };
     } finally {
       unpin();
       opened.close();
@@ -178,7 +183,7 @@ export class MaintenanceActions {
   }
 
   async #compact(target: BranchRef, dataset: MaintainedBranch, wanted: readonly number[]): Promise<Compacted> {
-    const pinned = this.#deps.pins.lastFragment(target.tableId, target.branch);
+    const pinned = this.#deps.pins.lastFragment(target);
     const fragments = wanted.filter((id) => id > pinned);
     const prepared = fragments.length === 0 ? undefined : await dataset.prepareCompaction(fragments);
     if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
@@ -262,7 +267,7 @@ export class MaintenanceActions {
     );
   }
 
-  /** `remove` is told from which version on all stay: an index is built from it, or recovery or a writer may need it. */
+  /** `remove` gets the version from which on all stay: an index is built from it, or recovery or a writer may need it. */
   async #whileTagsStand(
     target: BranchRef,
     dataset: MaintainedBranch,
@@ -272,7 +277,7 @@ export class MaintenanceActions {
     const release = await this.#deps.locks.lockTags(target.table, neverAborts);
     const startMs = performance.now();
     try {
-      const pinned = this.#deps.pins.oldestVersion(target.tableId, target.branch);
+      const pinned = this.#deps.pins.oldestVersion(target);
       const keptFromVersion = Math.min(pinned, await this.#acknowledgedVersion(target, dataset));
       const { removedVersions, removedBytes, isHeldByTag } = await remove(keptFromVersion);
       const durationMs = performance.now() - startMs;
