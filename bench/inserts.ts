@@ -8,45 +8,35 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { createBare } from './bare-engine.ts';
+import { accepted, type Outcome, runClosedLoop } from './closed-loop.ts';
+import { perSecond, shownMs } from './many-writers.ts';
+import { percentile } from './measure.ts';
 import { startServiceProcess } from './service-process.ts';
 import { bodyOf, range, vectorTable } from './workloads.ts';
 
 const { values } = parseArgs({
   options: { seconds: { type: 'string', default: '10' }, clients: { type: 'string', default: '64' } },
 });
-const loadMs = Number(values.seconds) * 1_000;
 const rowsPerInsert = 100;
 const floatsPerRow = 16;
 const partOf = (from: number) => bodyOf(vectorTable({ keys: range(from, rowsPerInsert), floatsPerRow }));
 
-interface Load {
-  readonly inserts: number;
-  readonly refused: number;
-  readonly perSecond: number;
-  readonly p99Ms: number;
-}
+const load = (insert: (client: number) => Promise<unknown>): Promise<Outcome> =>
+  runClosedLoop({
+    clients: Number(values.clients),
+    durationMs: Number(values.seconds) * 1_000,
+    request: (client) =>
+      insert(client).then(
+        () => accepted,
+        () => ({ isAccepted: false, pauseMs: 0 }),
+      ),
+  });
 
-async function load(insert: (client: number) => Promise<unknown>): Promise<Load> {
-  const startMs = performance.now();
-  const times: number[] = [];
-  let refused = 0;
-  const client = async (number: number): Promise<void> => {
-    while (performance.now() - startMs < loadMs) {
-      const sentMs = performance.now();
-      await insert(number).then(
-        () => times.push(performance.now() - sentMs),
-        () => (refused += 1),
-      );
-    }
-  };
-  await Promise.all(range(0, Number(values.clients)).map(client));
-  const perSecond = times.length / ((performance.now() - startMs) / 1_000);
-  const inOrder = times.toSorted((a, b) => a - b);
-  return { inserts: times.length, refused, perSecond, p99Ms: inOrder[Math.floor(inOrder.length * 0.99)] ?? Number.NaN };
-}
-
-const shown = ({ inserts, refused, perSecond, p99Ms }: Load): string =>
-  `${perSecond.toFixed(1)} inserts/s, p99 ${p99Ms.toFixed(0)} ms, ${inserts} in all, ${refused} refused`;
+const shown = (outcome: Outcome): string => {
+  const { acceptedMs, refusedMs } = outcome;
+  const p99 = shownMs(percentile(acceptedMs, 0.99));
+  return `${perSecond(outcome).toFixed(1)} inserts/s, p99 ${p99}, ${acceptedMs.length} in all, ${refusedMs.length} refused`;
+};
 
 const folder = await mkdtemp(join(tmpdir(), 'lancegate-inserts-'));
 const service = await startServiceProcess(join(folder, 'data'));
@@ -60,7 +50,7 @@ try {
   const theirs = await load((client) => opened[client]!.append(bodies[client]!.file));
   console.log(`lancegate    ${shown(ours)}`);
   console.log(`bare engine  ${shown(theirs)}`);
-  console.log(`ratio        ${(ours.perSecond / theirs.perSecond).toFixed(1)} (aim: 50)`);
+  console.log(`ratio        ${(perSecond(ours) / perSecond(theirs)).toFixed(1)} (aim: 50)`);
 } finally {
   await service.stop();
   await rm(folder, { recursive: true, force: true });
