@@ -112,17 +112,17 @@ export class BranchWatch {
     this.#factors = { ...this.#factors, [plan.job]: corrected(this.#factors[plan.job], guessMs, tookMs) };
   }
 
-  /** Until it has ended, there is no second one. */
+  /** Notes that a refresh begins: until it has ended, there is no second one. */
   beginsRefresh(): void {
     this.#coolDownUntilMs.refresh = Number.POSITIVE_INFINITY;
   }
 
-  /** Returns for how long there is no other attempt: each time twice as long. */
-  failed(nowMs: number): number {
+  /** Returns for how long there is no other attempt: each time twice as long. `job` is what failed, undefined for the planning. */
+  failed(nowMs: number, job?: Plan['job']): number {
     const retryAfterMs = Math.min(longestRetryMs, firstRetryMs * 2 ** this.#failures);
     this.#failures += 1;
     this.#coolDownUntilMs.any = nowMs + retryAfterMs;
-    this.#coolDownUntilMs.refresh = 0;
+    if (job === 'refresh') this.#coolDownUntilMs.refresh = 0;
     return retryAfterMs;
   }
 

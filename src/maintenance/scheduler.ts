@@ -208,7 +208,7 @@ export class MaintenanceScheduler implements CommitObserver {
       await this.#jobs.carryOut(watch, plan);
     } catch (error) {
       const job = plan.job === 'refresh' ? 'index' : plan.job;
-      this.#log.failed(watch.target, job, error, watch.failed(this.#nowMs));
+      this.#log.failed(watch.target, job, error, watch.failed(this.#nowMs, plan.job));
     }
   }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import { btreeOn } from '#src/engine/port/index-spec.ts';
+import { btreeOn, type IndexSpec } from '#src/engine/port/index-spec.ts';
 import type { FragmentFacts } from '#src/engine/port/upkeep.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
 import { BranchWatch } from '#src/maintenance/branch-watch.ts';
@@ -139,6 +139,22 @@ describe('a watched branch', () => {
     assert.deepEqual([watch.isDue(3_999, true), watch.isDue(4_000, true)], [false, true]);
     watch.succeeded(watch.plan(found(60), 4_000, true)!, 1, 4_000);
     assert.equal(watch.failed(5_000), 1_000);
+  });
+
+  test('has one refresh at a time, also where another job fails meanwhile (P8)', () => {
+    const vector = { distance: 'l2' } as const;
+    const spec: IndexSpec = { name: 'v', column: 'v', options: { type: 'IVF_FLAT', vector } };
+    const stale = { name: 'v', columns: ['v'], rows: 1_000, unindexedRows: 2_000, spec, isPlain: false };
+    const { layout, schema } = found(0);
+    const seen = { layout: { ...layout, indexes: [stale] }, schema };
+    const watch = watchAfter(1);
+    const planned = (nowMs: number) => watch.plan(seen, nowMs, false)?.job;
+    assert.equal(planned(0), 'refresh');
+    watch.beginsRefresh();
+    watch.failed(0, 'compact');
+    assert.equal(planned(1_000), undefined);
+    watch.failed(1_000, 'refresh');
+    assert.equal(planned(3_000), 'refresh');
   });
 
   test('has no old versions to remove while those of another branch are removed (P8)', () => {
