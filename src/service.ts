@@ -186,6 +186,7 @@ function openBuilders({
     },
     ...builderSlots,
     maxWaiting: 64,
+    waiters: 'index builds',
     idleMs: 10_000,
   });
   opened.defer(() => pool.close());
@@ -212,6 +213,7 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
     },
     mostReaders: config.readers,
     maxWaiting: 512,
+    waiters: 'queries',
     principalShare: config.principalShare,
     idleMs: 60_000,
   });

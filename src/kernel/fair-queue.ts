@@ -8,6 +8,8 @@ interface FairQueueLimits {
   readonly maxWaiting: number;
   /** The part of the slots, and of the queue, that one principal can have; above 0 and at most 1. */
   readonly principalShare: number;
+  /** Names in refusals what waits, in the plural. */
+  readonly waiters: string;
 }
 
 /** A request for a slot. No kind of work has more than three quarters of the slots, so each kind gets some. */
@@ -80,10 +82,10 @@ export class FairQueue {
   }
 
   #refusal({ principal }: Seeker): LancegateError | undefined {
-    const { maxWaiting, principalShare } = this.#limits;
+    const { maxWaiting, principalShare, waiters } = this.#limits;
     const own = this.#lanes.get(principal)?.length ?? 0;
-    if (own >= partOf(maxWaiting, principalShare)) return queueIsFull('queries of this principal');
-    return this.#waiting >= maxWaiting ? queueIsFull('queries') : undefined;
+    if (own >= partOf(maxWaiting, principalShare)) return queueIsFull(`${waiters} of this principal`);
+    return this.#waiting >= maxWaiting ? queueIsFull(waiters) : undefined;
   }
 
   #hasRoom({ principal, work }: Seeker): boolean {

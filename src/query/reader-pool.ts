@@ -15,6 +15,8 @@ export interface ReaderPoolParts extends ReaderProcessParts {
   readonly metrics: Pick<Metrics, 'watchReaders' | 'watchRunningQueries' | 'watchWaitingQueries' | 'readerEnded'>;
   readonly mostReaders: number;
   readonly maxWaiting: number;
+  /** As `FairQueueLimits.waiters`. */
+  readonly waiters: string;
   readonly principalShare: number;
   readonly idleMs: number;
 }
@@ -38,9 +40,9 @@ export class ReaderPool {
   #isClosed = false;
 
   constructor(parts: ReaderPoolParts) {
-    const { mostReaders: slots, maxWaiting, principalShare, metrics } = parts;
+    const { mostReaders: slots, maxWaiting, principalShare, waiters, metrics } = parts;
     this.#parts = parts;
-    this.#queue = new FairQueue({ slots, maxWaiting, principalShare });
+    this.#queue = new FairQueue({ slots, maxWaiting, principalShare, waiters });
     metrics.watchReaders(() => this.#all.size);
     metrics.watchRunningQueries(() => this.#queue.running);
     metrics.watchWaitingQueries(() => this.#queue.waiting);

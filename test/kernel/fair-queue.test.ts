@@ -5,11 +5,11 @@ import { FairQueue } from '#src/kernel/fair-queue.ts';
 
 const never = new AbortController().signal;
 const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
-const isSlowDown = (error: unknown): boolean => error instanceof LancegateError && error.kind === 'SlowDown';
+const slowDown = (message: string) => ({ kind: 'SlowDown', message });
 
 /** A queue, and who holds a slot of it in the order in which they got one, with what gives it back. */
 function queueOf(slots: number, { maxWaiting = 100, principalShare = 0.5 } = {}) {
-  const queue = new FairQueue({ slots, maxWaiting, principalShare });
+  const queue = new FairQueue({ slots, maxWaiting, principalShare, waiters: 'builds' });
   const order: string[] = [];
   const releases = new Map<string, () => void>();
   const take = async (name: string, principal: string, work = 'count', signal = never) => {
@@ -73,15 +73,15 @@ test('a full queue refuses at once, and a principal that has its share of the wa
   void take('a1', 'a');
   void take('a2', 'a');
   await settled();
-  await assert.rejects(take('a3', 'a'), isSlowDown);
+  await assert.rejects(take('a3', 'a'), slowDown('too many builds of this principal wait already'));
   void take('b1', 'b');
   void take('b2', 'b');
   await settled();
-  await assert.rejects(take('c1', 'c'), isSlowDown);
+  await assert.rejects(take('c1', 'c'), slowDown('too many builds wait already'));
   assert.equal(queue.waiting, 4);
 });
 
-test('who leaves makes room for others, and gets no slot', async () => {
+test('a request that leaves makes room for others, and gets no slot', async () => {
   const { queue, order, take, release } = queueOf(1, { maxWaiting: 2 });
   void take('first', 'a');
   const leaver = new AbortController();

@@ -57,6 +57,7 @@ describe('the readers', () => {
       clock: systemClock,
       mostReaders: 1,
       maxWaiting: 10,
+      waiters: 'queries',
       principalShare: 1,
       idleMs: 60_000,
       ...changed,
