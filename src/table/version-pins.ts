@@ -1,4 +1,4 @@
-import type { Layout } from '../engine/port/engine.ts';
+import type { Layout } from '../engine/port/upkeep.ts';
 import type { BranchName, TableId } from '../kernel/ids.ts';
 
 interface BranchOfTable {
