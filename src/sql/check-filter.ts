@@ -18,7 +18,7 @@ export function checkFilter(text: string, parameter: string, allowed: ReadonlySe
     const sql = new TokenReader(text);
     new FilterReader(sql, allowed).read();
     // In parentheses the engine cannot pass over what follows an expression that ended early.
-    return `(${sql.withoutComments()})` as CheckedSql;
+    return `(${sql.forEngine()})` as CheckedSql;
   } catch (error) {
     if (!(error instanceof SqlMistake)) throw error;
     throw invalidInput(`${parameter}: ${error.message} (${positionOf(error.at, text)})`, error);

@@ -48,7 +48,8 @@ const runsOn = /[\p{Alphabetic}0-9_.]/uy;
 /** Reads a text token by token, each once, and knows the one that comes next. Throws `SqlMistake`. */
 export class TokenReader {
   readonly #text: string;
-  readonly #comments: { readonly from: number; readonly to: number }[] = [];
+  /** In their order: what stands in the text there for the engine. */
+  readonly #rewritten: { readonly from: number; readonly to: number; readonly as: string }[] = [];
   #at = 0;
   #next: Token;
   #taken: Token | undefined;
@@ -105,16 +106,18 @@ export class TokenReader {
     return this.#takeIf('word', word);
   }
 
-  /** The text with blanks for the comments that were passed, so that every token stands where it stood. */
-  withoutComments(): string {
+  /**
+   * What was read, with blanks for comments, and backticks around every quoted name: of double quotes the engine makes a name in a
+   * condition, and a text in the value of a column.
+   */
+  forEngine(): string {
     let text = '';
-    let from = 0;
-    for (const comment of this.#comments) {
-      text +=
-        this.#text.slice(from, comment.from) + this.#text.slice(comment.from, comment.to).replaceAll(/[^\n]/g, ' ');
-      from = comment.to;
+    let passed = 0;
+    for (const { from, to, as } of this.#rewritten) {
+      text += this.#text.slice(passed, from) + as;
+      passed = to;
     }
-    return text + this.#text.slice(from);
+    return text + this.#text.slice(passed);
   }
 
   #is(kind: Token['kind'], value: string): boolean {
@@ -145,7 +148,7 @@ export class TokenReader {
   #skipLine(): void {
     const from = this.#at;
     this.#match(lineComment);
-    this.#comments.push({ from, to: this.#at });
+    this.#blank(from);
   }
 
   #skipBlock(): void {
@@ -155,7 +158,12 @@ export class TokenReader {
     const inner = this.#text.indexOf('/*', from + 2);
     if (inner !== -1 && inner < end) throw new SqlMistake('a comment begins inside another', inner);
     this.#at = end + 2;
-    this.#comments.push({ from, to: this.#at });
+    this.#blank(from);
+  }
+
+  #blank(from: number): void {
+    const as = this.#text.slice(from, this.#at).replaceAll(/[^\n]/g, ' ');
+    this.#rewritten.push({ from, to: this.#at, as });
   }
 
   #token(): Token {
@@ -168,7 +176,8 @@ export class TokenReader {
       const digits = this.#digits() ?? this.#match(number);
       if (digits !== undefined) return this.#number(digits, at);
     }
-    if (first === '`' || first === '"') return this.#quotedToken('name', first, at);
+    if (first === '`') return this.#quotedToken('name', first, at);
+    if (first === '"') return this.#doubleQuoted(at);
     if ((first === 'x' || first === 'X') && this.#text.charAt(at + 1) === "'") return this.#bytes(at);
     const letters = this.#match(word);
     if (letters !== undefined) return this.#word(letters, at);
@@ -197,6 +206,12 @@ export class TokenReader {
     const value = this.#quoted(quote, kind);
     if (kind === 'name' && value === '') throw new SqlMistake('a quoted name is empty', at);
     return { kind, value, written: this.#text.slice(at, this.#at), at };
+  }
+
+  #doubleQuoted(at: number): Token {
+    const token = this.#quotedToken('name', '"', at);
+    this.#rewritten.push({ from: at, to: this.#at, as: `\`${token.value.replaceAll('`', '``')}\`` });
+    return token;
   }
 
   /** A doubled quote stands for itself. */

@@ -48,6 +48,13 @@ describe('rows are changed by a predicate', () => {
     assert.equal((described.properties as Record<string, string>).num_updated_rows, '2');
   });
 
+  test('a name in double quotes is a column in an expression too, and never a text', async () => {
+    const table = await newTable();
+    succeeded(await update(table, { predicate: '"id" = 4', updates: [['name', `"name" || '!'`]] }));
+    succeeded(await update(table, { predicate: 'id = 3', updates: [['id', '"id" + 10']] }));
+    assert.deepEqual(await names(table), ['1 old', '13 old', '2 old', '4 old!']);
+  });
+
   test('every expression of an update sees the old row, whatever the order (P2, P4)', async () => {
     tables += 1;
     const table = `t${tables}`;

@@ -20,7 +20,7 @@ describe("what clients' filters may say (P12)", () => {
   const good = [
     `id = 1 AND NOT (v LIKE 'a%' ESCAPE '\\' OR v NOT ILIKE s) OR b IS NOT TRUE`,
     'id BETWEEN -1 AND +2 AND id NOT BETWEEN 1 AND 2 AND id NOT IN (1, -2, 3.5e7)',
-    'target.n < source.n AND `a``b`.c = 1 AND "x""y" IS DISTINCT FROM 2',
+    'target.n < source.n AND `a``b`.c = 1 AND `x"y` IS DISTINCT FROM 2',
     `d > DATE '2026-01-01' AND coalesce(ts > now() - INTERVAL '1' DAY)`,
     `CAST(id AS decimal(10, 2)) > 1 AND id::bigint unsigned > 1 AND try_cast(v AS int) IS NULL`,
     `a[1] = 1 AND (st).x = 2 AND st['x'] = 1 AND array_has_any(a, [1, -2])`,
@@ -28,13 +28,18 @@ describe("what clients' filters may say (P12)", () => {
     `coalesce(SUBSTRING(v FROM 1 FOR 3) = 'x', POSITION('E' IN v) = 2, TRIM(BOTH 'S' FROM v) = 'E')`,
     `coalesce(EXTRACT(YEAR FROM ts) = 1970, OVERLAY(v PLACING 'x' FROM 1) = 'x')`,
     `bin = X'0aFF' AND regexp_like(v, '^a{3}$', 'i') AND key IN (arrow_cast('1.5', 'Decimal128(10, 2)'))`,
-    'order = 1 AND date = 2 AND "end" = 3 AND été = 4 AND _rowid = 5',
+    'order = 1 AND date = 2 AND `end` = 3 AND été = 4 AND _rowid = 5',
   ];
   for (const text of good) test(text, () => assert.equal(accepted(text), `(${text})`));
 
   test('comments reach the engine as blanks, and lines stay where they are', () => {
     assert.equal(accepted('id /* ) */ = 1 -- )\n OR b'), '(id         = 1     \n OR b)');
     assert.equal(accepted("v = '-- /* '"), "(v = '-- /* ')");
+  });
+
+  test('a name in double quotes reaches the engine in backticks: in an expression it would make a text of it', () => {
+    assert.equal(accepted('"x""y" = "a`b" /* "z" */'), '(`x"y` = `a``b`          )');
+    assert.equal(accepted(`st."x" = '"c"' AND \`"d"\` > "e"["f"]`), `(st.\`x\` = '"c"' AND \`"d"\` > \`e\`[\`f\`])`);
   });
 
   test('an operator can allow more functions', () => {
