@@ -73,8 +73,16 @@ export class TableMaker {
     return this.begin({ table, existing: declared, properties: undefined, storageOptions });
   }
 
-  /** Removes files that the catalog has given up. What fails stays in the catalog's list, and the next start tries again. */
+  /**
+   * Removes the files of a location that the catalog has given up; one that is left, or has a table again, keeps them. What fails
+   * stays in the catalog's list, and the next start tries again.
+   */
   async discard(location: Location): Promise<void> {
+    const { discarded } = await this.#deps.catalog.unfinished();
+    if (discarded.includes(location)) await this.#removeFiles(location);
+  }
+
+  async #removeFiles(location: Location): Promise<void> {
     try {
       await this.#deps.engine.remove(location);
       await this.#deps.catalog.forgetDiscarded(location);
@@ -94,7 +102,7 @@ export class TableMaker {
       await this.#undo(creation, false);
     }
     const { discarded } = await this.#deps.catalog.unfinished();
-    for (const location of discarded) await this.discard(location);
+    for (const location of discarded) await this.#removeFiles(location);
   }
 
   /** A declared table is made where it was declared: its answer gave clients that location. */

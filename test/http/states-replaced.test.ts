@@ -5,8 +5,10 @@ import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { eventually } from './eventually.ts';
 import { people, storedRows, stream } from './rows.ts';
 import { holdTurn, receivedBytes, untilQueued, untilReceived, untilWaitingForTables } from './stalled-reads.ts';
+import { Upload } from './upload-client.ts';
 
 describe('a table that is dropped, overwritten, or made twice', () => {
   const later = afterSuite();
@@ -61,6 +63,29 @@ describe('a table that is dropped, overwritten, or made twice', () => {
       readdirSync(service.tablesFolder).filter((name) => name.startsWith('safe')),
       ['safe.lance'],
     );
+  });
+
+  test('deregistered during an overwrite it keeps its files, also if they have another name by then (P1)', async () => {
+    for (const other of [undefined, 'saved']) {
+      const { location } = await create('left');
+      const authorization = `Bearer ${await service.mint('lancegate:admin')}`;
+      const upload = new Upload(`${service.url}/v1/table/left/create?mode=overwrite`, { authorization });
+      const body = people([7], 'new');
+      await upload.write(body.subarray(0, -8));
+      const isBegun = async () =>
+        (await service.post('/v1/table/left/rename', { new_table_name: 'left' })).body.code === 14;
+      await eventually('the overwrite has the name', isBegun);
+      succeeded(await service.post('/v1/table/left/deregister'));
+      const name = other ?? 'late';
+      const register = async () => succeeded(await service.post(`/v1/table/${name}/register`, { location }));
+      if (other !== undefined) await register();
+      await upload.write(body.subarray(-8));
+      assert.equal((await upload.end()).status, 200);
+      assert.deepEqual((await service.post('/v1/table/left/count_rows')).body, 1);
+      if (other === undefined) await register();
+      assert.deepEqual((await service.post(`/v1/table/${name}/count_rows`)).body, 2);
+      succeeded(await service.post('/v1/table/left/drop'));
+    }
   });
 
   test('dropped and made again it has a new location and none of the old rows, versions and branches', async () => {
