@@ -1,11 +1,8 @@
 import type { Field, IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkStorableFields, refuseColumn } from '../../arrow/schema/schema-rules.ts';
-import type { ChangeResult } from '../../change/submit-change.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Replayable } from '../idempotency/idempotency.ts';
-import { type CheckedColumnStep, type ColumnCommand, type ColumnDeps, changeColumns } from './change-columns.ts';
+import { type CheckedColumnStep, type ColumnCommand, columnChange } from './change-columns.ts';
 
 export interface AddedColumn {
   readonly name: string;
@@ -13,23 +10,15 @@ export interface AddedColumn {
   readonly value: CheckedSql;
 }
 
-interface AddColumnsCommand extends ColumnCommand {
-  /** At least one, or the columns of a stream without rows, which are NULL in every row. */
-  readonly columns: readonly AddedColumn[] | IpcChunk;
-}
+/** At least one column with its value, or the columns of a stream without rows, which are NULL in every row. */
+type AddColumnsCommand = ColumnCommand & ({ readonly columns: readonly AddedColumn[] } | { readonly source: IpcChunk });
 
 /** Adds columns to every row. */
-export const addColumns =
-  ({ idempotency, ...deps }: ColumnDeps) =>
-  (command: AddColumnsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> => {
-    const { columns, ...asked } = command;
-    const said = 'schema' in columns ? asked : command;
-    return idempotency.once('add_columns', said, scope, (keyed) => {
-      return changeColumns(deps, command, { operation: 'add_columns', ...additionOf(columns) }, scope, keyed);
-    });
-  };
+export const addColumns = columnChange('add_columns', (command: AddColumnsCommand) =>
+  additionOf('source' in command ? command.source : command.columns),
+);
 
-export const additionOf = (columns: AddColumnsCommand['columns']): CheckedColumnStep =>
+export const additionOf = (columns: readonly AddedColumn[] | IpcChunk): CheckedColumnStep =>
   'schema' in columns ? ofNulls(columns) : ofValues(columns);
 
 function ofValues(columns: readonly AddedColumn[]): CheckedColumnStep {

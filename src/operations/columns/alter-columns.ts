@@ -1,15 +1,11 @@
 import { type FieldPath, formatFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkNames } from '../../arrow/schema/schema-rules.ts';
-import type { ChangeResult } from '../../change/submit-change.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Replayable } from '../idempotency/idempotency.ts';
 import {
   type CheckedColumnStep,
   type ColumnCommand,
-  type ColumnDeps,
-  changeColumns,
+  columnChange,
   mapFields,
   requireColumn,
   requireOnce,
@@ -30,12 +26,9 @@ interface AlterColumnsCommand extends ColumnCommand {
 }
 
 /** Renames columns, changes their types, or whether they allow NULL. */
-export const alterColumns =
-  ({ idempotency, ...deps }: ColumnDeps) =>
-  (command: AlterColumnsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
-    idempotency.once('alter_columns', command, scope, (keyed) =>
-      changeColumns(deps, command, { operation: 'alter_columns', ...alterationOf(command.alterations) }, scope, keyed),
-    );
+export const alterColumns = columnChange('alter_columns', ({ alterations }: AlterColumnsCommand) =>
+  alterationOf(alterations),
+);
 
 export function alterationOf(alterations: readonly Alteration[]): CheckedColumnStep {
   const changes = alterations.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));

@@ -6,7 +6,7 @@ import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/s
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Idempotency, IdempotencyHeader, Keyed } from '../idempotency/idempotency.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 
 export type ColumnDeps = ChangeDeps & { readonly idempotency: Idempotency };
 
@@ -23,19 +23,22 @@ export interface CheckedColumnStep {
   readonly check: (schema: Schema) => void;
 }
 
-/** The columns are checked before the change waits for the branch, and again once it has it, since others change them too. */
-export async function changeColumns(
-  deps: ChangeDeps,
-  { table: ref, branch }: ColumnCommand,
-  { operation, step, check }: CheckedColumnStep & { readonly operation: WriteOperation },
-  scope: RequestScope,
-  keyed: Keyed | undefined,
-): Promise<ChangeResult> {
-  const table = await deps.access.findCreated(ref);
-  const checked = await deps.access.read(table, branch, undefined, (dataset) => dataset.schema());
-  check(checked);
-  return submitChange(deps, { operation, table, branch, steps: [step], fit: { checked, check } }, scope, keyed);
-}
+/**
+ * An operation that changes columns. They are checked before the change waits for the branch, and again once it has it, since others
+ * change them too.
+ */
+export const columnChange =
+  <Command extends ColumnCommand>(operation: WriteOperation, stepOf: (command: Command) => CheckedColumnStep) =>
+  ({ idempotency, ...deps }: ColumnDeps) =>
+  (command: Command, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
+    idempotency.once(operation, command, scope, async (keyed) => {
+      const { branch } = command;
+      const { step, check } = stepOf(command);
+      const table = await deps.access.findCreated(command.table);
+      const checked = await deps.access.read(table, branch, undefined, (dataset) => dataset.schema());
+      check(checked);
+      return submitChange(deps, { operation, table, branch, steps: [step], fit: { checked, check } }, scope, keyed);
+    });
 
 /** `TableColumnNotFound`. `parameter` names what the path is from. */
 export function requireColumn(schema: Schema, path: FieldPath, parameter: string): Field {

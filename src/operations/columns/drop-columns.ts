@@ -1,14 +1,10 @@
 import { type FieldPath, formatFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { ChangeResult } from '../../change/submit-change.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Replayable } from '../idempotency/idempotency.ts';
 import {
   type CheckedColumnStep,
   type ColumnCommand,
-  type ColumnDeps,
-  changeColumns,
+  columnChange,
   mapFields,
   requireColumn,
   requireOnce,
@@ -20,12 +16,7 @@ interface DropColumnsCommand extends ColumnCommand {
 }
 
 /** Removes columns, or parts of them, and the indexes that are on them. */
-export const dropColumns =
-  ({ idempotency, ...deps }: ColumnDeps) =>
-  (command: DropColumnsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
-    idempotency.once('drop_columns', command, scope, (keyed) =>
-      changeColumns(deps, command, { operation: 'drop_columns', ...removalOf(command.columns) }, scope, keyed),
-    );
+export const dropColumns = columnChange('drop_columns', ({ columns }: DropColumnsCommand) => removalOf(columns));
 
 export const removalOf = (columns: readonly FieldPath[]): CheckedColumnStep => ({
   step: { step: { kind: 'drop columns', columns: columns.map(formatFieldPath) }, file: undefined },

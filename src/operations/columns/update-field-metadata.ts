@@ -9,7 +9,7 @@ import {
   type CheckedColumnStep,
   type ColumnCommand,
   type ColumnDeps,
-  changeColumns,
+  columnChange,
   mapFields,
   requireColumn,
   requireOnce,
@@ -36,14 +36,16 @@ interface UpdateFieldMetadataResult extends ChangeResult {
   readonly fields: MetadataOfFields | undefined;
 }
 
+const changeMetadata = columnChange('update_field_metadata', ({ updates }: UpdateFieldMetadataCommand) =>
+  metadataChangeOf(updates),
+);
+
 /** Changes what columns say of themselves, such as which of them are the primary key. */
 export const updateFieldMetadata =
-  ({ idempotency, ...deps }: ColumnDeps) =>
+  (deps: ColumnDeps) =>
   async (command: UpdateFieldMetadataCommand, scope: RequestScope): Promise<Replayable<UpdateFieldMetadataResult>> => {
     const { table, branch, updates } = command;
-    const result = await idempotency.once('update_field_metadata', command, scope, (keyed) =>
-      changeColumns(deps, command, { operation: 'update_field_metadata', ...metadataChangeOf(updates) }, scope, keyed),
-    );
+    const result = await changeMetadata(deps)(command, scope);
     const record = await deps.access.findCreated(table);
     const schema = await deps.access
       .read(record, branch, result.version, (dataset) => dataset.schema())

@@ -52,15 +52,14 @@ function addBySchema(operation: AddColumns, input: RouteInput): ReturnType<Route
     body: 'arrow-whole',
     table,
     answer: async (upload) => {
-      const { source, digest } = upload.digestedSource();
+      const { source: arriving, digest } = upload.digestedSource();
       try {
-        const columns = await source.whole();
+        const source = await arriving.whole();
         const idempotency = repeatOf(input.headers, `${addColumnsPath} ${await digest()}`);
-        return jsonAnswer(
-          writeAnswer(input, await operation({ table, branch, columns, idempotency }, input.scope), {}),
-        );
+        const result = await operation({ table, branch, source, idempotency }, input.scope);
+        return jsonAnswer(writeAnswer(input, result, {}));
       } finally {
-        source.close();
+        arriving.close();
       }
     },
   };
