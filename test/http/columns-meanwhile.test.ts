@@ -28,6 +28,18 @@ describe('columns change while others write', () => {
   const insert = (table: string, body: Buffer) => service.post(`/v1/table/${table}/insert`, body);
   const alter = (...alterations: readonly object[]) => ({ alterations });
 
+  test('a retry gets its first answer although the table is gone, without the metadata of the columns (P6)', async () => {
+    await create('gone');
+    const body = { updates: [{ path: 'id', metadata: { unit: 'one' } }] };
+    const update = () =>
+      service.post('/v1/table/gone/update_field_metadata', body, { 'idempotency-key': 'a-change-of-what-goes' });
+    const { fields, context: _, ...first } = succeeded(await update());
+    assert.deepEqual(fields, { id: { unit: 'one' } });
+    succeeded(await service.post('/v1/table/gone/drop'));
+    const { context: __, ...again } = succeeded(await update());
+    assert.deepEqual(again, first);
+  });
+
   const old = (...ids: readonly number[]): Row[] => ids.map((id) => ({ id, name: 'old' }));
   /** A change of columns that a merge of `people` does not get past: the refusal of the merge, and what is stored afterwards. */
   const changes: Readonly<

@@ -32,7 +32,7 @@ interface UpdateFieldMetadataCommand extends ColumnCommand {
 type MetadataOfFields = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
 interface UpdateFieldMetadataResult extends ChangeResult {
-  /** Of each updated field; undefined where the version is gone by now. */
+  /** Of each updated field; undefined where the version cannot be read by now. */
   readonly fields: MetadataOfFields | undefined;
 }
 
@@ -44,14 +44,24 @@ const changeMetadata = columnChange('update_field_metadata', ({ updates }: Updat
 export const updateFieldMetadata =
   (deps: ColumnDeps) =>
   async (command: UpdateFieldMetadataCommand, scope: RequestScope): Promise<Replayable<UpdateFieldMetadataResult>> => {
-    const { table, branch, updates } = command;
     const result = await changeMetadata(deps)(command, scope);
-    const record = await deps.access.findCreated(table);
-    const schema = await deps.access
-      .read(record, branch, result.version, (dataset) => dataset.schema())
-      .catch(ignoreMissing);
-    return { ...result, fields: schema && metadataOf(schema, updates) };
+    const schema = await schemaAfter(deps, command, result);
+    return { ...result, fields: schema && metadataOf(schema, command.updates) };
   };
+
+/** The change is made and acknowledged by now, so no failure of this is one of the request (P6). */
+async function schemaAfter(
+  { access }: ColumnDeps,
+  { table, branch }: ColumnCommand,
+  { version }: ChangeResult,
+): Promise<Schema | undefined> {
+  try {
+    return await access.read(await access.findCreated(table), branch, version, (dataset) => dataset.schema());
+  } catch (error) {
+    if (error instanceof LancegateError) return undefined; // compensated: the answer goes without it
+    throw error;
+  }
+}
 
 export function metadataChangeOf(updates: readonly MetadataUpdate[]): CheckedColumnStep {
   const changes = updates.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
@@ -90,9 +100,3 @@ const metadataOf = (schema: Schema, updates: readonly MetadataUpdate[]): Metadat
   Object.fromEntries(
     updates.map(({ path }) => [formatFieldPath(path), Object.fromEntries(resolveField(schema, path)?.metadata ?? [])]),
   );
-
-/** Of an answer that is asked for again. */
-function ignoreMissing(error: unknown): undefined {
-  if (error instanceof LancegateError && error.kind === 'TableVersionNotFound') return undefined;
-  throw error;
-}
