@@ -15,7 +15,7 @@ import type { ReadFilter } from './merge-parameters.ts';
 /** The binding counts in 32 bits. */
 const mostRows = 2 ** 32 - 1;
 const limits = { vectors: 1_000, dimension: 65_536, columns: 10_000, orderings: 100 } as const;
-/** What the SDKs search for if they are not told. */
+/** What the SDKs search for by default. */
 const defaultResults = 10;
 
 const upTo = (maximum: number, minimum = 0) => Type.Optional(Type.Integer({ minimum, maximum }));

@@ -120,7 +120,7 @@ export function readPage(
 }
 
 function parseLimit(text: string): number {
-  if (/^\d{1,10}$/.test(text) && Number(text) > 0) return Number(text);
+  if (/^\d+$/.test(text) && Number(text) > 0) return Number(text);
   throw invalidInput('limit: expected a whole number above zero');
 }
 

@@ -158,6 +158,8 @@ test('pages are bounded', () => {
   assert.deepEqual(readPage(query('')), { after: undefined, limit: 1000 });
   assert.deepEqual(readPage(query('page_token=&limit=10')), { after: undefined, limit: 10 });
   assert.deepEqual(readPage(query('page_token=a%24b&limit=99999999')), { after: 'a$b', limit: 1000 });
+  for (const limit of ['9223372036854775807', '9'.repeat(400)])
+    assert.equal(readPage(query(`limit=${limit}`)).limit, 1000, 'as in a body');
   for (const limit of ['0', '-1', '', 'x', '1.5'])
     assert.throws(() => readPage(query(`limit=${limit}`)), refused, limit);
 });
