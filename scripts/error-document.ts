@@ -52,9 +52,9 @@ const closing = `## Remarks
 ## Retries
 
 An error with *written: nothing* and *retry: later* may simply be tried again. After a broken connection, a timeout of the
-client's own or *written: unknown* the client cannot know. Creates and merges that carry an \`Idempotency-Key\` header (1 to
-255 visible ASCII characters, such as a UUID, a new one for each request) can be sent again all the same: what was done is
-not done twice, and the first answer comes once more, with \`idempotency-replayed: true\`. The key works for the same
+client's own or *written: unknown* the client cannot know. Creates, and writes of rows, columns and indexes, that carry an
+\`Idempotency-Key\` header (1 to 255 visible ASCII characters, such as a UUID, a new one for each request) can be sent again
+all the same: what was done is not done twice, and the first answer comes once more, with \`idempotency-replayed: true\`. The key works for the same
 principal, table, parameters and body, for [\`--idempotency-retention\`](configuration.md) (24 h); with anything else it is
 refused (400). A request that failed may be sent again under its key.
 

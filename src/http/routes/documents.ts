@@ -54,7 +54,7 @@ const file = (path: string, contentType: string, read: () => Promise<string | Ui
   },
 });
 
-/** Read once, when somebody asks. */
+/** Read once, when the first client asks. */
 function libraryFile(name: string): () => Promise<Uint8Array> {
   let content: Promise<Uint8Array> | undefined;
   return () => {

@@ -3,7 +3,7 @@ import type { JobReport } from '../../maintenance/report.ts';
 import { maintainTable } from '../../operations/maintain-table.ts';
 import { Count } from '../../wire/json-body.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
-import { tableTarget } from '../route.ts';
+import { tableTarget, visibleTo } from '../route.ts';
 
 const Jobs = Type.Object({
   jobs: Type.Array(
@@ -38,8 +38,8 @@ export const maintainTableRoute = jsonRoute(maintainTable, {
   body: Nothing,
   answer: async (operation, { target: table }, { access }) => {
     const jobs = await operation({ table });
-    const visible = jobs.filter(({ branch }) => access.allows('DescribeTable', { kind: 'table', table }, branch));
-    return { jobs: visible.map(jobContents) };
+    const isVisible = visibleTo(access, table);
+    return { jobs: jobs.filter(({ branch }) => isVisible(branch)).map(jobContents) };
   },
 });
 

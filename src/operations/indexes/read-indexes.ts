@@ -44,7 +44,7 @@ export const indexStatistics =
 
 /**
  * Reads the files of an index, after which queries find them in the memory of the operating system: readers are processes of their
- * own, and none of them can be told to keep it. Ends with the request. `TableIndexNotFound`.
+ * own, and none of them keeps it for the others. Ends with the request. `TableIndexNotFound`.
  */
 export const prewarmIndex =
   ({ access }: Deps) =>

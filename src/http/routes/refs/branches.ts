@@ -4,7 +4,7 @@ import { parseBranch, parseBranchName } from '../../../wire/identifiers.ts';
 import { Count, mapOf, nextPage, PageBody, pageFields, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';
 import { jsonRoute, Nothing } from '../../json-route.ts';
-import { refuseBranch, tableTarget } from '../../route.ts';
+import { refuseBranch, tableTarget, visibleTo } from '../../route.ts';
 
 const CreateBody = Type.Object({
   name: Type.String(),
@@ -59,7 +59,7 @@ export const listBranchesRoute = jsonRoute(listBranches, {
     const { items, next } = await operation({
       table,
       page: readPage(query, body),
-      visible: (branch) => access.allows('DescribeTable', { kind: 'table', table }, branch),
+      visible: visibleTo(access, table),
     });
     const branches = items.map(({ name, parentBranch, parentVersion, createdAtSeconds, manifestBytes }) => [
       name,
