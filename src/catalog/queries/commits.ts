@@ -153,13 +153,13 @@ const rowOfAnswer = (answered: KeyedAnswer): IdempotencyKeyRow => ({
   base_version: null,
 });
 
-const rowOfIntent = (commit: WriteIntent): IdempotencyKeyRow => ({
-  ...rowOfRequest(commit),
+const rowOfIntent = (intent: WriteIntent): IdempotencyKeyRow => ({
+  ...rowOfRequest(intent),
   answer: null,
-  table_id: commit.tableId,
-  table_path: tablePathOf(commit.ref),
-  branch: commit.branch ?? null,
-  base_version: commit.baseVersion,
+  table_id: intent.tableId,
+  table_path: tablePathOf(intent.ref),
+  branch: intent.branch ?? null,
+  base_version: intent.baseVersion,
 });
 
 const intentOf = (row: IdempotencyKeyRow): WriteIntent => ({
@@ -173,8 +173,8 @@ const intentOf = (row: IdempotencyKeyRow): WriteIntent => ({
 export const insertAnswers = (db: CatalogDb, answers: readonly KeyedAnswer[]): Promise<void> =>
   putRows(db, answers.map(rowOfAnswer));
 
-export const insertIntents = (db: CatalogDb, commits: readonly WriteIntent[]): Promise<void> =>
-  putRows(db, commits.map(rowOfIntent));
+export const insertIntents = (db: CatalogDb, intents: readonly WriteIntent[]): Promise<void> =>
+  putRows(db, intents.map(rowOfIntent));
 
 async function putRows(db: CatalogDb, rows: readonly IdempotencyKeyRow[]): Promise<void> {
   for (const some of insertable(rows)) {
