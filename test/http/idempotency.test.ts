@@ -56,6 +56,34 @@ describe('an Idempotency-Key makes a retry harmless (P6)', () => {
     assert.deepEqual([isReplay(first), isReplay(again)], [false, true]);
   };
 
+  test('one x-request-id with one body is a retry only for the same table, branch and index', async () => {
+    const [one, two] = [await newTable(), await newTable()];
+    for (const table of [one, two])
+      succeeded(await service.post(`/v1/table/${table}/branches/create`, { name: 'dev' }));
+    for (const name of ['a', 'b']) {
+      const body = { column: 'n', index_type: 'BTREE', name };
+      succeeded(await service.post(`/v1/table/${one}/create_index`, body));
+    }
+    const same = { 'x-request-id': 'of-a-trace' };
+    const metadata = { owner: 'ann' };
+    const asked = [
+      ...[one, two].map(
+        (table) => [`${table}/add_columns`, { new_columns: [{ name: 'm', expression: '1' }] }] as const,
+      ),
+      ...[one, two].map((table) => [`${table}/schema_metadata/update`, metadata] as const),
+      [`${one}/schema_metadata/update?branch=dev`, metadata] as const,
+      ...['a', 'b'].map((name) => [`${one}/index/${name}/drop`, undefined] as const),
+    ];
+    for (const [path, body] of asked) {
+      const replayed = async () => {
+        const answer = await service.post(`/v1/table/${path}`, body, same);
+        succeeded(answer);
+        return answer.headers.get('idempotency-replayed');
+      };
+      assert.deepEqual([await replayed(), await replayed()], [null, 'true'], path);
+    }
+  });
+
   test('a merge sent again is not applied again and gets the first answer', async () => {
     const table = await newTable();
     const first = await merge(table, 1, keyed('k'));
