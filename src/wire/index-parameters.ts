@@ -52,7 +52,7 @@ export const CreateIndexBody = Type.Object({
   document_granularity: refused,
 });
 
-export type IndexBody = Static<typeof CreateIndexBody>;
+type IndexBody = Static<typeof CreateIndexBody>;
 
 const scalarTypes: readonly string[] = ['BTREE', 'BITMAP', 'LABEL_LIST', 'FM'] satisfies ScalarIndexType[];
 const vectorTypes: readonly string[] = [

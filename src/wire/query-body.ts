@@ -21,7 +21,7 @@ const defaultResults = 10;
 const upTo = (maximum: number, minimum = 0) => Type.Optional(Type.Integer({ minimum, maximum }));
 const flag = Type.Optional(Type.Boolean());
 
-export const QueryFields = {
+export const QueryBody = Type.Object({
   version: Type.Optional(Version),
   /** SDKs without a limit send 2^63-1, which is no exact number here. */
   k: Type.Optional(Type.Number({ minimum: 0 })),
@@ -55,9 +55,8 @@ export const QueryFields = {
   full_text_query: Type.Optional(Type.Unknown()),
   use_lsm: flag,
   use_rte: flag,
-};
+});
 
-export const QueryBody = Type.Object(QueryFields);
 type Body = Static<typeof QueryBody>;
 
 /** `InvalidInput` names the field at fault. */

@@ -1,7 +1,7 @@
 /** The JSON of one of several operations; docs/protocol.md has the rules. */
 import Type, { type Static, type TObject } from 'typebox';
-import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import type { NamedOperation, TransactOperation } from '../operations/transact/transact-command.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import { type NamedOperation, ofOperation, type TransactOperation } from '../operations/transact/transact-command.ts';
 import {
   AddColumnsBody,
   AlterColumnsBody,
@@ -86,8 +86,7 @@ export function readOperation(name: string, text: string, readFilter: ReadFilter
   try {
     return { name, does: readWhat(parseJson(text, 'it'), readFilter) };
   } catch (error) {
-    if (!(error instanceof LancegateError)) throw error;
-    throw new LancegateError(error.kind, `operation ${name}: ${error.message}`, { cause: error.cause });
+    throw ofOperation(name, error);
   }
 }
 

@@ -32,7 +32,7 @@ export interface UpdateStep {
   readonly laterRounds?: readonly (readonly NewValue[])[];
 }
 
-interface NewValue {
+export interface NewValue {
   readonly column: string;
   readonly value: CheckedSql;
 }

@@ -12,7 +12,7 @@ import type { TableAccess } from '../../table/table-access.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 import { requireIndexable } from './indexable.ts';
 
-export interface CreateIndexCommand {
+interface CreateIndexCommand {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
   readonly column: FieldPath;

@@ -1,12 +1,6 @@
-import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { NewValue } from '../../engine/port/change.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { TokenReader } from '../../sql/tokens.ts';
-
-export interface Assignment {
-  /** A column of the table. */
-  readonly column: string;
-  readonly value: CheckedSql;
-}
 
 /** Each round but the first writes all updated rows once more. */
 const mostRounds = 8;
@@ -16,9 +10,9 @@ const mostRounds = 8;
  * mentions are set. (The engine evaluates the assignments of one update one after the other, in an order that changes.) Any name in an
  * expression that is spelt like a column counts as one, also if it is a function. `InvalidInput` where no order will do.
  */
-export function roundsOf(assignments: readonly Assignment[]): readonly (readonly Assignment[])[] {
+export function roundsOf(assignments: readonly NewValue[]): readonly (readonly NewValue[])[] {
   const mentions = new Map(assignments.map((each) => [each, namesIn(each.value)]));
-  const rounds: (readonly Assignment[])[] = [];
+  const rounds: (readonly NewValue[])[] = [];
   let left = assignments;
   while (left.length > 0) {
     const round = left.filter(
@@ -48,7 +42,7 @@ function namesIn(expression: string): ReadonlySet<string> {
 
 const folded = (name: string): string => name.toUpperCase().toLowerCase();
 
-const circular = (left: readonly Assignment[]) =>
+const circular = (left: readonly NewValue[]) =>
   invalidInput(
     `updates: the new values of ${left
       .slice(0, 3)

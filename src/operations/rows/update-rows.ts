@@ -10,7 +10,7 @@ import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/
 import { roundsOf } from './update-rounds.ts';
 
 /** The new value of a column: an expression over the columns of the old row. */
-export interface ColumnUpdate {
+interface ColumnUpdate {
   /** As the client wrote it. */
   readonly column: string;
   readonly value: CheckedSql;

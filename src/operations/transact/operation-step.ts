@@ -25,9 +25,9 @@ import { removalOf } from '../columns/drop-columns.ts';
 import { metadataChangeOf } from '../columns/update-field-metadata.ts';
 import { deletion } from '../rows/delete-rows.ts';
 import { updateOf } from '../rows/update-rows.ts';
-import { type NamedOperation, sourceOf, type TransactOperation } from './transact-command.ts';
+import { type NamedOperation, ofOperation, sourceOf, type TransactOperation } from './transact-command.ts';
 
-export interface StepDeps {
+interface StepDeps {
   readonly engine: Datasets;
   readonly keyHasher: KeyHasher;
   readonly branch: BranchName | undefined;
@@ -190,12 +190,3 @@ const tooManyNulls = (): LancegateError =>
     'BodyTooLarge',
     'its rows take too much memory with NULL in the columns that operations before it add: send fewer rows at a time',
   );
-
-const ofOperation = (name: string, error: unknown): unknown =>
-  error instanceof LancegateError
-    ? new LancegateError(error.kind, `operation ${name}: ${error.message}`, {
-        cause: error.cause,
-        ...(error.internal && { internal: error.internal }),
-        ...(error.retryAfterSeconds !== undefined && { retryAfterSeconds: error.retryAfterSeconds }),
-      })
-    : error;

@@ -2,6 +2,7 @@
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { MergeFlags } from '../../merge/merge-command.ts';
 import type { AddedColumn } from '../columns/add-columns.ts';
@@ -36,6 +37,16 @@ export interface NamedOperation {
 /** The source that an operation names. */
 export const sourceOf = (operation: TransactOperation): string | undefined =>
   'source' in operation ? operation.source : undefined;
+
+/** A refusal that names the operation. */
+export const ofOperation = (name: string, error: unknown): unknown =>
+  error instanceof LancegateError
+    ? new LancegateError(error.kind, `operation ${name}: ${error.message}`, {
+        cause: error.cause,
+        ...(error.internal && { internal: error.internal }),
+        ...(error.retryAfterSeconds !== undefined && { retryAfterSeconds: error.retryAfterSeconds }),
+      })
+    : error;
 
 export interface NamedSource {
   readonly name: string;
