@@ -45,8 +45,15 @@ const symbol = /::|<=>|<<|>>|\|\||<=|>=|<>|!=|==|[-+*/%=<>&|^()[\],.:]/y;
 const ascii = /^[A-Za-z0-9_]+$/;
 const runsOn = /[\p{Alphabetic}0-9_.]/uy;
 
+/** Of one text. */
+type TextLimits = Readonly<Record<'characters' | 'tokens', number>>;
+
+/** Of a text that was read before. What the check adds to it may take it past the limits of a client's text. */
+export const noLimits: TextLimits = { characters: Number.POSITIVE_INFINITY, tokens: Number.POSITIVE_INFINITY };
+
 /** Reads a text token by token, each once, and knows the one that comes next. Throws `SqlMistake`. */
 export class TokenReader {
+  readonly #limits: TextLimits;
   readonly #text: string;
   /** In their order: what stands in the text there for the engine. */
   readonly #rewritten: { readonly from: number; readonly to: number; readonly as: string }[] = [];
@@ -56,10 +63,11 @@ export class TokenReader {
   #takenBefore: Token | undefined;
   #count = 0;
 
-  constructor(text: string) {
-    if (text.length > sqlLimits.characters) {
-      throw new SqlMistake(`the expression is longer than ${sqlLimits.characters} characters`, 0);
+  constructor(text: string, limits: TextLimits = sqlLimits) {
+    if (text.length > limits.characters) {
+      throw new SqlMistake(`the expression is longer than ${limits.characters} characters`, 0);
     }
+    this.#limits = limits;
     this.#text = text;
     this.#next = this.#read();
   }
@@ -83,8 +91,8 @@ export class TokenReader {
     const token = this.#next;
     if (token.kind === 'end') throw unexpected(token);
     this.#count += 1;
-    if (this.#count > sqlLimits.tokens) {
-      throw new SqlMistake(`the expression has more than ${sqlLimits.tokens} words and signs`, token.at);
+    if (this.#count > this.#limits.tokens) {
+      throw new SqlMistake(`the expression has more than ${this.#limits.tokens} words and signs`, token.at);
     }
     this.#takenBefore = this.#taken;
     this.#taken = token;

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { type CheckedSql, ownSql } from '#src/kernel/checked-sql.ts';
 import type { LancegateError } from '#src/kernel/errors.ts';
+import { roundsOf } from '#src/operations/rows/update-rounds.ts';
 import { sqlLimits } from '#src/sql/limits.ts';
 import { filterReader } from '#src/wire/merge-parameters.ts';
 
@@ -40,6 +42,19 @@ describe("what clients' filters may say (P12)", () => {
   test('a name in double quotes reaches the engine in backticks: in an expression it would make a text of it', () => {
     assert.equal(accepted('"x""y" = "a`b" /* "z" */'), '(`x"y` = `a``b`          )');
     assert.equal(accepted(`st."x" = '"c"' AND \`"d"\` > "e"["f"]`), `(st.\`x\` = '"c"' AND \`"d"\` > \`e\`[\`f\`])`);
+  });
+
+  test('what is as long as is allowed can be read again for the names in it', () => {
+    const list = Array.from({ length: (sqlLimits.tokens - 4) / 2 }, () => '1').join();
+    const value = accepted(`NOT id IN (${list})`) as CheckedSql;
+    const updates = [
+      { column: 'id', value: ownSql('1') },
+      { column: 'is_old', value },
+    ];
+    assert.deepEqual(
+      roundsOf(updates).map((round) => round.map(({ column }) => column)),
+      [['is_old'], ['id']],
+    );
   });
 
   test('an operator can allow more functions', () => {

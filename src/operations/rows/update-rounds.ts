@@ -1,6 +1,7 @@
 import type { NewValue } from '../../engine/port/change.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { TokenReader } from '../../sql/tokens.ts';
+import { noLimits, TokenReader } from '../../sql/tokens.ts';
 
 /** Each round but the first writes all updated rows once more. */
 const mostRounds = 8;
@@ -29,9 +30,9 @@ export function roundsOf(assignments: readonly NewValue[]): readonly (readonly N
 }
 
 /** First segments only: a column is set as a whole. */
-function namesIn(expression: string): ReadonlySet<string> {
+function namesIn(expression: CheckedSql): ReadonlySet<string> {
   const names = new Set<string>();
-  const tokens = new TokenReader(expression);
+  const tokens = new TokenReader(expression, noLimits);
   while (tokens.peek().kind !== 'end') {
     const { kind, value } = tokens.take();
     if (kind === 'word') names.add(folded(value));
