@@ -56,7 +56,7 @@ describe('the LanceDB SDK makes every index through the service that it makes on
     });
   }
 
-  test('createIndex without replace: refused at once where there is one, and the reason is told', async () => {
+  test('createIndex without replace: refused at once where there is one, with the reason', async () => {
     await documents.createIndex('id', { config: Index.btree() });
     const again = documents.createIndex('id', { config: Index.btree(), replace: false });
     await assert.rejects(again, /already has an index id_idx/);

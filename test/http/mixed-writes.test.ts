@@ -176,8 +176,8 @@ test('inserts, updates, deletes and merges leave what a list of rows would have 
     assert.equal(sent.status, 200, `${what} ${JSON.stringify(sent.body)}`);
     const answer = sent.body;
     rows = step.rows;
-    const told = Object.fromEntries(Object.keys(step.counts).map((name) => [name, answer[name]]));
-    assert.deepEqual(told, step.counts, what);
+    const counted = Object.fromEntries(Object.keys(step.counts).map((name) => [name, answer[name]]));
+    assert.deepEqual(counted, step.counts, what);
     // Maintenance makes versions too.
     assert.ok(Number(answer.version) >= version + (step.makesVersion ? 1 : 0), what);
     version = Number(answer.version);

@@ -309,7 +309,7 @@ describe('columns are changed', () => {
       13,
       /cast/,
     ],
-    ['a type that nobody knows', 'alter_columns', alter({ path: 'id', data_type: { type: 'x' } }), 400, 13, /"x"/],
+    ['an unknown type', 'alter_columns', alter({ path: 'id', data_type: { type: 'x' } }), 400, 13, /"x"/],
     [
       'a zone that Lance panics on',
       'alter_columns',

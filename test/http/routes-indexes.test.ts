@@ -170,7 +170,7 @@ describe('indexes of a table', () => {
     succeeded(await drop('theirs'));
   });
 
-  test('jobs are told to who may see their table, the newest first', async () => {
+  test('a principal sees the jobs of the tables that it may describe, the newest first (P9)', async () => {
     const { jobs } = succeeded(await service.post('/v1/jobs/list')) as { jobs: readonly Record<string, unknown>[] };
     const [last] = jobs;
     assert.deepEqual([last?.table, last?.job_state, last?.job_type], ['t', 'DONE', 'create_index']);

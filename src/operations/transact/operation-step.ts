@@ -34,7 +34,7 @@ interface StepDeps {
   readonly scope: RequestScope;
 }
 
-export function keepsColumns({ kind }: TransactOperation): boolean {
+function keepsColumns({ kind }: TransactOperation): boolean {
   switch (kind) {
     case 'insert':
     case 'merge_insert':
