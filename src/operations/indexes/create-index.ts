@@ -26,7 +26,7 @@ interface CreateIndexCommand {
 }
 
 /** A job that is still running, or the transaction of one that has ended. */
-export type CreatedIndex = { readonly jobId: string } | ChangeResult;
+type CreatedIndex = { readonly jobId: string } | ChangeResult;
 
 /** A client gets the number of a job that takes longer. Until then its leaving cancels the job. */
 const patienceMs = 5_000;
