@@ -173,6 +173,7 @@ describe('POST /v1/table/{id}/query', () => {
     [{ columns: { a: 'id) FROM x --' } }, /^columns.a: /],
     [{ columns: { a: 1 } }, /^columns: the value of a must be SQL/],
     [{ columns: [''] }, /^columns: a name is empty$/],
+    [{ columns: { one: '1' } }, /^columns: at least one must be of the table$/],
     [{ order_by: [{ column_name: 'nope' }] }, /^order_by: the table has no column nope$/, 12],
     [{ order_by: [{ column_name: 'id' }], columns: ['text'] }, /^order_by: select the columns to order by, too/],
     [{ full_text_query: { query: 'x' } }, /^full_text_query: no column has a full-text index$/],

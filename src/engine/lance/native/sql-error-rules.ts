@@ -96,6 +96,7 @@ const noTextIndex = 'full_text_query: no column has a full-text index';
 export const queryRules: readonly Rule[] = [
   rowNames,
   [/unless an INVERTED index has been created/, 'InvalidInput', noTextIndex],
+  [/Scans must request at least one column/, 'InvalidInput', 'columns: at least one must be of the table'],
   [
     /failed to construct the fuzzy query/,
     'InvalidInput',
