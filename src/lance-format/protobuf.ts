@@ -102,6 +102,16 @@ export function fieldsIn(encoded: Uint8Array): readonly { readonly number: numbe
   return fields;
 }
 
+/** The first field whose number is not among these; undefined where there is none. */
+export function fieldOtherThan(numbers: readonly number[], encoded: Uint8Array): number | undefined {
+  const reader = new WireReader(encoded);
+  for (let number = reader.next(); number !== undefined; number = reader.next()) {
+    if (!numbers.includes(number)) return number;
+    reader.skip();
+  }
+  return undefined;
+}
+
 /** In the order of the table. A field that is `undefined` is left out. */
 export function encode<Known extends Fields>(table: MessageTable<Known>, values: Decoded<MessageTable<Known>>): Buffer {
   const writer = new WireWriter();
@@ -240,9 +250,9 @@ export class WireReader {
 
   skip(): void {
     if (this.#type === wireType.varint) this.#varint();
-    else if (this.#type === wireType.bytes) this.bytes();
-    else if (this.#type === wireType.fixed64) this.#take(8);
-    else if (this.#type === wireType.fixed32) this.#take(4);
+    else if (this.#type === wireType.bytes) this.#pass(this.#varint());
+    else if (this.#type === wireType.fixed64) this.#pass(8);
+    else if (this.#type === wireType.fixed32) this.#pass(4);
     else throw new MalformedFile(`wire type ${this.#type}`);
   }
 
@@ -251,9 +261,13 @@ export class WireReader {
   }
 
   #take(length: number): Uint8Array {
+    this.#pass(length);
+    return this.#bytes.subarray(this.#at - length, this.#at);
+  }
+
+  #pass(length: number): void {
     if (length > this.#bytes.length - this.#at) throw new MalformedFile('a field is longer than its message');
     this.#at += length;
-    return this.#bytes.subarray(this.#at - length, this.#at);
   }
 
   /** Exact up to 2 ** 53. */

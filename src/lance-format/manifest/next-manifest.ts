@@ -22,7 +22,7 @@ import {
   transaction,
   update,
 } from '../messages.ts';
-import { type Decoded, decode, edit, editEach, encode, fieldsIn, MalformedFile } from '../protobuf.ts';
+import { type Decoded, decode, edit, editEach, encode, fieldOtherThan, fieldsIn, MalformedFile } from '../protobuf.ts';
 import { fragmentId, indexesIn, manifestFileOf, nameOfIndex, sectionsOf } from './parse-manifest.ts';
 
 /** What is random or of its time in a version. */
@@ -334,8 +334,9 @@ export function requireReplaceable(message: Uint8Array, indexes: Uint8Array | un
   const { version = 0, readerFlags = 0n, writerFlags = 0n, fragments = [], fields = [] } = known;
   const flags = readerFlags | writerFlags;
   if ((flags & ~knownFlags) !== 0n) throw new NotReplaceable(`the manifest has feature flags ${flags}`);
-  for (const { number } of fragments.flatMap(fieldsIn)) {
-    if (!knownOfFragment.includes(number)) throw new NotReplaceable(`a fragment has field ${number}`);
+  for (const each of fragments) {
+    const other = fieldOtherThan(knownOfFragment, each);
+    if (other !== undefined) throw new NotReplaceable(`a fragment has field ${other}`);
   }
   if (fields.some((each) => hasInMetadata(each, 'blob'))) throw new NotReplaceable('a column holds blobs');
   if (indexesIn(indexes).some((each) => nameOfIndex(each).startsWith('__'))) {
