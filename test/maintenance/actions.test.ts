@@ -139,6 +139,38 @@ test('a full compaction rebuilds the indexes, also where there was nothing to co
   assert.equal(await dataset.version(), before, 'nothing was to be done');
 });
 
+/** The engine drops the index while it is being built again. */
+const droppedMeanwhile = (folder: () => string, name: string) => (opened: Dataset) => ({
+  prepareIndex: async (...build: Parameters<Dataset['prepareIndex']>) => {
+    const prepared = await opened.prepareIndex(...build);
+    await (await (await connect(dirname(folder()))).openTable('t')).dropIndex(name);
+    return prepared;
+  },
+});
+
+test('an index that a client drops while it is built again stays dropped (P5)', async (t) => {
+  const table = await maintained(
+    t,
+    droppedMeanwhile(() => table.folder, 'own'),
+  );
+  const spec = { ...btreeOn('id'), name: 'own' };
+  await (await (await connect(dirname(table.folder))).openTable('t')).createIndex('id', { name: 'own' });
+  assert.deepEqual(uncovered(await table.layout()), [['own', 0]]);
+  assert.equal(await table.actions.refreshIndex(table.target, spec, 'by hand', never), undefined);
+  assert.deepEqual(uncovered(await table.layout()), []);
+});
+
+test('an index that a client drops during a full compaction stays dropped (P5)', async (t) => {
+  const table = await maintained(
+    t,
+    droppedMeanwhile(() => table.folder, 'id_idx'),
+  );
+  await createIndex(table.dataset, 'id');
+  const report = await table.actions.compact(table.target, { reason: 'quiet', extent: 'full' });
+  assert.deepEqual([report?.removedFragments, report?.indexed], [3, []]);
+  assert.deepEqual(uncovered(await table.layout()), []);
+});
+
 /** As of indexes that this service cannot build. */
 const withoutSpecs = (layout: Layout): Layout => ({
   ...layout,

@@ -5,6 +5,7 @@
  *
  * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
 import type { Branches, BranchHead, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
@@ -85,9 +86,8 @@ export class MaintenanceActions {
         ? await this.#compactLocked(target, dataset, layout)
         : await this.#compact(target, dataset, fragments ?? fragmentsFor(reason, layout));
       const isRebuilding = extent === 'full' && !isLocked && needsIndexing(layout, compacted);
-      const indexed = isRebuilding ? plainColumns(layout.indexes) : [];
-      let isIndexTooLarge = false;
-      for (const column of indexed) isIndexTooLarge = !(await this.#index(target, dataset, column)) || isIndexTooLarge;
+      const columns = isRebuilding ? plainColumns(layout.indexes) : [];
+      const { indexed, isIndexTooLarge } = await this.#indexAgain(target, dataset, columns);
       const durationMs = performance.now() - startMs;
       const { branch } = target;
       return { job: 'compact', branch, reason, extent, ...compacted, indexed, isIndexTooLarge, durationMs };
@@ -97,14 +97,19 @@ export class MaintenanceActions {
   buildIndex(target: BranchRef, column: string, reason: IndexReport['reason']): Promise<IndexReport | undefined> {
     return this.#onTable(target, async (dataset) => {
       const startMs = performance.now();
-      const isIndexTooLarge = !(await this.#index(target, dataset, column));
+      await dataset.refresh();
+      await this.#commit(target, dataset, await dataset.prepareIndex(btreeOn(column)));
+      const isIndexTooLarge = !(await isWarm(target, dataset, column));
       const rows = await dataset.countRows();
       const durationMs = performance.now() - startMs;
       return { job: 'index', branch: target.branch, reason, column, rows, isIndexTooLarge, durationMs };
     });
   }
 
-  /** Builds an index again, with its options, in a process of its own and without any lock. The signal ends the process. */
+  /**
+   * Builds an index again, with its options, in a process of its own and without any lock. The signal ends the process. undefined
+   * also if the branch has no such index any more.
+   */
   async refreshIndex(
     target: BranchRef,
     spec: IndexSpec,
@@ -123,7 +128,8 @@ export class MaintenanceActions {
       const release = await this.#deps.locks.lockShared(table, neverAborts);
       try {
         if ((await this.#deps.catalog.findTable(table))?.id !== tableId) return undefined;
-        await this.#commit(target, opened, prepared);
+        const isWanted = async () => hasIndex(await opened.layout(), spec);
+        if (!(await this.#commit(target, opened, prepared, isWanted)).isMade) return undefined;
       } finally {
         prepared.discard();
         release();
@@ -187,7 +193,8 @@ export class MaintenanceActions {
     const fragments = wanted.filter((id) => id > pinned);
     const prepared = fragments.length === 0 ? undefined : await dataset.prepareCompaction(fragments);
     if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
-    return { ...nothingRemoved, ...(await this.#commit(target, dataset, prepared)) };
+    const { lockedMs, removedFragments } = await this.#commit(target, dataset, prepared);
+    return { ...nothingRemoved, lockedMs, removedFragments };
   }
 
   /**
@@ -220,31 +227,44 @@ export class MaintenanceActions {
     }
   }
 
-  /** Returns whether the index fits into memory. Merges into branches use none, so those are not read. */
-  async #index(target: BranchRef, dataset: MaintainedBranch, column: string): Promise<boolean> {
-    await dataset.refresh();
-    await this.#commit(target, dataset, await dataset.prepareIndex(btreeOn(column)));
-    return target.branch !== undefined || dataset.warmIndex(column);
+  /** Builds the plain indexes of columns again, but for those that were dropped meanwhile. */
+  async #indexAgain(target: BranchRef, dataset: MaintainedBranch, columns: readonly string[]) {
+    const indexed: string[] = [];
+    let isIndexTooLarge = false;
+    for (const column of columns) {
+      await dataset.refresh();
+      const prepared = await dataset.prepareIndex(btreeOn(column));
+      const isWanted = async () => plainColumns((await dataset.layout()).indexes).includes(column);
+      if (!(await this.#commit(target, dataset, prepared, isWanted)).isMade) continue;
+      indexed.push(column);
+      isIndexTooLarge = !(await isWarm(target, dataset, column)) || isIndexTooLarge;
+    }
+    return { indexed, isIndexTooLarge };
   }
 
-  /** Takes the branch's lock for the commit alone; writers may go on before it is durable. */
+  /**
+   * Takes the branch's lock for the commit alone; writers may go on before it is durable. Makes none if `isWanted` says no of the
+   * newest version: a client has dropped, meanwhile, what was built again.
+   */
   async #commit(
     { table, tableId, branch }: BranchRef,
     dataset: Snapshot & BranchHead,
     prepared: PreparedCommit,
-  ): Promise<{ readonly lockedMs: number; readonly removedFragments: number }> {
+    isWanted?: () => Promise<boolean>,
+  ): Promise<{ readonly isMade: boolean; readonly lockedMs: number; readonly removedFragments: number }> {
     const { locks, recoveryMarks } = this.#deps;
     const release = await locks.lockBranch(table, branch, neverAborts);
     const startMs = performance.now();
     try {
       await dataset.refresh();
+      if ((await isWanted?.()) === false) return { isMade: false, lockedMs: 0, removedFragments: 0 };
       await recoveryMarks.beforeCommit(tableId, branch, dataset);
       const removedFragments = await prepared.commit();
       const lockedMs = performance.now() - startMs;
       release();
       if (removedFragments === undefined) throw overtaken();
       await recoveryMarks.acknowledge(tableId, branch, dataset);
-      return { lockedMs, removedFragments };
+      return { isMade: true, lockedMs, removedFragments };
     } finally {
       release();
       prepared.discard();
@@ -330,6 +350,14 @@ function fragmentsFor(reason: CompactionReason, layout: Layout): readonly number
   const fragments = isForAll ? layout.fragments : uncoveredFragments(layout);
   return canBeCompacted({ fragments }) ? fragments.flatMap(({ id }) => id ?? []) : [];
 }
+
+/** It may have been dropped, or built in another way, since it was looked at. */
+const hasIndex = ({ indexes }: Layout, spec: IndexSpec): boolean =>
+  indexes.some((each) => isDeepStrictEqual(each.spec, spec));
+
+/** Returns whether the index fits into memory. Merges into branches use none, so those are not read. */
+const isWarm = async ({ branch }: BranchRef, dataset: MaintainedBranch, column: string): Promise<boolean> =>
+  branch !== undefined || dataset.warmIndex(column);
 
 const needsIndexing = ({ indexes }: Layout, { removedFragments }: Compacted): boolean =>
   removedFragments > 0 || indexes.some(({ isPlain, unindexedRows }) => isPlain && unindexedRows > 0);
