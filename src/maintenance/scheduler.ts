@@ -123,7 +123,8 @@ export class MaintenanceScheduler implements CommitObserver {
     const release = await this.#lock.acquire('exclusive', this.#stopping.signal);
     try {
       await this.#pruning;
-      for (const branch of (await this.#deps.actions.branchesOf(main)) ?? []) await work({ ...main, branch });
+      const branches = (await this.#deps.actions.branchesOf(main)) ?? [];
+      for (const branch of branches) await work({ ...main, branch }).catch(unlessBranchIsGone);
     } finally {
       release();
     }
@@ -227,6 +228,11 @@ export class MaintenanceScheduler implements CommitObserver {
       this.#pruning = undefined;
     });
   }
+}
+
+/** A branch may be deleted while the others are looked after. */
+function unlessBranchIsGone(error: unknown): void {
+  if (!(error instanceof LancegateError) || error.kind !== 'TableBranchNotFound') throw error;
 }
 
 const debtOf = ({ debt }: BranchWatch): number => debt.fragmentMs + debt.scanMs;
