@@ -12,7 +12,11 @@ import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError, queueIsFull } from '../kernel/errors.ts';
 import type { BranchName, TransactionId } from '../kernel/ids.ts';
 import { principalKey, type RequestScope } from '../kernel/request-scope.ts';
+import { markBranch } from '../table/mark-branch.ts';
+import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
+import type { TableLocks } from '../table/table-locks.ts';
 import type { VersionPins } from '../table/version-pins.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
@@ -22,6 +26,9 @@ import type { IndexRequest } from './index-kind.ts';
 export interface IndexJobsDeps {
   readonly engine: Datasets;
   readonly access: TableAccess;
+  readonly datasets: OpenDatasets;
+  readonly locks: TableLocks;
+  readonly recoveryMarks: RecoveryMarks;
   readonly writer: TableWriter;
   readonly pins: VersionPins;
   readonly clock: Clock;
@@ -148,6 +155,7 @@ export class IndexJobs {
     const { engine, access } = this.#deps;
     const { table, branch } = job;
     return access.onFilesOf(table, async () => {
+      await markBranch(this.#deps, table, branch, job.cancelling.signal);
       const dataset = await engine.open({ location: table.location, branch });
       try {
         return await this.#buildOn(dataset, job);

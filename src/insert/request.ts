@@ -11,6 +11,7 @@ import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
 import { fitOf, fittingSchema, wholeFitting } from '../table/fitting-schema.ts';
+import { markBranch } from '../table/mark-branch.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import { branchOfDeclared, type TableAccess } from '../table/table-access.ts';
@@ -91,27 +92,10 @@ class InsertRows {
       if (staged === undefined) return inMemory(await (columns ? wholeFitting(source, columns) : source.whole()));
       const arriving = await begin(source.chunks());
       if (arriving.isWhole && mode === 'append') return inMemory(arriving.first);
-      await this.#markBranch(table, branch, scope);
+      await markBranch(this.#deps, table, branch, scope.signal);
       const rows = await writeChunks(staged, arriving.all(), scope.signal, metrics);
       return { rows, chunk: arriving.isWhole ? arriving.first : undefined, staged };
     });
-  }
-
-  /** What a crash leaves in staging is looked for in the branches that are open for writing. */
-  async #markBranch(table: TableRecord, branch: InsertRowsCommand['branch'], { signal }: RequestScope): Promise<void> {
-    const { access, datasets, locks, recoveryMarks } = this.#deps;
-    const leave = await locks.lockShared(table.ref, signal);
-    try {
-      const unlock = await locks.lockBranch(table.ref, branch, signal);
-      try {
-        const { id, location } = await access.requireUnchanged(table);
-        await recoveryMarks.beforeCommit(id, branch, await datasets.latest(location, branch));
-      } finally {
-        unlock();
-      }
-    } finally {
-      leave();
-    }
   }
 
   async #submit(

@@ -81,7 +81,7 @@ export async function startOperations(given: StartDeps) {
     maxWaiting: given.maxWaitingPerTable,
     maxIdle: given.maxOpenDatasets,
   });
-  const indexJobs = new IndexJobs({ ...given, access, writer, pins });
+  const indexJobs = new IndexJobs({ ...given, access, datasets, locks, recoveryMarks, writer, pins });
   const deps = { ...given, locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency, indexJobs };
   const close = async (): Promise<void> => {
     await indexJobs.close();

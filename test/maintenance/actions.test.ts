@@ -126,6 +126,26 @@ test('a compaction that commits meanwhile rule out fails, and lets writers in (P
 
 const uncovered = ({ indexes }: Layout) => indexes.map(({ name, unindexedRows }) => [name, unindexedRows]);
 
+for (const work of ['prepareCompaction', 'prepareIndex'] as const) {
+  test(`what a crash leaves of ${work} is looked for, also where this process has committed nothing (P1)`, async (t) => {
+    const cut = new Error('the process was killed');
+    let marks = 0;
+    const table = await maintained(t, () => ({
+      [work]: async () => {
+        marks = (await table.catalog.recoveryMarks()).length;
+        throw cut;
+      },
+    }));
+    await assert.rejects(
+      work === 'prepareIndex'
+        ? table.actions.refreshIndex(table.target, btreeOn('id'), 'by hand', never)
+        : table.actions.compact(table.target, { reason: 'by hand', extent: 'full' }),
+      cut,
+    );
+    assert.equal(marks, 1);
+  });
+}
+
 test('a full compaction rebuilds the indexes, also where there was nothing to compact (P8)', async (t) => {
   const { actions, target, dataset, layout } = await maintained(t);
   await createIndex(dataset, 'id');

@@ -97,7 +97,7 @@ export class MaintenanceActions {
   buildIndex(target: BranchRef, column: string, reason: IndexReport['reason']): Promise<IndexReport | undefined> {
     return this.#onTable(target, async (dataset) => {
       const startMs = performance.now();
-      await dataset.refresh();
+      await this.#mark(target, dataset);
       await this.#commit(target, dataset, await dataset.prepareIndex(btreeOn(column)));
       const isIndexTooLarge = !(await isWarm(target, dataset, column));
       const rows = await dataset.countRows();
@@ -118,7 +118,10 @@ export class MaintenanceActions {
   ): Promise<IndexReport | undefined> {
     const { table, tableId, branch } = target;
     const startMs = performance.now();
-    const opened = await this.#onTable(target, async () => this.#deps.engine.open(target));
+    const opened = await this.#onTable(target, async (dataset) => {
+      await this.#mark(target, dataset);
+      return this.#deps.engine.open(target);
+    });
     if (opened === undefined) return undefined;
     let unpin = (): void => undefined;
     try {
@@ -191,6 +194,7 @@ export class MaintenanceActions {
   async #compact(target: BranchRef, dataset: MaintainedBranch, wanted: readonly number[]): Promise<Compacted> {
     const pinned = this.#deps.pins.lastFragment(target);
     const fragments = wanted.filter((id) => id > pinned);
+    await this.#mark(target, dataset);
     const prepared = fragments.length === 0 ? undefined : await dataset.prepareCompaction(fragments);
     if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
     const { lockedMs, removedFragments } = await this.#commit(target, dataset, prepared);
@@ -227,12 +231,24 @@ export class MaintenanceActions {
     }
   }
 
+  /** As `markBranch`, for a holder of the table's shared lock; the dataset is at its newest version then. */
+  async #mark({ table, tableId, branch }: BranchRef, dataset: Snapshot & BranchHead): Promise<void> {
+    const { locks, recoveryMarks } = this.#deps;
+    const release = await locks.lockBranch(table, branch, neverAborts);
+    try {
+      await dataset.refresh();
+      await recoveryMarks.beforeCommit(tableId, branch, dataset);
+    } finally {
+      release();
+    }
+  }
+
   /** Builds the plain indexes of columns again, but for those that were dropped meanwhile. */
   async #indexAgain(target: BranchRef, dataset: MaintainedBranch, columns: readonly string[]) {
     const indexed: string[] = [];
     let isIndexTooLarge = false;
     for (const column of columns) {
-      await dataset.refresh();
+      await this.#mark(target, dataset);
       const prepared = await dataset.prepareIndex(btreeOn(column));
       const isWanted = async () => plainColumns((await dataset.layout()).indexes).includes(column);
       if (!(await this.#commit(target, dataset, prepared, isWanted)).isMade) continue;
