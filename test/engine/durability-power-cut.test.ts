@@ -211,7 +211,7 @@ class Recording {
       assert.ok((pruned?.removedVersions ?? 0) > 0);
     }
     this.#isPruning = false;
-    await actions.buildIndex(target, 'k', 'debt');
+    await actions.buildIndex(target, 'k', 'merges on the column');
     this.#keep('after maintenance');
   }
 
