@@ -152,7 +152,7 @@ async function keepVersion(
   try {
     const dataset: Snapshot & BranchHead & History = await access.latest(record, branch);
     const [found] = await dataset.versionPage({ after: version - 1, limit: 1, order: 'ascending' });
-    if (found?.version !== version) throw versionMissing(table, version);
+    if (found?.version !== version || !(await dataset.isWhole(version))) throw versionMissing(table, version);
     await recoveryMarks.acknowledge(tableId, branch, dataset);
     return found.manifestBytes ?? 0;
   } finally {

@@ -144,6 +144,8 @@ export interface History {
   changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
   /** The versions of one page, in its order. */
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
+  /** Whether a version is there with all that it names. A crash in the middle of its removal leaves it listed. */
+  isWhole(version: number): Promise<boolean>;
 }
 
 /** The branches of a dataset. */

@@ -1,9 +1,9 @@
 /** Where the files of a dataset and its branches are: manifests, and what they name. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MalformedFile } from '../protobuf.ts';
-import type { FileKind, FileReference, Manifest } from './parse-manifest.ts';
+import { type FileKind, type FileReference, type Manifest, parseManifest } from './parse-manifest.ts';
 
 /** A branch is a dataset of its own inside the dataset's folder; names with `/` lie deeper. */
 export const branchFolder = (datasetPath: string, branch: string | undefined): string =>
@@ -95,6 +95,16 @@ export const storedFiles = (manifest: Manifest, branchFolder: string): readonly 
 
 export const indexFolders = (manifest: Manifest, branchFolder: string): readonly string[] =>
   manifest.indexFolders.flatMap((folder) => locate(manifest, branchFolder, folder)).map(({ path }) => path);
+
+/** The manifest of a version whose files are all there: a removal that a crash cut off leaves one without its files. */
+export function readWholeVersion(branchFolder: string, version: number): ReturnType<typeof readManifest> {
+  const found = readManifest(join(branchFolder, '_versions'), version);
+  if (found === undefined) return undefined;
+  const manifest = parseManifest(found.bytes);
+  const stored = storedFiles(manifest, branchFolder).filter(({ kind }) => kind !== 'transaction');
+  const paths = [...stored.map(({ path }) => path), ...indexFolders(manifest, branchFolder)];
+  return paths.every((path) => existsSync(path)) ? found : undefined;
+}
 
 /** undefined on other storage. */
 export const deletionsPath = (manifest: Manifest, branchFolder: string, deletions: FileReference): string | undefined =>

@@ -9,6 +9,7 @@ import {
   listVersions,
   manifestNames,
   readManifest,
+  readWholeVersion,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { readTags } from '../../../lance-format/manifest/tag-files.ts';
@@ -137,6 +138,20 @@ export async function storedPage(folder: VersionsFolder, page: VersionPage): Pro
     }
   }
   return found;
+}
+
+export const isWhole = (
+  { datasetPath, branch }: Pick<VersionsFolder, 'datasetPath' | 'branch'>,
+  version: number,
+): boolean => readWholeVersion(branchFolder(datasetPath, branch), version) !== undefined;
+
+/** `TableVersionNotFound` for a version that a branch cannot begin at. */
+export function requireWhole(
+  { datasetPath }: VersionsFolder,
+  { branch, version }: { branch: BranchName | undefined; version: number | undefined },
+): void {
+  if (version === undefined || isWhole({ datasetPath, branch }, version)) return;
+  throw new LancegateError('TableVersionNotFound', 'the table has no such version');
 }
 
 /** On object stores only the engine can list. */

@@ -55,9 +55,11 @@ import {
   commitManifest,
   createBranch,
   enginePage,
+  isWhole,
   layoutOf,
   optimize,
   prune,
+  requireWhole,
   storedPage,
 } from './engine-upkeep.ts';
 import type { IndexChoice } from './index-choice.ts';
@@ -272,6 +274,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     );
   }
 
+  isWhole(version: number): Promise<boolean> {
+    return engineCall('open', async () => this.#local === undefined || isWhole(this.#local.versions, version));
+  }
+
   optimize(supersededBeforeMs: number): Promise<OptimizeResult> {
     return this.#commit('maintain', (table) => optimize(table, supersededBeforeMs));
   }
@@ -318,6 +324,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   ): Promise<void> {
     await engineCall('branch', async () => {
       this.head.requireWritable();
+      if (this.#local !== undefined) requireWhole(this.#local.versions, from);
       const version = await createBranch(await this.head.table(), name, from);
       await this.#local?.durability.branchMade(name, version);
     });

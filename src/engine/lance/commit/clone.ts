@@ -11,7 +11,7 @@ import {
   branchFolder,
   indexFolders,
   namesIn,
-  readManifest,
+  readWholeVersion,
   storedFiles,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
@@ -33,7 +33,7 @@ interface CloneRequest {
 export async function cloneVersion(request: CloneRequest, sync: FileSync, fresh: Fresh): Promise<void> {
   const { rootPath, from, to, branch, version } = request;
   const folder = branchFolder(from, branch);
-  const source = readManifest(join(folder, '_versions'), version);
+  const source = readWholeVersion(folder, version);
   if (source === undefined) throw new LancegateError('TableVersionNotFound', `the table has no version ${version}`);
   const manifest = clonedManifest(source.bytes, fresh);
   for (const { path, within } of filesOf(source.bytes, folder)) {

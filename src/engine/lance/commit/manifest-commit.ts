@@ -1,9 +1,7 @@
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
-import { indexFolders, readManifest, storedFiles } from '../../../lance-format/manifest/manifest-files.ts';
+import { readManifest, readWholeVersion } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
-import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
 import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
 import type { ManifestChange } from '../../port/change.ts';
@@ -54,16 +52,8 @@ export class ManifestCommit {
 
   #older(version: number, newest: number): Buffer {
     const isThere = version <= newest && !this.#parts.inRemoval.has(this.#versionsFolder, version);
-    const older = isThere ? readManifest(this.#versionsFolder, version) : undefined;
-    if (older !== undefined && this.#hasAllFiles(older.bytes)) return older.bytes;
+    const older = isThere ? readWholeVersion(this.#parts.folder, version) : undefined;
+    if (older !== undefined) return older.bytes;
     throw new LancegateError('TableVersionNotFound', 'the table has no such version');
-  }
-
-  /** A crash in the middle of a removal leaves the manifest to the next one. */
-  #hasAllFiles(bytes: Buffer): boolean {
-    const manifest = parseManifest(bytes);
-    const { folder } = this.#parts;
-    const files = storedFiles(manifest, folder).filter(({ kind }) => kind !== 'transaction');
-    return [...files.map(({ path }) => path), ...indexFolders(manifest, folder)].every((path) => existsSync(path));
   }
 }
