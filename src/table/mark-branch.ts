@@ -13,7 +13,7 @@ interface MarkingDeps {
 }
 
 /**
- * For who stages files of a branch before its turn to commit comes: what a crash leaves in staging is looked for in the branches
+ * Before files of a branch are staged for a commit that comes later: what a crash leaves in staging is looked for in the branches
  * that are open for writing. Holds the branch's lock for milliseconds.
  */
 export async function markBranch(

@@ -89,7 +89,7 @@ for (const [title, prepare] of [
     }));
     const { actions, target, ref } = table;
     const locks = { lockExclusively: () => lockBranch(table.locks, ref) };
-    if (title === 'get an index') await actions.buildIndex(target, 'id', 'debt');
+    if (title === 'get an index') await actions.buildIndex(target, 'id', 'merges on the column');
     else await actions.compact(target, { reason: 'debt', extent: 'tiered', fragments: [1, 3] });
     await writing;
     assert.deepEqual(events, ['a writer has the lock', 'committed', 'a writer has the lock', 'made durable']);
@@ -177,6 +177,16 @@ test('an index that a client drops while it is built again stays dropped (P5)', 
   await (await (await connect(dirname(table.folder))).openTable('t')).createIndex('id', { name: 'own' });
   assert.deepEqual(uncovered(await table.layout()), [['own', 0]]);
   assert.equal(await table.actions.refreshIndex(table.target, spec, 'by hand', never), undefined);
+  assert.deepEqual(uncovered(await table.layout()), []);
+});
+
+test('an index that a client drops while its debt is paid stays dropped (P5)', async (t) => {
+  const table = await maintained(
+    t,
+    droppedMeanwhile(() => table.folder, 'id_idx'),
+  );
+  await createIndex(table.dataset, 'id');
+  assert.equal(await table.actions.buildIndex(table.target, 'id', 'debt'), undefined);
   assert.deepEqual(uncovered(await table.layout()), []);
 });
 

@@ -97,9 +97,9 @@ export class MaintenanceActions {
   buildIndex(target: BranchRef, column: string, reason: IndexReport['reason']): Promise<IndexReport | undefined> {
     return this.#onTable(target, async (dataset) => {
       const startMs = performance.now();
-      await this.#mark(target, dataset);
-      await this.#commit(target, dataset, await dataset.prepareIndex(btreeOn(column)));
-      const isIndexTooLarge = !(await isWarm(target, dataset, column));
+      const built = await this.#index(target, dataset, column, reason === 'debt');
+      if (built === undefined) return undefined;
+      const { isIndexTooLarge } = built;
       const rows = await dataset.countRows();
       const durationMs = performance.now() - startMs;
       return { job: 'index', branch: target.branch, reason, column, rows, isIndexTooLarge, durationMs };
@@ -194,8 +194,9 @@ export class MaintenanceActions {
   async #compact(target: BranchRef, dataset: MaintainedBranch, wanted: readonly number[]): Promise<Compacted> {
     const pinned = this.#deps.pins.lastFragment(target);
     const fragments = wanted.filter((id) => id > pinned);
+    if (fragments.length === 0) return { ...nothingRemoved, lockedMs: 0 };
     await this.#mark(target, dataset);
-    const prepared = fragments.length === 0 ? undefined : await dataset.prepareCompaction(fragments);
+    const prepared = await dataset.prepareCompaction(fragments);
     if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
     const { lockedMs, removedFragments } = await this.#commit(target, dataset, prepared);
     return { ...nothingRemoved, lockedMs, removedFragments };
@@ -248,14 +249,24 @@ export class MaintenanceActions {
     const indexed: string[] = [];
     let isIndexTooLarge = false;
     for (const column of columns) {
-      await this.#mark(target, dataset);
-      const prepared = await dataset.prepareIndex(btreeOn(column));
-      const isWanted = async () => plainColumns((await dataset.layout()).indexes).includes(column);
-      if (!(await this.#commit(target, dataset, prepared, isWanted)).isMade) continue;
+      const built = await this.#index(target, dataset, column, true);
+      if (built === undefined) continue;
       indexed.push(column);
-      isIndexTooLarge = !(await isWarm(target, dataset, column)) || isIndexTooLarge;
+      isIndexTooLarge ||= built.isIndexTooLarge;
     }
     return { indexed, isIndexTooLarge };
+  }
+
+  /** `isAgain`: the column has an index. undefined if a client has dropped it meanwhile. */
+  async #index(target: BranchRef, dataset: MaintainedBranch, column: string, isAgain: boolean) {
+    await this.#mark(target, dataset);
+    const prepared = await dataset.prepareIndex(btreeOn(column));
+    const isStillThere = async () => plainColumns((await dataset.layout()).indexes).includes(column);
+    const { isMade } = await this.#commit(target, dataset, prepared, isAgain ? isStillThere : undefined);
+    if (!isMade) return undefined;
+    // Merges into branches use no index, so none is read there.
+    const fits = target.branch !== undefined || (await dataset.warmIndex(column));
+    return { isIndexTooLarge: !fits };
   }
 
   /**
@@ -370,10 +381,6 @@ function fragmentsFor(reason: CompactionReason, layout: Layout): readonly number
 /** It may have been dropped, or built in another way, since it was looked at. */
 const hasIndex = ({ indexes }: Layout, spec: IndexSpec): boolean =>
   indexes.some((each) => isDeepStrictEqual(each.spec, spec));
-
-/** Returns whether the index fits into memory. Merges into branches use none, so those are not read. */
-const isWarm = async ({ branch }: BranchRef, dataset: MaintainedBranch, column: string): Promise<boolean> =>
-  branch !== undefined || dataset.warmIndex(column);
 
 const needsIndexing = ({ indexes }: Layout, { removedFragments }: Compacted): boolean =>
   removedFragments > 0 || indexes.some(({ isPlain, unindexedRows }) => isPlain && unindexedRows > 0);
