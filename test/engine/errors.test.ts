@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { Field, Int32, Int64, Null, Schema, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { Field, Int32, Int64, Null, Schema, Struct, Table, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { type EngineCall, translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
@@ -14,20 +14,9 @@ import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { tableOf } from '#test/fixtures/pairs.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
-
-const rows = (...pairs: [number | null, string][]): Table =>
-  new Table({
-    id: vectorFromArray(
-      pairs.map(([id]) => id),
-      new Int32(),
-    ),
-    v: vectorFromArray(
-      pairs.map(([, v]) => v),
-      new Utf8(),
-    ),
-  });
 
 const upsert = upsertOn('id');
 const updateIf = (sql: string): MergeSpec => ({ ...upsert, whenMatchedUpdateAll: { filter: ownSql(sql) } });
@@ -58,10 +47,11 @@ describe("the engine's errors arrive in our words, with what the caller needs an
       indexCacheBytes: 1 << 24,
       metadataCacheBytes: 1 << 24,
     });
-    dataset = await createDataset(engine, 't.lance' as Location, ipcFile(rows([1, 'a'], [2, 'b'])), {});
+    dataset = await createDataset(engine, 't.lance' as Location, ipcFile(tableOf([1, 'a'], [2, 'b'])), {});
   });
 
-  const merge = (spec: MergeSpec, table = rows([1, 'x'], [3, 'c'])) => dataset.merge(spec, ipcFile(table), undefined);
+  const merge = (spec: MergeSpec, table = tableOf([1, 'x'], [3, 'c'])) =>
+    dataset.merge(spec, ipcFile(table), undefined);
   const cases: [what: string, run: () => Promise<unknown>, kind: ErrorName, message: RegExp][] = [
     ['an update filter on a bare column', () => merge(updateIf("v = 'a'")), 'InvalidInput', /target\.v .*source\.v/],
     [
@@ -123,9 +113,9 @@ describe("the engine's errors arrive in our words, with what the caller needs an
       'TableSchemaValidationError',
       /column id/,
     ],
-    ['a key twice', () => merge(upsert, rows([1, 'p'], [1, 'q'])), 'InvalidInput', /same key \(id = 1\)/],
+    ['a key twice', () => merge(upsert, tableOf([1, 'p'], [1, 'q'])), 'InvalidInput', /same key \(id = 1\)/],
     ['a key column that is gone', () => merge({ ...upsert, on: ['zz'] }), 'TableColumnNotFound', /no column zz$/],
-    ['a time limit', () => dataset.merge(upsert, ipcFile(rows([1, 'x'])), 0), 'TimedOut', /nothing was written/],
+    ['a time limit', () => dataset.merge(upsert, ipcFile(tableOf([1, 'x'])), 0), 'TimedOut', /nothing was written/],
     [
       'bytes that are no Arrow',
       () => dataset.merge(upsert, Buffer.from('ARROW1') as never, undefined),
@@ -179,7 +169,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
   }
 
   test('a source that matches one row twice is recognised as such, for the merge on nested keys', async () => {
-    assert.equal(isRefusal(await refusal(() => merge(upsert, rows([1, 'p'], [1, 'q']))), 'ambiguous merge'), true);
+    assert.equal(isRefusal(await refusal(() => merge(upsert, tableOf([1, 'p'], [1, 'q']))), 'ambiguous merge'), true);
     assert.equal(isRefusal(await refusal(() => merge(deleteIf('zz = 1'))), 'ambiguous merge'), false);
   });
 
@@ -213,9 +203,9 @@ describe("the engine's errors arrive in our words, with what the caller needs an
   });
 
   test('an unknown column in a filter is the same error where the key has an index', async () => {
-    const indexed = await createDataset(engine, 'indexed.lance' as Location, ipcFile(rows([1, 'a'])), {});
+    const indexed = await createDataset(engine, 'indexed.lance' as Location, ipcFile(tableOf([1, 'a'])), {});
     await createIndex(indexed, 'id');
-    const error = await refusal(() => indexed.merge(updateIf('target.zz = 1'), ipcFile(rows([1, 'x'])), undefined));
+    const error = await refusal(() => indexed.merge(updateIf('target.zz = 1'), ipcFile(tableOf([1, 'x'])), undefined));
     assert.equal(error.kind, 'TableColumnNotFound');
     assert.match(error.message, /zz$/);
   });
@@ -267,20 +257,20 @@ describe("the engine's errors arrive in our words, with what the caller needs an
   });
 
   test('a stored file that was spoilt is not called a fault of the source', async () => {
-    const spoilt = await createDataset(engine, 'spoilt.lance' as Location, ipcFile(rows([1, 'a'], [2, 'b'])), {});
-    await spoilt.merge(upsert, ipcFile(rows([1, 'x'])), undefined);
+    const spoilt = await createDataset(engine, 'spoilt.lance' as Location, ipcFile(tableOf([1, 'a'], [2, 'b'])), {});
+    await spoilt.merge(upsert, ipcFile(tableOf([1, 'x'])), undefined);
     const data = join(folder, 'tables/spoilt.lance/data');
     for (const name of readdirSync(data))
       writeFileSync(join(data, name), Buffer.alloc(statSync(join(data, name)).size, 7));
-    const error = await refusal(() => spoilt.merge(upsert, ipcFile(rows([1, 'y'])), undefined));
+    const error = await refusal(() => spoilt.merge(upsert, ipcFile(tableOf([1, 'y'])), undefined));
     assert.equal(error.kind, 'Internal', String((error.cause as Error)?.message));
   });
 
   test('a read of a table whose files are gone fails in our words, also when the engine is behind a commit', async () => {
-    const gone = await createDataset(engine, 'gone.lance' as Location, ipcFile(rows([1, 'a'])), {});
+    const gone = await createDataset(engine, 'gone.lance' as Location, ipcFile(tableOf([1, 'a'])), {});
     const tracked = gone.liveRows() ?? assert.fail('there is no live-row map');
     tracked.advance(1);
-    await gone.replaceRows(tracked, tracked.rowsOf(0), { file: ipcFile(rows([1, 'b'])), rows: 1 });
+    await gone.replaceRows(tracked, tracked.rowsOf(0), { file: ipcFile(tableOf([1, 'b'])), rows: 1 });
     rmSync(join(folder, 'tables/gone.lance'), { recursive: true });
     const columns = [{ name: 'id', expression: 'id' }];
     await refusal(() => Array.fromAsync(gone.select(columns, undefined)));

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import type { KeyedRequest } from '#src/catalog/port.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
@@ -9,23 +9,11 @@ import { LancegateError } from '#src/kernel/errors.ts';
 import type { IdempotencyKey } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
+import { type Pair, tableOf } from '#test/fixtures/pairs.ts';
 import { countsOf, type Interruptions, location, type Spec, Stage, type StageOptions, table, upsert } from './stage.ts';
 
-type Pair = readonly [id: number | null, v: string];
-const tableOf = (pairs: readonly Pair[]): Table =>
-  new Table({
-    id: vectorFromArray(
-      pairs.map(([id]) => id),
-      new Int32(),
-    ),
-    v: vectorFromArray(
-      pairs.map(([, v]) => v),
-      new Utf8(),
-    ),
-  });
-
 const open = (t: TestContext, rows: readonly Pair[], options: StageOptions = {}): Promise<Stage> =>
-  Stage.open(t, tableOf(rows), options);
+  Stage.open(t, tableOf(...rows), options);
 
 /** What SQL says of one merge after the other; but of the rows of a key an upsert leaves one. */
 function applyInOrder(rows: Pair[], sources: readonly (readonly Pair[])[], spec: Spec): number[][] {
@@ -82,7 +70,7 @@ test('requests that share a commit leave rows and counts as if applied one after
       });
       const expected = applyInOrder(rows, sources, spec);
       const answers = await stage.together(
-        await Promise.all(sources.map((source) => stage.request(tableOf(source), spec))),
+        await Promise.all(sources.map((source) => stage.request(tableOf(...source), spec))),
       );
       const got = countsOf(answers);
       const what = JSON.stringify({ round, group, spec, before, sources });
@@ -95,10 +83,10 @@ test('requests that share a commit leave rows and counts as if applied one after
 
 test('a request whose values lie is refused alone, and its neighbours share their commit all the same', async (t) => {
   const stage = await open(t, [[1, 'old']]);
-  const bad = await stage.request(tableOf([[7, 'bad']]));
+  const bad = await stage.request(tableOf([7, 'bad']));
   const offsets = bad.chunk.file.indexOf(Buffer.from([0, 0, 0, 0, 3, 0, 0, 0]));
   bad.chunk.file.writeInt32LE(-5, offsets + 4);
-  const good = await Promise.all([5, 6].map((id) => stage.request(tableOf([[id, 'good']]))));
+  const good = await Promise.all([5, 6].map((id) => stage.request(tableOf([id, 'good']))));
   const [first, refused, second] = await stage.together([good[0]!, bad, good[1]!]);
   assert.equal(first?.status, 'fulfilled');
   assert.equal(second?.status, 'fulfilled');
@@ -116,7 +104,7 @@ describe('a batch that shared a commit', () => {
     interruptions.merge = async () => {
       interruptions.sync = () => sync(stage);
     };
-    const requests = [1, 2, 3].map((id) => stage.request(tableOf([[id, 'new']])));
+    const requests = [1, 2, 3].map((id) => stage.request(tableOf([id, 'new'])));
     return { stage, answers: await stage.together(await Promise.all(requests)) };
   }
 
@@ -148,10 +136,10 @@ test('what cannot share is committed alone, in order, and keeps no others from s
   const stage = await open(t, [[1, 'old']]);
   const deleting: Spec = { ...upsert, whenNotMatchedBySourceDelete: { filter: ownSql("v = 'gone'") } };
   const requests = await Promise.all([
-    stage.request(tableOf([[2, 'a']])),
-    stage.request(tableOf([[3, 'gone']])),
-    stage.request(tableOf([[4, 'alone']]), deleting),
-    stage.request(tableOf([[5, 'b']])),
+    stage.request(tableOf([2, 'a'])),
+    stage.request(tableOf([3, 'gone'])),
+    stage.request(tableOf([4, 'alone']), deleting),
+    stage.request(tableOf([5, 'b'])),
   ]);
   const answers = await stage.together(requests);
   assert.deepEqual(
@@ -166,9 +154,9 @@ test('requests with other columns do not share, and both are right', async (t) =
   const stage = await open(t, [[1, 'old']]);
   const onlyKey = new Table({ id: vectorFromArray([1, 9], new Int32()) });
   const answers = await stage.together([
-    await stage.request(tableOf([[2, 'a']])),
+    await stage.request(tableOf([2, 'a'])),
     await stage.request(onlyKey),
-    await stage.request(tableOf([[9, 'b']])),
+    await stage.request(tableOf([9, 'b'])),
   ]);
   assert.deepEqual(countsOf(answers), [
     [1, 0],
@@ -182,8 +170,8 @@ test('a merge that leaves the queue is not written, and the others are (P6)', as
   const stage = await open(t, []);
   const leaver = new AbortController();
   const leave = await holdBranch(stage.locks, table, undefined);
-  const staying = stage.merge(await stage.request(tableOf([[1, 'stays']])));
-  const leaving = stage.merge(await stage.request(tableOf([[2, 'leaves']]), upsert, leaver.signal));
+  const staying = stage.merge(await stage.request(tableOf([1, 'stays'])));
+  const leaving = stage.merge(await stage.request(tableOf([2, 'leaves']), upsert, leaver.signal));
   leaver.abort(new LancegateError('TimedOut', 'left'));
   await assert.rejects(leaving, { kind: 'TimedOut' });
   leave();
@@ -197,7 +185,7 @@ describe('the engine gives a merge up because its time is over (P6)', () => {
 
   for (const count of [1, 2]) {
     const send = async (stage: Stage) =>
-      stage.together(await Promise.all(sources.slice(0, count).map((source) => stage.request(tableOf(source)))));
+      stage.together(await Promise.all(sources.slice(0, count).map((source) => stage.request(tableOf(...source)))));
     const kindsOf = (answers: unknown[]) => answers.map((answer) => (answer as LancegateError).kind);
 
     test(`before its commit: ${count} sharing learn that nothing was written`, async (t) => {
@@ -221,24 +209,24 @@ test('a merge whose time is over when the shadow is to be committed is not writt
     remainingMs = 0;
   };
   const hurried = async (...pairs: Pair[]) => {
-    const request = await stage.request(tableOf(pairs));
+    const request = await stage.request(tableOf(...pairs));
     return { ...request, scope: { ...request.scope, remainingMs: () => remainingMs } };
   };
   await assert.rejects(stage.merge(await hurried([2, 'late'])), { kind: 'TimedOut' });
   assert.deepEqual(await stage.rows(), ['1:old']);
   remainingMs = 1_000;
-  await stage.together([await hurried([2, 'late']), await stage.request(tableOf([[3, 'b']]))]);
+  await stage.together([await hurried([2, 'late']), await stage.request(tableOf([3, 'b']))]);
   assert.deepEqual(await stage.rows(), ['1:old', '2:late', '3:b']);
 });
 
 test('keys written behind the back of the writer are not counted as new (P4)', async (t) => {
   const stage = await open(t, [[1, 'old']]);
   const send = async (...sources: Pair[][]) =>
-    stage.together(await Promise.all(sources.map((source) => stage.request(tableOf(source)))));
+    stage.together(await Promise.all(sources.map((source) => stage.request(tableOf(...source)))));
   await send([[1, 'a']], [[2, 'a']]);
   const externalWriter = await stage.engine.open({ location });
   const spec: MergeSpec = { ...upsert, on: ['id'] };
-  await externalWriter.merge(spec, ipcFile(tableOf([[3, 'outside']])), undefined);
+  await externalWriter.merge(spec, ipcFile(tableOf([3, 'outside'])), undefined);
   const answers = await send([[3, 'b']], [[4, 'b']]);
   assert.deepEqual(countsOf(answers), [
     [0, 1],
@@ -248,11 +236,11 @@ test('keys written behind the back of the writer are not counted as new (P4)', a
 
 test('an external commit between the look and the commit makes the known keys worthless (P4)', async (t) => {
   const stage = await open(t, [[1, 'old']]);
-  const requests = (...sources: Pair[][]) => Promise.all(sources.map((source) => stage.request(tableOf(source))));
+  const requests = (...sources: Pair[][]) => Promise.all(sources.map((source) => stage.request(tableOf(...source))));
   await stage.together(await requests([[1, 'a']], [[2, 'a']]));
   stage.betweenLookAndCommit = async () => {
     const externalWriter = await stage.engine.open({ location });
-    await externalWriter.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[50, 'outside']])), undefined);
+    await externalWriter.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([50, 'outside'])), undefined);
   };
   const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;
   const second = (await requests([[1, 'b']], [[3, 'b']])).map((request, index) => ({
@@ -274,12 +262,12 @@ test('a reader that refreshes the dataset between the look and the shadow change
     looks += 1;
     if (looks > 1) return;
     const externalWriter = await stage.engine.open({ location });
-    await externalWriter.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([[3, 'outside']])), undefined);
+    await externalWriter.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([3, 'outside'])), undefined);
     await stage.datasets.latest(location, undefined);
   };
   const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;
   const requests = await Promise.all(
-    [[3, 'b'] as Pair, [4, 'b'] as Pair].map((pair) => stage.request(tableOf([pair]))),
+    [[3, 'b'] as Pair, [4, 'b'] as Pair].map((pair) => stage.request(tableOf(...[pair]))),
   );
   const answers = await stage.together(
     requests.map((request, index) => ({ ...request, keyed: { ...keyed, key: `${index}` as IdempotencyKey } })),
@@ -300,7 +288,7 @@ test('what fails after the commit never answers that nothing was written, nor is
     };
   };
   const requests = await Promise.all(
-    [[2, 'a'] as Pair, [3, 'b'] as Pair].map((pair) => stage.request(tableOf([pair]))),
+    [[2, 'a'] as Pair, [3, 'b'] as Pair].map((pair) => stage.request(tableOf(...[pair]))),
   );
   for (const answer of countsOf(await stage.together(requests)) as unknown[]) {
     assert.equal((answer as LancegateError).kind, 'Internal');

@@ -1,22 +1,9 @@
 /** Inserts that share a commit, and what another program does meanwhile. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LancegateError } from '#src/kernel/errors.ts';
+import { tableOf } from '#test/fixtures/pairs.ts';
 import { byAppending, countsOf, type Interruptions, Stage } from './stage.ts';
-
-type Pair = readonly [id: number, v: string];
-const tableOf = (...pairs: readonly Pair[]): Table =>
-  new Table({
-    id: vectorFromArray(
-      pairs.map(([id]) => id),
-      new Int32(),
-    ),
-    v: vectorFromArray(
-      pairs.map(([, v]) => v),
-      new Utf8(),
-    ),
-  });
 
 test('an insert whose values lie is refused alone, and its neighbours share their commit all the same', async (t) => {
   const stage = await Stage.open(t, tableOf([1, 'old']));

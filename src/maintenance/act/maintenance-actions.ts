@@ -17,13 +17,13 @@ import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { VersionPins } from '../../table/version-pins.ts';
+import { isTooTightFor } from '../decide/disk-space.ts';
 import {
   type CompactionReason,
   canBeCompacted,
   type Extent,
   type Inspection,
   isConcurrent,
-  isTooTightFor,
   plainColumns,
   uncoveredFragments,
 } from '../decide/policy.ts';

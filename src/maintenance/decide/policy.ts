@@ -6,7 +6,6 @@
  * fragment this is the interval with the least total cost. The same holds for the rows that an index does not cover.
  */
 import type { DataType, Schema } from '../../arrow/schema/schema.ts';
-import type { Space } from '../../engine/port/engine.ts';
 import type { IndexSpec } from '../../engine/port/index-spec.ts';
 import type { FragmentFacts, IndexFacts, Layout } from '../../engine/port/upkeep.ts';
 import type { Debt } from '../observe/debt.ts';
@@ -384,18 +383,3 @@ function indexable(type: DataType): boolean {
       return false;
   }
 }
-
-/** The disk is nearly full at this free part of it. A twentieth of a large disk is much, so there is a limit in bytes too. */
-const nearlyFullPart = 1 / 20;
-const nearlyFullBytes = 8 * 2 ** 30;
-/** Versions of a few rows use up the inodes of a disk long before its bytes. */
-const nearlyFullFiles = 100_000;
-
-/** Then maintenance removes old versions of all tables as soon as their retention ends, before it writes anything for them. */
-export const isNearlyFull = ({ freeBytes, totalBytes, freeFiles, totalFiles }: Space): boolean =>
-  freeBytes < Math.min(nearlyFullBytes, totalBytes * nearlyFullPart) ||
-  freeFiles < Math.min(nearlyFullFiles, totalFiles * nearlyFullPart);
-
-/** A full compaction writes the table's rows and indexes once more while the old ones are still stored. */
-export const isTooTightFor = (space: Space, { bytes }: Layout): boolean =>
-  isNearlyFull(space) || space.freeBytes < 2 * bytes;
