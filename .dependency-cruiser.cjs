@@ -45,6 +45,7 @@ const mayImport = {
     'maintenance/report.ts',
     'indexing/index-jobs.ts',
     'table/table-access.ts',
+    'table/table-owners.ts',
   ],
   config: ['kernel', 'memory'],
   cli: ['kernel', 'arrow', 'wire', 'auth', 'telemetry', 'config'],

@@ -24,6 +24,7 @@ import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
+import type { SchedulerPolicy } from './maintenance/scheduler.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
@@ -31,6 +32,7 @@ import { startOperations } from './operations/operations.ts';
 import { IndexBuilders } from './query/index-builders.ts';
 import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
+import { EmbeddedOwners } from './table/table-owners.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
 import type { Logger } from './telemetry/logger.ts';
@@ -66,6 +68,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const { deps, close: closeOperations } = await startOperations({
     catalog,
     engine: await openEngine(start, queries),
+    owners: new EmbeddedOwners(),
     queries,
     clock,
     newId: randomUUID,
@@ -76,12 +79,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     idempotencyKeptMs: config.idempotencyKeptMs,
-    maintenanceLimits: {
-      isAutomatic: config.autoMaintenance,
-      retentionMs: config.versionRetentionMs,
-      maxWaitMs: config.maintenanceWaitMs,
-      indexFromRows: config.indexFromRows,
-    },
+    maintenanceLimits: maintenanceLimits(config),
   });
   opened.defer(closeOperations);
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
@@ -269,6 +267,13 @@ const ipcLimits = (config: Config): IpcLimits => ({
   maxMetadataBytes: 16 * 2 ** 20,
   maxWholeBytes: config.maxMergeBytes,
   maxDecodedBytes: decodedBytesUnder(config),
+});
+
+const maintenanceLimits = (config: Config): SchedulerPolicy => ({
+  isAutomatic: config.autoMaintenance,
+  retentionMs: config.versionRetentionMs,
+  maxWaitMs: config.maintenanceWaitMs,
+  indexFromRows: config.indexFromRows,
 });
 
 /** For the log. */

@@ -17,6 +17,7 @@ import { OpenDatasets } from '../table/open-datasets.ts';
 import { RecoveryMarks } from '../table/recovery-marks.ts';
 import { TableAccess } from '../table/table-access.ts';
 import { TableLocks } from '../table/table-locks.ts';
+import type { TableOwners } from '../table/table-owners.ts';
 import { VersionPins } from '../table/version-pins.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -27,6 +28,7 @@ import { recoverTables } from './recovery.ts';
 interface StartDeps {
   readonly catalog: Catalog;
   readonly engine: Engine;
+  readonly owners: TableOwners;
   readonly clock: Clock;
   readonly newId: NewId;
   readonly logger: Logger;
@@ -55,10 +57,14 @@ export async function startOperations(given: StartDeps) {
   const datasets = new OpenDatasets(engine, given.maxOpenDatasets);
   const access = new TableAccess(catalog, engine, datasets);
   const maker = new TableMaker(given);
-  await maker.sweep();
-  await recoverTables(given);
   const idempotency = new Idempotency({ ...given, access });
-  await idempotency.settle();
+  await given.owners.start({
+    takeOver: async () => {
+      await maker.sweep();
+      await recoverTables(given);
+      await idempotency.settle();
+    },
+  });
   const recoveryMarks = new RecoveryMarks(given);
   const pins = new VersionPins();
   const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins });
@@ -90,6 +96,7 @@ export async function startOperations(given: StartDeps) {
     await recoveryMarks.closeAll().catch((error: unknown) => {
       logger.warn({ error }, 'branches could not be marked as closed; the next start checks them');
     });
+    await given.owners.close();
   };
   if (given.maintenanceLimits.isAutomatic) spaceWatch.start();
   return { deps, close };

@@ -21,6 +21,7 @@ import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { mergeRows } from '#src/merge/request.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { countRows } from '#src/operations/tables/describe-table.ts';
+import { EmbeddedOwners } from '#src/table/table-owners.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
@@ -75,6 +76,7 @@ async function start(t: TestContext) {
   const { deps, close } = await startOperations({
     catalog: faulty,
     engine: replacing<Engine>(engine, { open }),
+    owners: new EmbeddedOwners(),
     clock: systemClock,
     newId: randomUUID,
     queries: { count: notAsked, query: notAsked, explain: notAsked },

@@ -1,0 +1,80 @@
+/**
+ * Which process writes to a table. The owner of a table's name is the only one that changes what has the name: creates, publishes,
+ * drops, renames, and writes to every branch. In it `TableLocks` order the writers, as they do where there is one process alone.
+ *
+ * Ownership finds the writer and never makes a commit safe. A process that lost a name without noticing is stopped by commits at
+ * exactly the predecessor, by `confirm`, and by the check in the transaction that records (docs/adr/0038-one-writer-per-table.md).
+ */
+import type { TableRef } from '../kernel/ids.ts';
+
+export type Owner =
+  | { readonly kind: 'self' }
+  /** `address`: the URL at which the other replicas reach it. */
+  | { readonly kind: 'replica'; readonly id: string; readonly address: string };
+
+export interface OwnerQuestion {
+  /** The request was forwarded to this replica, so it claims the name where nobody owns it. */
+  readonly mustClaim: boolean;
+  /** The last answer led to a replica that does not own the name or cannot be reached, so the catalog is asked again. */
+  readonly isRepeated?: boolean;
+}
+
+export interface FindsOwner {
+  /**
+   * Who may write to the table now. `self` once this process has claimed the name and undone what its last owner left. A replica
+   * that is named may not own the name yet: it is the one that should claim it. `SlowDown` where that cannot be known now.
+   */
+  ownerOf(table: TableRef, question: OwnerQuestion): Promise<Owner>;
+}
+
+/** What this process does with a name that changes hands. */
+export interface OwnedWork {
+  /** Undoes and finishes what the last owner of the name, or of every name, left: before anything of this process writes to it. */
+  takeOver(table: TableRef | 'every table'): Promise<void>;
+}
+
+export interface TableOwners extends FindsOwner {
+  /** To be called once, before any other method. Resolves when requests may be taken. */
+  start(work: OwnedWork): Promise<void>;
+  /**
+   * Resolves when this process owns the name, which it claims where nobody does; undefined where it owns it already. `SlowDown`
+   * where another replica owns it: nothing was written.
+   */
+  hold(table: TableRef): Promise<void> | undefined;
+  /** Whether this process owns the name, as far as it knows. */
+  isOwn(table: TableRef): boolean;
+  /**
+   * To be called before every commit, after the version that it follows is known. Resolves if this process owned the name at a
+   * time after the call, and throws `SlowDown` if not; undefined where nobody else can own it.
+   */
+  confirm(table: TableRef): Promise<void> | undefined;
+  /** As `hold`, of several names, and from other replicas too: those hand them over first. */
+  acquire(tables: readonly TableRef[]): Promise<void>;
+  /** Hands over every name. Resolves when none is owned any more. */
+  close(): Promise<void>;
+}
+
+/** One process has the whole catalog, whose lock sees to it: every name is its own, from the start to the end. */
+export class EmbeddedOwners implements TableOwners {
+  async ownerOf(): Promise<Owner> {
+    return self;
+  }
+
+  start(work: OwnedWork): Promise<void> {
+    return work.takeOver('every table');
+  }
+
+  hold(): undefined {}
+
+  isOwn(): boolean {
+    return true;
+  }
+
+  confirm(): undefined {}
+
+  async acquire(): Promise<void> {}
+
+  async close(): Promise<void> {}
+}
+
+export const self: Owner = { kind: 'self' };
