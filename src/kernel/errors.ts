@@ -64,6 +64,12 @@ export const errorCatalogue = {
     'later',
     'The file system of the tables is read-only or denies access, or too many files are open; nothing was written.',
   ),
+  CatalogUnavailable: entry(
+    17,
+    503,
+    'later',
+    'The database of the catalog does not answer, or takes no such work at present; nothing was written.',
+  ),
   ReaderDied: entry(
     17,
     503,

@@ -7,7 +7,7 @@ export const namespacesAndTables = (types: ColumnTypes): Migration => ({
   async up(db: Kysely<unknown>) {
     await createNamespaces(db, types);
     await sql`insert into namespaces (path, parent, name, properties) values ('', null, '', '{}')`.execute(db);
-    await createLocations(db);
+    await createLocations(db, types);
     await createTables(db, types);
     await createCreations(db, types);
     await createTransactions(db, types);
@@ -25,10 +25,10 @@ async function createNamespaces(db: Kysely<unknown>, { sortedText }: ColumnTypes
     .execute();
 }
 
-async function createLocations(db: Kysely<unknown>): Promise<void> {
+async function createLocations(db: Kysely<unknown>, { sortedText }: ColumnTypes): Promise<void> {
   await db.schema
     .createTable('locations')
-    .addColumn('location', 'text', (column) => column.primaryKey().notNull())
+    .addColumn('location', sortedText, (column) => column.primaryKey().notNull())
     .addColumn('state', 'text', (column) => column.notNull().check(sql`state in ('live', 'discarded', 'retired')`))
     .execute();
   // Nearly every location is live or retired: a sweep must not read those.
@@ -38,11 +38,11 @@ async function createLocations(db: Kysely<unknown>): Promise<void> {
 async function createTables(db: Kysely<unknown>, { sortedText }: ColumnTypes): Promise<void> {
   await db.schema
     .createTable('tables')
-    .addColumn('id', 'text', (column) => column.primaryKey().notNull())
+    .addColumn('id', sortedText, (column) => column.primaryKey().notNull())
     .addColumn('path', sortedText, (column) => column.notNull().unique())
     .addColumn('namespace', sortedText, (column) => column.notNull().references('namespaces.path'))
     .addColumn('name', sortedText, (column) => column.notNull())
-    .addColumn('location', 'text', (column) => column.notNull().unique().references('locations.location'))
+    .addColumn('location', sortedText, (column) => column.notNull().unique().references('locations.location'))
     .addColumn('state', 'text', (column) => column.notNull().check(sql`state in ('declared', 'created')`))
     .addColumn('properties', 'text', (column) => column.notNull())
     .addColumn('storage_options', 'text', (column) => column.notNull())
@@ -53,10 +53,10 @@ async function createTables(db: Kysely<unknown>, { sortedText }: ColumnTypes): P
 async function createCreations(db: Kysely<unknown>, { sortedText }: ColumnTypes): Promise<void> {
   await db.schema
     .createTable('creations')
-    .addColumn('id', 'text', (column) => column.primaryKey().notNull())
+    .addColumn('id', sortedText, (column) => column.primaryKey().notNull())
     .addColumn('path', sortedText, (column) => column.notNull().unique())
     .addColumn('namespace', sortedText, (column) => column.notNull().references('namespaces.path'))
-    .addColumn('location', 'text', (column) => column.notNull().unique().references('locations.location'))
+    .addColumn('location', sortedText, (column) => column.notNull().unique().references('locations.location'))
     .execute();
   await db.schema.createIndex('creations_of_namespace').on('creations').column('namespace').execute();
 }
@@ -64,11 +64,11 @@ async function createCreations(db: Kysely<unknown>, { sortedText }: ColumnTypes)
 async function createTransactions(db: Kysely<unknown>, { sortedText }: ColumnTypes): Promise<void> {
   await db.schema
     .createTable('transactions')
-    .addColumn('id', 'text', (column) => column.primaryKey().notNull())
-    .addColumn('table_id', 'text', (column) => column.notNull())
+    .addColumn('id', sortedText, (column) => column.primaryKey().notNull())
+    .addColumn('table_id', sortedText, (column) => column.notNull())
     .addColumn('table_path', sortedText, (column) => column.notNull())
     .addColumn('operation', 'text', (column) => column.notNull())
-    .addColumn('branch', 'text')
+    .addColumn('branch', sortedText)
     .addColumn('version', 'bigint', (column) => column.notNull())
     .addColumn('outcome', 'text', (column) => column.notNull())
     .addColumn('committed_at_ms', 'bigint', (column) => column.notNull())

@@ -14,24 +14,33 @@ import type { ColumnTypes } from './column-types.ts';
 /** Names sort in the order the migrations run. */
 export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, Migration>> => ({
   '0001-namespaces-and-tables': namespacesAndTables(types),
-  '0002-open-branches': recoveryMarks,
+  '0002-open-branches': recoveryMarks(types),
   '0003-idempotency-keys': idempotencyKeys(types),
   '0004-owners-of-places': ownersOfPlaces(types),
 });
 
 const migrationTableName = 'catalog_migrations';
 
-/** Brings the schema up to date. `CatalogTooNew`, `CatalogUnusable`; a failed migration leaves the schema as it was. */
-export async function migrateCatalog<Schema>(
+type Migrations = Readonly<Record<string, Migration>>;
+
+/** The migrations that the schema lacks. `CatalogTooNew`. */
+export async function pendingMigrations<Schema>(
   db: Kysely<Schema>,
-  migrations: Readonly<Record<string, Migration>>,
-): Promise<void> {
-  const unknown = (await appliedMigrations(db)).filter((name) => !Object.hasOwn(migrations, name));
+  migrations: Migrations,
+): Promise<readonly string[]> {
+  const applied = await appliedMigrations(db);
+  const unknown = applied.filter((name) => !Object.hasOwn(migrations, name));
   if (unknown.length > 0) {
     throw new CatalogTooNew(
       `The catalog was written by a newer lancegate: its schema has ${unknown.join(', ')}, which this one does not know.`,
     );
   }
+  return Object.keys(migrations).filter((name) => !applied.includes(name));
+}
+
+/** Brings the schema up to date. `CatalogTooNew`, `CatalogUnusable`; a failed migration leaves the schema as it was. */
+export async function migrateCatalog<Schema>(db: Kysely<Schema>, migrations: Migrations): Promise<void> {
+  if ((await pendingMigrations(db, migrations)).length === 0) return;
   const migrator = new Migrator({
     db,
     provider: { getMigrations: async () => ({ ...migrations }) },

@@ -1,0 +1,191 @@
+/**
+ * Kysely's PostgreSQL dialect over `pg`, for servers that may fail at any time, and behind poolers that give each transaction
+ * another server connection: no setting outlives its transaction, and no prepared statement has a name.
+ */
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  type Driver,
+  PostgresAdapter,
+  type PostgresCursor,
+  PostgresDialect,
+  PostgresDriver,
+  type PostgresPool,
+  type PostgresPoolClient,
+  type PostgresQueryResult,
+  type TransactionSettings,
+} from 'kysely';
+import pg from 'pg';
+import type { Clock } from '../../kernel/clock.ts';
+import { CommitUnanswered, ConnectionLost, wasRolledBack } from './postgres-faults.ts';
+
+export interface PoolLimits {
+  readonly maxConnections: number;
+  /** For a connection to become free, or be made. */
+  readonly acquireWithinMs: number;
+  /** For one statement; longer ones are ended, on both sides. */
+  readonly statementWithinMs: number;
+}
+
+/** What the server has longer for a statement than the statement may take, before the connection is given up. */
+const graceMs = 2_000;
+
+/** A bounded pool in the shape that Kysely asks for. */
+export class CatalogPool implements PostgresPool {
+  readonly options = {};
+  readonly #pool: pg.Pool;
+  readonly #clock: Clock;
+  readonly #answerWithinMs: number;
+
+  constructor(connection: pg.ClientConfig, limits: PoolLimits, clock: Clock) {
+    this.#pool = new pg.Pool({
+      ...connection,
+      max: limits.maxConnections,
+      connectionTimeoutMillis: limits.acquireWithinMs,
+      idleTimeoutMillis: 60_000,
+      keepAlive: true,
+      types: { getTypeParser: parserOf },
+    });
+    // An idle connection was lost, and the pool has dropped it.
+    this.#pool.on('error', () => undefined);
+    this.#clock = clock;
+    this.#answerWithinMs = limits.statementWithinMs + graceMs;
+  }
+
+  /** Throws `ConnectionLost` where there is none in time, or the server's own error where it refuses one. */
+  async connect(): Promise<PostgresPoolClient> {
+    try {
+      return new CatalogClient(await this.#pool.connect(), this.#clock, this.#answerWithinMs);
+    } catch (cause) {
+      throw cause instanceof pg.DatabaseError ? cause : new ConnectionLost('no connection', { cause });
+    }
+  }
+
+  end(): Promise<void> {
+    return this.#pool.end();
+  }
+}
+
+const int8 = pg.types.builtins.INT8;
+
+/** All integers of the catalog are safe ones. */
+const parserOf = ((id: number, format: 'text') =>
+  id === int8 ? Number : pg.types.getTypeParser(id, format)) as pg.CustomTypesConfig['getTypeParser'];
+
+/** A connection that is given up once it failed to answer, since a later answer would be taken for that of the next query. */
+class CatalogClient implements PostgresPoolClient {
+  readonly #client: pg.PoolClient;
+  readonly #clock: Clock;
+  readonly #answerWithinMs: number;
+  #isLost = false;
+
+  constructor(client: pg.PoolClient, clock: Clock, answerWithinMs: number) {
+    this.#client = client;
+    this.#clock = clock;
+    this.#answerWithinMs = answerWithinMs;
+    // The query under way fails with the same error.
+    client.on('error', this.#lose);
+  }
+
+  query<Row>(sql: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<Row>>;
+  query<Row>(cursor: PostgresCursor<Row>): PostgresCursor<Row>;
+  query(sql: unknown, parameters: readonly unknown[] = []): unknown {
+    return this.#query(sql as string, parameters);
+  }
+
+  release(isDiscarded = false): void {
+    this.#client.off('error', this.#lose);
+    this.#client.release(isDiscarded || this.#isLost);
+  }
+
+  /** Of several statements in one text, the result of the last. */
+  async #query(sql: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
+    if (this.#isLost) throw new ConnectionLost('the connection was lost before');
+    const late = Promise.withResolvers<never>();
+    const cancel = this.#clock.schedule(this.#answerWithinMs, () => late.reject(new Error('no answer in time')));
+    try {
+      const results = await Promise.race([this.#client.query(sql, [...parameters]), late.promise]);
+      return [results].flat().at(-1)!;
+    } catch (cause) {
+      if (wasRolledBack(cause)) throw cause;
+      this.#lose();
+      throw cause instanceof pg.DatabaseError ? cause : new ConnectionLost('the connection was lost', { cause });
+    } finally {
+      cancel();
+    }
+  }
+
+  readonly #lose = (): void => {
+    this.#isLost = true;
+  };
+}
+
+export class CatalogDialect extends PostgresDialect {
+  readonly #pool: PostgresPool;
+  readonly #limits: PoolLimits;
+
+  constructor(pool: PostgresPool, limits: PoolLimits) {
+    super({ pool });
+    this.#pool = pool;
+    this.#limits = limits;
+  }
+
+  override createDriver(): Driver {
+    return new CatalogDriver(this.#pool, this.#limits);
+  }
+
+  override createAdapter(): PostgresAdapter {
+    return new UnlockedMigrationsAdapter();
+  }
+}
+
+/** The migrator runs in a transaction that holds the lock already, which `openPostgresCatalog` takes. */
+class UnlockedMigrationsAdapter extends PostgresAdapter {
+  override async acquireMigrationLock(): Promise<void> {}
+  override async releaseMigrationLock(): Promise<void> {}
+}
+
+/** What is known of a transaction before its `COMMIT`. */
+interface Begun {
+  readonly xid: string;
+  readonly started: string;
+}
+
+class CatalogDriver extends PostgresDriver {
+  readonly #begin: string;
+  readonly #begun = new WeakMap<DatabaseConnection, Begun>();
+
+  constructor(pool: PostgresPool, { statementWithinMs }: PoolLimits) {
+    super({ pool });
+    this.#begin = [
+      `set local statement_timeout = ${statementWithinMs}`,
+      `set local idle_in_transaction_session_timeout = ${statementWithinMs}`,
+      // A scan of a table, which the planner prefers for a few rows, conflicts with every concurrent write to that table.
+      'set local enable_seqscan = off',
+      'select pg_current_xact_id()::text as xid, extract(epoch from pg_postmaster_start_time())::text as started',
+    ].join('; ');
+  }
+
+  /** In one round trip. */
+  override async beginTransaction(connection: DatabaseConnection, settings: TransactionSettings): Promise<void> {
+    const start = `start transaction isolation level ${settings.isolationLevel ?? 'read committed'}`;
+    const { rows } = await connection.executeQuery<Begun>(CompiledQuery.raw(`${start}; ${this.#begin}`));
+    this.#begun.set(connection, rows[0]!);
+  }
+
+  override async commitTransaction(connection: DatabaseConnection): Promise<void> {
+    const { xid, started } = this.#begun.get(connection)!;
+    try {
+      await super.commitTransaction(connection);
+    } catch (error) {
+      throw error instanceof ConnectionLost || (error instanceof pg.DatabaseError && !wasRolledBack(error))
+        ? new CommitUnanswered(xid, started, error)
+        : error;
+    }
+  }
+
+  /** A lost connection has no transaction any more; that failure would be reported in place of the first. */
+  override async rollbackTransaction(connection: Parameters<PostgresDriver['rollbackTransaction']>[0]): Promise<void> {
+    await super.rollbackTransaction(connection).catch(() => undefined);
+  }
+}

@@ -1,0 +1,90 @@
+/** The only reader of PostgreSQL's error codes and of the driver's failures; their texts are never looked at. */
+import { DatabaseError } from 'pg';
+import { LancegateError, storageFull } from '../../kernel/errors.ts';
+
+/** The database could not be reached, or the connection was lost: what was under way is undone, or its `COMMIT` was not answered. */
+export class ConnectionLost extends Error {
+  override readonly name = 'ConnectionLost';
+}
+
+/** The connection was lost between a `COMMIT` and its answer: the transaction took place or not. */
+export class CommitUnanswered extends Error {
+  override readonly name = 'CommitUnanswered';
+  /** Of the transaction, for `pg_xact_status`. */
+  readonly transactionId: string;
+  /** When that server was started: another one may know another transaction by this id. */
+  readonly serverStart: string;
+
+  constructor(transactionId: string, serverStart: string, cause: unknown) {
+    super('the connection was lost before COMMIT was answered', { cause });
+    this.transactionId = transactionId;
+    this.serverStart = serverStart;
+  }
+}
+
+/**
+ * `overtaken`: a concurrent transaction won, and the same one may succeed when it is repeated. `lost`: no connection, or none any
+ * more. `refuses`: the server answers, and takes no such work at present.
+ */
+type Fault = 'overtaken' | 'lost' | 'refuses' | 'full' | 'unexpected';
+
+/** https://www.postgresql.org/docs/current/errcodes-appendix.html; codes before their classes, the first that fits. */
+const faults: readonly (readonly [prefix: string, Fault])[] = [
+  ['40001', 'overtaken'],
+  ['40P01', 'overtaken'],
+  ['53100', 'full'],
+  ['53', 'refuses'],
+  ['25006', 'refuses'], // read-only: a standby
+  ['25P03', 'lost'], // the transaction was idle for too long
+  ['28', 'refuses'],
+  ['3D000', 'refuses'],
+  ['55P03', 'refuses'], // a lock was waited for too long
+  ['57014', 'refuses'], // a statement took too long
+  ['57P', 'lost'],
+  ['08', 'lost'],
+];
+
+export function faultOf(error: unknown): Fault {
+  if (error instanceof ConnectionLost || error instanceof CommitUnanswered) return 'lost';
+  const code = codeOf(error);
+  return faults.find(([prefix]) => code?.startsWith(prefix))?.[1] ?? 'unexpected';
+}
+
+export const codeOf = (error: unknown): string | undefined => (error instanceof DatabaseError ? error.code : undefined);
+
+/** After an error of this severity the transaction was rolled back; a fatal one ends the connection and leaves that open. */
+export const wasRolledBack = (error: unknown): boolean => error instanceof DatabaseError && error.severity === 'ERROR';
+
+/** What a caller is told where repeating did not help. */
+export function refusalOf(error: unknown): LancegateError {
+  const internal = { catalog: 'the database failed', sqlState: codeOf(error) };
+  if (error instanceof CommitUnanswered) return outcomeOpen(error);
+  switch (faultOf(error)) {
+    case 'overtaken':
+      return new LancegateError('SlowDown', 'too many requests change the catalog at once; nothing was written', {
+        cause: error,
+        internal,
+        retryAfterSeconds: 1,
+      });
+    case 'lost':
+    case 'refuses':
+      return new LancegateError('CatalogUnavailable', 'the catalog is not available; nothing was written', {
+        cause: error,
+        internal,
+        retryAfterSeconds: unavailableForSeconds,
+      });
+    case 'full':
+      return storageFull(error, internal);
+    case 'unexpected':
+      return new LancegateError('Internal', 'The catalog failed.', { cause: error, internal });
+  }
+}
+
+/** What a failover or a restart of the database takes at least. */
+const unavailableForSeconds = 2;
+
+const outcomeOpen = (cause: CommitUnanswered): LancegateError =>
+  new LancegateError('Internal', 'The catalog failed.', {
+    cause,
+    internal: { catalog: 'the connection was lost while a transaction was committed; whether it was is not known' },
+  });
