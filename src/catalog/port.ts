@@ -226,7 +226,8 @@ export interface CreationCatalog {
    * location is marked discarded, and its transactions stay known. A declared table keeps its properties where the
    * publication has none. A replaced or materialised table gets a new id.
    * `ConcurrentCreate` if the reservation was abandoned or published before; `NamespaceNotFound` if the namespace was
-   * dropped after that. A table that was dropped while its replacement was written does not hinder it.
+   * dropped after that. A table that was dropped while its replacement was written does not hinder it. The same publication, by
+   * the id of its transaction, may be repeated after `Internal`.
    */
   publishCreation(creation: Creation, publication: Publication): Promise<TableRecord>;
   /**
@@ -245,7 +246,8 @@ export interface CreationCatalog {
 export interface TransactionCatalog {
   /**
    * All or none, the answers to keyed requests included. Moves the acknowledged versions of the branches they are of
-   * forward, where those are open for writing.
+   * forward, where those are open for writing. May be repeated after `Internal`, which leaves open whether they are recorded;
+   * another transaction of the same id is `Internal`, too.
    */
   recordTransactions(records: readonly TransactionRecord[], answers?: readonly KeyedAnswer[]): Promise<void>;
   findTransaction(id: TransactionId): Promise<TransactionRecord | undefined>;

@@ -17,28 +17,36 @@ import * as tables from './queries/tables.ts';
  * serialisable, so an adapter that cannot run them one by one must ask its database for that and repeat the losers.
  * The constraints of the schema are the safety net below, not the mechanism.
  *
- * Both methods pass a `LancegateError` through and turn every other failure into `Internal`, or `StorageFull`.
+ * The methods pass a `LancegateError` through and turn every other failure into `Internal`, `StorageFull`, or
+ * `CatalogUnavailable`.
  */
 export interface SqlSession {
   /** Outside a transaction: for work that is a single query, or whose queries need not agree. */
   read<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
   /** Serialisable; durable when it resolves; undone when `work` throws. */
   transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
+  /**
+   * As `transact`, for what happens to files that are written already: where the database is lost it is repeated for a while,
+   * also where it may have been committed. So `work` does no harm when it is repeated, and returns what it returned at first.
+   */
+  insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
   /** Waits for what is under way. */
   close(): Promise<void>;
 }
 
 type Query<Args extends readonly unknown[], Result> = (db: CatalogDb, ...args: Args) => Promise<Result>;
 
+/** Makes a method of a query. */
+const methodsBy =
+  (run: SqlSession['read']) =>
+  <Args extends readonly unknown[], Result>(query: Query<Args, Result>) =>
+  (...args: Args): Promise<Result> =>
+    run((db) => query(db, ...args));
+
 export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
-  const reading =
-    <Args extends readonly unknown[], Result>(query: Query<Args, Result>) =>
-    (...args: Args): Promise<Result> =>
-      session.read((db) => query(db, ...args));
-  const writing =
-    <Args extends readonly unknown[], Result>(query: Query<Args, Result>) =>
-    (...args: Args): Promise<Result> =>
-      session.transact((db) => query(db, ...args));
+  const reading = methodsBy((work) => session.read(work));
+  const writing = methodsBy((work) => session.transact(work));
+  const insisting = methodsBy((work) => session.insist(work));
   const newTableId = (): TableId => newId() as TableId;
   return {
     createNamespace: writing(namespaces.createNamespace),
@@ -65,7 +73,7 @@ export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
     reserveCreation: writing((db, ref, existing, location) =>
       creations.reserveCreation(db, { id: newId(), ref, location }, existing),
     ),
-    publishCreation: writing((db, creation, publication) =>
+    publishCreation: insisting((db, creation, publication) =>
       creations.publishCreation(db, creation, publication, newTableId()),
     ),
     abandonCreation: writing(creations.abandonCreation),
@@ -74,7 +82,7 @@ export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
       discarded: await creations.discardedLocations(db),
     })),
 
-    recordTransactions: writing(async (db, records, answers = []) => {
+    recordTransactions: insisting(async (db, records, answers = []) => {
       await commits.insertTransactions(db, records);
       await commits.insertAnswers(db, answers);
     }),

@@ -14,6 +14,8 @@ const mostRounds = 64;
 const longestPauseMs = 100;
 /** How long the outcome of a `COMMIT` without an answer is looked for. */
 const lookForOutcomeMs = 15_000;
+/** A failover or a restart of the database is over by then, or lasts. */
+const insistForMs = 30_000;
 
 /**
  * Serialisable transactions, of which PostgreSQL refuses some for the sake of others: those are repeated, after a random pause.
@@ -38,6 +40,11 @@ export class PostgresSession implements SqlSession {
 
   transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
     return this.#run(this.#untilNotOvertaken(() => onceMore(() => this.#transactOnce(work))));
+  }
+
+  /** Needs no look for the outcome of a `COMMIT`: the next one brings it about, or finds it. */
+  insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
+    return this.#run(this.#whileLost(() => this.#untilNotOvertaken(() => this.#serialisable(work))));
   }
 
   async close(): Promise<void> {
@@ -67,6 +74,23 @@ export class PostgresSession implements SqlSession {
     }
   }
 
+  async #whileLost<Result>(transact: () => Promise<Result>): Promise<Result> {
+    const untilMs = this.#clock.nowMs() + insistForMs;
+    for (;;) {
+      try {
+        return await transact();
+      } catch (error) {
+        const mayHeal = ['lost', 'refuses'].includes(faultOf(error));
+        if (!mayHeal || this.#clock.nowMs() >= untilMs) throw error;
+        await this.#pause(longestPauseMs);
+      }
+    }
+  }
+
+  #serialisable<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
+    return this.#db.transaction().setIsolationLevel('serializable').execute(work);
+  }
+
   async #transactOnce<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
     let made: { readonly result: Result } | undefined;
     const run = async (db: CatalogDb): Promise<Result> => {
@@ -75,7 +99,7 @@ export class PostgresSession implements SqlSession {
       return result;
     };
     try {
-      return await this.#db.transaction().setIsolationLevel('serializable').execute(run);
+      return await this.#serialisable(run);
     } catch (error) {
       if (!(error instanceof CommitUnanswered) || made === undefined) throw error;
       if (await this.#wasCommitted(error)) return made.result;

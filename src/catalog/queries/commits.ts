@@ -2,6 +2,8 @@
  * What was committed: transactions, the branches that are open for writing, and the outcomes of requests with an
  * `Idempotency-Key`.
  */
+import { isDeepStrictEqual } from 'node:util';
+import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableId, TransactionId } from '../../kernel/ids.ts';
 import type {
   KeyedAnswer,
@@ -45,9 +47,28 @@ const recordOf = (row: TransactionRow): TransactionRecord => ({
   committedAtMs: row.committed_at_ms,
 });
 
+/** A transaction that is recorded already, with the same content, is left as it is: its caller did not get the first answer. */
 export async function insertTransactions(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
-  for (const rows of insertable(records.map(rowOf))) await db.insertInto('transactions').values(rows).execute();
+  for (const rows of insertable(records.map(rowOf))) {
+    const { numInsertedOrUpdatedRows } = await db
+      .insertInto('transactions')
+      .values(rows)
+      .onConflict((conflict) => conflict.column('id').doNothing())
+      .executeTakeFirstOrThrow();
+    if (Number(numInsertedOrUpdatedRows) < rows.length) await requireRecorded(db, rows);
+  }
   await acknowledgeRecorded(db, records);
+}
+
+async function requireRecorded(db: CatalogDb, rows: readonly TransactionRow[]): Promise<void> {
+  const ids = rows.map(({ id }) => id);
+  const recorded = await db.selectFrom('transactions').selectAll().where('id', 'in', ids).execute();
+  const byId = new Map(recorded.map((row) => [row.id, row]));
+  const other = rows.find((row) => !isDeepStrictEqual({ ...byId.get(row.id) }, row));
+  if (other === undefined) return;
+  throw new LancegateError('Internal', 'The catalog failed.', {
+    internal: { catalog: 'another transaction has the same id', transactionId: other.id },
+  });
 }
 
 export async function findTransaction(db: CatalogDb, id: TransactionId): Promise<TransactionRecord | undefined> {

@@ -20,7 +20,7 @@ import {
   tablePathOf,
   tableRefOf,
 } from './catalog-db.ts';
-import { insertAnswers, insertTransactions } from './commits.ts';
+import { findTransaction, insertAnswers, insertTransactions } from './commits.ts';
 import { requireNamespace } from './namespaces.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
 
@@ -69,10 +69,7 @@ export async function publishCreation(
   id: TableId,
 ): Promise<TableRecord> {
   const reserved = await takeCreation(db, creation);
-  if (reserved === undefined) {
-    await requireNamespace(db, creation.ref.namespace);
-    throw concurrentCreate(creation.ref);
-  }
+  if (reserved === undefined) return publishedBefore(db, creation.ref, publication);
   const { ref, location } = reserved;
   const previous = await findTable(db, ref);
   const record: TableRecord = {
@@ -87,6 +84,18 @@ export async function publishCreation(
   await insertTransactions(db, [{ ...publication.transaction, tableId: id, ref }]);
   if (publication.answer !== undefined) await insertAnswers(db, [publication.answer]);
   return record;
+}
+
+/** The same publication may be repeated: its caller did not get the first answer. */
+async function publishedBefore(
+  db: CatalogDb,
+  ref: TableRef,
+  { transaction: { id } }: Publication,
+): Promise<TableRecord> {
+  await requireNamespace(db, ref.namespace);
+  const [table, transaction] = [await findTable(db, ref), await findTransaction(db, id)];
+  if (table === undefined || table.id !== transaction?.tableId) throw concurrentCreate(ref);
+  return table;
 }
 
 async function takeCreation(db: CatalogDb, creation: Creation): Promise<Creation | undefined> {

@@ -56,6 +56,10 @@ export class SqliteSession implements SqlSession {
     );
   }
 
+  insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
+    return this.transact(work);
+  }
+
   async close(): Promise<void> {
     await Promise.allSettled(this.#underWay);
     await this.#lastWrite;

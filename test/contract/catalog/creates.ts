@@ -173,12 +173,15 @@ export function createsContract(open: () => Promise<Catalog>): void {
 
     test('a create that was abandoned or published cannot be published (P1)', async () => {
       await catalog.createNamespace(path('n'), {});
-      const publish = (creation: Creation) => catalog.publishCreation(creation, publicationOf(`late-${creation.id}`));
+      const publish = (creation: Creation, id = 'first') =>
+        catalog.publishCreation(creation, publicationOf(`${id}-${creation.id}`));
       const published = await catalog.reserveCreation(table('n', 't'), undefined, place('1'));
       const made = await publish(published);
-      await rejects(publish(published), 'ConcurrentCreate');
+      await rejects(publish(published, 'second'), 'ConcurrentCreate');
+      assert.deepEqual(await publish(published), made, 'the same publication, again after a lost answer');
       assert.deepEqual(await catalog.findTable(table('n', 't')), made);
       await catalog.dropTable(table('n', 't'));
+      await rejects(publish(published), 'ConcurrentCreate');
       const abandoned = await catalog.reserveCreation(table('n', 't'), undefined, place('2'));
       await catalog.abandonCreation(abandoned);
       await rejects(publish(abandoned), 'ConcurrentCreate');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import type { Catalog } from '#src/catalog/port.ts';
-import type { BranchName, TransactionId } from '#src/kernel/ids.ts';
+import type { Catalog, RequestOwner } from '#src/catalog/port.ts';
+import type { BranchName, IdempotencyKey, TransactionId } from '#src/kernel/ids.ts';
 import { createTable, place, rejects, table, transactionOf } from './fixtures.ts';
 
 export function transactionsContract(open: () => Promise<Catalog>): void {
@@ -23,11 +23,27 @@ export function transactionsContract(open: () => Promise<Catalog>): void {
     test('of a group of transactions all are recorded or none', async () => {
       await catalog.recordTransactions([transactionOf('taken')]);
       const many = Array.from({ length: 5000 }, (_, number) => transactionOf(`${number}`));
-      await rejects(catalog.recordTransactions([...many, transactionOf('taken')]), 'Internal');
+      await rejects(catalog.recordTransactions([...many, transactionOf('taken', { version: 8 })]), 'Internal');
       assert.equal(await catalog.findTransaction('0' as TransactionId), undefined);
       await catalog.recordTransactions(many);
       assert.deepEqual(await catalog.findTransaction('4999' as TransactionId), transactionOf('4999'));
       await catalog.recordTransactions([]);
+    });
+
+    test('what is recorded again after a lost answer is as if it was recorded once (P6)', async () => {
+      const { id: tableId } = await createTable(catalog, table('t'), place('1'));
+      await catalog.markOpenForWriting({ tableId, branch: undefined, acknowledgedVersion: 1, storageSession: 's' });
+      const of = (version: number) => transactionOf(`${version}`, { tableId, ref: table('t'), version });
+      const keyed = { owner: 'ann' as RequestOwner, key: 'k' as IdempotencyKey, requestDigest: 'r', bodyDigest: 'b' };
+      const answer = { ...keyed, expiresAtMs: 9, answer: 'first' };
+      await catalog.recordTransactions([of(2), of(3)], [answer]);
+      await catalog.recordTransactions([of(2), of(3)], [answer]);
+      await catalog.recordTransactions([of(3), of(4)], [answer]);
+      for (const record of [of(2), of(3), of(4)]) {
+        assert.deepEqual(await catalog.findTransaction(record.id), record);
+      }
+      assert.deepEqual(await catalog.findKeyed(answer.owner, answer.key), answer);
+      assert.equal((await catalog.recoveryMarks())[0]?.acknowledgedVersion, 4);
     });
 
     test('a transaction outlives its table', async () => {
