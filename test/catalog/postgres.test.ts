@@ -1,19 +1,113 @@
-import { before, describe } from 'node:test';
-import { connectionOf } from '#src/catalog/postgres/connection.ts';
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { CatalogTooNew, CatalogUnusable } from '#src/catalog/port.ts';
 import { openPostgresCatalog } from '#src/catalog/postgres/open-postgres-catalog.ts';
+import { path, place, table } from '#test/contract/catalog/fixtures.ts';
 import { catalogContract } from '#test/contract/catalog.ts';
-import { afterSuite } from '#test/fixtures/after-suite.ts';
-import { type PostgresServer, startPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
+import { guarded, type PostgresServer, sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
 
 describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
-  const after = afterSuite();
   let server: PostgresServer;
+  /** The name of a database with an empty catalog, to copy. */
+  const migrated = 'migrated';
   before(async () => {
-    server = await startPostgres(after);
-    const template = await server.newDatabase();
-    await (await openPostgresCatalog(connectionOf(template))).close();
+    server = await sharedPostgres();
+    await server.asAdmin((client) => client.query(`create database ${migrated}`));
+    await (await openPostgresCatalog({ url: server.urlOf(migrated) })).close();
   });
-  const open = async () => openPostgresCatalog(connectionOf(await server.newDatabase('database_1')));
+  const open = async () => openPostgresCatalog({ url: await server.newDatabase(migrated) });
 
   catalogContract('the PostgreSQL catalog', open);
+
+  describe('the PostgreSQL catalog', () => {
+    test('is shared: what one replica acknowledged every other one sees at once (P11)', async () => {
+      const url = await server.newDatabase(migrated);
+      const [one, other] = await Promise.all([openPostgresCatalog({ url }), openPostgresCatalog({ url })]);
+      await one.createNamespace(path('a'), { b: 'c' });
+      const made = await other.declareTable(table('a', 't'), place('1'), {});
+      assert.deepEqual(await one.findTable(table('a', 't')), made);
+      await Promise.all([one.close(), other.close()]);
+    });
+
+    test('of 32 who create one table on two replicas at once one wins, and the others are told who did', async () => {
+      const url = await server.newDatabase(migrated);
+      const replicas = await Promise.all([openPostgresCatalog({ url }), openPostgresCatalog({ url })]);
+      const outcomes = await Promise.allSettled(
+        Array.from({ length: 32 }, (_, number) =>
+          replicas[number % 2]!.reserveCreation(table('t'), undefined, place(`${number}`)),
+        ),
+      );
+      const lost = outcomes.filter((outcome) => outcome.status === 'rejected').map(({ reason }) => reason.kind);
+      assert.deepEqual(lost, Array(31).fill('ConcurrentCreate'));
+      await Promise.all(replicas.map((replica) => replica.close()));
+    });
+
+    test('is made once by eight replicas that start at once', async () => {
+      const url = await server.newDatabase();
+      const replicas = await Promise.all(Array.from({ length: 8 }, () => openPostgresCatalog({ url })));
+      await Promise.all(replicas.map((replica, number) => replica.createNamespace(path(`${number}`), {})));
+      assert.equal((await replicas[0]!.namespacesUnder([])).length, 9);
+      await Promise.all(replicas.map((replica) => replica.close()));
+    });
+
+    test('of a newer lancegate is refused, unless it has only what an older one can ignore', async () => {
+      const url = await server.newDatabase(migrated);
+      const apply = (name: string) =>
+        server.asAdmin(
+          (client) =>
+            client.query('insert into catalog_migrations values ($1, $2)', [name, '2030-01-01T00:00:00.000Z']),
+          new URL(url).pathname.slice(1),
+        );
+      await apply('0998-more-additive');
+      await (await openPostgresCatalog({ url })).close();
+      await apply('0999-from-the-future');
+      await assert.rejects(openPostgresCatalog({ url }), (error) => {
+        assert.ok(error instanceof CatalogTooNew);
+        assert.match(error.message, /newer lancegate: its schema has 0999-from-the-future,/);
+        return true;
+      });
+    });
+
+    test('leaves nothing in the session of the server that a pooler would give to somebody else', async () => {
+      const url = await server.newDatabase(migrated);
+      const catalog = await openPostgresCatalog({ url }, { limits: { maxConnections: 1 } });
+      await catalog.createNamespace(path('a'), {});
+      await catalog.listTables([], { after: undefined, limit: 9, includeDeclared: true });
+      const left = await server.asAdmin(async (client) => {
+        const { rows } = await client.query(
+          `select application_name, state, (select count(*)::int from pg_locks l where l.pid = a.pid) as locks
+           from pg_stat_activity a where datname = $1 and pid <> pg_backend_pid()`,
+          [new URL(url).pathname.slice(1)],
+        );
+        return rows;
+      });
+      assert.deepEqual(left, [{ application_name: 'lancegate', state: 'idle', locks: 0 }]);
+      await catalog.close();
+    });
+
+    test('that cannot be opened is named with its server, and no password is shown (P9)', async () => {
+      const { user, password } = guarded;
+      const at = (more: Partial<{ user: string; password: string; port: number; database: string; query: string }>) => {
+        const { port = server.port, database = migrated, query = '', ...who } = more;
+        const url = new URL(`postgres://127.0.0.1:${port}/${database}${query}`);
+        return Object.assign(url, { username: user, password: encodeURIComponent(password), ...who }).href;
+      };
+      await (await openPostgresCatalog({ url: at({}) })).close();
+      const refused: readonly (readonly [url: string, reason: RegExp])[] = [
+        [at({ password: 'wrong-secret' }), /password authentication failed/],
+        [at({ database: 'missing' }), /database "missing" does not exist/],
+        [at({ port: 1 }), /ECONNREFUSED/],
+        [at({ query: '?sslmode=verify-full' }), /does not support SSL/],
+      ];
+      for (const [url, reason] of refused) {
+        await assert.rejects(openPostgresCatalog({ url }), (error) => {
+          assert.ok(error instanceof CatalogUnusable);
+          assert.match(error.message, /^The catalog in database '\w+' on 127\.0\.0\.1:\d+ cannot be opened: /);
+          assert.match(error.message, reason);
+          assert.doesNotMatch(`${error.stack} ${JSON.stringify(error)}`, /wrong-secret|p@ss|p%40ss/);
+          return true;
+        });
+      }
+    });
+  });
 });

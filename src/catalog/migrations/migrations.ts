@@ -1,6 +1,9 @@
 /**
- * The schema's history, forward only: a migration is never edited once released, and never taken back. A catalog that
- * holds a migration this list does not have was written by a newer lancegate and is refused.
+ * The schema's history, forward only: a migration is never edited once released, and never taken back.
+ *
+ * While replicas are replaced one by one, older ones work on a newer schema. So a migration that they can ignore has a name that
+ * ends in `-additive`: it adds tables, or columns that may be null, and what older ones write stays right. A catalog that holds
+ * another migration which this list does not have is refused.
  */
 import type { Kysely } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
@@ -23,13 +26,15 @@ const migrationTableName = 'catalog_migrations';
 
 type Migrations = Readonly<Record<string, Migration>>;
 
+const additive = '-additive';
+
 /** The migrations that the schema lacks. `CatalogTooNew`. */
 export async function pendingMigrations<Schema>(
   db: Kysely<Schema>,
   migrations: Migrations,
 ): Promise<readonly string[]> {
   const applied = await appliedMigrations(db);
-  const unknown = applied.filter((name) => !Object.hasOwn(migrations, name));
+  const unknown = applied.filter((name) => !Object.hasOwn(migrations, name) && !name.endsWith(additive));
   if (unknown.length > 0) {
     throw new CatalogTooNew(
       `The catalog was written by a newer lancegate: its schema has ${unknown.join(', ')}, which this one does not know.`,

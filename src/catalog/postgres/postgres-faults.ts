@@ -55,6 +55,13 @@ export const codeOf = (error: unknown): string | undefined => (error instanceof 
 /** After an error of this severity the transaction was rolled back; a fatal one ends the connection and leaves that open. */
 export const wasRolledBack = (error: unknown): boolean => error instanceof DatabaseError && error.severity === 'ERROR';
 
+/** Why a start fails, for the operator; what the driver and the server say holds no password. */
+export function openFaultOf(error: unknown): string {
+  const failure = error instanceof ConnectionLost ? error.cause : error;
+  if (failure instanceof AggregateError) return failure.errors.map(openFaultOf).join(', ');
+  return failure instanceof Error ? failure.message : String(failure);
+}
+
 /** What a caller is told where repeating did not help. */
 export function refusalOf(error: unknown): LancegateError {
   const internal = { catalog: 'the database failed', sqlState: codeOf(error) };
