@@ -77,7 +77,7 @@ const orderOfSubRooms = {
   merge: ['key-index', 'strategy'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],
-  http: ['body', 'openapi', 'admission', 'routes'],
+  http: ['body', 'openapi', 'forwarding', 'admission', 'routes'],
   'http/routes': ['changes', 'indexes', 'refs'],
   cli: ['rows'],
 };

@@ -82,6 +82,7 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
       return {
         body: route.body,
         table,
+        owned: table,
         answer: async (upload) => {
           const { source, idempotency } = openBody(upload, key);
           try {

@@ -17,6 +17,7 @@ export const statusTitles: Readonly<Record<Status, { readonly type: string; read
   406: { type: '/errors/unsupported-operation', title: 'The server does not support this operation' },
   409: { type: '/errors/conflict', title: 'The namespace has been concurrently modified' },
   413: { type: '/errors/content-too-large', title: 'The body is too large' },
+  421: { type: '/errors/misdirected-request', title: 'Another replica answers this request' },
   500: { type: '/errors/server-error', title: 'Internal Server Error' },
   503: { type: '/errors/service-unavailable', title: 'Slow down' },
 };

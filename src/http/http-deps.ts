@@ -7,6 +7,7 @@ import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
+import type { Forwarding } from './forwarding/forwarding.ts';
 import type { Route } from './route.ts';
 
 export interface HttpDeps {
@@ -24,6 +25,8 @@ export interface HttpDeps {
   readonly metrics: Metrics;
   readonly clock: Clock;
   readonly newId: NewId;
+  /** undefined where this process owns all tables. */
+  readonly forwarding?: Pick<Forwarding, 'elsewhere' | 'forward'> | undefined;
 }
 
 /** What of the configuration is about HTTP; names and units are those of `config/settings.ts`. */

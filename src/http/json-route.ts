@@ -49,8 +49,10 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly furtherActions?: (body: Static<Body>) => readonly Action[];
   /** Every branch that the request touches; without it the route knows main only. */
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
-  /** It changes a table, and heeds `Idempotency-Key` and `x-request-id` (`repeatOf`). */
+  /** It changes rows or columns of a table, and heeds `Idempotency-Key` and `x-request-id` (`repeatOf`). */
   readonly isWrite?: true;
+  /** Only the owner of its table can answer it, as all that write. */
+  readonly needsOwner?: true;
   /** Facts of the body for the audit record. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
   /** The JSON that is sent, or the bytes of another type; undefined for nothing. */
@@ -84,7 +86,7 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
   make: Offer<Operation>['make'],
   route: JsonRoute<Operation, Target, Query, Body, Value>,
 ): Offer<Operation> {
-  const { methods, path, isWrite, render = jsonAnswer } = route;
+  const { methods, path, isWrite, needsOwner = isWrite, render = jsonAnswer } = route;
   const description = jsonDescription({ ...route, knowsBranches: route.branches !== undefined });
   const routeTo = (operation: Operation): Route => ({
     methods,
@@ -95,12 +97,14 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
       const delimiter = readDelimiter(input.query);
       const target = route.target.parse(input.id, delimiter);
       const inQuery = queryBranch(input);
+      const resource = route.target.resource(target);
       if (route.branches === undefined) {
         refuseBranch(inQuery);
-        authorize(input, route.action, route.target.resource(target), [undefined]);
+        authorize(input, route.action, resource, [undefined]);
       }
       return {
         body: 'json',
+        owned: needsOwner && resource?.kind === 'table' ? resource.table : undefined,
         answer: async (upload) => {
           const { text, body, branch } = await readBody(route, input, target, inQuery, upload);
           const idempotency = isWrite && repeatOf(input.headers, `${path} ${text}`);

@@ -19,10 +19,20 @@ import { BodyDigest } from './body/body-digest.ts';
 import { MultipartUpload } from './body/multipart-upload.ts';
 import { bodyTooLarge, readText } from './body/read-text.ts';
 import { announcesBody, contentDecoder, declaredBytes, decoderBytes } from './body/request-body.ts';
+import type { OtherReplica } from './forwarding/replica-hop.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { RequestContext, type RequestContextDeps } from './request-context.ts';
 import { ClientAddresses, credentialsIn, requireFewHeaders, requireHost } from './request-head.ts';
-import type { BodyKind, PreparedRequest, Route, Upload } from './route.ts';
+import type { Answer, BodyKind, PreparedRequest, Route, Upload } from './route.ts';
+
+/** A request that is allowed. */
+interface ReadyRequest {
+  readonly context: RequestContext;
+  readonly principal: Principal;
+  readonly prepared: PreparedRequest;
+  readonly reservation: Reservation | undefined;
+  readonly signal: AbortSignal;
+}
 
 export class RequestPipeline {
   readonly connections: Connections;
@@ -83,15 +93,42 @@ export class RequestPipeline {
     const input = context.identify(principal);
     const prepared = route.prepare(input);
     this.#requireLength(raw, prepared.body);
-    const permit = announcesBody(raw) ? this.#admit(context, principal, prepared, reservation) : undefined;
+    const request = { context, principal, prepared, reservation, signal: input.scope.signal };
+    const owner = prepared.owned && (await this.#deps.forwarding?.elsewhere(prepared.owned, principal));
+    context.handler = owner === undefined ? this.#answersHere(request) : this.#answersElsewhere(request, owner);
+  }
+
+  /** Admits the request, and returns what answers it. */
+  #answersHere({ context, principal, prepared, reservation, signal }: ReadyRequest): () => Promise<Answer> {
+    const permit = announcesBody(context.raw) ? this.#admit(context, principal, prepared, reservation) : undefined;
     const keepPermit = permit === undefined ? undefined : context.atEnd(permit.release);
-    context.handler = async () => {
+    return async () => {
       keepPermit?.(); // work that has begun may outlive its client; it releases the permit when it is done
       try {
-        return await prepared.answer(this.#upload(context, input.scope.signal, prepared.body, permit));
+        return await prepared.answer(this.#upload(context, signal, prepared.body, permit));
       } finally {
         permit?.release();
       }
+    };
+  }
+
+  /** The owner of the table admits the request. */
+  #answersElsewhere(request: ReadyRequest, owner: OtherReplica): () => Promise<Answer> {
+    const { context, principal, prepared, reservation, signal } = request;
+    const { raw, body } = context;
+    reservation?.release();
+    return async () => {
+      const forwarded = {
+        method: raw.method ?? 'POST',
+        target: context.target,
+        rawHeaders: raw.rawHeaders,
+        peer: raw.socket.remoteAddress ?? 'unknown',
+        body: announcesBody(raw) ? body.read(signal, false) : undefined,
+        principal,
+        signal,
+      };
+      const answer = await this.#deps.forwarding!.forward(forwarded, prepared.owned!, owner);
+      return answer ?? this.#answersHere({ ...request, reservation: undefined })();
     };
   }
 

@@ -172,7 +172,17 @@ export class RequestContext implements AnswerHead {
     this.#isForCapacity = true;
   }
 
+  /** Path and query, as the client sent them. */
+  get target(): string {
+    return this.#request.originalUrl;
+  }
+
   answer(answer: Answer): FastifyReply | Promise<FastifyReply> {
+    if ('status' in answer) {
+      void this.#reply.code(answer.status).headers(answer.headers);
+      this.note(answer.audit);
+      return this.#send(answer.text);
+    }
     if (answer.contentType !== undefined) void this.#reply.type(answer.contentType);
     if ('bytes' in answer) return this.#answerBytes(answer);
     if (answer.audit !== undefined) this.note(answer.audit);

@@ -79,6 +79,8 @@ export interface PreparedRequest {
   readonly body: BodyKind;
   /** That the body is for; of Arrow bodies. */
   readonly table?: TableRef;
+  /** Only the replica that owns this table can answer. */
+  readonly owned?: TableRef | undefined;
   answer(upload: Upload): Promise<Answer>;
 }
 
@@ -96,7 +98,7 @@ export interface Upload {
   parts(boundary: string): UploadedParts;
 }
 
-export type Answer = TextAnswer | BytesAnswer;
+export type Answer = TextAnswer | BytesAnswer | ForwardedAnswer;
 
 export interface TextAnswer {
   readonly contentType: string | undefined;
@@ -111,6 +113,14 @@ export interface BytesAnswer {
   readonly bytes: Uint8Array | AsyncIterable<Uint8Array>;
   /** What happened, once the last byte has left. */
   readonly audit: () => AuditFacts;
+}
+
+/** Of another replica; it may be a refusal. */
+export interface ForwardedAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string;
+  readonly audit: AuditFacts;
 }
 
 export const jsonAnswer = (value: unknown, audit: AuditFacts = {}): TextAnswer => ({
@@ -238,10 +248,10 @@ const showResource = (resource: Resource): string =>
 export function principalFacts(
   principal: Principal | undefined,
   refusal?: LancegateError,
-): Pick<AuditRecord, 'subject' | 'issuer' | 'keyId'> {
+): Pick<AuditRecord, 'subject' | 'issuer' | 'keyId' | 'vouchedBy'> {
   const refusedId = refusal?.internal?.keyId;
   const keyId = principal?.keyId ?? (typeof refusedId === 'string' ? refusedId : undefined);
-  return { subject: principal?.subject, issuer: principal?.issuer, keyId };
+  return { subject: principal?.subject, issuer: principal?.issuer, keyId, vouchedBy: principal?.vouchedBy };
 }
 
 export type RouteMethods = Pick<Route, 'methods' | 'path' | 'isNotOffered'>;

@@ -12,7 +12,7 @@ type Retry = 'never' | 'later';
 export interface ErrorEntry {
   /** Numeric code of the Lance namespace specification (0-23). */
   readonly code: number;
-  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 413 | 500 | 503;
+  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 413 | 421 | 500 | 503;
   readonly meaning: string;
   readonly written: Written;
   readonly retry: Retry;
@@ -83,6 +83,19 @@ export const errorCatalogue = {
     500,
     'never',
     'A crash came between the commit of the first request with this Idempotency-Key and the record of it.',
+    'unknown',
+  ),
+  NotOwner: entry(
+    17,
+    421,
+    'later',
+    'Another replica owns the table. Replicas say so to one another; no client sees it.',
+  ),
+  OwnerLost: entry(
+    18,
+    500,
+    'later',
+    'The replica that owns the table had the request and did not answer: it ended, or the network between replicas did.',
     'unknown',
   ),
   InvalidTableState: entry(

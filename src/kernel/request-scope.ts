@@ -7,6 +7,8 @@ export interface Principal {
   readonly issuer: string;
   /** Of an API key: its id, which is no secret. */
   readonly keyId?: string;
+  /** The id of the replica that has verified the credential and sent the request on; absent where this one has. */
+  readonly vouchedBy?: string;
 }
 
 /** Equal for the same principal and for no other: subjects are unique within their issuer only. */

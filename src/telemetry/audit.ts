@@ -30,6 +30,8 @@ export interface AuditFacts {
   readonly updatedRows?: number | undefined;
   readonly deletedRows?: number | undefined;
   readonly transactionId?: string | undefined;
+  /** The id of the replica that has carried the request out and has a record of its own. */
+  readonly forwardedTo?: string | undefined;
   /** Dropped with their namespace. */
   readonly droppedTables?: number | undefined;
   readonly deletedVersions?: number | undefined;
@@ -50,6 +52,8 @@ export interface AuditRecord extends AuditFacts {
   readonly issuer: string | undefined;
   /** Of the API key: its id, never its secret. */
   readonly keyId: string | undefined;
+  /** The id of the replica that has authenticated the client and sent the request on. */
+  readonly vouchedBy?: string | undefined;
   readonly address: string;
   /** The trusted proxy that has reported the address. */
   readonly proxy: string | undefined;

@@ -11,6 +11,7 @@ import type { AuditRecord } from '#src/telemetry/audit.ts';
 import { ask, upload } from './client.ts';
 import { RawClient } from './raw-client.ts';
 import { startTestService, type TestOptions, type TestService } from './service.ts';
+import { until } from './until.ts';
 
 const merge = 'POST /v1/table/users/merge_insert?on=id';
 const full = { maxConcurrentWrites: 1 };
@@ -312,12 +313,3 @@ test('writes that are queued count: no more are passed on than can be admitted (
   assert.equal(passed, 20);
   assert.deepEqual([...new Set(statuses)], [503]);
 });
-
-/** Yields to the event loop until it holds; gives up after what only a failure can take. */
-async function until(holds: () => boolean): Promise<void> {
-  const giveUpAtMs = performance.now() + 60_000;
-  while (!holds()) {
-    assert.ok(performance.now() < giveUpAtMs, `never came true: ${holds}`);
-    await turn();
-  }
-}

@@ -9,6 +9,7 @@ import { ask, upload, usersStream } from './client.ts';
 import { ManualClock } from './manual-clock.ts';
 import { RawClient } from './raw-client.ts';
 import { startTestService } from './service.ts';
+import { until } from './until.ts';
 
 const chunked = ['content-type: application/vnd.apache.arrow.stream', 'transfer-encoding: chunked'];
 const aborted = (signal: AbortSignal): Promise<LancegateError> =>
@@ -202,15 +203,6 @@ test('a service that stops refuses a request that was only beginning, with 503',
   await under;
   await closing;
 });
-
-/** Yields to the event loop until it holds; gives up after what only a failure can take. */
-async function until(holds: () => boolean): Promise<void> {
-  const giveUpAtMs = performance.now() + 60_000;
-  while (!holds()) {
-    assert.ok(performance.now() < giveUpAtMs, `never came true: ${holds}`);
-    await new Promise<void>((resolve) => setImmediate(resolve));
-  }
-}
 
 test('the audit record of a client that left waits for what its merge did', async () => {
   const started = Promise.withResolvers<void>();

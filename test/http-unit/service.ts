@@ -1,6 +1,9 @@
+import { hash } from 'node:crypto';
+import type { CredentialHeaders } from '#src/auth/authenticator.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
 import type { AccessRequest } from '#src/auth/policy/actions.ts';
-import type { HttpConfig } from '#src/http/http-deps.ts';
+import type { Verifier } from '#src/auth/tokens/verifier.ts';
+import type { HttpConfig, HttpDeps } from '#src/http/http-deps.ts';
 import { apiRoutes, type Operations } from '#src/http/routes/api.ts';
 import { startHttpServer } from '#src/http/server.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
@@ -55,6 +58,9 @@ export interface TestOptions {
   readonly clock?: Clock;
   readonly bodyMemoryBytes?: number;
   readonly resident?: BodyMemoryLimits['resident'];
+  /** Asked before the one token that is good. */
+  readonly replicaTokens?: Verifier;
+  readonly forwarding?: HttpDeps['forwarding'];
 }
 
 class CountingMetrics extends Metrics {
@@ -98,7 +104,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     authenticator: {
       authenticate: async (headers) => {
         verified += 1;
-        return authenticate(headers);
+        return (await vouchedFor(headers, options.replicaTokens)) ?? authenticate(headers);
       },
     },
     policy: {
@@ -121,6 +127,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     metrics,
     clock,
     newId: () => ids.shift()!,
+    forwarding: options.forwarding,
   });
   return {
     url: server.url,
@@ -136,7 +143,12 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   };
 }
 
-function authenticate(headers: { authorization?: string | undefined; 'x-api-key'?: string | undefined }) {
+async function vouchedFor({ authorization = '' }: CredentialHeaders, tokens: Verifier | undefined) {
+  const secret = authorization.replace('Bearer ', '');
+  return tokens?.verify({ kind: 'bearer', secret, digest: hash('sha256', secret, 'base64') });
+}
+
+function authenticate(headers: CredentialHeaders) {
   if (headers.authorization !== `Bearer ${token}` && headers['x-api-key'] !== token) {
     throw new UnauthenticatedError('no_credentials', 'The request carries no credential.');
   }

@@ -32,6 +32,7 @@ export const maintainTableRoute = jsonRoute(maintainTable, {
   methods: ['POST'],
   path: '/v1/table/:id/maintain',
   target: tableTarget,
+  needsOwner: true,
   action: 'MaintainTable',
   summary: 'Compacts a table, keeps its indexes up to date and prunes old versions now',
   answers: Jobs,

@@ -157,6 +157,7 @@ export const updateSchemaMetadataRoute: Offer<ReturnType<typeof updateSchemaMeta
       const { table, branch } = authorized(input, 'UpdateTableSchemaMetadata');
       return {
         body: 'json',
+        owned: table,
         answer: async (upload) => {
           const text = await upload.text();
           const metadata = parseSchemaMetadata(text);

@@ -84,6 +84,7 @@ export const transactRoute: Offer<ReturnType<typeof transact>> = {
       return {
         body: 'arrow-whole',
         table,
+        owned: table,
         answer: async (upload) => {
           const parts = upload.parts(boundary);
           const body = new TransactBody(parts, key !== undefined);

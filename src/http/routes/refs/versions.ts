@@ -64,6 +64,7 @@ export const deleteVersionsRoute = jsonRoute(deleteVersions, {
   methods: ['POST'],
   path: '/v1/table/:id/version/delete',
   target: tableTarget,
+  needsOwner: true,
   action: 'BatchDeleteTableVersions',
   summary: 'Removes versions of a table that nothing needs, before their retention ends',
   answers: Type.Object({ deleted_count: Count }),

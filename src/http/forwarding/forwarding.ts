@@ -1,0 +1,73 @@
+/** Decides for each request that only the owner of a table can answer whether this replica is the owner, and else sends it on. */
+import type { Clock } from '../../kernel/clock.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { TableRef } from '../../kernel/ids.ts';
+import { onAbort, type Principal } from '../../kernel/request-scope.ts';
+import type { FindsOwner } from '../../table/table-owners.ts';
+import type { ForwardedAnswer } from '../route.ts';
+import { type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } from './replica-hop.ts';
+
+interface ForwardingDeps {
+  readonly owners: FindsOwner;
+  readonly hop: Pick<ReplicaHop, 'forward'>;
+  readonly clock: Clock;
+}
+
+/** A table changes hands within a few of these, where its owner hands it over. */
+const askAgainAfterMs = 50;
+/** Past the lease of an owner that died, which another replica then claims. */
+const mostAttempts = 200;
+
+export class Forwarding {
+  readonly #deps: ForwardingDeps;
+
+  constructor(deps: ForwardingDeps) {
+    this.#deps = deps;
+  }
+
+  /** The replica that is to answer; undefined for this one. `NotOwner` for a request that another replica has sent. */
+  async elsewhere(table: TableRef, principal: Principal, isRepeated = false): Promise<OtherReplica | undefined> {
+    const isForwarded = principal.vouchedBy !== undefined;
+    const owner = await this.#deps.owners.ownerOf(table, { mustClaim: isForwarded, isRepeated });
+    if (owner.kind === 'self') return undefined;
+    if (isForwarded) throw new LancegateError('NotOwner', 'another replica owns the table; nothing was written');
+    return owner;
+  }
+
+  /**
+   * The answer of the owner; undefined once that is this replica. An owner that cannot be reached is asked for again, until
+   * another replica has the table or the request's time has run out. Throws as `ReplicaHop.forward`, but for `NotTaken`.
+   */
+  async forward(request: ForwardedRequest, table: TableRef, first: OtherReplica): Promise<ForwardedAnswer | undefined> {
+    let owner: OtherReplica | undefined = first;
+    for (let attempt = 1; owner !== undefined; attempt++) {
+      try {
+        return await this.#deps.hop.forward(request, owner);
+      } catch (error) {
+        if (!(error instanceof NotTaken)) throw error;
+        if (attempt === mostAttempts) throw unreachable(error);
+      }
+      await this.#wait(request.signal);
+      owner = await this.elsewhere(table, request.principal, true);
+    }
+    return undefined;
+  }
+
+  async #wait(signal: AbortSignal): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const cancel = this.#deps.clock.schedule(askAgainAfterMs, resolve);
+    const stopListening = onAbort(signal, () => reject(signal.reason as Error));
+    try {
+      await promise;
+    } finally {
+      cancel();
+      stopListening();
+    }
+  }
+}
+
+const unreachable = (cause: unknown): LancegateError =>
+  new LancegateError('SlowDown', 'the replica that owns the table cannot be reached; nothing was written', {
+    cause,
+    retryAfterSeconds: 1,
+  });

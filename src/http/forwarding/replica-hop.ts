@@ -1,0 +1,230 @@
+/**
+ * The hop between replicas: a request that only the owner of its table can answer goes on to that replica, and the answer
+ * comes back (docs/adr/0039). There is one hop: a replica that gets such a request and does not own the table refuses it (421).
+ *
+ * The body flows from the client to the owner, and neither of the two replicas waits for the whole. It begins to flow when the
+ * owner has admitted the request (`100 Continue`). Until then nothing was written, so the request can be sent again, to another
+ * owner too. Once the whole body has left, only the owner knows what was written.
+ */
+import { once } from 'node:events';
+import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest, Agent as TlsAgent } from 'node:https';
+import { LancegateError } from '../../kernel/errors.ts';
+import { onAbort, type Principal } from '../../kernel/request-scope.ts';
+import type { ForwardedAnswer } from '../route.ts';
+import { answeredHeaders, forwardedHeaders, replicaOf } from './forwarded-headers.ts';
+
+/** A replica that answers for another one. */
+export interface OtherReplica {
+  readonly id: string;
+  /** `http://HOST:PORT` or `https://HOST:PORT`. */
+  readonly address: string;
+}
+
+export interface ForwardedRequest {
+  readonly method: string;
+  /** Path and query, as the client sent them. */
+  readonly target: string;
+  /** Names and values in turns, as the client sent them. */
+  readonly rawHeaders: readonly string[];
+  /** The other end of the client's connection. */
+  readonly peer: string;
+  /** As it comes over the network; undefined where the request announces none. */
+  readonly body: AsyncIterable<Uint8Array> | undefined;
+  readonly principal: Principal;
+  /** Aborts with a `LancegateError`: `TimedOut`, or another one where the client has left. */
+  readonly signal: AbortSignal;
+}
+
+/** The owner has not taken the request, and nothing was written: it may be sent again. */
+export class NotTaken extends Error {
+  override readonly name = 'NotTaken';
+}
+
+interface HopDeps {
+  /** Makes a token by which a replica, the audience, knows the principal. */
+  readonly sign: (principal: Principal, audience: string) => Promise<string>;
+  /** Longer than any request may take: an owner that is silent for so long has ended. */
+  readonly silentAfterMs: number;
+}
+
+/** To one replica. Further requests wait for a connection. */
+const maxSockets = 512;
+
+/** Only writes are forwarded, whose answers are short. */
+const maxAnswerBytes = 8 * 2 ** 20;
+
+export class ReplicaHop {
+  readonly #deps: HopDeps;
+  readonly #agents = {
+    http: new Agent({ keepAlive: true, maxSockets }),
+    https: new TlsAgent({ keepAlive: true, maxSockets }),
+  };
+
+  constructor(deps: HopDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * The owner's answer, also where that is a refusal. Throws `NotTaken`; `SlowDown` or the signal's reason where the body was cut
+   * off, and nothing was written; `OwnerLost` where that is not known.
+   */
+  async forward(request: ForwardedRequest, owner: OtherReplica): Promise<ForwardedAnswer> {
+    const token = await this.#deps.sign(request.principal, owner.id);
+    return new Exchange(this.#open(request, owner, token), request, owner).answer();
+  }
+
+  close(): void {
+    this.#agents.http.destroy();
+    this.#agents.https.destroy();
+  }
+
+  #open(request: ForwardedRequest, owner: OtherReplica, token: string): ClientRequest {
+    const { method, target, body } = request;
+    const { isSecure, host, port } = replicaOf(owner.address);
+    const send = isSecure ? httpsRequest : httpRequest;
+    const agent = isSecure ? this.#agents.https : this.#agents.http;
+    return send({
+      host,
+      port,
+      method,
+      path: target,
+      headers: forwardedHeaders(request, token),
+      // Without a body, a kept connection that has just ended looks like an owner that ended at work.
+      agent: body === undefined ? false : agent,
+      timeout: this.#deps.silentAfterMs,
+    });
+  }
+}
+
+/** What of the request the owner has: nothing that it may act on, a part of the body, or all of it. */
+type Taken = 'nothing' | 'part' | 'all';
+
+/** One request to the owner, and the answer. */
+class Exchange {
+  readonly #outgoing: ClientRequest;
+  readonly #request: ForwardedRequest;
+  readonly #owner: string;
+  readonly #response: Promise<IncomingMessage>;
+  #taken: Taken = 'nothing';
+
+  constructor(outgoing: ClientRequest, request: ForwardedRequest, owner: OtherReplica) {
+    this.#owner = owner.id;
+    this.#outgoing = outgoing;
+    this.#request = request;
+    this.#response = responseTo(outgoing);
+  }
+
+  async answer(): Promise<ForwardedAnswer> {
+    const stopListening = onAbort(this.#request.signal, () => this.#abort());
+    try {
+      await this.#send();
+      const response = await this.#response;
+      requireTaken(response);
+      return { ...headOf(response), text: await textOf(response), audit: { forwardedTo: this.#owner } };
+    } catch (error) {
+      throw this.#failureOf(error);
+    } finally {
+      stopListening();
+      // A connection on which a part of a request is missing cannot be used again.
+      if (!this.#outgoing.writableFinished) this.#outgoing.destroy();
+    }
+  }
+
+  /** Ends when the whole request has left, or when the owner has answered before. */
+  async #send(): Promise<void> {
+    const { body } = this.#request;
+    if (body === undefined) {
+      this.#outgoing.once('socket', (socket) => socket.once('connect', () => this.#taking('all')));
+      this.#outgoing.end();
+      return;
+    }
+    const isAdmitted = once(this.#outgoing, 'continue').then(() => true);
+    this.#outgoing.flushHeaders();
+    if (await Promise.race([isAdmitted, this.#response.then(() => false)])) {
+      this.#taking('part');
+      await Promise.race([this.#sendBody(body), this.#response]);
+    }
+  }
+
+  async #sendBody(body: AsyncIterable<Uint8Array>): Promise<void> {
+    for await (const chunk of body) {
+      if (this.#outgoing.destroyed) return;
+      if (!this.#outgoing.write(chunk)) await Promise.race([once(this.#outgoing, 'drain'), this.#response]);
+    }
+    this.#taking('all');
+    this.#outgoing.end();
+  }
+
+  #taking(taken: Taken): void {
+    this.#taken = taken;
+  }
+
+  /** Past its deadline a request that the owner has is the owner's to end. */
+  #abort(): void {
+    const { signal } = this.#request;
+    const reason: unknown = signal.reason;
+    const isDeadline = reason instanceof LancegateError && reason.kind === 'TimedOut';
+    if (isDeadline && this.#taken === 'all') return;
+    this.#outgoing.destroy(reason instanceof Error ? reason : undefined);
+  }
+
+  #failureOf(error: unknown): unknown {
+    if (error instanceof NotTaken || error instanceof LancegateError) return error;
+    switch (this.#taken) {
+      case 'nothing':
+        return new NotTaken('the owner cannot be reached', { cause: error });
+      case 'part':
+        return new LancegateError(
+          'SlowDown',
+          'the owner of the table ended before it had the body; nothing was written',
+          {
+            cause: error,
+            retryAfterSeconds: 1,
+          },
+        );
+      case 'all':
+        return new LancegateError(
+          'OwnerLost',
+          'the replica that owns the table did not answer, and whether the request was carried out is not known',
+          { cause: error },
+        );
+    }
+  }
+}
+
+/** Rejects where the connection fails first, also after a time without a byte. */
+function responseTo(outgoing: ClientRequest): Promise<IncomingMessage> {
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+  outgoing.once('response', resolve);
+  outgoing.once('timeout', () => outgoing.destroy(new Error('the owner has been silent for too long')));
+  outgoing.on('error', reject);
+  outgoing.once('close', () => reject(new Error('the owner closed the connection')));
+  promise.catch(() => undefined); // `answer` waits for it in its turn, and throws it
+  return promise;
+}
+
+/** A replica refuses what it does not own, and a token of a key that it has not seen yet: before it reads the body. */
+function requireTaken(response: IncomingMessage): void {
+  const { statusCode } = response;
+  if (statusCode !== 421 && statusCode !== 401) return;
+  response.resume();
+  throw new NotTaken(`the replica answered ${statusCode}`);
+}
+
+const headOf = ({ statusCode, headers }: IncomingMessage) => ({
+  status: statusCode ?? 500,
+  headers: answeredHeaders(headers),
+});
+
+async function textOf(response: IncomingMessage): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of response as AsyncIterable<Buffer>) {
+    bytes += part.length;
+    if (bytes > maxAnswerBytes) throw new Error('the answer of the owner is too long');
+    parts.push(part);
+  }
+  if (!response.complete) throw new Error('the answer of the owner was cut off');
+  return Buffer.concat(parts).toString();
+}

@@ -1,0 +1,233 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { createServer as createTcpServer, type Socket } from 'node:net';
+import { test } from 'node:test';
+import { type ReplicaKey, ReplicaTokens } from '#src/auth/tokens/replica-tokens.ts';
+import { Forwarding } from '#src/http/forwarding/forwarding.ts';
+import { ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
+import { systemClock } from '#src/kernel/clock.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
+import { arrowType, ask, upload, usersStream } from './client.ts';
+import { RawClient } from './raw-client.ts';
+import { startTestService, type TestOptions, type TestService } from './service.ts';
+import { until } from './until.ts';
+
+type Owner = Awaited<ReturnType<ConstructorParameters<typeof Forwarding>[0]['owners']['ownerOf']>>;
+
+const self: Owner = { kind: 'self' };
+const mergePath = '/v1/table/users/merge_insert?on=id';
+
+/** Two replicas that share their keys; `owner` is who each of them takes for the owner of every table. */
+class Replicas implements AsyncDisposable {
+  readonly #keys: ReplicaKey[] = [];
+  readonly #opened = new AsyncDisposableStack();
+  owner: Record<string, Owner> = {};
+  asked = 0;
+
+  async start(id: string, options: TestOptions = {}): Promise<TestService> {
+    const tokens = this.tokens(id);
+    const hop = new ReplicaHop({
+      sign: (principal, audience) => tokens.sign(principal, audience),
+      silentAfterMs: 5_000,
+    });
+    const owners = {
+      ownerOf: async () => {
+        this.asked += 1;
+        return this.owner[id] ?? self;
+      },
+    };
+    const forwarding = new Forwarding({ owners, hop, clock: systemClock });
+    const service = await startTestService({ ...options, replicaTokens: tokens, forwarding });
+    this.#opened.use(service);
+    this.#opened.defer(() => hop.close());
+    return service;
+  }
+
+  tokens(replica: string): ReplicaTokens {
+    let ids = 0;
+    const store = {
+      replicaKeys: async () => this.#keys,
+      addReplicaKey: async (key: ReplicaKey) => void this.#keys.push(key),
+      forgetReplicaKeys: async () => undefined,
+    };
+    return new ReplicaTokens({ store, replica, clock: systemClock, newId: () => `${replica}-key-${++ids}` });
+  }
+
+  owns(id: string, service: { readonly url: string }, ...others: readonly string[]): void {
+    for (const other of others) this.owner[other] = { kind: 'replica', id, address: service.url };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#opened.disposeAsync();
+  }
+}
+
+async function twoReplicas(options: TestOptions = {}) {
+  const replicas = new Replicas();
+  const [first, second] = [await replicas.start('first'), await replicas.start('second', options)];
+  replicas.owns('second', second, 'first');
+  return { replicas, first, second };
+}
+
+/** The audit record of the one request, which is written once the connection is done with it. */
+async function recordOf({ log }: TestService): Promise<Record<string, unknown>> {
+  await until(() => log.some(({ message }) => message === 'request'));
+  return log.find(({ message }) => message === 'request')!;
+}
+
+test('the owner of a table answers a merge that another replica got, as if it had got it itself', async () => {
+  const { replicas, first, second } = await twoReplicas();
+  await using _ = replicas;
+  const direct = await upload(second, mergePath, { headers: { 'x-request-id': 'same' } });
+  const forwarded = await upload(first, mergePath, { headers: { 'x-request-id': 'same' } });
+  assert.equal(forwarded.status, 200);
+  assert.deepEqual(forwarded.json, direct.json);
+  assert.deepEqual(first.asked, []);
+  assert.equal(second.asked.length, 2);
+});
+
+test('a forwarded request counts as the principal that the first replica authenticated (P9)', async () => {
+  const { replicas, first, second } = await twoReplicas();
+  await using _ = replicas;
+  await upload(first, mergePath);
+  const record = await recordOf(second);
+  assert.equal(record.subject, 'ann');
+  assert.equal(record.vouchedBy, 'first');
+  assert.equal((await recordOf(first)).forwardedTo, 'second');
+});
+
+test('a forwarded refusal keeps its status, its body and Retry-After', async () => {
+  const { replicas, first } = await twoReplicas({
+    script: {
+      mergeRows: async () => {
+        throw new LancegateError('SlowDown', 'too many', { retryAfterSeconds: 7 });
+      },
+    },
+  });
+  await using _ = replicas;
+  const { status, headers, json } = await upload(first, mergePath);
+  assert.equal(status, 503);
+  assert.equal(headers.get('retry-after'), '7');
+  assert.equal((json as { error: string }).error, 'too many');
+});
+
+test('reads are answered where they arrive (P11)', async () => {
+  const { replicas, first, second } = await twoReplicas();
+  await using _ = replicas;
+  assert.equal((await ask(first, '/v1/table/users/describe')).status, 200);
+  assert.equal(first.asked.length, 1);
+  assert.deepEqual(second.asked, []);
+});
+
+test('a replica that does not own the table refuses a forwarded request, and there is no second hop', async () => {
+  const { replicas, first, second } = await twoReplicas();
+  await using _ = replicas;
+  replicas.owns('first', first, 'second');
+  const answering = upload(first, mergePath, { headers: { 'x-request-timeout-ms': '400' } });
+  assert.equal((await answering).status, 503);
+  assert.deepEqual([...first.asked, ...second.asked], []);
+  assert.ok(second.log.every(({ status }) => status === undefined || status === 421));
+});
+
+test('a request waits while its table changes hands, and the new owner answers', async () => {
+  const { replicas, first, second } = await twoReplicas();
+  await using _ = replicas;
+  replicas.owner.second = { kind: 'replica', id: 'first', address: first.url };
+  const answering = upload(first, mergePath);
+  await until(() => second.log.some(({ status }) => status === 421));
+  replicas.owner = {};
+  assert.equal((await answering).status, 200);
+  assert.equal(first.asked.length, 1);
+});
+
+test('an owner that cannot be reached costs a wait, and nothing was written (P6)', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first');
+  const gone = await replicas.start('gone');
+  await gone.close(0);
+  replicas.owns('gone', gone, 'first');
+  const { status, json } = await upload(first, mergePath, { headers: { 'x-request-timeout-ms': '300' } });
+  assert.equal(status, 503);
+  assert.match((json as { error: string }).error, /nothing was written/);
+});
+
+/** Reads a request, and breaks the connection. */
+async function brokenOwner(breaksAfter: (socket: Socket, received: string) => void) {
+  const server = createTcpServer((socket) => {
+    let received = '';
+    socket.on('error', () => undefined);
+    socket.on('data', (bytes) => {
+      received += bytes.toString('latin1');
+      breaksAfter(socket, received);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    [Symbol.dispose]: () => void server.close(),
+  };
+}
+
+test('where the owner ends after it had the whole body, the answer says that the outcome is not known (P6)', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first');
+  using owner = await brokenOwner((socket, received) => {
+    if (received.endsWith('\r\n\r\n')) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+    else if (received.length > usersStream.length) socket.destroy();
+  });
+  replicas.owns('second', owner, 'first');
+  const { status, json } = await upload(first, mergePath);
+  assert.equal(status, 500);
+  assert.match((json as { error: string }).error, /whether the request was carried out is not known/);
+});
+
+test('where the owner ends in the middle of a body, nothing was written (P6)', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first');
+  using owner = await brokenOwner((socket, received) => {
+    if (received.endsWith('\r\n\r\n')) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+    else socket.destroy();
+  });
+  replicas.owns('second', owner, 'first');
+  using client = await RawClient.connect(first);
+  await client.head(`POST ${mergePath}`, [`content-type: ${arrowType}`, 'transfer-encoding: chunked']);
+  await client.chunk(Buffer.alloc(64));
+  assert.match(await client.until('"code":17}'), /^HTTP\/1.1 503 .*nothing was written/s);
+});
+
+test('a client cannot vouch for itself: with a key of its own it is 401 (P9)', async () => {
+  const { replicas, second } = await twoReplicas();
+  await using _ = replicas;
+  const forger = new Replicas().tokens('first');
+  const forged = await forger.sign({ subject: 'root', scopes: ['lancegate:admin'], groups: [], issuer: 'x' }, 'second');
+  const { status } = await upload(second, mergePath, { headers: { authorization: `Bearer ${forged}` } });
+  assert.equal(status, 401);
+  assert.deepEqual(second.asked, []);
+});
+
+test('a token for one replica is none for another (P9)', async () => {
+  const { replicas, second } = await twoReplicas();
+  await using _ = replicas;
+  const principal = { subject: 'ann', scopes: [], groups: [], issuer: 'test' };
+  const other = await replicas.tokens('first').sign(principal, 'third');
+  const { status } = await upload(second, mergePath, { headers: { authorization: `Bearer ${other}` } });
+  assert.equal(status, 401);
+});
+
+test('no credential of a client goes on to the owner (P9)', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first');
+  let headers: Record<string, unknown> = {};
+  const owner = createServer((request, response) => {
+    headers = request.headers;
+    response.end('{}');
+  });
+  await new Promise<void>((resolve) => owner.listen(0, '127.0.0.1', resolve));
+  replicas.owns('second', { url: `http://127.0.0.1:${(owner.address() as AddressInfo).port}` }, 'first');
+  await ask(first, '/v1/table/users/drop', { headers: { 'x-api-key': 'good-token', 'x-forwarded-for': '192.0.2.1' } });
+  owner.close();
+  assert.equal(headers['x-api-key'], undefined);
+  assert.doesNotMatch(String(headers.authorization), /good-token/);
+  assert.match(String(headers['x-forwarded-for']), /^192\.0\.2\.1, 127\.0\.0\.1$/);
+});
