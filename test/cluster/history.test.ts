@@ -248,7 +248,7 @@ describe('the checker of histories', () => {
         asked(4, { kind: 'append', value: 'z' }, unknown),
         asked(6, { kind: 'append', value: 'w' }, { kind: 'nothing written' }),
       ],
-      appended: ['x', 'y'],
+      appended: [['x', 'y']],
     }),
     'a replacement that found another value': history({
       writes: [...writes, asked(6, { kind: 'replace', keys: [1], expected: 'a', value: 'd' }, done(4, 0))],
@@ -294,13 +294,13 @@ describe('the checker of histories', () => {
     ],
     'a row without a key that is there twice': [
       /2 rows are there/,
-      history({ writes: [asked(0, { kind: 'append', value: 'x' }, unknown)], appended: ['x', 'x'] }),
+      history({ writes: [asked(0, { kind: 'append', value: 'x' }, unknown)], appended: [['x', 'x']] }),
     ],
     'a row without a key that is lost': [
       /0 rows are there/,
-      history({ writes: [asked(0, { kind: 'append', value: 'x' }, done(2, 1))] }),
+      history({ writes: [asked(0, { kind: 'append', value: 'x' }, done(2, 1))], appended: [[]] }),
     ],
-    'a row without a key that nobody appended': [/nobody appended x/, history({ appended: ['x'] })],
+    'a row without a key that nobody appended': [/nobody appended x/, history({ appended: [['x']] })],
   };
   for (const [title, [pattern, given]] of Object.entries(wrong)) {
     test(`finds ${title}`, () => assert.match(violationsOf(given).join('\n'), pattern));

@@ -149,7 +149,10 @@ const mayBeDeleted = (writes: readonly Write[], register: number): boolean =>
   );
 
 /** A row without a key is there once if it was acknowledged, never if it was refused, and never twice (P3, P6). */
-function appendViolations({ writes, appended }: History): readonly string[] {
+const appendViolations = ({ writes, appended }: History): readonly string[] =>
+  appended.flatMap((reading) => appendViolationsIn(reading, writes));
+
+function appendViolationsIn(appended: readonly string[], writes: readonly Write[]): readonly string[] {
   const found = Map.groupBy(appended, (value) => value);
   const appends = writes.flatMap(({ client, change, outcome }) =>
     change.kind === 'append' ? [{ client, value: change.value, outcome }] : [],

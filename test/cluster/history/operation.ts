@@ -50,6 +50,6 @@ export interface Read extends Timed {
 export interface History {
   readonly writes: readonly Write[];
   readonly reads: readonly Read[];
-  /** The values of all rows without a key, read when every client was through. */
-  readonly appended: readonly string[];
+  /** The values of all rows without a key, each time that they were read when every client was through. */
+  readonly appended: readonly (readonly string[])[];
 }

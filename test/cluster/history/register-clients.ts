@@ -1,0 +1,228 @@
+/**
+ * Clients of one table that write and read its registers as a seed draws it, and note what they asked for and were told. A register
+ * is two rows, of the ids `2n` and `2n + 1`; rows without an id are only ever appended.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { Int32, Table, tableFromIPC, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import { errorCatalogue } from '#src/kernel/errors.ts';
+import type { Random } from '#test/model/random.ts';
+import type { Change, History, Outcome, Read, Value, Write } from './operation.ts';
+
+export interface Reply {
+  readonly status: number;
+  readonly body: Buffer;
+}
+
+/** How requests reach a service. */
+export interface Target {
+  /** Undefined if the connection broke without an answer; `not sent` if none of the request was sent. */
+  post(path: string, body: Uint8Array | object, headers: Readonly<Record<string, string>>): Promise<Sent>;
+}
+
+export type Sent = Reply | 'not sent' | undefined;
+
+export interface Load {
+  readonly target: Target;
+  readonly table: string;
+  readonly registers: number;
+  readonly clients: number;
+  /** Of each client. */
+  readonly operations: number;
+  /** Each client has a generator of its own, so that what it does depends on its answers and its seed alone. */
+  readonly randomOf: (client: number) => Random;
+  /** Ends the clients early. */
+  readonly isOver?: () => boolean;
+}
+
+/** The codes of the errors after which nobody knows what was written (docs/errors.md). */
+const unknownCodes = new Set<unknown>(
+  Object.values(errorCatalogue)
+    .filter(({ written }) => written === 'unknown')
+    .map(({ code }) => code),
+);
+const maxAttempts = 6;
+const everyRow = { vector: [], k: 2 ** 31, prefilter: true, columns: ['id', 'value'] };
+
+export const emptyTable = (): Uint8Array => rowsOf([], '');
+
+export class RegisterClients {
+  readonly #load: Load;
+  readonly #writes: Write[] = [];
+  readonly #reads: Read[] = [];
+  readonly #appended: (readonly string[])[] = [];
+  /** What was last seen of each register, so that a replacement often finds what it expects. */
+  readonly #seen = new Map<number, Value>();
+  readonly #surprises: string[] = [];
+  #values = 0;
+
+  constructor(load: Load) {
+    this.#load = load;
+  }
+
+  get history(): History {
+    return { writes: this.#writes, reads: this.#reads, appended: this.#appended };
+  }
+
+  /** How many writes were. */
+  get acknowledged(): number {
+    return this.#writes.reduce((sum, { outcome }) => sum + (outcome.kind === 'done' ? 1 : 0), 0);
+  }
+
+  /** Answers that no fault explains, such as a 400. */
+  get surprises(): readonly string[] {
+    return this.#surprises;
+  }
+
+  async run(): Promise<void> {
+    const { clients } = this.#load;
+    await Promise.all(Array.from({ length: clients }, (_, client) => this.#runOne(`client ${client}`, client)));
+  }
+
+  /** To be called when faults are over: reads all that is there, as part of the history. */
+  async readAll(target: Target = this.#load.target): Promise<void> {
+    const keys = Array.from({ length: this.#load.registers }, (_, register) => register);
+    for (let attempt = 0; !(await this.#read('last reader', keys, target)); attempt++) {
+      if (attempt >= 100) throw new Error(`the table cannot be read: ${this.#surprises.at(-1)}`);
+      await pause(100);
+    }
+    const rows = await this.#query('id is null', target);
+    if (rows === undefined) throw new Error('the rows without an id cannot be read');
+    this.#appended.push(rows.map(({ value }) => value));
+  }
+
+  async #runOne(name: string, client: number): Promise<void> {
+    const { operations, isOver, randomOf, target } = this.#load;
+    const random = randomOf(client);
+    for (let left = operations; left > 0 && isOver?.() !== true; left--) {
+      if (random.chance(35)) await this.#read(name, this.#someRegisters(random, 6), target);
+      else await this.#write(name, this.#randomChange(random), random);
+    }
+  }
+
+  #someRegisters(random: Random, most: number): readonly number[] {
+    const all = Array.from({ length: this.#load.registers }, (_, register) => register);
+    return random.sample(all, 1 + random.int(most)).sort((a, b) => a - b);
+  }
+
+  #randomChange(random: Random): Change {
+    const keys = this.#someRegisters(random, random.pick([1, 1, 3]));
+    const value = `v${++this.#values}`;
+    const expected = this.#seen.get(keys[0] as number);
+    const kind = random.weighted<Change['kind']>([
+      [50, 'upsert'],
+      [8, 'insert'],
+      [14, 'replace'],
+      [6, 'delete'],
+      [22, 'append'],
+    ]);
+    switch (kind) {
+      case 'append':
+        return { kind, value };
+      case 'delete':
+        return { kind, keys };
+      case 'replace':
+        return expected === undefined ? { kind: 'upsert', keys, value } : { kind, keys, expected, value };
+      default:
+        return { kind, keys, value };
+    }
+  }
+
+  async #write(client: string, change: Change, random: Random): Promise<void> {
+    const headers: Record<string, string> = random.chance(50) ? { 'idempotency-key': randomUUID() } : {};
+    const isKeyed = headers['idempotency-key'] !== undefined;
+    const beganMs = performance.now();
+    let outcome: Outcome = { kind: 'nothing written' };
+    for (let attempt = 0; attempt < maxAttempts; attempt++) {
+      const next = await this.#attempt(change, headers);
+      // A later attempt knows nothing of an earlier one, unless it gets the answer to it.
+      outcome = next.kind === 'nothing written' ? outcome : next;
+      const mayRepeat = isKeyed || outcome.kind === 'nothing written';
+      if (outcome.kind === 'done' || !mayRepeat) break;
+      await pause(random.int(20 << attempt));
+    }
+    this.#writes.push({ client, beganMs, endedMs: performance.now(), change, outcome });
+    if (outcome.kind === 'done' && 'value' in change && change.kind !== 'append') {
+      for (const register of change.keys) this.#seen.set(register, change.value);
+    }
+  }
+
+  async #attempt(change: Change, headers: Readonly<Record<string, string>>): Promise<Outcome> {
+    const { path, body, countIn } = this.#requestFor(change);
+    const sent = await this.#load.target.post(path, body, headers);
+    if (sent === undefined) return { kind: 'unknown' };
+    if (sent === 'not sent') return { kind: 'nothing written' };
+    const answer = jsonOf(sent.body);
+    if (sent.status === 200) return { kind: 'done', version: Number(answer.version), count: Number(answer[countIn]) };
+    if (sent.status !== 503 && sent.status !== 500) this.#surprises.push(`${path}: ${sent.status} ${sent.body}`);
+    return { kind: unknownCodes.has(answer.code ?? 18) ? 'unknown' : 'nothing written' };
+  }
+
+  #requestFor(change: Change): { path: string; body: Uint8Array | object; countIn: string } {
+    const table = `/v1/table/${this.#load.table}`;
+    const merge = `${table}/merge_insert?on=id`;
+    switch (change.kind) {
+      case 'upsert':
+        return { path: merge, body: rowsOf(change.keys, change.value), countIn: 'num_inserted_rows' };
+      case 'insert': {
+        const path = `${merge}&when_not_matched_insert_all=true`;
+        return { path, body: rowsOf(change.keys, change.value), countIn: 'num_inserted_rows' };
+      }
+      case 'replace': {
+        const filter = encodeURIComponent(`target.value = '${change.expected}'`);
+        const path = `${merge}&when_matched_update_all_filt=${filter}`;
+        return { path, body: rowsOf(change.keys, change.value), countIn: 'num_updated_rows' };
+      }
+      case 'delete': {
+        const predicate = `id in (${idsOf(change.keys).join(', ')})`;
+        return { path: `${table}/delete`, body: { predicate }, countIn: 'num_deleted_rows' };
+      }
+      case 'append':
+        return { path: `${table}/insert`, body: arrowOf([null], change.value), countIn: 'num_inserted_rows' };
+    }
+  }
+
+  /** Whether it was answered. */
+  async #read(client: string, keys: readonly number[], target: Target): Promise<boolean> {
+    const beganMs = performance.now();
+    const found = await this.#query(`id in (${idsOf(keys).join(', ')})`, target);
+    if (found === undefined) return false;
+    const rows = found.map(({ id, value }) => ({ register: id >> 1, half: (id & 1) as 0 | 1, value }));
+    this.#reads.push({ client, beganMs, endedMs: performance.now(), keys, rows });
+    for (const register of keys) this.#seen.set(register, rows.find((row) => row.register === register)?.value);
+    return true;
+  }
+
+  async #query(filter: string, target: Target): Promise<readonly StoredRow[] | undefined> {
+    const sent = await target.post(`/v1/table/${this.#load.table}/query`, { ...everyRow, filter }, {});
+    if (sent === undefined || sent === 'not sent') return undefined;
+    if (sent.status === 200) {
+      return [...tableFromIPC(sent.body)].map((row) => ({ id: Number(row.id), value: String(row.value) }));
+    }
+    if (sent.status !== 503 && sent.status !== 500) this.#surprises.push(`query: ${sent.status} ${sent.body}`);
+    return undefined;
+  }
+}
+
+interface StoredRow {
+  readonly id: number;
+  readonly value: string;
+}
+
+const idsOf = (keys: readonly number[]): readonly number[] => keys.flatMap((key) => [2 * key, 2 * key + 1]);
+
+const rowsOf = (keys: readonly number[], value: string): Uint8Array => arrowOf(idsOf(keys), value);
+
+function arrowOf(ids: readonly (number | null)[], value: string): Uint8Array {
+  const values = ids.map(() => value);
+  const columns = { id: vectorFromArray(ids, new Int32()), value: vectorFromArray(values, new Utf8()) };
+  return tableToIPC(new Table(columns), 'stream');
+}
+
+function jsonOf(body: Buffer): Record<string, unknown> {
+  try {
+    return JSON.parse(body.toString()) as Record<string, unknown>;
+  } catch {
+    return {}; // translated: an answer that is not of the service, which says nothing
+  }
+}

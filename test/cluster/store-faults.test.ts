@@ -1,0 +1,77 @@
+/** A service on an object store that fails in every way that stores do. */
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { type S3Gateway, startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { startTestService, type TestService } from '#test/fixtures/service.ts';
+import { type FaultRates, randomFaults, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
+import { Random } from '#test/model/random.ts';
+import { violationsOf } from './history/check-history.ts';
+import { HttpTarget } from './history/http-target.ts';
+import { emptyTable, RegisterClients } from './history/register-clients.ts';
+
+/** More by hand: `LANCEGATE_TEST_FAULTS=2000`. */
+const faultsWanted = Number(process.env.LANCEGATE_TEST_FAULTS ?? 100);
+const firstSeed = Number(process.env.LANCEGATE_TEST_SEED ?? 1);
+
+const rates: FaultRates = {
+  percent: Number(process.env.LANCEGATE_TEST_FAULT_PERCENT ?? 15),
+  weights: [
+    [4, 'lost answer'],
+    [3, 'error after'],
+    [2, 'error before'],
+    [2, 'slow down'],
+    [2, 'cut before'],
+    [2, 'cut amid upload'],
+    [2, 'cut amid answer'],
+    [2, 'stalled'],
+    [2, 'late'],
+  ],
+  longestMs: 300,
+};
+
+describe('a service on an object store that fails', { skip: withoutS3Gateway ?? false }, () => {
+  const after = afterSuite();
+  let gateway: S3Gateway;
+  let proxy: StoreProxy;
+  let service: TestService;
+  before(async () => {
+    gateway = await startS3Gateway(after);
+    proxy = await startStoreProxy(after, gateway.storageOptions);
+    service = await startTestService(after, {
+      STORAGE_ROOT: gateway.newRoot(),
+      STORAGE_OPTIONS: JSON.stringify(proxy.storageOptions),
+    });
+  });
+
+  test(`keeps its promises through ${faultsWanted} random faults (P1 to P6, P11)`, async (t) => {
+    let faults = 0;
+    for (let seed = firstSeed; faults < faultsWanted; seed++) {
+      const table = `registers_${seed}`;
+      assert.equal((await service.post(`/v1/table/${table}/create`, emptyTable())).status, 200);
+      const authorization = `Bearer ${await service.mint('lancegate:admin')}`;
+      const clients = new RegisterClients({
+        target: new HttpTarget([service.url], authorization),
+        table,
+        registers: 12,
+        clients: 6,
+        operations: 12,
+        randomOf: (client) => new Random(seed * 1_000 + client),
+      });
+      proxy.reset();
+      proxy.faults = randomFaults(new Random(seed), rates);
+      await clients.run();
+      proxy.faults = () => undefined;
+      await proxy.delivered();
+      await clients.readAll();
+      const injected = [...proxy.injected.values()].reduce((sum, each) => sum + each, 0);
+      faults += injected;
+      const outcomes = Map.groupBy(clients.history.writes, ({ outcome }) => outcome.kind);
+      t.diagnostic(
+        `seed ${seed}: ${injected} faults, ${[...outcomes].map(([kind, { length }]) => `${length} ${kind}`).join(', ')}, ${clients.history.reads.length} reads`,
+      );
+      const found = [...clients.surprises, ...violationsOf(clients.history)];
+      assert.deepEqual(found, [], `seed ${seed}`);
+    }
+  });
+});
