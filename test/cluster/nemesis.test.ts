@@ -1,0 +1,83 @@
+/** Clients write and read registers while a nemesis breaks what they depend on: every answer must be possible, and stay true. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { lastFirst } from '#test/fixtures/after-suite.ts';
+import { withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { Random } from '#test/model/random.ts';
+import { violationsOf } from './history/check-history.ts';
+import { HttpTarget } from './history/http-target.ts';
+import { emptyTable, RegisterClients } from './history/register-clients.ts';
+import { type Cluster, startOne } from './nemesis/cluster.ts';
+import { Nemesis } from './nemesis/nemesis.ts';
+
+/** Hundreds by hand: `LANCEGATE_TEST_SEEDS=200`. */
+const seeds = Number(process.env.LANCEGATE_TEST_SEEDS ?? 1);
+const firstSeed = Number(process.env.LANCEGATE_TEST_SEED ?? 1);
+/** A run ends when so many writes were acknowledged and so much was broken, or when its time is over. */
+const enoughWrites = Number(process.env.LANCEGATE_TEST_WRITES ?? 60);
+const enoughHarms = Math.ceil(enoughWrites / 15);
+const longestMs = 60_000 + 200 * enoughWrites;
+const requestTimeoutMs = 8_000;
+
+interface Shape {
+  readonly start: (after: (clean: () => void | Promise<void>) => void) => Promise<Cluster>;
+  readonly atOnce: number;
+  readonly longestFreezeMs: number;
+  readonly skip?: string | undefined;
+}
+
+const shapes: Readonly<Record<string, Shape>> = {
+  'one process on a folder': { start: (after) => startOne(after, 'folder'), atOnce: 1, longestFreezeMs: 3_000 },
+  'one process on an object store': {
+    start: (after) => startOne(after, 'store'),
+    atOnce: 2,
+    longestFreezeMs: 3_000,
+    skip: withoutS3Gateway,
+  },
+};
+
+for (const [title, shape] of Object.entries(shapes)) {
+  describe(title, { skip: shape.skip ?? false }, () => {
+    for (let seed = firstSeed; seed < firstSeed + seeds; seed++) {
+      test(`keeps its promises whatever breaks, seed ${seed} (P1 to P6, P11)`, async (t) => {
+        const cluster = await shape.start(lastFirst((clean) => t.after(clean)));
+        await withstand(cluster, shape, seed, (text) => t.diagnostic(text));
+      });
+    }
+  });
+}
+
+async function withstand(cluster: Cluster, shape: Shape, seed: number, say: (text: string) => void): Promise<void> {
+  const { members, authorization } = cluster;
+  const targetOf = (urls: readonly string[]) => new HttpTarget(urls, authorization, requestTimeoutMs);
+  const target = targetOf(members.map(({ replica }) => replica.url));
+  const table = 'registers';
+  const created = await target.post(`/v1/table/${table}/create`, emptyTable(), {});
+  assert.ok(created !== undefined && created !== 'not sent' && created.status === 200, 'the table was created');
+  const endMs = performance.now() + longestMs;
+  const isOver = (): boolean =>
+    (clients.acknowledged >= enoughWrites && nemesis.done.length >= 2 * enoughHarms) || performance.now() > endMs;
+  const clients = new RegisterClients({
+    target,
+    table,
+    registers: 16,
+    clients: 8,
+    operations: Number.POSITIVE_INFINITY,
+    randomOf: (client) => new Random(seed * 1_000 + client),
+    isOver,
+  });
+  const random = new Random(seed);
+  const nemesis = new Nemesis(cluster, { random, atOnce: shape.atOnce, longestFreezeMs: shape.longestFreezeMs });
+  await Promise.all([clients.run(), nemesis.run(isOver)]);
+  for (const { toStore } of members) await toStore?.delivered();
+  for (const { replica } of members) await clients.readAll(targetOf([replica.url]));
+
+  const { writes, reads } = clients.history;
+  const outcomes = Map.groupBy(writes, ({ outcome }) => outcome.kind);
+  const counts = [...outcomes].map(([kind, { length }]) => `${length} ${kind}`).join(', ');
+  say(`${writes.length} writes (${counts}), ${reads.length} reads; ${nemesis.done.length / 2} harms`);
+  const crashes = members.flatMap(({ replica }) => (replica.hasCrashed ? [`${replica.name}: ${replica.log}`] : []));
+  const found = [...crashes, ...clients.surprises, ...violationsOf(clients.history)];
+  const story = () => [...nemesis.done, ...members.map(({ replica }) => replica.log)].join('\n');
+  assert.equal(found.length, 0, `${found.slice(0, 20).join('\n')}\n\n${story()}`);
+}
