@@ -26,7 +26,7 @@ export interface HttpDeps {
   readonly clock: Clock;
   readonly newId: NewId;
   /** undefined where this process owns all tables. */
-  readonly forwarding?: Pick<Forwarding, 'elsewhere' | 'forward'> | undefined;
+  readonly forwarding?: Pick<Forwarding, 'elsewhere' | 'forward' | 'askOthers'> | undefined;
 }
 
 /** What of the configuration is about HTTP; names and units are those of `config/settings.ts`. */

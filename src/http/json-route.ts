@@ -12,6 +12,7 @@ import { jsonDescription } from './openapi/description.ts';
 import { headerText } from './request-head.ts';
 import {
   type Answer,
+  type Everywhere,
   jsonAnswer,
   type Offer,
   queryBranch,
@@ -53,6 +54,7 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly isWrite?: true;
   /** Only the owner of its table can answer it, as all that write. */
   readonly needsOwner?: true;
+  readonly everywhere?: Everywhere;
   /** Facts of the body for the audit record. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
   /** The JSON that is sent, or the bytes of another type; undefined for nothing. */
@@ -105,6 +107,7 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
       return {
         body: 'json',
         owned: needsOwner && resource?.kind === 'table' ? resource.table : undefined,
+        everywhere: route.everywhere,
         answer: async (upload) => {
           const { text, body, branch } = await readBody(route, input, target, inQuery, upload);
           const idempotency = isWrite && repeatOf(input.headers, `${path} ${text}`);

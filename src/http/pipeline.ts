@@ -98,14 +98,29 @@ export class RequestPipeline {
     context.handler = owner === undefined ? this.#answersHere(request) : this.#answersElsewhere(request, owner);
   }
 
+  /** Asks the other replicas too, where each knows a part of the answer. */
+  #answer({ context, principal, prepared, signal }: ReadyRequest, upload: Upload): Promise<Answer> {
+    const { forwarding } = this.#deps;
+    const { everywhere } = prepared;
+    if (everywhere === undefined || forwarding === undefined || principal.vouchedBy !== undefined) {
+      return prepared.answer(upload);
+    }
+    const text = upload.text();
+    return everywhere(
+      () => prepared.answer({ ...upload, text: () => text }),
+      async () => forwarding.askOthers({ ...headOf(context), principal, signal }, await text),
+    );
+  }
+
   /** Admits the request, and returns what answers it. */
-  #answersHere({ context, principal, prepared, reservation, signal }: ReadyRequest): () => Promise<Answer> {
+  #answersHere(request: ReadyRequest): () => Promise<Answer> {
+    const { context, principal, prepared, reservation, signal } = request;
     const permit = announcesBody(context.raw) ? this.#admit(context, principal, prepared, reservation) : undefined;
     const keepPermit = permit === undefined ? undefined : context.atEnd(permit.release);
     return async () => {
       keepPermit?.(); // work that has begun may outlive its client; it releases the permit when it is done
       try {
-        return await prepared.answer(this.#upload(context, signal, prepared.body, permit));
+        return await this.#answer(request, this.#upload(context, signal, prepared.body, permit));
       } finally {
         permit?.release();
       }
@@ -118,15 +133,8 @@ export class RequestPipeline {
     const { raw, body } = context;
     reservation?.release();
     return async () => {
-      const forwarded = {
-        method: raw.method ?? 'POST',
-        target: context.target,
-        rawHeaders: raw.rawHeaders,
-        peer: raw.socket.remoteAddress ?? 'unknown',
-        body: announcesBody(raw) ? body.read(signal, false) : undefined,
-        principal,
-        signal,
-      };
+      const sentBody = announcesBody(raw) ? body.read(signal, false) : undefined;
+      const forwarded = { ...headOf(context), body: sentBody, principal, signal };
       const answer = await this.#deps.forwarding!.forward(forwarded, prepared.owned!, owner);
       return answer ?? this.#answersHere({ ...request, reservation: undefined })();
     };
@@ -199,3 +207,11 @@ export class RequestPipeline {
     };
   }
 }
+
+/** What of a request goes on to another replica. */
+const headOf = ({ raw, target }: RequestContext) => ({
+  method: raw.method ?? 'POST',
+  target,
+  rawHeaders: raw.rawHeaders,
+  peer: raw.socket.remoteAddress ?? 'unknown',
+});

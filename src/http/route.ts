@@ -81,8 +81,16 @@ export interface PreparedRequest {
   readonly table?: TableRef;
   /** Only the replica that owns this table can answer. */
   readonly owned?: TableRef | undefined;
+  /** Each replica knows a part of the answer. */
+  readonly everywhere?: Everywhere | undefined;
   answer(upload: Upload): Promise<Answer>;
 }
+
+/** Makes one answer of what this replica says, or refuses, and what the others say: only those that can be reached. */
+export type Everywhere = (
+  own: () => Promise<Answer>,
+  others: () => Promise<readonly ForwardedAnswer[]>,
+) => Promise<Answer>;
 
 /** Decides how large the body may be: chunks are written as they come, the others are held in memory as a whole. */
 export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';

@@ -3,13 +3,15 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createServer as createTcpServer, type Socket } from 'node:net';
 import { test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { type ReplicaKey, ReplicaTokens } from '#src/auth/tokens/replica-tokens.ts';
 import { Forwarding } from '#src/http/forwarding/forwarding.ts';
-import { ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
+import { type OtherReplica, ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { arrowType, ask, upload, usersStream } from './client.ts';
 import { RawClient } from './raw-client.ts';
+import { scriptedOperations } from './scripted-operations.ts';
 import { startTestService, type TestOptions, type TestService } from './service.ts';
 import { until } from './until.ts';
 
@@ -23,7 +25,7 @@ class Replicas implements AsyncDisposable {
   readonly #keys: ReplicaKey[] = [];
   readonly #opened = new AsyncDisposableStack();
   owner: Record<string, Owner> = {};
-  asked = 0;
+  readonly addresses: Record<string, OtherReplica> = {};
 
   async start(id: string, options: TestOptions = {}): Promise<TestService> {
     const tokens = this.tokens(id);
@@ -32,14 +34,13 @@ class Replicas implements AsyncDisposable {
       silentAfterMs: 5_000,
     });
     const owners = {
-      ownerOf: async () => {
-        this.asked += 1;
-        return this.owner[id] ?? self;
-      },
+      ownerOf: async () => this.owner[id] ?? self,
     };
-    const forwarding = new Forwarding({ owners, hop, clock: systemClock });
+    const others = async () => Object.values(this.addresses).filter((replica) => replica.id !== id);
+    const forwarding = new Forwarding({ owners, others, hop, clock: systemClock });
     const service = await startTestService({ ...options, replicaTokens: tokens, forwarding });
     this.#opened.use(service);
+    this.addresses[id] = { id, address: service.url };
     this.#opened.defer(() => hop.close());
     return service;
   }
@@ -230,4 +231,46 @@ test('no credential of a client goes on to the owner (P9)', async () => {
   assert.equal(headers['x-api-key'], undefined);
   assert.doesNotMatch(String(headers.authorization), /good-token/);
   assert.match(String(headers['x-forwarded-for']), /^192\.0\.2\.1, 127\.0\.0\.1$/);
+});
+
+/** A replica whose jobs have these ids. */
+const withJobs = (...ids: readonly string[]): TestOptions => {
+  const { operations } = scriptedOperations();
+  const jobs = async () => {
+    const [job] = await operations.listJobs({ visible: () => true });
+    return ids.map((id, index) => ({ ...job!, id, createdAtMs: 1_700_000_000_000 + index }));
+  };
+  const find = async ({ id }: { readonly id: string }) => {
+    const found = (await jobs()).find((job) => job.id === id);
+    if (found === undefined) throw new LancegateError('JobNotFound', 'the job is not known');
+    return found;
+  };
+  return { script: { listJobs: jobs, describeJob: find, cancelJob: find } };
+};
+
+test('jobs are found from any replica, and a listing has those of all, the newest first', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first', withJobs('job-1', 'job-2'));
+  await replicas.start('second', withJobs('job-3'));
+  const { json } = await ask(first, '/v1/jobs/list', { body: {} });
+  const ids = (json as { jobs: { job_id: string }[] }).jobs.map(({ job_id }) => job_id);
+  assert.deepEqual(ids.toSorted(), ['job-1', 'job-2', 'job-3']);
+  assert.equal(ids[0], 'job-2');
+  for (const path of ['/v1/jobs/describe', '/v1/jobs/cancel']) {
+    const found = await ask(first, path, { body: { job_id: 'job-3' } });
+    assert.deepEqual([found.status, (found.json as { job_id: string }).job_id], [200, 'job-3']);
+    assert.equal((await ask(first, path, { body: { job_id: 'job-4' } })).status, 404);
+  }
+  const coded = { headers: { 'content-encoding': 'gzip' }, body: gzipSync(JSON.stringify({ job_id: 'job-3' })) };
+  assert.equal((await ask(first, '/v1/jobs/describe', coded)).status, 200);
+});
+
+test('a replica that cannot be reached has no part in the answers of the others', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first', withJobs('job-1'));
+  const gone = await replicas.start('gone', withJobs('job-2'));
+  await gone.close(0);
+  const { status, json } = await ask(first, '/v1/jobs/list', { body: {} });
+  assert.deepEqual([status, (json as { jobs: unknown[] }).jobs.length], [200, 1]);
+  assert.equal((await ask(first, '/v1/jobs/describe', { body: { job_id: 'job-2' } })).status, 404);
 });

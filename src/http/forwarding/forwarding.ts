@@ -1,4 +1,5 @@
 /** Decides for each request that only the owner of a table can answer whether this replica is the owner, and else sends it on. */
+import { Readable } from 'node:stream';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { TableRef } from '../../kernel/ids.ts';
@@ -9,6 +10,8 @@ import { type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } f
 
 interface ForwardingDeps {
   readonly owners: FindsOwner;
+  /** The other living replicas. */
+  readonly others: () => Promise<readonly OtherReplica[]>;
   readonly hop: Pick<ReplicaHop, 'forward'>;
   readonly clock: Clock;
 }
@@ -53,6 +56,17 @@ export class Forwarding {
     return undefined;
   }
 
+  /** What the other replicas answer to a request with this body, but for those that cannot be reached. */
+  async askOthers(request: Omit<ForwardedRequest, 'body'>, body: string): Promise<readonly ForwardedAnswer[]> {
+    const bytes = Buffer.from(body);
+    const rawHeaders = withoutCoding(request.rawHeaders);
+    const asked = (await this.#deps.others()).map((replica) => {
+      const sent = { ...request, rawHeaders, body: bytes.length === 0 ? undefined : Readable.from([bytes]) };
+      return this.#deps.hop.forward(sent, replica).catch(() => undefined); // compensated: it has nothing to say
+    });
+    return (await Promise.all(asked)).filter((answer) => answer !== undefined);
+  }
+
   async #wait(signal: AbortSignal): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const cancel = this.#deps.clock.schedule(askAgainAfterMs, resolve);
@@ -65,6 +79,10 @@ export class Forwarding {
     }
   }
 }
+
+/** Of a body that was decoded. */
+const withoutCoding = (rawHeaders: readonly string[]): readonly string[] =>
+  rawHeaders.filter((_, at) => !/^content-(encoding|length)$/i.test(rawHeaders[at - (at % 2)]!));
 
 const unreachable = (cause: unknown): LancegateError =>
   new LancegateError('SlowDown', 'the replica that owns the table cannot be reached; nothing was written', {

@@ -1,10 +1,11 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import type { IndexJob } from '../../../indexing/index-jobs.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
 import { showTable } from '../../../kernel/ids.ts';
 import { cancelJob, describeJob, listJobs } from '../../../operations/indexes/ask-for-jobs.ts';
 import { Count } from '../../../wire/json-body.ts';
 import { jsonRoute, Nothing } from '../../json-route.ts';
-import { noTarget, type RouteInput } from '../../route.ts';
+import { type Everywhere, jsonAnswer, noTarget, type RouteInput } from '../../route.ts';
 
 const JobBody = Type.Object({ job_id: Type.String({ maxLength: 255 }) });
 
@@ -30,6 +31,26 @@ const DescribedJob = Type.Object({
   failure: Type.Optional(Type.Object({ phase: Type.String(), message: Type.String(), retryable: Type.Boolean() })),
 });
 
+/** A replica knows its own jobs. */
+const untilOneKnows: Everywhere = async (own, others) => {
+  try {
+    return await own();
+  } catch (error) {
+    if (!(error instanceof LancegateError) || error.kind !== 'JobNotFound') throw error;
+    const known = (await others()).find(({ status }) => status !== error.entry.status);
+    if (known === undefined) throw error;
+    return known;
+  }
+};
+
+const jobsOfAll: Everywhere = async (own, others) => {
+  const answers = [await own(), ...(await others()).filter(({ status }) => status === 200)];
+  const jobs = answers.flatMap((answer) =>
+    'text' in answer ? (JSON.parse(answer.text) as Static<typeof Jobs>).jobs : [],
+  );
+  return jsonAnswer({ jobs: jobs.sort((a, b) => b.creation_ms - a.creation_ms) });
+};
+
 /** Which table a job is of only the job says: the policy is asked from inside the operation. */
 export const describeJobRoute = jsonRoute(describeJob, {
   methods: ['POST'],
@@ -39,6 +60,7 @@ export const describeJobRoute = jsonRoute(describeJob, {
   operationId: 'DescribeJob',
   summary: 'Shows how far a job is, or how it ended',
   answers: DescribedJob,
+  everywhere: untilOneKnows,
   body: JobBody,
   answer: async (operation, { body }, { access }) => {
     const job = await operation({
@@ -57,6 +79,7 @@ export const listJobsRoute = jsonRoute(listJobs, {
   operationId: 'ListJobs',
   summary: 'Lists the jobs, the newest first',
   answers: Jobs,
+  everywhere: jobsOfAll,
   body: Nothing,
   answer: async (operation, _call, { access }) => {
     const jobs = await operation({
@@ -75,6 +98,7 @@ export const cancelJobRoute = jsonRoute(cancelJob, {
   operationId: 'CancelJob',
   summary: 'Ends a job that is not done',
   answers: Type.Object(jobFields),
+  everywhere: untilOneKnows,
   body: JobBody,
   answer: async (operation, { body }, { access }) => {
     const job = await operation({ id: body.job_id, visible: mayCancel(access) });
