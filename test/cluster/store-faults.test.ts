@@ -9,6 +9,7 @@ import { Random } from '#test/model/random.ts';
 import { violationsOf } from './history/check-history.ts';
 import { HttpTarget } from './history/http-target.ts';
 import { emptyTable, RegisterClients } from './history/register-clients.ts';
+import { TableMakers } from './history/table-makers.ts';
 
 /** More by hand: `LANCEGATE_TEST_FAULTS=2000`. */
 const faultsWanted = Number(process.env.LANCEGATE_TEST_FAULTS ?? 100);
@@ -41,6 +42,7 @@ describe('a service on an object store that fails', { skip: withoutS3Gateway ?? 
     service = await startTestService(after, {
       STORAGE_ROOT: gateway.newRoot(),
       STORAGE_OPTIONS: JSON.stringify(proxy.storageOptions),
+      CHUNK_SIZE: '32KiB',
     });
   });
 
@@ -49,9 +51,10 @@ describe('a service on an object store that fails', { skip: withoutS3Gateway ?? 
     for (let seed = firstSeed; faults < faultsWanted; seed++) {
       const table = `registers_${seed}`;
       assert.equal((await service.post(`/v1/table/${table}/create`, emptyTable())).status, 200);
-      const authorization = `Bearer ${await service.mint('lancegate:admin')}`;
+      const target = new HttpTarget([service.url], `Bearer ${await service.mint('lancegate:admin')}`);
+      const makers = new TableMakers(target);
       const clients = new RegisterClients({
-        target: new HttpTarget([service.url], authorization),
+        target,
         table,
         registers: 12,
         clients: 6,
@@ -60,17 +63,18 @@ describe('a service on an object store that fails', { skip: withoutS3Gateway ?? 
       });
       proxy.reset();
       proxy.faults = randomFaults(new Random(seed), rates);
-      await clients.run();
+      await Promise.all([clients.run(), makers.run(`made_${seed}`, 3, new Random(seed))]);
       proxy.faults = () => undefined;
       await proxy.delivered();
       await clients.readAll();
       const injected = [...proxy.injected.values()].reduce((sum, each) => sum + each, 0);
       faults += injected;
-      const outcomes = Map.groupBy(clients.history.writes, ({ outcome }) => outcome.kind);
+      const all = [...clients.history.writes.map(({ outcome }) => outcome), ...makers.outcomes];
+      const outcomes = Map.groupBy(all, ({ kind }) => kind);
       t.diagnostic(
         `seed ${seed}: ${injected} faults, ${[...outcomes].map(([kind, { length }]) => `${length} ${kind}`).join(', ')}, ${clients.history.reads.length} reads`,
       );
-      const found = [...clients.surprises, ...violationsOf(clients.history)];
+      const found = [...clients.surprises, ...violationsOf(clients.history), ...(await makers.violations())];
       assert.deepEqual(found, [], `seed ${seed}`);
     }
   });

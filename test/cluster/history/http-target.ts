@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Sent, Target } from './register-clients.ts';
+import type { Sent, Target } from './attempts.ts';
 
 const pauseMs = 100;
 const arrowStream = 'application/vnd.apache.arrow.stream';

@@ -5,22 +5,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Int32, Table, tableFromIPC, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
-import { errorCatalogue } from '#src/kernel/errors.ts';
 import type { Random } from '#test/model/random.ts';
+import { outcomeOf, settle, type Target } from './attempts.ts';
 import type { Change, History, Outcome, Read, Value, Write } from './operation.ts';
-
-export interface Reply {
-  readonly status: number;
-  readonly body: Buffer;
-}
-
-/** How requests reach a service. */
-export interface Target {
-  /** Undefined if the connection broke without an answer; `not sent` if none of the request was sent. */
-  post(path: string, body: Uint8Array | object, headers: Readonly<Record<string, string>>): Promise<Sent>;
-}
-
-export type Sent = Reply | 'not sent' | undefined;
 
 export interface Load {
   readonly target: Target;
@@ -35,13 +22,6 @@ export interface Load {
   readonly isOver?: () => boolean;
 }
 
-/** The codes of the errors after which nobody knows what was written (docs/errors.md). */
-const unknownCodes = new Set<unknown>(
-  Object.values(errorCatalogue)
-    .filter(({ written }) => written === 'unknown')
-    .map(({ code }) => code),
-);
-const maxAttempts = 6;
 const everyRow = { vector: [], k: 2 ** 31, prefilter: true, columns: ['id', 'value'] };
 
 export const emptyTable = (): Uint8Array => rowsOf([], '');
@@ -132,15 +112,7 @@ export class RegisterClients {
     const headers: Record<string, string> = random.chance(50) ? { 'idempotency-key': randomUUID() } : {};
     const isKeyed = headers['idempotency-key'] !== undefined;
     const beganMs = performance.now();
-    let outcome: Outcome = { kind: 'nothing written' };
-    for (let attempt = 0; attempt < maxAttempts; attempt++) {
-      const next = await this.#attempt(change, headers);
-      // A later attempt knows nothing of an earlier one, unless it gets the answer to it.
-      outcome = next.kind === 'nothing written' ? outcome : next;
-      const mayRepeat = isKeyed || outcome.kind === 'nothing written';
-      if (outcome.kind === 'done' || !mayRepeat) break;
-      await pause(random.int(20 << attempt));
-    }
+    const outcome = await settle(() => this.#attempt(change, headers), isKeyed, random);
     this.#writes.push({ client, beganMs, endedMs: performance.now(), change, outcome });
     if (outcome.kind === 'done' && 'value' in change && change.kind !== 'append') {
       for (const register of change.keys) this.#seen.set(register, change.value);
@@ -149,13 +121,10 @@ export class RegisterClients {
 
   async #attempt(change: Change, headers: Readonly<Record<string, string>>): Promise<Outcome> {
     const { path, body, countIn } = this.#requestFor(change);
-    const sent = await this.#load.target.post(path, body, headers);
-    if (sent === undefined) return { kind: 'unknown' };
-    if (sent === 'not sent') return { kind: 'nothing written' };
-    const answer = jsonOf(sent.body);
-    if (sent.status === 200) return { kind: 'done', version: Number(answer.version), count: Number(answer[countIn]) };
-    if (sent.status !== 503 && sent.status !== 500) this.#surprises.push(`${path}: ${sent.status} ${sent.body}`);
-    return { kind: unknownCodes.has(answer.code ?? 18) ? 'unknown' : 'nothing written' };
+    const outcome = outcomeOf(await this.#load.target.post(path, body, headers), countIn);
+    if (outcome.kind !== 'surprise') return outcome;
+    this.#surprises.push(`${path}: ${outcome.text}`);
+    return { kind: 'unknown' };
   }
 
   #requestFor(change: Change): { path: string; body: Uint8Array | object; countIn: string } {
@@ -217,12 +186,4 @@ function arrowOf(ids: readonly (number | null)[], value: string): Uint8Array {
   const values = ids.map(() => value);
   const columns = { id: vectorFromArray(ids, new Int32()), value: vectorFromArray(values, new Utf8()) };
   return tableToIPC(new Table(columns), 'stream');
-}
-
-function jsonOf(body: Buffer): Record<string, unknown> {
-  try {
-    return JSON.parse(body.toString()) as Record<string, unknown>;
-  } catch {
-    return {}; // translated: an answer that is not of the service, which says nothing
-  }
 }
