@@ -70,7 +70,7 @@ const roomRules = rooms.map((room) => ({
 const orderOfSubRooms = {
   'lance-format': ['manifest', 'transaction', 'deletion', 'check', 'shadow'],
   engine: ['port', 'lance'],
-  'engine/lance': ['native', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
+  'engine/lance': ['native', 'store', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite', 'postgres'],
   operations: ['idempotency', 'indexes', 'tables', 'rows', 'columns', 'transact'],
@@ -136,6 +136,7 @@ module.exports = {
     },
     { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
     { name: 'system-tests-are-black-box', severity: 'error', from: { path: '^test/system/' }, to: { path: '^src/' } },
+    vendorRule('object-stores-only-in-their-adapters', 'node_modules/@aws-sdk/', ['^src/engine/lance/store/']),
     vendorRule('lance-only-in-its-adapter', 'node_modules/@lancedb', ['^src/engine/lance/']),
     vendorRule('fastify-only-in-http', 'node_modules/(fastify|@fastify)/', ['^src/http/']),
     vendorRule('kysely-only-in-catalog', 'node_modules/kysely/', ['^src/catalog/']),

@@ -50,6 +50,8 @@ process.on('SIGINT', () => undefined);
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/node'));
 
 const { LanceEngine } = await import('./engine/lance/adapter/lance-engine.ts');
+const { mirrorsFolder } = await import('./engine/lance/store/branch-mirrors.ts');
+const { hasScheme } = await import('./engine/lance/adapter/storage-root.ts');
 const { answerOrders } = await import('./query/answer-orders.ts');
 
 await answerOrders({
@@ -58,9 +60,10 @@ await answerOrders({
     yieldToService(niceness);
     const firstIndexCacheBytes = options.indexCacheBytes;
     const engineAt = (folder: string) =>
-      new LanceEngine({ ...options, firstIndexCacheBytes, root: folder, scratchFolder });
+      new LanceEngine({ ...options, firstIndexCacheBytes, root: folder, scratchFolder, isReader: true });
     const tables = engineAt(root);
-    return { root: tables, shadow: tables, scratch: engineAt(scratchFolder) };
+    const shadow = hasScheme(root) ? engineAt(mirrorsFolder(scratchFolder)) : tables;
+    return { root: tables, shadow, scratch: engineAt(scratchFolder) };
   },
   residentBytes: () => process.memoryUsage.rss(),
   endAtOnce,

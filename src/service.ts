@@ -235,6 +235,7 @@ async function openEngine(start: Start, readerChanges: ReaderChanges): Promise<L
     metadataCacheBytes: config.engineMetadataCacheBytes,
   });
   opened.defer(() => engine.close());
+  await engine.requireStorage();
   return engine;
 }
 

@@ -62,7 +62,7 @@ export const errorCatalogue = {
     17,
     503,
     'later',
-    'The file system of the tables is read-only or denies access, or too many files are open; nothing was written.',
+    'The storage of the tables is read-only, denies access or does not answer, or too many files are open; nothing was written.',
   ),
   CatalogUnavailable: entry(
     17,

@@ -24,7 +24,12 @@ export class OpenDatasets {
 
   /** The dataset at its newest version. Throws as `Engine.open` does. */
   latest(location: Location, branch: BranchName | undefined): Promise<Dataset> {
-    return this.#latest(location, branch, undefined);
+    return this.#latest(location, branch, 'to read');
+  }
+
+  /** The dataset as `BranchHead.refresh` gives it to a commit. */
+  toWrite(location: Location, branch: BranchName | undefined): Promise<Dataset> {
+    return this.#latest(location, branch, 'to write');
   }
 
   /** The dataset at the version it was last seen at, which is the newest unless another process commits. */
@@ -37,14 +42,19 @@ export class OpenDatasets {
     for (const [key, entry] of [...this.#open]) if (entry.location === location) this.#open.delete(key);
   }
 
-  async #latest(location: Location, branch: BranchName | undefined, lineage: symbol | undefined): Promise<Dataset> {
+  async #latest(
+    location: Location,
+    branch: BranchName | undefined,
+    purpose: 'to read' | 'to write',
+    lineage?: symbol,
+  ): Promise<Dataset> {
     const { entry, dataset, isKept } = await this.#find(location, branch, lineage);
     if (!isKept) return dataset;
     if (dataset.isOutgrown) {
       this.#drop(keyOf(location, branch), entry);
-      return this.#latest(location, branch, dataset.lineage);
+      return this.#latest(location, branch, purpose, dataset.lineage);
     }
-    await dataset.refresh();
+    await dataset.refresh(purpose);
     return dataset;
   }
 

@@ -74,7 +74,7 @@ export class Committer {
   async head({ table, branch }: WriteRequest): Promise<Head> {
     const { access, datasets, recoveryMarks } = this.#deps;
     const { id, location } = await access.requireUnchanged(table);
-    const dataset = await datasets.latest(location, branch);
+    const dataset = await datasets.toWrite(location, branch);
     await recoveryMarks.beforeCommit(id, branch, dataset);
     return { dataset, location, branch, version: await dataset.version() };
   }
@@ -105,15 +105,27 @@ export class Committer {
   async #commitToHead(requests: readonly WriteRequest[], batch: WriteBatch, newest: Head): Promise<CommittedBatch> {
     let head = newest;
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
-      await requireFit(requests, head);
-      await this.#recordIntents(requests, head);
-      const outcome = await this.#deps.metrics.writeStage('engine', () => batch.commit(head));
+      const outcome = await this.#attempt(requests, batch, head);
       if (outcome !== 'overtaken') return { ...outcome, head, attempt };
       this.#deps.metrics.commitOvertaken();
       requireTime(requests);
       head = await this.head(requests[0]!);
     }
     throw overtaken();
+  }
+
+  /** No write is refused, or found to change nothing, by a head that another program has left behind meanwhile. */
+  async #attempt(requests: readonly WriteRequest[], batch: WriteBatch, head: Head): Promise<Committed | 'overtaken'> {
+    try {
+      await requireFit(requests, head);
+      await this.#recordIntents(requests, head);
+      const outcome = await this.#deps.metrics.writeStage('engine', () => batch.commit(head));
+      if (outcome === 'overtaken' || outcome.version !== head.version) return outcome;
+      return (await isBehind(head)) ? 'overtaken' : outcome;
+    } catch (error) {
+      if (isFaultOfWrite(error) && (await isBehind(head).catch(() => false))) return 'overtaken';
+      throw error;
+    }
   }
 
   /** See operations/idempotency/idempotency.ts: a crash must not make a committed write look like one that never was. */
@@ -245,6 +257,13 @@ const transactionOf = (
   outcome: outcomeOf(counts),
   committedAtMs,
 });
+
+async function isBehind({ dataset, version }: Head): Promise<boolean> {
+  await dataset.refresh();
+  return (await dataset.version()) !== version;
+}
+
+const isFaultOfWrite = (error: unknown): boolean => error instanceof FaultyPart || isFaultOfOne(error);
 
 /** Nothing was written, and the same write would fail again. Others of its batch may not fail. */
 const isFaultOfOne = (error: unknown): boolean =>

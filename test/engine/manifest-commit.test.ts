@@ -5,10 +5,12 @@ import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { tableFromArrays } from 'apache-arrow';
+import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
 import { ManifestCommit } from '#src/engine/lance/commit/manifest-commit.ts';
 import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
 import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
 import type { Location } from '#src/kernel/ids.ts';
+import { readWholeVersion } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
@@ -30,12 +32,15 @@ describe('a version that is a manifest alone', () => {
     const newest = await dataset.version();
     const datasetPath = join(folder, location);
     const inRemoval = new VersionsInRemoval();
-    const commit = new ManifestCommit({ folder: datasetPath, inRemoval, fresh });
+    const commit = new ManifestCommit({
+      ...{ folder: datasetPath, inRemoval, commits: new FolderCommits(datasetPath), fresh },
+      readWhole: (version) => readWholeVersion(datasetPath, version),
+    });
     const restore = (version: number, head: number) => commit.commit(head, { kind: 'restore', version });
     let removals = 0;
     const remove = async (path: string): Promise<number> => {
       removals += 1;
-      assert.throws(() => restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
+      await assert.rejects(restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
       return removePath(path);
     };
     const pruning = {
@@ -45,8 +50,8 @@ describe('a version that is a manifest alone', () => {
     await pruneVersions(pruning, remove);
     assert.ok(removals > 0);
     assert.equal(inRemoval.has(join(datasetPath, '_versions'), newest - 2), false);
-    assert.throws(() => restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
-    assert.deepEqual(restore(newest - 1, newest), { version: newest + 1 });
+    await assert.rejects(restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
+    assert.deepEqual(await restore(newest - 1, newest), { version: newest + 1 });
     await dataset.refresh();
     assert.equal(await dataset.countRows(), 25);
   });

@@ -24,6 +24,7 @@ import {
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { LanceDataset } from '#src/engine/lance/adapter/lance-dataset.ts';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
 import { FileWriter } from '#src/engine/lance/commit/file-writer.ts';
 import { RowReplacement } from '#src/engine/lance/commit/row-replacement.ts';
 import { Staging } from '#src/engine/lance/commit/staging.ts';
@@ -1167,7 +1168,12 @@ test('a version is dated before whatever time is noted after its commit, in whol
   const fresh = { nowMs: () => nowMs, uuid: randomUUID };
   const staging = new Staging(folder);
   const beginSync = () => undefined;
-  const replacement = new RowReplacement({ folder, staging, files: new FileWriter(), beginSync, fresh });
+  const replacement = new RowReplacement({
+    folder,
+    staging,
+    commits: new FolderCommits(folder, new FileWriter(), beginSync),
+    fresh,
+  });
   const made = await replacement.commit(tracked as LiveRowMap, [], { file: fileOf(rowsFrom(5, 1, 'ours')), rows: 1 });
   const version = typeof made === 'object' ? made.version : 0;
   const file = readManifest(join(folder, '_versions'), version);

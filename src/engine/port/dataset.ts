@@ -87,8 +87,11 @@ export interface Snapshot {
 export interface BranchHead {
   /** Whether indexes got more room in memory, since the dataset was opened, than it can use. It works on, but more slowly. */
   readonly isOutgrown: boolean;
-  /** Moves to the newest version. */
-  refresh(): Promise<void>;
+  /**
+   * Moves to the newest version. `to write`: what is kept of the branch may do, since the commit fails where it is not the newest; then
+   * the next refresh looks. On a file system both look.
+   */
+  refresh(purpose?: 'to read' | 'to write'): Promise<void>;
   /**
    * Resolves once this version would survive a power cut (P3), and with it those after `after`, the newest that is known to be
    * durable; by default, those since the last call or since the dataset was opened. To be called after a commit and before it

@@ -49,6 +49,7 @@ import { buildNativeIndex } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
+import type { BranchMirror } from '../store/branch-mirror.ts';
 import { type DatasetCaches, warmIndex } from './engine-caches.ts';
 import {
   branchesOf,
@@ -71,16 +72,22 @@ const columnsAfter = (step: ChangeStep): ColumnsAfter => (keepsColumns(step) ? '
 /** Runs in a reader what clients wrote. */
 export type ReaderOfDataset = (change: Omit<ReaderChange, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
 
-/** What a branch at its newest version has besides the engine's table, on a file system. */
-export interface LocalBranch {
-  readonly versions: VersionsFolder;
-  readonly durability: Durability;
+/** What a branch at its newest version has besides the engine's table, where this service makes the commits. */
+export interface OwnCommits {
+  /** The manifests of the branch, or of its mirror. */
+  readonly versionsFolder: string;
   readonly replacement: RowReplacement;
   readonly manifestCommit: ManifestCommit;
-  readonly inRemoval: VersionsInRemoval;
   readonly shadows: BranchShadows;
   readonly indexChoice: IndexChoice;
   readonly preparation: PreparationParts;
+}
+
+/** What it has besides on a file system. */
+export interface LocalBranch {
+  readonly versions: VersionsFolder;
+  readonly durability: Durability;
+  readonly inRemoval: VersionsInRemoval;
 }
 
 /** Builds indexes in a process of their own, of the dataset itself. */
@@ -96,8 +103,12 @@ interface Surroundings {
   readonly caches?: DatasetCaches;
   /** The state of the branch when the dataset was opened. */
   readonly state?: BranchState | undefined;
-  /** Without it every refresh asks the engine, and what is written counts as durable at once: as on object stores. */
+  /** Without them the engine makes all commits. */
+  readonly commits?: OwnCommits | undefined;
+  /** Without it what is written counts as durable at once: as on object stores. */
   readonly local?: LocalBranch | undefined;
+  /** Without it and `local` every refresh asks the engine. */
+  readonly mirror?: BranchMirror | undefined;
 }
 
 type RowCommit = (by: RowReplacement, version: number) => Replacing | Promise<Replacing>;
@@ -108,26 +119,30 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #changeInReader: ReaderOfDataset | undefined;
   readonly #builds: DatasetBuilds | undefined;
   readonly #caches: DatasetCaches | undefined;
+  readonly #commits: OwnCommits | undefined;
   readonly #local: LocalBranch | undefined;
+  readonly #mirror: BranchMirror | undefined;
 
   constructor(
     table: NativeTable,
-    { lineage, branch, changeInReader, builds, caches, state, local }: Surroundings = {},
+    { lineage, branch, changeInReader, builds, caches, state, commits, local, mirror }: Surroundings = {},
   ) {
-    super(new DatasetHead(table, local?.versions, state), lineage);
+    super(new DatasetHead(table, { folder: local?.versions, mirror, state }), lineage);
     this.#branch = branch;
     this.#changeInReader = changeInReader;
     this.#builds = builds;
     this.#caches = caches;
+    this.#commits = commits;
     this.#local = local;
+    this.#mirror = mirror;
   }
 
   get isOutgrown(): boolean {
     return this.#caches?.areReplaced() === true;
   }
 
-  refresh(): Promise<void> {
-    return engineCall('open', () => this.head.refresh());
+  refresh(purpose: 'to read' | 'to write' = 'to read'): Promise<void> {
+    return engineCall('open', () => this.head.refresh(purpose));
   }
 
   async append(file: IpcFile): Promise<void> {
@@ -157,17 +172,17 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   #withIndexChoice(step: ChangeStep, version: number, sourceBytes: number): ChangeStep {
-    if (step.kind !== 'merge' || this.#local === undefined) return step;
-    const useIndex = this.#local.indexChoice.usesIndex(step.spec, version, sourceBytes);
+    if (step.kind !== 'merge' || this.#commits === undefined) return step;
+    const useIndex = this.#commits.indexChoice.usesIndex(step.spec, version, sourceBytes);
     return { ...step, spec: { ...step.spec, useIndex } };
   }
 
   liveRows(): LiveRows | undefined {
-    return this.#local && new LiveRowMap(this.#local.versions.path);
+    return this.#commits && new LiveRowMap(this.#commits.versionsFolder);
   }
 
   prepareRows(rows: NewRows): PreparedRows {
-    return this.#local?.replacement.prepare(rows) ?? { ...rows, discard: () => undefined };
+    return this.#commits?.replacement.prepare(rows) ?? { ...rows, discard: () => undefined };
   }
 
   replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
@@ -178,7 +193,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   stageSource(columns: IpcFile | undefined): StagedSource | undefined {
-    return this.#local?.replacement.stageSource(columns);
+    return this.#commits?.replacement.stageSource(columns);
   }
 
   appendRows(rows: PreparedRows | StagedSource): Promise<Replacing> {
@@ -192,7 +207,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   #replaceHead(commit: RowCommit, columns: ColumnsAfter = 'same columns'): Promise<Replacing> {
     return engineCall('replace', async () => {
       this.head.requireWritable();
-      const made = this.#local ? await commit(this.#local.replacement, await this.head.version()) : 'refused';
+      const made = this.#commits
+        ? await commit(this.#commits.replacement, await this.head.mirroredVersion())
+        : 'refused';
       if (typeof made === 'object') this.head.committedElsewhere(made.version, columns);
       return made;
     });
@@ -201,11 +218,11 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   shadow(): Promise<Shadow> {
     return engineCall('open', async () => {
       this.head.requireWritable();
-      const version = await this.head.version();
-      const choice = this.#local?.indexChoice;
+      const version = await this.head.mirroredVersion();
+      const choice = this.#commits?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
       const onCommit = (made: number, columns: ColumnsAfter) => this.head.committedElsewhere(made, columns);
-      const shadow = this.#local?.shadows.begin(version, { usesIndex, onCommit });
+      const shadow = this.#commits?.shadows.begin(version, { usesIndex, onCommit });
       return shadow ?? new EngineCommits(this, version);
     });
   }
@@ -213,8 +230,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'> {
     return engineCall('restore', async () => {
       this.head.requireWritable();
-      const local = this.#local?.manifestCommit.commit(await this.head.version(), change) ?? 'refused';
-      const made = local === 'refused' ? await commitManifest(this.#caches, change) : local;
+      const version = await this.head.mirroredVersion();
+      if (change.kind === 'restore') await this.#mirror?.take(change.version);
+      const own = (await this.#commits?.manifestCommit.commit(version, change)) ?? 'refused';
+      const made = own === 'refused' ? await commitManifest(this.#caches, change) : own;
       if (made !== 'overtaken') this.head.committedElsewhere(made.version, 'other columns');
       return made;
     });
@@ -232,7 +251,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
     return engineCall(
       'open',
-      async () => this.#local?.indexChoice.gainsByIndex(spec, await this.head.version(), sourceBytes) ?? spec.useIndex,
+      async () =>
+        this.#commits?.indexChoice.gainsByIndex(spec, await this.head.version(), sourceBytes) ?? spec.useIndex,
     );
   }
 
@@ -249,20 +269,20 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined> {
-    return this.#local && changedRows(this.#local.versions.path, version, change);
+    return this.#commits && changedRows(this.#commits.versionsFolder, version, change);
   }
 
   warmIndex(column: string): Promise<boolean> {
     return engineCall('maintain', async () =>
       warmIndex(await this.head.table(), this.#caches, column, async (name) => {
-        return (await this.#local?.shadows.warm(await this.head.version(), name)) ?? false;
+        return (await this.#commits?.shadows.warm(await this.head.mirroredVersion(), name)) ?? false;
       }),
     );
   }
 
   layout(): Promise<Layout> {
     return engineCall('maintain', async () =>
-      layoutOf(await this.head.table(), await this.schema(), this.#local?.versions.path),
+      layoutOf(await this.head.table(), await this.schema(), this.#commits?.versionsFolder),
     );
   }
 
@@ -275,7 +295,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   isWhole(version: number): Promise<boolean> {
-    return engineCall('open', async () => this.#local === undefined || isWhole(this.#local.versions, version));
+    return engineCall('open', async () => {
+      if (this.#local !== undefined) return isWhole(this.#local.versions, version);
+      return this.#mirror === undefined || (await this.#mirror.take(version)) !== undefined;
+    });
   }
 
   optimize(supersededBeforeMs: number): Promise<OptimizeResult> {
@@ -293,7 +316,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
 
   async prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined> {
     this.head.requireWritable();
-    const preparation = this.#local?.preparation;
+    const preparation = this.#commits?.preparation;
+    await this.#mirror?.newestToWrite();
     return preparation && prepare(this.#committing, (version) => prepareCompaction(preparation, version, fragments));
   }
 
@@ -303,19 +327,19 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
 
   async prepareIndex(spec: IndexSpec, scope?: IndexBuildScope): Promise<PreparedCommit> {
     this.head.requireWritable();
-    const preparation = this.#local?.preparation;
+    const preparation = this.#commits?.preparation;
     const prepared =
       preparation &&
       (await prepare(this.#committing, (version) => prepareIndex(preparation, version, spec, scope), 'index'));
     if (prepared !== undefined) return prepared;
     if (scope === undefined || this.#builds === undefined) await this.buildIndex(spec);
     else await this.#builds({ ...scope, spec, version: await this.head.version() });
-    await this.head.refresh();
+    await this.head.refresh('to read');
     return { commit: async () => 0, discard: () => undefined };
   }
 
   get #committing(): CommittingDataset {
-    return { version: () => this.head.version(), onCommit: (version) => this.head.committedElsewhere(version) };
+    return { version: () => this.head.mirroredVersion(), onCommit: (version) => this.head.committedElsewhere(version) };
   }
 
   async createBranch(

@@ -3,7 +3,12 @@ import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
-import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
+import {
+  branchFolder,
+  readManifest,
+  readWholeVersion,
+  stagingFolder,
+} from '../../../lance-format/manifest/manifest-files.ts';
 import type {
   ClonedVersion,
   Engine,
@@ -16,13 +21,15 @@ import type {
   StagedTable,
 } from '../../port/engine.ts';
 import type { IndexBuilds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
+import { FolderCommits } from '../commit/branch-commits.ts';
 import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { ManifestCommit } from '../commit/manifest-commit.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
-import { type Fresh, LiftedCommit } from '../commit/version-commit.ts';
+import { StoreCommits } from '../commit/store-commits.ts';
+import type { Fresh } from '../commit/version-commit.ts';
 import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
 import { nothingRecovered, recoverBranch } from '../durability/recover-branch.ts';
@@ -34,9 +41,18 @@ import { engineCall } from '../native/translate-errors.ts';
 import { BranchShadows, type BranchShadowsParts } from '../shadow/branch-shadows.ts';
 import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
+import { BranchMirror } from '../store/branch-mirror.ts';
+import { BranchMirrors, mirrorsFolder } from '../store/branch-mirrors.ts';
+import { openStore } from '../store/open-store.ts';
 import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
 import { IndexChoice } from './index-choice.ts';
-import { type DatasetBuilds, LanceDataset, type LocalBranch, type ReaderOfDataset } from './lance-dataset.ts';
+import {
+  type DatasetBuilds,
+  LanceDataset,
+  type LocalBranch,
+  type OwnCommits,
+  type ReaderOfDataset,
+} from './lance-dataset.ts';
 import { StorageRoot } from './storage-root.ts';
 
 export interface LanceEngineOptions extends CacheLimits {
@@ -52,6 +68,8 @@ export interface LanceEngineOptions extends CacheLimits {
   readonly readerChanges?: ReaderChanges | undefined;
   /** Without it, all indexes are built in this process. */
   readonly indexBuilds?: IndexBuilds | undefined;
+  /** It only reads, so it needs no mirrors of branches on an object store. */
+  readonly isReader?: boolean | undefined;
   /** Only tests bring their own. */
   readonly fileSync?: FileSync;
   readonly machineStart?: MachineStart;
@@ -68,6 +86,8 @@ export class LanceEngine implements Engine {
   readonly #files = new FileWriter();
   readonly #shadowFolders: ShadowFolders;
   readonly #inRemoval = new VersionsInRemoval();
+  /** Of branches on an object store. */
+  readonly #mirrors: BranchMirrors | undefined;
 
   constructor(options: LanceEngineOptions) {
     this.#options = options;
@@ -75,26 +95,33 @@ export class LanceEngine implements Engine {
     this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
     this.#caches = new EngineCaches(options);
+    this.#mirrors = mirrorsOf(options, this.#root);
     const { memoryFolder } = options;
     this.#shadowFolders = new ShadowFolders((folder) => this.#connect(folder), memoryFolder);
     this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
   }
 
+  /** Throws for an object store that would lose commits, and for one that cannot be reached. */
+  async requireStorage(): Promise<void> {
+    await this.#mirrors?.requireOneWinner();
+  }
+
   async newTable(location: Location, storageOptions: Properties): Promise<StagedTable> {
     const { folderUri, tableName } = this.#root.folderOf(location);
-    if (!this.#root.isLocal) {
+    const mirror = this.#mirrors?.of(location, undefined);
+    if (!this.#root.isLocal && mirror === undefined) {
       const connection = await this.#connect(folderUri);
       return new RemoteNewTable({ connection, tableName, storageOptions });
     }
     const at = this.#branchAt(location, undefined);
-    const folder = at.datasetPath;
+    const folder = mirror?.folder ?? at.datasetPath;
     const within = stagingFolder(folder);
     await engineCall('create', async () => mkdir(within, { recursive: true }));
-    const durability = new Durability(this.#fileSync, at, 0);
-    const commit = new LiftedCommit(folder);
+    const durability = mirror === undefined ? new Durability(this.#fileSync, at, 0) : undefined;
+    const commits = mirror === undefined ? new FolderCommits(folder) : new StoreCommits(mirror);
     const connection = await this.#connect(within);
     const stagedName = randomUUID();
-    return new LocalNewTable({ connection, storageOptions, folder, stagedName, commit, durability, fresh });
+    return new LocalNewTable({ connection, storageOptions, folder, stagedName, commits, durability, fresh });
   }
 
   async open(request: OpenRequest): Promise<LanceDataset> {
@@ -106,9 +133,13 @@ export class LanceEngine implements Engine {
       const table = await this.#openNewest(request);
       if (version === undefined) {
         const changeInReader = this.#readerOf('root', location, branch);
-        const local = this.#localBranch(location, branch, await table.version());
         const builds = this.#buildsOf(location, branch);
-        return new LanceDataset(table, { lineage, branch, caches, state, changeInReader, builds, local });
+        const mirror = this.#mirrors?.of(location, branch);
+        await mirror?.refresh();
+        const parts = mirror
+          ? { mirror, commits: this.#ownCommits(request, mirror) }
+          : this.#localBranch(request, await table.version());
+        return new LanceDataset(table, { lineage, branch, caches, state, changeInReader, builds, ...parts });
       }
       await table.checkout(version);
       return new LanceDataset(table);
@@ -154,6 +185,7 @@ export class LanceEngine implements Engine {
       this.#shadowFolders.forgetBelow(this.#root.pathOf(location));
       return this.#root.remove(location);
     }
+    await this.#mirrors?.forget(location, (folder) => this.#shadowFolders.forgetBelow(folder));
     const { folderUri, tableName } = this.#root.folderOf(location);
     const connection = await this.#connect(folderUri);
     await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
@@ -202,6 +234,7 @@ export class LanceEngine implements Engine {
   async close(): Promise<void> {
     await this.#shadowFolders.close();
     await this.#files.close();
+    this.#mirrors?.close();
   }
 
   async #openNewest({ location, branch }: OpenRequest): Promise<NativeTable> {
@@ -229,31 +262,37 @@ export class LanceEngine implements Engine {
     return hasRoom;
   }
 
-  #localBranch(location: Location, branch: BranchName | undefined, openedAt: number): LocalBranch | undefined {
-    if (!this.#root.isLocal) return undefined;
-    const at = this.#branchAt(location, branch);
-    const folder = branchFolder(at.datasetPath, branch);
-    const versions = new VersionsFolder(at.datasetPath, branch);
+  #localBranch(request: OpenRequest, openedAt: number): { local?: LocalBranch; commits?: OwnCommits } {
+    if (!this.#root.isLocal) return {};
+    const at = this.#branchAt(request.location, request.branch);
+    const versions = new VersionsFolder(at.datasetPath, request.branch);
     versions.standsAt(openedAt);
     const durability = new Durability(this.#fileSync, at, openedAt);
-    const beginSync = (paths: readonly string[]) => durability.beginSync(paths);
-    const commit = new LiftedCommit(folder, beginSync);
-    const staging = new Staging(folder, this.#stagingInMemory);
-    const shadows = new BranchShadows({
-      branchFolder: folder,
-      versionsFolder: versions.path,
-      folders: this.#shadowFolders,
-      commit,
-      fresh,
-      changeInReader: this.#readerOfShadow(location, branch),
-    });
-    const replacement = new RowReplacement({ folder, staging, files: this.#files, beginSync, fresh });
-    const inRemoval = this.#inRemoval;
-    const manifestCommit = new ManifestCommit({ folder, inRemoval, fresh });
+    const local = { versions, durability, inRemoval: this.#inRemoval };
+    return { local, commits: this.#ownCommits(request, durability) };
+  }
+
+  #ownCommits({ location, branch }: OpenRequest, by: Durability | BranchMirror): OwnCommits {
+    const isMirrored = by instanceof BranchMirror;
+    const folder = isMirrored ? by.folder : branchFolder(this.#root.pathOf(location), branch);
+    const commits = isMirrored
+      ? new StoreCommits(by)
+      : new FolderCommits(folder, this.#files, (paths) => by.beginSync(paths));
+    const versionsFolder = join(folder, '_versions');
+    const staging = new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
+    const readWhole = (version: number) =>
+      isMirrored ? readManifest(versionsFolder, version) : readWholeVersion(folder, version);
     const buildInProcess = this.#buildsInShadow(location, branch);
-    const preparation = { folder, staging, commit, fresh, buildInProcess };
-    const indexChoice = new IndexChoice(versions.path);
-    return { versions, durability, replacement, manifestCommit, inRemoval, shadows, preparation, indexChoice };
+    const changeInReader = this.#readerOfShadow(location, branch);
+    const folders = this.#shadowFolders;
+    return {
+      versionsFolder,
+      replacement: new RowReplacement({ folder, staging, commits, fresh }),
+      manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, commits, readWhole, fresh }),
+      shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, commits, fresh, changeInReader }),
+      preparation: { folder, staging, commits, fresh, buildInProcess },
+      indexChoice: new IndexChoice(versionsFolder),
+    };
   }
 
   #readerOf(
@@ -303,6 +342,14 @@ function shadowOf(
 ): Pick<ReaderChange, 'store' | 'location' | 'branch'> {
   const within = stagingFolder(branchFolder(location, branch));
   return { store: 'shadow', location: `${within}/${name}.lance` as Location, branch: undefined };
+}
+
+function mirrorsOf(
+  { root, rootOptions, scratchFolder, isReader }: LanceEngineOptions,
+  { isLocal }: StorageRoot,
+): BranchMirrors | undefined {
+  const place = isLocal || isReader === true ? undefined : openStore(root, rootOptions);
+  return place && new BranchMirrors(place, root.replace(/\/+$/, ''), mirrorsFolder(scratchFolder));
 }
 
 const fresh: Fresh = { uuid: randomUUID, nowMs: Date.now };

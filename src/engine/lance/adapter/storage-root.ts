@@ -9,7 +9,10 @@ import type { ResolvedLocation } from '../../port/engine.ts';
 const suffix = '.lance';
 /** What LanceDB accepts as a table's name; every location ends in such a name and `.lance`. */
 const openableName = /^[A-Za-z0-9_\-.]+$/;
-const hasScheme = /^[a-z][a-z0-9+.-]*:\/\//i;
+const scheme = /^[a-z][a-z0-9+.-]*:\/\//i;
+
+/** Whether it is a URI: a root on an object store. */
+export const hasScheme = (pathOrUri: string): boolean => scheme.test(pathOrUri);
 
 /** Where a location lies: the folder a LanceDB connection opens, and the table's name in it. */
 interface FolderOfTable {
@@ -28,7 +31,7 @@ export class StorageRoot {
 
   /** An absolute path, or a URI such as `s3://bucket/prefix`. */
   constructor(root: string) {
-    this.isLocal = !hasScheme.test(root);
+    this.isLocal = !hasScheme(root);
     this.#root = root.replace(/[/\\]+$/, '');
   }
 
@@ -89,7 +92,7 @@ export class StorageRoot {
 
   #localPart(pathOrUri: string, parameter: string): string {
     const path = pathOrUri.startsWith('file:') ? this.#pathOfFileUri(pathOrUri, parameter) : pathOrUri;
-    if (hasScheme.test(path) || path.includes('\0')) throw outside(parameter);
+    if (hasScheme(path) || path.includes('\0')) throw outside(parameter);
     const inside = isAbsolute(path) ? relative(resolve(this.#root), resolve(path)) : path;
     return inside.split(sep).join('/');
   }
@@ -103,7 +106,7 @@ export class StorageRoot {
   }
 
   #remotePart(pathOrUri: string, parameter: string): string {
-    if (!hasScheme.test(pathOrUri)) return pathOrUri;
+    if (!hasScheme(pathOrUri)) return pathOrUri;
     if (!pathOrUri.startsWith(`${this.#root}/`)) throw outside(parameter);
     return pathOrUri.slice(this.#root.length + 1);
   }

@@ -1,17 +1,21 @@
 import { join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
-import { readManifest, readWholeVersion } from '../../../lance-format/manifest/manifest-files.ts';
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
 import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
 import type { ManifestChange } from '../../port/change.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
-import { commitVersion, type Fresh, newTransaction } from './version-commit.ts';
+import type { BranchCommits } from './branch-commits.ts';
+import { type Fresh, newTransaction } from './version-commit.ts';
 
 interface ManifestCommitParts {
   /** The folder of the dataset, or of the branch in it. */
   readonly folder: string;
   readonly inRemoval: VersionsInRemoval;
+  readonly commits: BranchCommits;
+  /** As `readWholeVersion`, of the branch. */
+  readonly readWhole: (version: number) => ReturnType<typeof readManifest>;
   readonly fresh: Fresh;
 }
 
@@ -26,15 +30,18 @@ export class ManifestCommit {
   }
 
   /**
-   * As `Dataset.commitManifest`, of the branch at this version. `refused`: the table is one for the engine alone. Without a pause:
-   * what is restored must not be removed meanwhile.
+   * As `Dataset.commitManifest`, of the branch at this version. `refused`: the table is one for the engine alone. On a file system
+   * without a pause: what is restored must not be removed meanwhile.
    */
-  commit(version: number, change: ManifestChange): { readonly version: number } | 'overtaken' | 'refused' {
+  async commit(
+    version: number,
+    change: ManifestChange,
+  ): Promise<{ readonly version: number } | 'overtaken' | 'refused'> {
     const head = readManifest(this.#versionsFolder, version);
     if (head === undefined) return 'overtaken';
     try {
       const next = this.#next(head.bytes, version, change);
-      return commitVersion(this.#parts.folder, next, head.path) ? { version: next.version } : 'overtaken';
+      return (await this.#parts.commits.make(next, head.path)) ? { version: next.version } : 'overtaken';
     } catch (error) {
       return ifNotReplaceable(error, 'refused');
     }
@@ -52,7 +59,7 @@ export class ManifestCommit {
 
   #older(version: number, newest: number): Buffer {
     const isThere = version <= newest && !this.#parts.inRemoval.has(this.#versionsFolder, version);
-    const older = isThere ? readWholeVersion(this.#parts.folder, version) : undefined;
+    const older = isThere ? this.#parts.readWhole(version) : undefined;
     if (older !== undefined) return older.bytes;
     throw new LancegateError('TableVersionNotFound', 'the table has no such version');
   }

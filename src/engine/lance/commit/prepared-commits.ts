@@ -33,22 +33,16 @@ import { CompactionRemap, deletionsFile, LiveRowMap, type Tracked } from '../liv
 import type { NativeTable } from '../native/native.ts';
 import { buildNativeIndex, partitionsHint } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
+import { type BranchCommits, type HeadManifest, liftOnHead } from './branch-commits.ts';
 import type { StagedChange, Staging } from './staging.ts';
-import {
-  type Fresh,
-  type HeadManifest,
-  type LiftedCommit,
-  newTransaction,
-  randomId,
-  writeFiles,
-} from './version-commit.ts';
+import { type Fresh, newTransaction, randomId, writeFiles } from './version-commit.ts';
 
 /** What prepares commits to one branch on a file system. */
 export interface PreparationParts {
   /** The absolute path of the dataset, or of the branch in it. */
   readonly folder: string;
   readonly staging: Staging;
-  readonly commit: LiftedCommit;
+  readonly commits: BranchCommits;
   readonly fresh: Fresh;
   /** Builds an index of a clone, by its name in the staging folder, in a process of its own. */
   readonly buildInProcess?: ((clone: string, spec: IndexSpec, scope: IndexBuildScope) => Promise<void>) | undefined;
@@ -96,7 +90,7 @@ const undefinedIfRefused = (error: unknown): undefined => ifNotReplaceable(error
  * not cover what was committed since, and rows deleted since are not found. undefined if the version is not there.
  */
 export async function prepareIndex(
-  { folder, staging, commit, fresh, buildInProcess }: PreparationParts,
+  { folder, staging, commits, fresh, buildInProcess }: PreparationParts,
   builtFrom: number,
   spec: IndexSpec,
   scope: IndexBuildScope | undefined,
@@ -105,7 +99,7 @@ export async function prepareIndex(
   const original = readManifest(versions, builtFrom)?.bytes;
   if (original === undefined) return undefined;
   const only = new Set(parseManifest(original).fragments.map(({ id }) => id));
-  const clone = shadowManifest(original, { folder, version: 1, only });
+  const clone = shadowManifest(original, { folder: commits.uri, version: 1, only });
   const staged = await staging.change(clone, (open, name) =>
     scope === undefined || buildInProcess === undefined
       ? usingTable(open, (table) => buildNativeIndex(table, spec))
@@ -118,7 +112,7 @@ export async function prepareIndex(
   const built = { shadow: staged.manifest, name: spec.name, builtFrom, hints: hintsOf(spec) };
   return {
     commit: async (version) => {
-      const made = commit.commitOnHead(version, staged.folder, ({ version: head, bytes }) =>
+      const made = await liftOnHead({ folder, commits }, version, staged.folder, ({ version: head, bytes }) =>
         since.keepDeletions(head) && columns.every(({ id, before }) => keepsColumnFiles(before, bytes, id))
           ? indexVersion(bytes, built, newTransaction(fresh))
           : undefined,
@@ -178,10 +172,10 @@ export async function prepareCompaction(
   version: number,
   ids: readonly number[],
 ): Promise<Preparation | undefined> {
-  const { folder, staging } = parts;
+  const { folder, staging, commits } = parts;
   const current = readManifest(join(folder, '_versions'), version);
   if (current === undefined) return undefined;
-  const clone = shadowManifest(current.bytes, { folder, version: 1, only: new Set(ids) });
+  const clone = shadowManifest(current.bytes, { folder: commits.uri, version: 1, only: new Set(ids) });
   const staged = await staging.change(clone, (open) => usingTable(open, (table) => table.optimize(0, false)));
   const groups = staged.transactions.flatMap((each) => rewriteGroupsOf(each) ?? []);
   if (groups.length > 0) return new CompactedFragments(parts, staged, groups, version);
@@ -224,7 +218,7 @@ class CompactedFragments implements Preparation {
 
   async commit(version: number): Promise<CommittedChange | undefined> {
     let removedFragments = 0;
-    const made = this.#parts.commit.commitOnHead(version, this.#staged.folder, (head) => {
+    const made = await liftOnHead(this.#parts, version, this.#staged.folder, (head) => {
       const groups = this.#groupsAt(head.version);
       removedFragments = groups.reduce((sum, { before, after }) => sum + before.length - after.length, 0);
       return groups.some(({ before }) => before.length > 0) ? this.#versionAfter(head, groups) : undefined;

@@ -3,17 +3,15 @@
  * transaction and the manifest that an update has. The engine's own merge would first have to find the rows, which takes it
  * several times as long (docs/adr/0015).
  *
- * The commit is one `link` of the manifest to its name, which fails if the version is there already (`version-commit.ts`): so
+ * The commit gives the manifest its name by a call that fails if the version is there already (`branch-commits.ts`): so
  * either no program has committed since the version that the addresses are of, or nothing happens. It never guesses: it
- * follows only those commits of other programs that leave all rows where they are. Before the link nothing refers to the files
+ * follows only those commits of other programs that leave all rows where they are. Before that call nothing refers to the files
  * that were written; a failed commit removes them, and start-up recovery finds those that a crash leaves. The caller makes the
  * commit durable (`durability.ts`).
- *
- * The few files that every commit has are written on the event loop, which takes less time than a trip through the thread pool.
  */
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   type DeletionFile,
   ifNotReplaceable,
@@ -24,19 +22,11 @@ import { overwriteVersion } from '../../../lance-format/shadow/lifted-version.ts
 import { keepsEveryAddress } from '../../../lance-format/transaction/transaction.ts';
 import type { NewRows, PreparedRows, Replacing, RowAddress, StagedSource } from '../../port/row-address.ts';
 import { deletionsFile, LiveRowMap } from '../live-rows/live-rows.ts';
-import type { FileWriter } from './file-writer.ts';
+import { isOutcomeUnknown } from '../store/conditional-put.ts';
+import { type BranchCommits, mostAttempts } from './branch-commits.ts';
 import { FileInStaging, RowsInStaging, SourceInStaging } from './staged-rows.ts';
 import type { StagedRows, Staging } from './staging.ts';
-import {
-  commitVersion,
-  type Fresh,
-  LiftedCommit,
-  mostAttempts,
-  type NewFile,
-  newTransaction,
-  randomId,
-  removeFiles,
-} from './version-commit.ts';
+import { type Fresh, type NewFile, newTransaction, randomId } from './version-commit.ts';
 
 /** What the deletion vector of a fragment becomes; undefined where no row is left. */
 type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
@@ -52,20 +42,16 @@ interface ReplacementParts {
   /** The folder of the dataset, or of the branch in it. */
   readonly folder: string;
   readonly staging: Staging;
-  readonly files: FileWriter;
-  /** Begins to make files durable that no version names yet. The sync of the version waits for it. */
-  readonly beginSync: (paths: readonly string[]) => void;
+  readonly commits: BranchCommits;
   readonly fresh: Fresh;
 }
 
 export class RowReplacement {
   readonly #parts: ReplacementParts;
   readonly #versionsFolder: string;
-  readonly #lifted: LiftedCommit;
 
   constructor(parts: ReplacementParts) {
     this.#parts = parts;
-    this.#lifted = new LiftedCommit(parts.folder, parts.beginSync);
     this.#versionsFolder = join(parts.folder, '_versions');
   }
 
@@ -100,14 +86,14 @@ export class RowReplacement {
   }
 
   /** As `Dataset.overwriteRows`, of the dataset at this version. */
-  overwrite(version: number, source: StagedSource): Replacing {
+  async overwrite(version: number, source: StagedSource): Promise<Replacing> {
     const head = readManifest(this.#versionsFolder, version);
     if (head === undefined) return 'overtaken';
     if (!(source instanceof SourceInStaging)) return 'refused';
     const { manifest, folder } = source.staged();
     try {
       const next = overwriteVersion(head.bytes, manifest, newTransaction(this.#parts.fresh));
-      if (!this.#lifted.commit(next, folder, head.path)) return 'overtaken';
+      if (!(await this.#parts.commits.lift(next, folder, head.path))) return 'overtaken';
       return { version: next.version, fragments: [] };
     } catch (error) {
       return ifNotReplaceable(error, 'refused');
@@ -122,41 +108,42 @@ export class RowReplacement {
 
   /** The deletion vectors are written while the engine writes the new rows: neither needs the other. */
   async #commitMarked(change: RowChange, rows: RowsInStaging): Promise<Replacing> {
+    const { commits } = this.#parts;
     const vectors = [...change.deletions.values()].flatMap((deletion) => deletion?.file ?? []);
-    const [writing, staging] = await Promise.allSettled([this.#write(vectors), rows.staged]);
-    let made: Replacing | undefined;
+    const writing = commits.write(vectors);
+    writing.catch(() => undefined); // the commit throws it
+    let mayBeMade = false;
     try {
-      if (writing.status === 'rejected') throw writing.reason;
-      if (staging.status === 'rejected') throw staging.reason;
-      const staged = staging.value;
+      const staged = await rows.staged;
       if (staged.rows !== rows.rows) return 'refused';
-      rows.moveTo(this.#parts.folder, staged);
-      made = this.#commitOnNewest(change, staged);
-      if (typeof made === 'object') rows.committed();
+      const files = Promise.all([writing, rows.place(commits, staged)]);
+      const made = await this.#commitOnNewest(change, staged, files);
+      mayBeMade = typeof made === 'object';
       return made;
+    } catch (error) {
+      mayBeMade = isOutcomeUnknown(error);
+      throw error;
     } finally {
-      if (typeof made !== 'object') removeFiles(vectors);
+      await Promise.allSettled([writing]);
+      if (mayBeMade) rows.committed();
+      else commits.remove(vectors);
     }
   }
 
-  async #write(vectors: readonly NewFile[]): Promise<void> {
-    await this.#parts.files.write(vectors);
-    if (vectors.length > 0) this.#parts.beginSync(vectors.map(({ path }) => path));
-  }
-
-  #commitOnNewest(change: RowChange, staged: StagedRows): Replacing {
+  async #commitOnNewest(change: RowChange, staged: StagedRows, files: Promise<unknown>): Promise<Replacing> {
     const { tracked, deletions } = change;
+    files.catch(() => undefined); // of a commit that does not wait for them
     for (let attempt = 0; attempt < mostAttempts; attempt++) {
       const next = this.#next(change, staged);
       // Another program has made the table one that only the engine may change, and so was first.
       if (next === 'refused' && attempt > 0) return 'overtaken';
       if (typeof next === 'string') return next;
-      if (commitVersion(this.#parts.folder, next, next.after)) {
+      if (await this.#parts.commits.make(next, next.after, files)) {
         const { version, fragments } = next;
         tracked.committed(next, new Map([...deletions].map(([id, each]) => [id, each?.listed.id])), fragments);
         return { version, fragments };
       }
-      const newest = listVersions(this.#versionsFolder).at(-1) ?? 0;
+      const newest = (await this.#parts.commits.newest()) ?? 0;
       if (newest <= tracked.version || !keepsEveryAddress(this.#versionsFolder, tracked.version, newest))
         return 'overtaken';
       tracked.skipTo(newest);

@@ -1,6 +1,5 @@
 /** Rows on their way into a dataset, for as many attempts of a commit as it takes. */
-import { renameSync, rmSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
@@ -8,13 +7,14 @@ import type { Projection } from '../../port/merge-spec.ts';
 import type { NewRows, PreparedRows, StagedSource } from '../../port/row-address.ts';
 import { type NativeTable, queryOf, resultsOf } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
+import type { BranchCommits, PlacedRows } from './branch-commits.ts';
 import type { DatasetInStaging, MoveTo, StagedRows, Staging } from './staging.ts';
 
 /** Rows that the engine writes, or has written. An attempt that was overtaken leaves them to the next one. */
 export class RowsInStaging {
   readonly rows: number;
   readonly staged: Promise<StagedRows>;
-  #moved: readonly string[] | undefined;
+  #placed: PlacedRows | undefined;
 
   constructor(staged: Promise<StagedRows>, rows: number) {
     this.rows = rows;
@@ -22,30 +22,40 @@ export class RowsInStaging {
     this.staged.catch(() => undefined); // the commit of them throws it
   }
 
-  moveTo(folder: string, staged: StagedRows): void {
-    this.#moved ??= staged.moveTo(folder);
+  /** Resolves once a version can name them. */
+  async place(commits: BranchCommits, staged: StagedRows): Promise<void> {
+    this.#placed ??= commits.place(staged);
+    try {
+      await this.#placed.done;
+    } catch (error) {
+      this.#placed?.remove();
+      this.#placed = undefined;
+      throw error;
+    }
   }
 
-  /** A version names the files now. */
+  /** A version names the files now, or it is not known that none does. */
   committed(): void {
-    this.#moved = [];
+    this.#placed = placedForGood;
   }
 
   /** To where `source` reads them. */
   moveBack(source: DatasetInStaging): void {
-    for (const path of this.#moved ?? []) renameSync(path, join(source.folder, 'data', basename(path)));
-    this.#moved = undefined;
+    this.#placed?.moveBack(source.folder);
+    this.#placed = undefined;
   }
 
   discard(): void {
-    for (const path of this.#moved ?? []) rmSync(path, { force: true });
-    this.#moved = [];
+    this.#placed?.remove();
+    this.#placed = placedForGood;
     this.staged.then(
       (staged) => staged.discard(),
       () => undefined,
     );
   }
 }
+
+const placedForGood: PlacedRows = { done: undefined, remove: () => undefined, moveBack: () => undefined };
 
 /** Rows of one file. */
 export class FileInStaging extends RowsInStaging implements PreparedRows {
@@ -105,7 +115,8 @@ export class SourceInStaging implements StagedSource {
     const parsed = parseManifest(newest.bytes);
     const moveTo: MoveTo = dataset.moverOf(parsed);
     const rows = parsed.fragments.reduce((sum, fragment) => sum + fragment.rows, 0);
-    return { manifest: newest.bytes, rows, moveTo, folder: dataset.folder, discard: () => this.discard() };
+    const files = dataset.filesOf(parsed);
+    return { manifest: newest.bytes, rows, files, moveTo, folder: dataset.folder, discard: () => this.discard() };
   }
 
   discard(): void {

@@ -9,8 +9,9 @@
 import { randomUUID } from 'node:crypto';
 import { copyFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import type { Properties } from '../../../kernel/ids.ts';
 import {
   listVersions,
   manifestNames,
@@ -29,6 +30,8 @@ const mostBytesInMemory = 2 ** 20;
 export interface StagedRows extends Pick<DatasetInStaging, 'discard'> {
   readonly manifest: Buffer;
   readonly rows: number;
+  /** The paths of the data files. */
+  readonly files: readonly string[];
   readonly moveTo: MoveTo;
 }
 
@@ -43,9 +46,12 @@ export class Staging {
   readonly #onDisk: StagingFolder;
   readonly #memory: StagingFolder | undefined;
 
-  /** `folder`: of the dataset, or of the branch in it. `memory`: of all datasets together. */
-  constructor(folder: string, memory?: StagingFolder) {
-    this.#onDisk = new StagingFolder(stagingFolder(folder), 'by renaming');
+  /**
+   * `folder`: of the dataset, or of the branch in it. `memory`: of all datasets together. `storageOptions`: how the engine reaches
+   * the files that a clone names.
+   */
+  constructor(folder: string, memory?: StagingFolder, storageOptions: Properties = {}) {
+    this.#onDisk = new StagingFolder(stagingFolder(folder), 'by renaming', storageOptions);
     this.#memory = memory;
   }
 
@@ -78,12 +84,12 @@ export class Staging {
   }
 
   #stageIn(staging: StagingFolder, file: IpcFile): Promise<StagedRows> {
-    return staging.use(randomUUID(), async ({ connection, name, folder, moverOf, discard }) => {
+    return staging.use(randomUUID(), async ({ connection, name, folder, filesOf, moverOf, discard }) => {
       (await connection.createTable(name, file, 'create', [])).close();
       const manifest = readFileSync(join(folder, '_versions', manifestNames(1)[0]));
       const parsed = parseManifest(manifest);
       const rows = parsed.fragments.reduce((sum, fragment) => sum + fragment.rows, 0);
-      return { manifest, rows, moveTo: moverOf(parsed), discard };
+      return { manifest, rows, files: filesOf(parsed), moveTo: moverOf(parsed), discard };
     });
   }
 }
@@ -99,7 +105,9 @@ export interface DatasetInStaging {
   readonly connection: NativeConnection;
   readonly name: string;
   readonly folder: string;
-  /** The result moves all or none of what the manifest says to lie in the folder itself: a clone has files elsewhere, too. */
+  /** The paths of the data files that lie in the folder itself: a clone has files elsewhere, too. */
+  filesOf(manifest: Manifest): readonly string[];
+  /** The result moves all or none of `filesOf`. */
   moverOf(manifest: Manifest): MoveTo;
   /** Maybe in a while. */
   discard(): void;
@@ -109,11 +117,13 @@ export interface DatasetInStaging {
 export class StagingFolder {
   readonly #path: string;
   readonly #taking: Taking;
+  readonly #storageOptions: Properties;
   #connection: Promise<NativeConnection> | undefined;
 
-  constructor(path: string, taking: Taking) {
+  constructor(path: string, taking: Taking, storageOptions: Properties = {}) {
     this.#path = path;
     this.#taking = taking;
+    this.#storageOptions = storageOptions;
   }
 
   /** The dataset is discarded if `work` fails. */
@@ -122,7 +132,9 @@ export class StagingFolder {
     const folder = join(this.#path, `${name}.lance`);
     const discard = (): void => this.#discard(folder);
     try {
-      return await work({ connection, name, folder, moverOf: (manifest) => this.#mover(manifest, folder), discard });
+      const filesOf = (manifest: Manifest) => ownFiles(manifest, folder);
+      const moverOf = (manifest: Manifest) => this.#mover(filesOf(manifest));
+      return await work({ connection, name, folder, filesOf, moverOf, discard });
     } catch (error) {
       discard();
       throw error;
@@ -133,7 +145,7 @@ export class StagingFolder {
     if (this.#taking === 'by copying') makeOwnFolder(this.#path);
     else mkdirSync(this.#path, { recursive: true });
     // What is staged is never read, so nothing of it is to be kept.
-    this.#connection ??= connectNative(this.#path, {}, newSession(0, 0));
+    this.#connection ??= connectNative(this.#path, this.#storageOptions, newSession(0, 0));
     return this.#connection;
   }
 
@@ -146,14 +158,12 @@ export class StagingFolder {
     else removeIfPossible(folder);
   }
 
-  #mover({ files }: Manifest, folder: string): MoveTo {
-    const own = files.filter(({ kind, baseId }) => kind === 'data' && baseId === undefined);
+  #mover(own: readonly string[]): MoveTo {
     const take = this.#taking === 'by renaming' ? renameSync : copyFileSync;
     return (datasetFolder) => {
-      const targets = own.map(({ path }) => join(datasetFolder, 'data', path));
+      const targets = own.map((path) => join(datasetFolder, 'data', basename(path)));
       try {
-        for (const [index, target] of targets.entries())
-          inFolder(target, () => take(join(folder, 'data', own[index]!.path), target));
+        for (const [index, target] of targets.entries()) inFolder(target, () => take(own[index]!, target));
         return targets;
       } catch (error) {
         for (const target of targets) rmSync(target, { force: true });
@@ -162,3 +172,8 @@ export class StagingFolder {
     };
   }
 }
+
+const ownFiles = ({ files }: Manifest, folder: string): readonly string[] =>
+  files.flatMap(({ kind, path, baseId }) =>
+    kind === 'data' && baseId === undefined ? join(folder, 'data', path) : [],
+  );

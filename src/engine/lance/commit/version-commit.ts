@@ -6,21 +6,17 @@ import { randomUUID } from 'node:crypto';
 import {
   closeSync,
   constants,
-  existsSync,
   linkSync,
   mkdirSync,
   openSync,
-  renameSync,
   rmdirSync,
   rmSync,
-  statSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import type { NextManifest } from '../../../lance-format/manifest/next-manifest.ts';
-import type { LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import { manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 
 /** What is new each time. */
 export interface Fresh {
@@ -43,7 +39,7 @@ export const randomId = (fresh: Fresh): bigint => BigInt(`0x${fresh.uuid().repla
  * version is certainly not there, with nothing left of it that can be seen. `after`: the path of the manifest before it, whose
  * way of naming is kept.
  */
-export function commitVersion(folder: string, next: Omit<NextManifest, 'fragments'>, after: string): boolean {
+export function commitVersion(folder: string, next: NewVersion, after: string): boolean {
   const { version, bytes, transaction, transactionFile } = next;
   const versionsFolder = join(folder, '_versions');
   const name = manifestNames(version)[manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0];
@@ -87,87 +83,6 @@ function writeHint(versionsFolder: string, version: number): void {
     }
   } catch {
     // Nothing depends on it.
-  }
-}
-
-export interface HeadManifest {
-  readonly version: number;
-  readonly bytes: Buffer;
-  /** The path of the manifest. */
-  readonly path: string;
-}
-
-/** Hardly any other program commits so often in so short a time. */
-export const mostAttempts = 8;
-
-/** Commits what was made in a shadow on the same file system. */
-export class LiftedCommit {
-  readonly #folder: string;
-  readonly #beginSync: ((paths: readonly string[]) => void) | undefined;
-
-  /** `folder`: of the dataset, or of the branch in it. `beginSync` begins to make files durable that no version names yet. */
-  constructor(folder: string, beginSync?: (paths: readonly string[]) => void) {
-    this.#folder = folder;
-    this.#beginSync = beginSync;
-  }
-
-  /**
-   * False where another program has made this version; then, and after an error, the files are in the shadow again. `from`: folder
-   * of the shadow. `after`: path of the manifest before it.
-   */
-  commit(lifted: LiftedVersion, from: string, after: string): boolean {
-    if (manifestNames(lifted.version).some((name) => existsSync(join(dirname(after), name)))) return false;
-    const targets = lifted.files.map(({ to }) => join(this.#folder, to));
-    let isMade = false;
-    try {
-      this.#move(lifted, from);
-      this.#beginSync?.(targets.filter((path) => statSync(path).isFile()));
-      isMade = commitVersion(this.#folder, lifted, after);
-      return isMade;
-    } finally {
-      if (!isMade) this.#moveBack(lifted, from);
-    }
-  }
-
-  /**
-   * As `commit`, of what may follow any version: after a commit of another program `make` runs again. `version`: the newest one
-   * that is known. Returns the version made; undefined if `make` returns nothing, or if too many others came first.
-   */
-  commitOnHead(
-    version: number,
-    from: string,
-    make: (head: HeadManifest) => LiftedVersion | undefined,
-  ): number | undefined {
-    const versionsFolder = join(this.#folder, '_versions');
-    let newest: number | undefined = version;
-    for (let attempt = 0; attempt < mostAttempts && newest !== undefined; attempt += 1) {
-      const head = readManifest(versionsFolder, newest);
-      const lifted = head && make({ version: newest, ...head });
-      if (head === undefined || lifted === undefined) return undefined;
-      if (this.commit(lifted, from, head.path)) return lifted.version;
-      newest = listVersions(versionsFolder).at(-1);
-    }
-    return undefined;
-  }
-
-  /** A new name takes less time than a trip through the thread pool. */
-  #move({ files }: LiftedVersion, from: string): void {
-    for (const file of files) {
-      const to = join(this.#folder, file.to);
-      inFolder(to, () => renameSync(join(from, file.from), to));
-    }
-  }
-
-  /** What was not moved is where it was. */
-  #moveBack({ files }: LiftedVersion, from: string): void {
-    for (const file of files) {
-      const path = join(this.#folder, file.to);
-      try {
-        renameSync(path, join(from, file.from));
-      } catch {
-        removeIfPossible(path);
-      }
-    }
   }
 }
 

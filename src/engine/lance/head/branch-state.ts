@@ -49,9 +49,18 @@ export async function inspectBranch(at: BranchPath, allFiles: boolean): Promise<
   const file = readManifest(versionsFolder, newest);
   if (file === undefined) return inspectBranch(at, allFiles); // pruned since the listing, so there is a newer one
   if (file.bytes.length === 0) throw damaged(`the manifest of version ${newest} is empty`, file.path);
-  const outline = unlessTorn(newest, file.path, () => outlineOf(file.bytes));
-  requireReadable(outline);
+  const state = stateIn(newest, file);
   if (allFiles) await requireFiles(newest, file, folder);
+  return state;
+}
+
+/** By the manifest of its newest version alone. */
+export function stateIn(
+  version: number,
+  { path, bytes }: { readonly path: string; readonly bytes: Buffer },
+): BranchState {
+  const outline = unlessTorn(version, path, () => outlineOf(bytes));
+  requireReadable(outline);
   return { writeRefusal: writeRefusalOf(outline) };
 }
 

@@ -3,18 +3,27 @@ import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import type { LancegateError } from '../../../kernel/errors.ts';
-import { branchFolder, manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
+import { branchFolder, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import type { NativeTable } from '../native/native.ts';
-import { type BranchState, inspectBranch, nothingLeft } from './branch-state.ts';
+import type { BranchMirror } from '../store/branch-mirror.ts';
+import { type BranchState, inspectBranch, nothingLeft, stateIn } from './branch-state.ts';
 
 /** What a commit made of the columns and their metadata. */
 export type ColumnsAfter = 'same columns' | 'other columns';
 
+interface HeadParts {
+  /** On a file system. */
+  readonly folder?: VersionsFolder | undefined;
+  readonly state?: BranchState | undefined;
+  /** On an object store. */
+  readonly mirror?: BranchMirror | undefined;
+}
+
 /**
  * The newest version of a branch that an open dataset knows. It becomes stale when another program commits, which `refresh`
- * notices: on a file system if `VersionsFolder` sees a change, on an object store because it asks the engine each time. Commits of
- * this service move it, and need no look.
+ * notices: on a file system if `VersionsFolder` sees a change, on an object store by a listing of the branch, or, where there is no
+ * mirror, because it asks the engine each time. Commits of this service move it, and need no look.
  *
  * A commit that the engine's handle did not make leaves the handle behind. It catches up when it is used: its look for a newer
  * version takes long next to large merges, and a series of commits by row address needs none.
@@ -23,16 +32,20 @@ export class DatasetHead {
   readonly #handle: NativeTable;
   /** undefined on object stores. */
   readonly #folder: VersionsFolder | undefined;
+  /** Of a branch on an object store. */
+  readonly #mirror: BranchMirror | undefined;
   #writeRefusal: LancegateError | undefined;
   /** undefined if it has to be asked of the engine, which takes 0.1 ms. */
   #version: number | undefined;
   #isBehind = false;
   #columns: (TableColumns & { readonly version: number }) | undefined;
 
-  constructor(handle: NativeTable, folder: VersionsFolder | undefined, state: BranchState | undefined) {
+  constructor(handle: NativeTable, { folder, mirror, state }: HeadParts = {}) {
     this.#handle = handle;
     this.#folder = folder;
+    this.#mirror = mirror;
     this.#writeRefusal = state?.writeRefusal;
+    if (mirror?.known !== undefined) this.#follow(mirror.known);
   }
 
   async version(): Promise<number> {
@@ -40,11 +53,18 @@ export class DatasetHead {
     return this.#version;
   }
 
+  /** The version, whose manifest is in the mirror if there is one: it is not at once where the engine made the version. */
+  async mirroredVersion(): Promise<number> {
+    if (this.#mirror !== undefined && this.#mirror.known !== (await this.version())) await this.refresh('to read');
+    return this.version();
+  }
+
   /** The engine's handle, at `version`. If it was behind it moves to the newest version, and `version` with it. */
   async table(): Promise<NativeTable> {
     if (!this.#isBehind) return this.#handle;
     await this.#toNewest();
     this.#version = await this.#handle.version();
+    if (this.#mirror !== undefined && this.#version !== this.#mirror.known) await this.#mirror.refresh();
     return this.#handle;
   }
 
@@ -61,8 +81,13 @@ export class DatasetHead {
     if (this.#writeRefusal !== undefined) throw this.#writeRefusal;
   }
 
-  /** Brings the dataset to its newest version. After a fault, the next call checks again. */
-  async refresh(): Promise<void> {
+  /** Brings the dataset to its newest version. After a fault, the next call checks again. `purpose`: as `BranchHead.refresh`. */
+  async refresh(purpose: 'to read' | 'to write'): Promise<void> {
+    const mirror = this.#mirror;
+    if (mirror !== undefined) {
+      this.#follow(await (purpose === 'to write' ? mirror.newestToWrite() : mirror.refresh()));
+      return;
+    }
     const folder = this.#folder;
     const change = folder?.changeFrom(await this.version());
     if (change === 'none') return;
@@ -78,6 +103,14 @@ export class DatasetHead {
     if (state === undefined) throw nothingLeft(folder.datasetPath);
     this.#writeRefusal = state.writeRefusal;
     folder.trust();
+  }
+
+  #follow(version: number): void {
+    if (this.#version === version) return;
+    this.#isBehind = true;
+    this.#version = version;
+    const file = this.#mirror && readManifest(this.#mirror.versionsFolder, version);
+    if (file !== undefined) this.#writeRefusal = stateIn(version, file).writeRefusal;
   }
 
   /** The handle made this version. */
@@ -99,6 +132,7 @@ export class DatasetHead {
       return await run(table);
     } finally {
       this.#version = undefined;
+      this.#distrustOther(undefined);
     }
   }
 
@@ -106,9 +140,15 @@ export class DatasetHead {
     this.#handle.close();
   }
 
+  /** What the engine committed by itself, the mirror does not know. */
+  #distrustOther(version: number | undefined): void {
+    if (this.#mirror !== undefined && this.#mirror.known !== version) this.#mirror.distrust();
+  }
+
   /** A schema that stays is kept: to ask the engine for it would wait for the commit under way. */
   #moveTo(version: number, columns: ColumnsAfter): void {
     this.#version = version;
+    this.#distrustOther(version);
     this.#folder?.remember();
     this.#folder?.standsAt(version);
     if (columns === 'other columns') this.#columns = undefined;

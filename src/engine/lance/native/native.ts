@@ -142,7 +142,7 @@ export interface NativeConnection {
     namespace: string[],
     options?: Record<string, string>,
   ): Promise<NativeTable>;
-  openTable(name: string, namespace: string[]): Promise<NativeTable>;
+  openTable(name: string, namespace: string[], options?: Record<string, string>): Promise<NativeTable>;
   dropTable(name: string, namespace: string[]): Promise<void>;
   close(): void;
 }
@@ -163,14 +163,23 @@ function requireTemporaryFolder(): void {
   }
 }
 
-/** `session` holds the index and metadata caches, shared by all connections and bounded (P7). */
+/**
+ * `session` holds the index and metadata caches, shared by all connections and bounded (P7). A table is opened with the options, too: the
+ * engine reaches files under its base paths with those of the table alone.
+ */
 export async function connectNative(
   uri: string,
   storageOptions: Readonly<Record<string, string>>,
   session: Session,
 ): Promise<NativeConnection> {
   const connection = await connect(uri, { storageOptions: { ...storageOptions }, session });
-  return (connection as unknown as { inner: NativeConnection }).inner;
+  const { inner } = connection as unknown as { inner: NativeConnection };
+  return {
+    createTable: (...args) => inner.createTable(...args),
+    openTable: (name, namespace) => inner.openTable(name, namespace, { ...storageOptions }),
+    dropTable: (...args) => inner.dropTable(...args),
+    close: () => inner.close(),
+  };
 }
 
 /** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */

@@ -11,7 +11,8 @@ import type { ReaderChange } from '../../port/reader-work.ts';
 import { addressesFrom, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
-import { type Fresh, type LiftedCommit, newTransaction } from '../commit/version-commit.ts';
+import type { BranchCommits } from '../commit/branch-commits.ts';
+import { type Fresh, newTransaction } from '../commit/version-commit.ts';
 import type { ColumnsAfter } from '../head/dataset-head.ts';
 import { callOf, runStep } from '../native/changes.ts';
 import { queryOf, resultsOf } from '../native/native.ts';
@@ -22,7 +23,7 @@ export interface BranchShadowsParts {
   readonly branchFolder: string;
   readonly versionsFolder: string;
   readonly folders: ShadowFolders;
-  readonly commit: LiftedCommit;
+  readonly commits: BranchCommits;
   readonly fresh: Fresh;
   /** In a shadow, by its name. Without it, what clients wrote runs in this process. */
   readonly changeInReader: ((shadow: string, change: ShadowChange) => Promise<MergeCounts>) | undefined;
@@ -31,7 +32,7 @@ export interface BranchShadowsParts {
 /** Who asks for a shadow. */
 type ShadowUser = Pick<LocalShadowParts, 'usesIndex' | 'onCommit'>;
 
-/** Makes the shadows of one branch on a file system. */
+/** Makes the shadows of one branch. */
 export class BranchShadows {
   readonly #parts: BranchShadowsParts;
 
@@ -41,10 +42,10 @@ export class BranchShadows {
 
   /** undefined where there can be none: the version is gone, or the table is one for the engine alone. */
   begin(version: number, user: ShadowUser): LocalShadow | undefined {
-    const { branchFolder, versionsFolder, folders, commit, changeInReader } = this.#parts;
+    const { branchFolder, versionsFolder, folders, commits, changeInReader } = this.#parts;
     const found = readManifest(versionsFolder, version);
     if (found === undefined) return undefined;
-    const folder = folders.take(branchFolder);
+    const folder = folders.take(branchFolder, commits.uri);
     try {
       const shadowVersion = folder.begin({ version, bytes: found.bytes });
       return new LocalShadow({
@@ -53,7 +54,7 @@ export class BranchShadows {
         shadowVersion,
         ...user,
         changeInReader: changeInReader && ((change) => changeInReader(folder.name, change)),
-        commit: (lifted, from) => commit.commit(lifted, from, found.path),
+        commit: async (lifted, from) => commits.lift(lifted, from, found.path),
         release: (made) => folders.release(branchFolder, folder, made),
         newTransaction: () => newTransaction(this.#parts.fresh),
       });
@@ -65,10 +66,10 @@ export class BranchShadows {
 
   /** Reads an index into memory for the next shadows. False where there can be none. */
   async warm(version: number, index: string): Promise<boolean> {
-    const { branchFolder, versionsFolder, folders } = this.#parts;
+    const { branchFolder, versionsFolder, folders, commits } = this.#parts;
     const original = readManifest(versionsFolder, version);
     if (original === undefined) return false;
-    const folder = folders.take(branchFolder);
+    const folder = folders.take(branchFolder, commits.uri);
     try {
       folder.begin({ version, bytes: original.bytes });
       await (await folder.table()).prewarmIndex(index);
@@ -91,7 +92,7 @@ interface LocalShadowParts {
   /** Runs a step in a reader process; without it all run here. */
   readonly changeInReader: ((change: ShadowChange) => Promise<MergeCounts>) | undefined;
   /** Moves the files and makes the version; false where another program has made it, and then no file is there. */
-  readonly commit: (lifted: LiftedVersion, from: string) => boolean;
+  readonly commit: (lifted: LiftedVersion, from: string) => Promise<boolean>;
   /** The version is made. */
   readonly onCommit: (version: number, columns: ColumnsAfter) => void;
   /** Nothing uses the folder any more. `made`: the version that was committed. */
@@ -102,8 +103,8 @@ interface LocalShadowParts {
 type ShadowChange = Omit<ReaderChange, 'store' | 'location' | 'branch'>;
 
 /**
- * A shadow of a branch on a file system. It lies in the staging folder of the branch, so its files get into the table by renaming,
- * and recovery removes what a crash leaves of it.
+ * A shadow of a branch. It lies in the staging folder of the branch, so its files get into the table by renaming, and recovery
+ * removes what a crash leaves of it; or in that of the branch's mirror, wherefrom they are uploaded.
  */
 class LocalShadow implements Shadow {
   readonly isPrivate = true;
@@ -212,7 +213,7 @@ class LocalShadow implements Shadow {
       requireTime?.();
       this.#isSpoiled = true;
       const lifted = liftedVersion({ original: original.bytes, result, steps, ...newTransaction() });
-      const isMade = await engineCall('replace', async () => commit(lifted, this.#folder.path));
+      const isMade = await engineCall('replace', () => commit(lifted, this.#folder.path));
       if (!isMade) return 'overtaken';
       this.#isSpoiled = false;
       this.#made = lifted;

@@ -6,14 +6,8 @@ import { manifestNames, namesIn, stagingFolder } from '../../../lance-format/man
 import { firstVersion, type LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
 import { changesIn } from '../../../lance-format/transaction/transaction.ts';
 import type { StagedTable } from '../../port/engine.ts';
-import {
-  type Fresh,
-  type LiftedCommit,
-  newTransaction,
-  removeFiles,
-  removeIfEmpty,
-  removeIfPossible,
-} from '../commit/version-commit.ts';
+import type { BranchCommits } from '../commit/branch-commits.ts';
+import { type Fresh, newTransaction, removeFiles, removeIfEmpty, removeIfPossible } from '../commit/version-commit.ts';
 import type { Durability } from '../durability/durability.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 import { engineCall, locationTaken } from '../native/translate-errors.ts';
@@ -86,8 +80,9 @@ interface LocalNewTableParts extends Omit<NewTableTarget, 'tableName'> {
   readonly folder: string;
   /** In the staging folder; never the same twice. `connection` is to this folder. */
   readonly stagedName: string;
-  readonly commit: LiftedCommit;
-  readonly durability: Durability;
+  readonly commits: BranchCommits;
+  /** On a file system. */
+  readonly durability: Durability | undefined;
   readonly fresh: Fresh;
 }
 
@@ -109,7 +104,7 @@ export class LocalNewTable implements StagedTable {
   }
 
   async commit(): Promise<number> {
-    const { folder, commit, durability, fresh } = this.#parts;
+    const { folder, commits, durability, fresh } = this.#parts;
     const staged = this.#stagedFolder;
     const versionsFolder = join(folder, '_versions');
     const removeManifest = (error: unknown): never => {
@@ -122,10 +117,10 @@ export class LocalNewTable implements StagedTable {
         const { path, version, result, steps } = changesIn(versions, 0);
         const first = { ...firstVersion({ result, steps, ...newTransaction(fresh) }), files: rowFilesIn(staged) };
         const naming = manifestNames(version)[1] === basename(path) ? 1 : 0;
-        return commit.commit(first, staged, join(versionsFolder, manifestNames(0)[naming]));
+        return commits.lift(first, staged, join(versionsFolder, manifestNames(0)[naming]));
       });
       if (!isMade) throw locationTaken();
-      await engineCall('replace', () => durability.sync(1).catch(removeManifest));
+      await engineCall('replace', async () => durability?.sync(1).catch(removeManifest));
       return 1;
     } finally {
       this.discard();

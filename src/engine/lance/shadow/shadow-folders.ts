@@ -24,8 +24,8 @@ export class ShadowFolders {
     this.#memoryFolder = memoryFolder;
   }
 
-  /** The one that was kept, or a new one. It is the caller's alone until `release`. */
-  take(branchFolder: string): ShadowFolder {
+  /** The one that was kept, or a new one. It is the caller's alone until `release`. `uri`: where the engine finds the branch. */
+  take(branchFolder: string, uri: string): ShadowFolder {
     const kept = this.#kept.get(branchFolder);
     this.#kept.delete(branchFolder);
     // A branch that was deleted took its folder along; the engine's caches would be wrong for another one at its path.
@@ -34,7 +34,7 @@ export class ShadowFolders {
     const within = stagingFolder(branchFolder);
     return new ShadowFolder({
       name: randomUUID(),
-      branchFolder,
+      uri,
       stagingFolder: within,
       memoryFolder: this.#memoryFolder,
       connect: () => this.#connect(within),
@@ -93,7 +93,8 @@ export interface Original {
 
 interface ShadowFolderParts {
   readonly name: string;
-  readonly branchFolder: string;
+  /** Where the engine finds the branch. */
+  readonly uri: string;
   /** The staging folder of the branch. */
   readonly stagingFolder: string;
   /** A folder on a file system in memory, if there is one. */
@@ -154,7 +155,7 @@ export class ShadowFolder {
   #shadow(original: Original): number {
     const before = listVersions(this.#versionsFolder);
     const version = Math.max((before.at(-1) ?? 0) + 1, original.version);
-    const manifest = shadowManifest(original.bytes, { version, folder: this.#parts.branchFolder });
+    const manifest = shadowManifest(original.bytes, { version, folder: this.#parts.uri });
     for (const name of foldersOfFiles) this.#clear(join(this.path, name));
     if (before.length === 0) this.#make(manifest.length);
     writeFileSync(join(this.#versionsFolder, manifestNames(version)[0]), manifest);

@@ -1,0 +1,116 @@
+import { readdirSync, renameSync, statSync } from 'node:fs';
+import { basename, join, relative } from 'node:path';
+import { manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
+import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
+import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import type { BranchMirror } from '../store/branch-mirror.ts';
+import { isOutcomeUnknown } from '../store/conditional-put.ts';
+import type { BranchCommits, PlacedRows } from './branch-commits.ts';
+import type { StagedRows } from './staging.ts';
+import { inFolder, type NewFile, removeFiles, writeFiles } from './version-commit.ts';
+
+/**
+ * On an object store, in two rounds of requests: all files that the version names, then its manifest, by a write that fails if there is
+ * one. Nothing is read.
+ */
+export class StoreCommits implements BranchCommits {
+  readonly #mirror: BranchMirror;
+
+  constructor(mirror: BranchMirror) {
+    this.#mirror = mirror;
+  }
+
+  get uri(): string {
+    return this.#mirror.uri;
+  }
+
+  /** Also into the mirror, where live rows are read from. */
+  async write(files: readonly NewFile[]): Promise<void> {
+    writeFiles(files);
+    await Promise.all(files.map(({ path, content }) => this.#put(this.#within(path), content)));
+  }
+
+  remove(files: readonly NewFile[]): void {
+    removeFiles(files);
+    this.#forget(files.map(({ path }) => this.#within(path)));
+  }
+
+  place({ files }: StagedRows): PlacedRows {
+    const names = files.map((path) => join('data', basename(path)));
+    const uploads = files.map((path, index) => this.#put(names[index]!, { path }));
+    const done = Promise.all(uploads).then(() => undefined);
+    return {
+      done,
+      remove: () => void Promise.allSettled(uploads).then(() => this.#forget(names)),
+      moveBack: () => undefined,
+    };
+  }
+
+  async make(next: NewVersion, after: string, files?: Promise<unknown>): Promise<boolean> {
+    const { store, prefix } = this.#mirror;
+    const { version, bytes, transaction, transactionFile } = next;
+    const naming = manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0;
+    const name = manifestNames(version)[naming];
+    const recorded = join('_transactions', transactionFile);
+    await Promise.all([files, this.#put(recorded, transaction)]);
+    const isMade = await store.putIfAbsent(`${prefix}_versions/${name}`, bytes).catch((error: unknown) => {
+      this.#mirror.distrust();
+      throw error;
+    });
+    if (isMade) this.#mirror.committed(next, name);
+    else {
+      this.#mirror.distrust();
+      this.#forget([recorded]);
+    }
+    return isMade;
+  }
+
+  async lift(lifted: LiftedVersion, from: string, after: string): Promise<boolean> {
+    const files = lifted.files.flatMap((file) => wholeFiles(file, from));
+    const uploads = files.map(({ from: path, to }) => this.#put(to, { path: join(from, path) }));
+    const forget = (): void => {
+      void Promise.allSettled(uploads).then(() => this.#forget(files.map(({ to }) => to)));
+    };
+    const isMade = await this.make(lifted, after, Promise.all(uploads)).catch((error: unknown) => {
+      if (!isOutcomeUnknown(error)) forget();
+      throw error;
+    });
+    if (isMade) this.#mirrorDeletions(files, from);
+    else forget();
+    return isMade;
+  }
+
+  async newest(): Promise<number | undefined> {
+    return this.#mirror.newestToWrite();
+  }
+
+  #put(within: string, content: Parameters<BranchMirror['store']['put']>[1]): Promise<void> {
+    return this.#mirror.store.put(`${this.#mirror.prefix}${within}`, content);
+  }
+
+  /** What stays is found by the removal of orphans. */
+  #forget(within: readonly string[]): void {
+    const keys = within.map((each) => `${this.#mirror.prefix}${each}`);
+    void this.#mirror.store.delete(keys).catch(() => undefined);
+  }
+
+  #mirrorDeletions(files: readonly LiftedFile[], from: string): void {
+    for (const file of files) {
+      if (!file.to.startsWith('_deletions/')) continue;
+      const path = join(this.#mirror.folder, file.to);
+      inFolder(path, () => renameSync(join(from, file.from), path));
+    }
+  }
+
+  #within(path: string): string {
+    return relative(this.#mirror.folder, path);
+  }
+}
+
+/** The files of a folder by themselves. */
+function wholeFiles({ from, to }: LiftedFile, folder: string): readonly LiftedFile[] {
+  if (statSync(join(folder, from)).isFile()) return [{ from, to }];
+  return readdirSync(join(folder, from)).flatMap((name) =>
+    wholeFiles({ from: join(from, name), to: join(to, name) }, folder),
+  );
+}

@@ -1,0 +1,240 @@
+/**
+ * What this process knows of a branch on an object store: a local folder with the manifests of the last versions and the deletion
+ * vectors of the newest, under the names that they have in the branch. So whatever reads manifests reads them as on a file system, at
+ * once. Rows and indexes are on the store alone. Nothing is lost with the folder.
+ *
+ * Versions of this process are put into it by the commit; those of others are looked for by `refresh`.
+ */
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { LancegateError } from '../../../kernel/errors.ts';
+import {
+  branchFolder,
+  deletionsPath,
+  listVersions,
+  manifestNames,
+  namesIn,
+  readManifest,
+  versionOfManifestName,
+} from '../../../lance-format/manifest/manifest-files.ts';
+import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
+import { parseManifest, transactionIn } from '../../../lance-format/manifest/parse-manifest.ts';
+import type { ObjectStore, StoredObject } from './object-store.ts';
+
+/** Commits of others are followed through so many versions (`transactionsBetween`). */
+const mostVersions = 64;
+const commitsPerSweep = 16;
+
+interface MirroredBranch {
+  readonly store: ObjectStore;
+  /** Of the dataset's keys, with a slash at its end. */
+  readonly datasetPrefix: string;
+  /** Where the engine finds the dataset. */
+  readonly datasetUri: string;
+  /** The dataset's folder in the mirror. */
+  readonly datasetPath: string;
+  readonly branch: string | undefined;
+}
+
+/** The newest version that is known. */
+interface Newest {
+  readonly version: number;
+  readonly bytes: number;
+  /** undefined for a version of this process that no listing has shown yet. */
+  readonly tag: string | undefined;
+}
+
+export class BranchMirror {
+  readonly store: ObjectStore;
+  /** Of the branch's keys, with a slash at its end. */
+  readonly prefix: string;
+  /** Where the engine finds the branch. */
+  readonly uri: string;
+  /** The local folder. */
+  readonly folder: string;
+  readonly versionsFolder: string;
+  #newest: Newest | undefined;
+  /** False once another program may have made a version that is not known. */
+  #isTrusted = false;
+  #hasDeletions = false;
+  #commits = 0;
+
+  constructor({ store, datasetPrefix, datasetUri, datasetPath, branch }: MirroredBranch) {
+    this.store = store;
+    this.prefix = branch === undefined ? datasetPrefix : `${datasetPrefix}tree/${branch}/`;
+    this.uri = branch === undefined ? datasetUri : `${datasetUri}/tree/${branch}`;
+    this.folder = branchFolder(datasetPath, branch);
+    this.versionsFolder = join(this.folder, '_versions');
+  }
+
+  /** Other versions than the known ones may be there. */
+  distrust(): void {
+    this.#isTrusted = false;
+  }
+
+  /** The newest version that this process knows: of its own commits, or of the last look. */
+  get known(): number | undefined {
+    return this.#newest?.version;
+  }
+
+  /**
+   * For a commit: without a request as long as no other program is known to commit, for one that did is noticed by the commit. What
+   * live rows need is there then.
+   */
+  async newestToWrite(): Promise<number> {
+    const known = this.#newest;
+    if (this.#isTrusted && this.#hasDeletions && known !== undefined) return known.version;
+    const version = await this.refresh();
+    await this.#takeDeletions(version);
+    this.#hasDeletions = true;
+    return version;
+  }
+
+  /** The newest version: one request if it is known, and a few more if it is not. `TableDamaged` where there is none. */
+  async refresh(): Promise<number> {
+    const before = this.#newest;
+    const found = await this.findNewest();
+    const now = this.#newest;
+    // A listing that began before a commit of this process.
+    if (now !== before && now !== undefined && now.version >= (found?.version ?? 0)) return now.version;
+    if (found === undefined)
+      throw new LancegateError('TableDamaged', 'the table is damaged on storage: its versions are missing');
+    if (now === undefined) await this.#takeThrough(found, found.version - 1);
+    else if (!isSame(now, found)) await this.#follow(now, found);
+    const meanwhile = this.#newest;
+    if (meanwhile !== now && meanwhile !== undefined && meanwhile.version >= found.version) return meanwhile.version;
+    this.#newest = found;
+    this.#isTrusted = true;
+    return found.version;
+  }
+
+  async #follow(known: Newest, found: Newest & { readonly name: string }): Promise<void> {
+    const isOtherTable = found.version <= known.version;
+    if (isOtherTable) this.#clear();
+    await this.#takeThrough(found, isOtherTable ? found.version - 1 : known.version);
+    if (this.#hasDeletions) await this.#takeDeletions(found.version);
+  }
+
+  /** The name of its manifest says how those of the branch are named. undefined without any version. */
+  async findNewest(): Promise<(Newest & { readonly name: string }) | undefined> {
+    const prefix = `${this.prefix}_versions/`;
+    const [first] = await Array.fromAsync(this.store.list({ prefix, most: 1 }));
+    if (first !== undefined && isNewestFirst(basename(first.key))) return versionIn(first);
+    const all = await Array.fromAsync(this.store.list({ prefix }));
+    return all
+      .map(versionIn)
+      .filter((each) => each !== undefined)
+      .reduce<ReturnType<typeof versionIn>>((a, b) => ((a?.version ?? 0) < b.version ? b : a), undefined);
+  }
+
+  /** The manifest of a version, which is in the mirror then. undefined where there is none. */
+  async take(version: number): Promise<ReturnType<typeof readManifest>> {
+    const mirrored = readManifest(this.versionsFolder, version);
+    if (mirrored !== undefined) return mirrored;
+    for (const name of manifestNames(version)) {
+      const bytes = await this.store.get(`${this.prefix}_versions/${name}`);
+      if (bytes === undefined) continue;
+      await this.#takeTransaction(bytes);
+      return { bytes, path: this.put(join('_versions', name), bytes) };
+    }
+    return undefined;
+  }
+
+  async #takeThrough({ version: newest }: Newest, after: number): Promise<void> {
+    const first = Math.max(after + 1, newest - mostVersions);
+    const versions = Array.from({ length: newest - first }, (_, index) => first + index);
+    await Promise.all(versions.map((version) => this.take(version)));
+    await this.take(newest);
+  }
+
+  /** Of a writer that does not repeat it in the manifest. */
+  async #takeTransaction(manifest: Buffer): Promise<void> {
+    const stored = transactionIn(manifest);
+    if (typeof stored !== 'string') return;
+    const path = join('_transactions', stored);
+    const bytes = await this.store.get(`${this.prefix}${path}`);
+    if (bytes !== undefined) this.put(path, bytes);
+  }
+
+  /** Those of other places are left out. */
+  async #takeDeletions(version: number): Promise<void> {
+    const file = readManifest(this.versionsFolder, version);
+    if (file === undefined) return;
+    const there = new Set(namesIn(join(this.folder, '_deletions')));
+    const paths = deletionNames(file.bytes, this.folder).filter((name) => !there.has(name));
+    await Promise.all(
+      paths.map(async (name) => {
+        const bytes = await this.store.get(`${this.prefix}_deletions/${name}`);
+        if (bytes !== undefined) this.put(join('_deletions', name), bytes);
+      }),
+    );
+  }
+
+  /** Puts a file into the mirror alone; returns its path. */
+  put(within: string, content: Uint8Array): string {
+    const path = join(this.folder, within);
+    mkdirSync(join(path, '..'), { recursive: true });
+    writeFileSync(path, content);
+    return path;
+  }
+
+  /** This process has made a version on the store. */
+  committed({ version, bytes }: Pick<NewVersion, 'version' | 'bytes'>, name: string): void {
+    this.put(join('_versions', name), bytes);
+    this.#newest = { version, bytes: bytes.length, tag: undefined };
+    this.#isTrusted = true;
+    this.#commits += 1;
+    if (this.#commits % commitsPerSweep === 0) this.#sweep(version, bytes);
+  }
+
+  /** Of versions that no one follows any more. */
+  #sweep(newest: number, manifest: Buffer): void {
+    const oldest = newest - mostVersions;
+    for (const version of listVersions(this.versionsFolder)) {
+      if (version < oldest) this.#remove('_versions', manifestNames(version));
+    }
+    const needed = new Set(deletionNames(manifest, this.folder));
+    for (const name of namesIn(join(this.folder, '_deletions'))) {
+      const madeAfter = Number(name.split('-')[1]);
+      if (!needed.has(name) && madeAfter < oldest) this.#remove('_deletions', [name]);
+    }
+    for (const name of namesIn(join(this.folder, '_transactions'))) {
+      if (Number.parseInt(name, 10) < oldest) this.#remove('_transactions', [name]);
+    }
+  }
+
+  #clear(): void {
+    this.#hasDeletions = false;
+    for (const folder of ['_versions', '_deletions', '_transactions']) {
+      rmSync(join(this.folder, folder), { recursive: true, force: true });
+    }
+  }
+
+  #remove(folder: string, names: readonly string[]): void {
+    for (const name of names) rmSync(join(this.folder, folder, name), { force: true });
+  }
+}
+
+const isSame = (known: Newest, found: Newest): boolean =>
+  known.version === found.version &&
+  known.bytes === found.bytes &&
+  (known.tag === undefined || known.tag === found.tag);
+
+/** Names of what is left up to the largest version have all digits of that. */
+const isNewestFirst = (name: string): boolean =>
+  name.length === manifestNames(1)[0].length && versionOfManifestName(name) !== undefined;
+
+function versionIn({ key, bytes, tag }: StoredObject): (Newest & { readonly name: string }) | undefined {
+  const name = basename(key);
+  const version = versionOfManifestName(name);
+  return version === undefined ? undefined : { version, bytes, tag, name };
+}
+
+/** Of the deletion vectors in the branch's own folder. */
+function deletionNames(manifest: Buffer, folder: string): readonly string[] {
+  const parsed = parseManifest(manifest);
+  return parsed.fragments.flatMap(({ deletions }) => {
+    const path = deletions && deletions.baseId === undefined && deletionsPath(parsed, folder, deletions);
+    return path ? [basename(path)] : [];
+  });
+}

@@ -1,0 +1,58 @@
+import { randomUUID } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { BranchName, Location } from '../../../kernel/ids.ts';
+import { BranchMirror } from './branch-mirror.ts';
+import { requireOneWinner, type StorePlace } from './open-store.ts';
+
+/** Where the mirrors are, by the location of the dataset. */
+export const mirrorsFolder = (scratchFolder: string): string => join(scratchFolder, 'mirrors');
+
+/** The mirrors of the branches that this process has opened: one for each branch, whoever opens it. */
+export class BranchMirrors {
+  readonly #place: StorePlace;
+  readonly #rootUri: string;
+  readonly #folder: string;
+  readonly #mirrors = new Map<Location, Map<string, BranchMirror>>();
+
+  constructor(place: StorePlace, rootUri: string, folder: string) {
+    this.#place = place;
+    this.#rootUri = rootUri;
+    this.#folder = folder;
+  }
+
+  of(location: Location, branch: BranchName | undefined): BranchMirror {
+    const ofDataset = this.#mirrors.get(location) ?? new Map<string, BranchMirror>();
+    this.#mirrors.set(location, ofDataset);
+    const mirror = ofDataset.get(branch ?? '') ?? this.#open(location, branch);
+    ofDataset.set(branch ?? '', mirror);
+    return mirror;
+  }
+
+  /** The dataset is gone, or a branch of it. `before`: is told the folder that goes. */
+  async forget(location: Location, before: (folder: string) => void): Promise<void> {
+    this.#mirrors.delete(location);
+    const folder = join(this.#folder, location);
+    before(folder);
+    await rm(folder, { recursive: true, force: true });
+  }
+
+  requireOneWinner(): Promise<void> {
+    return requireOneWinner(this.#place, `lancegate-probe-${randomUUID()}`, this.#rootUri);
+  }
+
+  close(): void {
+    this.#place.store.close();
+  }
+
+  #open(location: Location, branch: BranchName | undefined): BranchMirror {
+    const { store, prefix } = this.#place;
+    return new BranchMirror({
+      store,
+      datasetPrefix: `${prefix}${location}/`,
+      datasetUri: `${this.#rootUri}/${location}`,
+      datasetPath: join(this.#folder, location),
+      branch,
+    });
+  }
+}

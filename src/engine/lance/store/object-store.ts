@@ -1,0 +1,48 @@
+/**
+ * What commits need of an object store, whoever its vendor is. Keys are those of the bucket. Every method throws `LancegateError`
+ * only: `StorageUnavailable` where the store refuses or does not answer, and nothing was written.
+ *
+ * What a store has accepted is durable, and seen by whoever reads after that.
+ */
+
+/** An object in a listing. */
+export interface StoredObject {
+  readonly key: string;
+  readonly bytes: number;
+  readonly modifiedAtMs: number;
+  /** Differs where the content does. */
+  readonly tag: string;
+}
+
+/** What an object is made of: bytes, or a local file of any size. */
+export type Content = Uint8Array | { readonly path: string };
+
+export interface ByteRange {
+  readonly start: number;
+  /** Not in the range. */
+  readonly end: number;
+}
+
+export interface ListRequest {
+  readonly prefix: string;
+  /** The first so many keys in the order of their bytes; without it all. */
+  readonly most?: number;
+}
+
+export interface ObjectStore {
+  /**
+   * Makes the object unless there is one of this key: of any number of calls for a key one returns true. An answer that was lost is
+   * looked up; where that fails, too, it throws `Internal`, and the object may be there then or later. `content` is unlike that
+   * of any other call.
+   */
+  putIfAbsent(key: string, content: Uint8Array): Promise<boolean>;
+  put(key: string, content: Content): Promise<void>;
+  /** undefined where there is no such object. */
+  get(key: string, range?: ByteRange): Promise<Buffer | undefined>;
+  /** Without a copy through this machine where the store can do so. */
+  copy(from: string, to: string): Promise<void>;
+  list(request: ListRequest): AsyncIterable<StoredObject>;
+  /** Harmless for keys that are not there. */
+  delete(keys: readonly string[]): Promise<void>;
+  close(): void;
+}

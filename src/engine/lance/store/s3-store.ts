@@ -1,0 +1,176 @@
+import { createReadStream } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import {
+  CopyObjectCommand,
+  DeleteObjectsCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+  type S3ClientConfig,
+  S3ServiceException,
+} from '@aws-sdk/client-s3';
+import { Upload } from '@aws-sdk/lib-storage';
+import { storageUnavailable } from '../../../kernel/errors.ts';
+import type { Properties } from '../../../kernel/ids.ts';
+import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
+import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
+
+/** Larger files go up in parts of this size. */
+const partBytes = 2 ** 23;
+const mostSockets = 128;
+const connectTimeoutMs = 5_000;
+/** For one attempt at one request, of which the largest has a part. */
+const requestTimeoutMs = 30_000;
+/** The SDK waits longer before each. */
+const mostAttempts = 5;
+const mostKeysToDelete = 1_000;
+
+/** A bucket of a store that speaks S3, by the vendor's library, which also finds and refreshes credentials. */
+export class S3Store implements ObjectStore {
+  readonly #bucket: string;
+  readonly #client: S3Client;
+  /** For requests whose refusal has to be told from that of a repeated one. */
+  readonly #once: S3Client;
+
+  /** `options`: as the engine takes them, with or without `aws_`. */
+  constructor(bucket: string, options: Properties) {
+    this.#bucket = bucket;
+    this.#client = new S3Client({ ...configOf(options), maxAttempts: mostAttempts });
+    this.#once = new S3Client({ ...configOf(options), maxAttempts: 1 });
+  }
+
+  putIfAbsent(key: string, content: Uint8Array): Promise<boolean> {
+    return putUntilKnown(this, key, content, () => this.#putOnce(key, content));
+  }
+
+  async #putOnce(key: string, content: Uint8Array): Promise<PutOutcome> {
+    try {
+      await this.#once.send(new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body: content, IfNoneMatch: '*' }));
+      return 'made';
+    } catch (error) {
+      const status = statusOf(error);
+      if (status === 412) return 'taken';
+      if (status === undefined || status >= 500 || ambiguousStatus.has(status)) return 'unclear';
+      throw failed(error);
+    }
+  }
+
+  async put(key: string, content: Content): Promise<void> {
+    const isFile = !(content instanceof Uint8Array);
+    const isLarge = isFile && (await stat(content.path)).size > partBytes;
+    const Body = isLarge ? createReadStream(content.path) : isFile ? await readFile(content.path) : content;
+    const params = { Bucket: this.#bucket, Key: key, Body };
+    await (isLarge
+      ? new Upload({ client: this.#client, params, partSize: partBytes }).done()
+      : this.#client.send(new PutObjectCommand(params))
+    ).catch(rethrow);
+  }
+
+  async get(key: string, range?: ByteRange): Promise<Buffer | undefined> {
+    const Range = range && `bytes=${range.start}-${range.end - 1}`;
+    try {
+      const { Body } = await this.#client.send(new GetObjectCommand({ Bucket: this.#bucket, Key: key, Range }));
+      return Buffer.from((await Body?.transformToByteArray()) ?? []);
+    } catch (error) {
+      if (statusOf(error) === 404 && !isOfBucket(error)) return undefined;
+      throw failed(error);
+    }
+  }
+
+  async copy(from: string, to: string): Promise<void> {
+    const source = `${this.#bucket}/${from.split('/').map(encodeURIComponent).join('/')}`;
+    await this.#client
+      .send(new CopyObjectCommand({ Bucket: this.#bucket, Key: to, CopySource: source }))
+      .catch(rethrow);
+  }
+
+  async *list({ prefix, most }: ListRequest): AsyncIterable<StoredObject> {
+    let left = most ?? Number.POSITIVE_INFINITY;
+    let token: string | undefined;
+    do {
+      const page = await this.#client
+        .send(
+          new ListObjectsV2Command({
+            Bucket: this.#bucket,
+            Prefix: prefix,
+            MaxKeys: Math.min(left, mostKeysToDelete),
+            ContinuationToken: token,
+          }),
+        )
+        .catch(rethrow);
+      for (const { Key: key = '', Size: bytes = 0, LastModified, ETag: tag = '' } of page.Contents ?? []) {
+        yield { key, bytes, modifiedAtMs: LastModified?.getTime() ?? 0, tag };
+      }
+      left -= page.KeyCount ?? 0;
+      token = page.NextContinuationToken;
+    } while (token !== undefined && left > 0);
+  }
+
+  async delete(keys: readonly string[]): Promise<void> {
+    for (let start = 0; start < keys.length; start += mostKeysToDelete) {
+      const Objects = keys.slice(start, start + mostKeysToDelete).map((Key) => ({ Key }));
+      const { Errors: [error] = [] } = await this.#client
+        .send(new DeleteObjectsCommand({ Bucket: this.#bucket, Delete: { Objects, Quiet: true } }))
+        .catch(rethrow);
+      if (error !== undefined) throw failed(new Error(`${error.Code}: ${error.Message}`));
+    }
+  }
+
+  close(): void {
+    this.#once.destroy();
+    this.#client.destroy();
+  }
+}
+
+/** Of a timeout, a conflict with another conditional request, and too many requests. */
+const ambiguousStatus: ReadonlySet<number> = new Set([408, 409, 429]);
+
+function configOf(options: Properties): S3ClientConfig {
+  const of = (name: string): string | undefined => {
+    const [, value] = Object.entries(options).find(([key]) => key.toLowerCase().replace(/^aws_/, '') === name) ?? [];
+    return value;
+  };
+  const [endpoint, accessKeyId, secretAccessKey] = ['endpoint', 'access_key_id', 'secret_access_key'].map(of);
+  const sessionToken = of('session_token');
+  const region = of('region') ?? (endpoint === undefined ? undefined : 'us-east-1');
+  const isVirtualHosted = of('virtual_hosted_style_request') === 'true';
+  return {
+    ...(region !== undefined && { region }),
+    ...(endpoint !== undefined && { endpoint, forcePathStyle: !isVirtualHosted }),
+    ...(accessKeyId !== undefined &&
+      secretAccessKey !== undefined && {
+        credentials: { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) },
+      }),
+    // Other stores than Amazon's do not know the newer checksums.
+    requestChecksumCalculation: 'WHEN_REQUIRED',
+    responseChecksumValidation: 'WHEN_REQUIRED',
+    requestHandler: {
+      connectionTimeout: connectTimeoutMs,
+      requestTimeout: requestTimeoutMs,
+      throwOnRequestTimeout: true,
+      httpAgent: { maxSockets: mostSockets, keepAlive: true },
+      httpsAgent: { maxSockets: mostSockets, keepAlive: true },
+    },
+  };
+}
+
+const statusOf = (error: unknown): number | undefined =>
+  error instanceof S3ServiceException ? error.$metadata.httpStatusCode : undefined;
+
+const isOfBucket = (error: unknown): boolean => error instanceof Error && error.name === 'NoSuchBucket';
+
+function failed(cause: unknown): Error {
+  const status = statusOf(cause);
+  const text =
+    status === 401 || status === 403
+      ? 'the object store denies access'
+      : isOfBucket(cause)
+        ? 'the object store has no such bucket'
+        : 'the object store does not do what it is asked';
+  return storageUnavailable(text, cause, { status });
+}
+
+function rethrow(error: unknown): never {
+  throw failed(error);
+}

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { putUntilKnown } from '#src/engine/lance/store/conditional-put.ts';
+import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
+import { objectStoreContract } from '#test/contract/object-store.ts';
+import { FolderStore } from '#test/fixtures/folder-store.ts';
+import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const folder = () => new FolderStore(temporaryFolder(after));
+
+const folderStore = folder();
+objectStoreContract('a local folder', () => folderStore);
+
+if (withoutS3Gateway === undefined) {
+  const { newRoot, storageOptions } = await startS3Gateway(after);
+  const opened = openStore(newRoot(), storageOptions) ?? assert.fail();
+  after(() => opened.store.close());
+  objectStoreContract('an S3 gateway', () => opened.store);
+} else {
+  test('object store: an S3 gateway', { skip: withoutS3Gateway }, () => undefined);
+}
+
+const key = 'version';
+const ours = Buffer.from('ours');
+
+test('a conditional write whose answer was lost counts as made if the object is ours (P6)', async () => {
+  const store = folder();
+  const made = putUntilKnown(store, key, ours, async () => {
+    await store.putIfAbsent(key, ours);
+    return 'unclear';
+  });
+  assert.equal(await made, true);
+});
+
+test('a refusal counts as ours where the network has sent the write twice (P6)', async () => {
+  const store = folder();
+  const made = putUntilKnown(store, key, ours, async () => {
+    await store.putIfAbsent(key, ours);
+    return 'taken';
+  });
+  assert.equal(await made, true);
+});
+
+test('a write that was lost on its way is sent again, and loses to one that came first', async () => {
+  const store = folder();
+  let attempts = 0;
+  const putOnce = async () => {
+    attempts += 1;
+    if (attempts === 1) return 'unclear';
+    await store.put(key, Buffer.from('theirs'));
+    return 'taken';
+  };
+  assert.equal(await putUntilKnown(store, key, ours, putOnce), false);
+});
+
+test('a name that another program used and removed is not used again', async () => {
+  assert.equal(await putUntilKnown(folder(), key, ours, async () => 'taken'), false);
+});
+
+test('a write whose outcome stays unknown is never called unwritten (P6)', async () => {
+  const down = { get: () => Promise.reject(new Error('no answer')) };
+  await assert.rejects(
+    putUntilKnown(down, key, ours, async () => 'unclear'),
+    (error) => error instanceof LancegateError && error.kind === 'Internal' && error.entry.written === 'unknown',
+  );
+});
+
+test('a store that lets several programs make the same object is refused by its name', async () => {
+  const store = folder();
+  store.putIfAbsent = async () => true;
+  await assert.rejects(requireOneWinner({ store, prefix: '' }, 'probe', 's3://careless/tables'), /s3:\/\/careless/);
+});

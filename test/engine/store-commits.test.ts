@@ -1,0 +1,176 @@
+/** Commits by row address to a table on an object store: what they ask of it, and what becomes of them where it fails (P1, P6). */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
+import type { LiveRows, RowAddress } from '#src/engine/port/row-address.ts';
+import type { Location, Properties } from '#src/kernel/ids.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { externalWriterOn } from '#test/fixtures/external-writer.ts';
+import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { isCommit, onNth, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
+
+const location = 't.lance' as Location;
+const table = (...ids: number[]): Table =>
+  new Table({
+    id: vectorFromArray(ids, new Int32()),
+    name: vectorFromArray(
+      ids.map((id) => `n${id}`),
+      new Utf8(),
+    ),
+  });
+const rows = (...ids: number[]) => ({ file: ipcFile(table(...ids)), rows: ids.length });
+
+async function idsOf(dataset: Dataset): Promise<unknown[]> {
+  const files = await Array.fromAsync(dataset.select([{ name: 'id', expression: 'id' }], undefined));
+  return files.flatMap((file) => rowsOf(file).map(({ id }) => id)).sort((a, b) => Number(a) - Number(b));
+}
+
+interface Opened {
+  readonly proxy: StoreProxy;
+  readonly root: string;
+  readonly storageOptions: Properties;
+  readonly dataset: Dataset;
+  readonly tracked: LiveRows;
+  reopen(): Promise<Dataset>;
+}
+
+function engineOf(t: { after(clean: () => void): void }, root: string, rootOptions: Properties): LanceEngine {
+  const scratchFolder = join(
+    temporaryFolder((clean) => t.after(clean)),
+    'scratch',
+  );
+  return new LanceEngine({ root, rootOptions, scratchFolder, indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 });
+}
+
+describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, async () => {
+  const gateway = withoutS3Gateway === undefined ? await startS3Gateway(after) : undefined;
+
+  const opened = async (t: { after(clean: () => void): void }): Promise<Opened> => {
+    const { storageOptions, newRoot } = gateway ?? assert.fail();
+    const proxy = await startStoreProxy((clean) => t.after(clean), storageOptions);
+    const root = newRoot();
+    const engineOn = () => engineOf(t, root, proxy.storageOptions);
+    const engine = engineOn();
+    t.after(() => void engine.close());
+    const dataset = await createDataset(engine, location, ipcFile(table(1, 2, 3)), {});
+    await dataset.refresh('to write');
+    const tracked = dataset.liveRows() ?? assert.fail();
+    tracked.advance(1);
+    proxy.reset();
+    return { proxy, root, storageOptions, dataset, tracked, reopen: () => engineOn().open({ location }) };
+  };
+  const row = (offset: number): RowAddress => ({ fragment: 0, offset });
+
+  test('takes two rounds of writes, and reads nothing, also after others of this process (P1)', async (t) => {
+    const { proxy, dataset, tracked, reopen } = await opened(t);
+    for (const offset of [0, 1]) {
+      await dataset.refresh('to write');
+      const made = await dataset.replaceRows(tracked, [row(offset)], rows(10 + offset));
+      assert.equal(typeof made === 'object' && made.version, 2 + offset);
+    }
+    assert.deepEqual(Object.fromEntries(proxy.counts), {
+      'PUT data': 2,
+      'PUT deletion': 2,
+      'PUT transaction': 2,
+      'PUT manifest': 2,
+    });
+    assert.deepEqual(await idsOf(await reopen()), [3, 10, 11]);
+  });
+
+  for (const kind of ['lost answer', 'cut amid answer', 'error after'] as const) {
+    test(`counts as made if the store made it: ${kind} (P6)`, async (t) => {
+      const { proxy, dataset, tracked, reopen } = await opened(t);
+      proxy.faults = onNth(1, isCommit, { kind });
+      const made = await dataset.replaceRows(tracked, [row(0)], rows(9));
+      assert.equal(typeof made === 'object' && made.version, 2);
+      assert.equal(proxy.injected.get(kind), 1);
+      const other = await reopen();
+      assert.deepEqual([await other.version(), await idsOf(other)], [2, [2, 3, 9]]);
+    });
+  }
+
+  for (const kind of ['cut before', 'error before', 'slow down', 'cut amid upload'] as const) {
+    test(`is made once where its manifest did not arrive at first: ${kind} (P1)`, async (t) => {
+      const { proxy, dataset, tracked, reopen } = await opened(t);
+      proxy.faults = onNth(1, isCommit, { kind });
+      const made = await dataset.replaceRows(tracked, [row(0)], rows(9));
+      assert.equal(typeof made === 'object' && made.version, 2);
+      assert.deepEqual(await idsOf(await reopen()), [2, 3, 9]);
+    });
+  }
+
+  test('that arrives late, after it was sent again, is made once (P1)', async (t) => {
+    const { proxy, dataset, tracked, reopen } = await opened(t);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    proxy.faults = onNth(1, isCommit, { kind: 'late', until: promise });
+    await dataset.replaceRows(tracked, [row(0)], rows(9));
+    await dataset.refresh('to write');
+    await dataset.replaceRows(tracked, [row(1)], rows(8));
+    resolve();
+    await proxy.delivered();
+    const other = await reopen();
+    assert.deepEqual([await other.version(), await idsOf(other)], [3, [3, 8, 9]]);
+  });
+
+  test('is not made after one of another program that changed rows, and the next look sees that one (P2)', async (t) => {
+    const { root, storageOptions, dataset, tracked } = await opened(t);
+    await (await externalWriterOn(root, location, storageOptions)).add(table(7));
+    await dataset.refresh('to write');
+    assert.equal(await dataset.version(), 1);
+    const pending = await dataset.replaceRows(tracked, [row(0)], rows(1));
+    assert.equal(pending, 'overtaken');
+    await dataset.refresh('to write');
+    assert.deepEqual([await dataset.version(), await idsOf(dataset)], [2, [1, 2, 3, 7]]);
+    assert.equal(tracked.advance(2).isKnown, true);
+    const made = await dataset.replaceRows(tracked, [row(0)], rows(1));
+    assert.equal(typeof made === 'object' && made.version, 3);
+  });
+
+  test('leaves nothing and says so where its files cannot be stored (P1, P6)', async (t) => {
+    const { proxy, dataset, tracked, reopen } = await opened(t);
+    proxy.faults = ({ method, kind }) => (method === 'PUT' && kind === 'data' ? { kind: 'error before' } : undefined);
+    await assert.rejects(dataset.replaceRows(tracked, [row(0)], rows(9)), { kind: 'StorageUnavailable' });
+    proxy.faults = () => undefined;
+    const other = await reopen();
+    assert.deepEqual([await other.version(), await idsOf(other)], [1, [1, 2, 3]]);
+    await dataset.refresh('to write');
+    const made = await dataset.replaceRows(tracked, [row(0)], rows(9));
+    assert.equal(typeof made === 'object' && made.version, 2);
+  });
+
+  test('of a merge by the engine, in a shadow, reads no version of the table again (P1)', async (t) => {
+    const { proxy, dataset, reopen } = await opened(t);
+    for (const id of [2, 4]) {
+      await dataset.refresh('to write');
+      const shadow = await dataset.shadow();
+      assert.equal(shadow.isPrivate, true);
+      await shadow.merge(upsertOn('id'), ipcFile(table(id)), undefined);
+      proxy.reset();
+      assert.deepEqual(await shadow.commit(), { version: id === 2 ? 2 : 3 });
+      assert.equal(
+        [...proxy.counts.keys()].every((kind) => kind.startsWith('PUT')),
+        true,
+        [...proxy.counts.keys()].join(),
+      );
+    }
+    assert.deepEqual(await idsOf(await reopen()), [1, 2, 3, 4]);
+  });
+
+  test('of a new table is one version of any number of parts, in one round of uploads and one manifest (P1)', async (t) => {
+    const { proxy, root } = await opened(t);
+    const engine = engineOf(t, root, proxy.storageOptions);
+    t.after(() => void engine.close());
+    const other = 'new.lance' as Location;
+    const staged = await engine.newTable(other, {});
+    for (const id of [1, 2, 3]) await staged.append(ipcFile(table(id)));
+    assert.equal(await engine.isVacant(other), true);
+    assert.equal(await staged.commit(), 1);
+    assert.deepEqual(await idsOf(await engine.open({ location: other })), [1, 2, 3]);
+  });
+});
