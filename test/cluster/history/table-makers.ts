@@ -34,13 +34,8 @@ export class TableMakers {
 
   async #create(table: string, random: Random): Promise<void> {
     const rows = 1 + random.int(random.pick([10, maxRows]));
-    const columns = {
-      id: vectorFromArray(
-        Int32Array.from({ length: rows }, (_, id) => id),
-        new Int32(),
-      ),
-    };
-    const body = tableToIPC(new Table(columns), 'stream');
+    const ids = Array.from({ length: rows }, (_, id) => id);
+    const body = tableToIPC(new Table({ id: vectorFromArray(ids, new Int32()) }), 'stream');
     const headers: Record<string, string> = random.chance(60) ? { 'idempotency-key': randomUUID() } : {};
     const attempt = async (): Promise<Outcome> => {
       const sent = await this.#target.post(`/v1/table/${table}/create`, body, headers);
