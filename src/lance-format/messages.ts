@@ -131,6 +131,8 @@ export const uuid = messageTable({ bytes: bytes(1) });
 export const transaction = messageTable({
   readVersion: uint(1),
   uuid: text(2),
+  /** A map of texts. */
+  properties: repeated(bytes(4)),
   append: bytes(100),
   delete: bytes(101),
   overwrite: bytes(102),

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
@@ -333,6 +334,31 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       await dataset.append(ipcFile(table(2)));
       assert.deepEqual([...(await dataset.schema()).metadata], [['a', 'e']]);
       assert.equal(await dataset.version(), 4);
+    });
+
+    test('a fence takes the next number, changes nothing, and says who made it (P1)', async (t) => {
+      const { engine } = open(t);
+      const at = place();
+      const dataset = await createDataset(engine, at, ipcFile(table(1, 2)), {});
+      await dataset.refresh('to write');
+      const tracked = dataset.liveRows() ?? assert.fail();
+      tracked.advance(1);
+      const other = await engine.open({ location: at });
+      const fence = { transactionId: randomUUID(), properties: { epoch: '7', owner: 'ö' } };
+      assert.deepEqual(await other.commitManifest({ kind: 'fence', ...fence }), { version: 2 });
+      const facts = { id: fence.transactionId, properties: fence.properties };
+      assert.deepEqual(await dataset.transactionOf(2), facts);
+      assert.equal(await dataset.transactionOf(3), undefined);
+      assert.equal(
+        await other
+          .commitManifest({ kind: 'fence', ...fence, transactionId: randomUUID() })
+          .then((made) => typeof made),
+        'object',
+      );
+      await dataset.refresh('to write');
+      assert.deepEqual([await dataset.version(), await idsOf(dataset)], [3, [1, 2]]);
+      assert.deepEqual(tracked.advance(3), { isKnown: true, added: [], moved: undefined });
+      assert.equal((await dataset.merge(upsert, ipcFile(table(2, 3)), undefined)).numUpdatedRows, 1);
     });
 
     test('statistics count the rows, fragments and indexes of the version', async (t) => {

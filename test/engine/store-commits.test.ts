@@ -1,11 +1,14 @@
 /** Commits by row address to a table on an object store: what they ask of it, and what becomes of them where it fails (P1, P6). */
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
+import type { BeforeVersion, PlannedVersion } from '#src/engine/port/engine.ts';
 import type { LiveRows, RowAddress } from '#src/engine/port/row-address.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
@@ -40,12 +43,18 @@ interface Opened {
   reopen(): Promise<Dataset>;
 }
 
-function engineOf(t: { after(clean: () => void): void }, root: string, rootOptions: Properties): LanceEngine {
+function engineOf(
+  t: { after(clean: () => void): void },
+  root: string,
+  rootOptions: Properties,
+  beforeVersion?: BeforeVersion,
+): LanceEngine {
   const scratchFolder = join(
     temporaryFolder((clean) => t.after(clean)),
     'scratch',
   );
-  return new LanceEngine({ root, rootOptions, scratchFolder, indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 });
+  const caches = { indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 };
+  return new LanceEngine({ root, rootOptions, scratchFolder, beforeVersion, ...caches });
 }
 
 describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, async () => {
@@ -116,6 +125,62 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     await proxy.delivered();
     const other = await reopen();
     assert.deepEqual([await other.version(), await idsOf(other)], [3, [3, 8, 9]]);
+  });
+
+  test('of a process that another one has fenced off is not made, whenever it arrives (P1, P2)', async (t) => {
+    const { proxy, root, storageOptions } = await opened(t);
+    const engine = engineOf(t, root, proxy.storageOptions, async ({ version }) => {
+      if (version > 2) throw new LancegateError('SlowDown', 'another replica owns the table', { retryAfterSeconds: 1 });
+    });
+    t.after(() => void engine.close());
+    const zombie = await engine.open({ location });
+    await zombie.refresh('to write');
+    const tracked = zombie.liveRows() ?? assert.fail();
+    tracked.advance(1);
+    const owner = await engineOf(t, root, storageOptions).open({ location });
+    const { promise: fenced, resolve } = Promise.withResolvers<void>();
+    proxy.faults = (request) => (isCommit(request) ? { kind: 'late', until: fenced } : undefined);
+    const late = zombie.replaceRows(tracked, [row(0)], rows(9));
+    const transactionId = randomUUID();
+    await owner.commitManifest({ kind: 'fence', transactionId, properties: { epoch: '2' } });
+    resolve();
+    await assert.rejects(late, { kind: 'SlowDown' });
+    await proxy.delivered();
+    const other = await engineOf(t, root, storageOptions).open({ location });
+    assert.deepEqual(
+      [await other.version(), (await other.transactionOf(2))?.id, await idsOf(other)],
+      [2, transactionId, [1, 2, 3]],
+    );
+  });
+
+  test('is announced before its number is taken, again for each number, and can be stopped (P1, P6)', async (t) => {
+    const { proxy, root, storageOptions, reopen } = await opened(t);
+    const announced: PlannedVersion[] = [];
+    let refusal: Error | undefined;
+    const beforeVersion = async (planned: PlannedVersion) => {
+      announced.push(planned);
+      if (refusal !== undefined) throw refusal;
+    };
+    const engine = engineOf(t, root, proxy.storageOptions, beforeVersion);
+    t.after(() => void engine.close());
+    const dataset = await engine.open({ location });
+    await dataset.refresh('to write');
+    const tracked = dataset.liveRows() ?? assert.fail();
+    tracked.advance(1);
+    const transactionId = randomUUID();
+    const external = await engineOf(t, root, storageOptions).open({ location });
+    await external.commitManifest({ kind: 'fence', transactionId, properties: {} });
+    const made = await dataset.replaceRows(tracked, [row(0)], rows(9));
+    assert.equal(typeof made === 'object' && made.version, 3);
+    assert.deepEqual(
+      announced.map(({ version, branch }) => ({ version, branch })),
+      [2, 3].map((version) => ({ version, branch: undefined })),
+    );
+    assert.equal((await dataset.transactionOf(3))?.id, announced[1]?.transactionId);
+    refusal = new LancegateError('SlowDown', 'another replica owns the table', { retryAfterSeconds: 1 });
+    await assert.rejects(dataset.replaceRows(tracked, [row(1)], rows(8)), { kind: 'SlowDown' });
+    const other = await reopen();
+    assert.deepEqual([await other.version(), await idsOf(other)], [3, [2, 3, 9]]);
   });
 
   test('is not made after one of another program that changed rows, and the next look sees that one (P2)', async (t) => {

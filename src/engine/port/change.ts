@@ -64,7 +64,19 @@ export type ManifestChange =
   /** All that an older version of the branch has: rows, columns, indexes, settings. */
   | { readonly kind: 'restore'; readonly version: number }
   /** The entries are all that the schema has afterwards. */
-  | { readonly kind: 'schema metadata'; readonly metadata: Readonly<Record<string, string>> };
+  | { readonly kind: 'schema metadata'; readonly metadata: Readonly<Record<string, string>> }
+  | Fence;
+
+/**
+ * Nothing changes, and the number after the newest version is taken: a commit to it that another process has begun fails, whenever it
+ * arrives. The version is known by the transaction, or by its properties.
+ */
+export interface Fence {
+  readonly kind: 'fence';
+  /** A version-4 UUID. */
+  readonly transactionId: string;
+  readonly properties: Readonly<Record<string, string>>;
+}
 
 /** Whether the columns and their metadata are those of before. */
 export function keepsColumns(step: ChangeStep): boolean {

@@ -50,6 +50,12 @@ export interface StoredVersion {
   readonly manifestBytes: number | undefined;
 }
 
+/** Who made a version, and what that program noted of it. */
+export interface StoredTransaction {
+  readonly id: string;
+  readonly properties: Readonly<Record<string, string>>;
+}
+
 /** What one version consists of. */
 export interface TableStatistics {
   /** The size of data and index files. */
@@ -147,6 +153,8 @@ export interface History {
   changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
   /** The versions of one page, in its order. */
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
+  /** Of the commit that made a version; undefined where the version is not there, or does not say. */
+  transactionOf(version: number): Promise<StoredTransaction | undefined>;
   /** Whether a version is there with all that it names. A crash in the middle of its removal leaves it listed. */
   isWhole(version: number): Promise<boolean>;
 }

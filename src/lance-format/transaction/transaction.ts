@@ -11,10 +11,12 @@ import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { listVersions, namesIn, readManifest } from '../manifest/manifest-files.ts';
 import { transactionIn } from '../manifest/parse-manifest.ts';
-import { deletionFile, fragment, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
+import { deletionFile, fragment, mapEntry, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { type Decoded, decode, fieldsIn } from '../protobuf.ts';
 
-export type LanceOperation = Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid'> | 'unknown';
+export type LanceOperation =
+  | Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid' | 'properties'>
+  | 'unknown';
 
 /** Operations that neither change nor move a row. The first also drops indexes; the last changes settings. */
 const keepingAddresses: ReadonlySet<LanceOperation> = new Set(['createIndex', 'reserveFragments', 'updateConfig']);
@@ -59,6 +61,24 @@ function readTransaction(versionsFolder: string, version: number): Uint8Array | 
   const stored = transactionIn(found.bytes);
   if (typeof stored !== 'string') return stored;
   return readFileSync(join(dirname(versionsFolder), '_transactions', stored));
+}
+
+/** Who made a version, and what that program noted of it. */
+export interface TransactionFacts {
+  readonly id: string;
+  readonly properties: Readonly<Record<string, string>>;
+}
+
+/** undefined where the version or its transaction is not there. */
+export function transactionFacts(versionsFolder: string, version: number): TransactionFacts | undefined {
+  const encoded = readTransaction(versionsFolder, version);
+  if (encoded === undefined) return undefined;
+  const { uuid: id = '', properties = [] } = decode(transaction, encoded);
+  const entries = properties.map((each) => {
+    const { key = '', value = '' } = decode(mapEntry, each);
+    return [key, value] as const;
+  });
+  return { id, properties: Object.fromEntries(entries) };
 }
 
 export interface RewrittenFragment {
@@ -116,7 +136,7 @@ const firstOperation = 100;
 
 /** What a transaction did, by the name of the field; `unknown` for an operation of a newer Lance, undefined without any. */
 export function operationOf(encoded: Uint8Array): LanceOperation | undefined {
-  const { readVersion, uuid, ...operations } = decode(transaction, encoded);
+  const { readVersion, uuid, properties, ...operations } = decode(transaction, encoded);
   const [name] = Object.keys(operations) as LanceOperation[];
   return name ?? (fieldsIn(encoded).some(({ number }) => number >= firstOperation) ? 'unknown' : undefined);
 }

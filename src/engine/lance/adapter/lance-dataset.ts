@@ -1,7 +1,7 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
-import { hasTransactionOn } from '../../../lance-format/transaction/transaction.ts';
+import { hasTransactionOn, transactionFacts } from '../../../lance-format/transaction/transaction.ts';
 import {
   type ChangeLimits,
   type ChangeStep,
@@ -9,7 +9,7 @@ import {
   type ManifestChange,
   runsInReader,
 } from '../../port/change.ts';
-import type { Dataset, StoredBranch, StoredVersion, VersionPage } from '../../port/dataset.ts';
+import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
@@ -110,6 +110,10 @@ interface Surroundings {
   /** Without it and `local` every refresh asks the engine. */
   readonly mirror?: BranchMirror | undefined;
 }
+
+/** The engine has no fence of its own: to restore the newest version takes the number, too, and no commit of its own follows that. */
+const byEngine = (change: ManifestChange, version: number): ManifestChange =>
+  change.kind === 'fence' ? { kind: 'restore', version } : change;
 
 type RowCommit = (by: RowReplacement, version: number) => Replacing | Promise<Replacing>;
 
@@ -233,7 +237,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const version = await this.head.mirroredVersion();
       if (change.kind === 'restore') await this.#mirror?.take(change.version);
       const own = (await this.#commits?.manifestCommit.commit(version, change)) ?? 'refused';
-      const made = own === 'refused' ? await commitManifest(this.#caches, change) : own;
+      const made = own === 'refused' ? await commitManifest(this.#caches, byEngine(change, version)) : own;
       if (made !== 'overtaken') this.head.committedElsewhere(made.version, 'other columns');
       return made;
     });
@@ -292,6 +296,13 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
         ? enginePage(await this.head.table(), this.#branch, page)
         : storedPage(this.#local.versions, page),
     );
+  }
+
+  transactionOf(version: number): Promise<StoredTransaction | undefined> {
+    return engineCall('open', async () => {
+      await this.#mirror?.take(version);
+      return this.#commits && transactionFacts(this.#commits.versionsFolder, version);
+    });
   }
 
   isWhole(version: number): Promise<boolean> {

@@ -10,6 +10,7 @@ import {
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import type {
+  BeforeVersion,
   ClonedVersion,
   Engine,
   OpenRequest,
@@ -68,6 +69,7 @@ export interface LanceEngineOptions extends CacheLimits {
   readonly readerChanges?: ReaderChanges | undefined;
   /** Without it, all indexes are built in this process. */
   readonly indexBuilds?: IndexBuilds | undefined;
+  readonly beforeVersion?: BeforeVersion | undefined;
   /** It only reads, so it needs no mirrors of branches on an object store. */
   readonly isReader?: boolean | undefined;
   /** Only tests bring their own. */
@@ -118,7 +120,7 @@ export class LanceEngine implements Engine {
     const within = stagingFolder(folder);
     await engineCall('create', async () => mkdir(within, { recursive: true }));
     const durability = mirror === undefined ? new Durability(this.#fileSync, at, 0) : undefined;
-    const commits = mirror === undefined ? new FolderCommits(folder) : new StoreCommits(mirror);
+    const commits = mirror === undefined ? new FolderCommits(folder) : this.#storeCommits({ location }, mirror);
     const connection = await this.#connect(within);
     const stagedName = randomUUID();
     return new LocalNewTable({ connection, storageOptions, folder, stagedName, commits, durability, fresh });
@@ -276,7 +278,7 @@ export class LanceEngine implements Engine {
     const isMirrored = by instanceof BranchMirror;
     const folder = isMirrored ? by.folder : branchFolder(this.#root.pathOf(location), branch);
     const commits = isMirrored
-      ? new StoreCommits(by)
+      ? this.#storeCommits({ location, branch }, by)
       : new FolderCommits(folder, this.#files, (paths) => by.beginSync(paths));
     const versionsFolder = join(folder, '_versions');
     const staging = new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
@@ -293,6 +295,11 @@ export class LanceEngine implements Engine {
       preparation: { folder, staging, commits, fresh, buildInProcess },
       indexChoice: new IndexChoice(versionsFolder),
     };
+  }
+
+  #storeCommits({ location, branch }: OpenRequest, mirror: BranchMirror): StoreCommits {
+    const { beforeVersion } = this.#options;
+    return new StoreCommits(mirror, beforeVersion && ((planned) => beforeVersion({ location, branch, ...planned })));
   }
 
   #readerOf(

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
+import { fenceVersion } from '../../../lance-format/manifest/fence-version.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
@@ -54,6 +55,8 @@ export class ManifestCommit {
         return restoredVersion(head, this.#older(change.version, version), identity);
       case 'schema metadata':
         return schemaMetadataVersion(head, change.metadata, identity);
+      case 'fence':
+        return fenceVersion(head, change.properties, { ...identity, transactionId: change.transactionId });
     }
   }
 

@@ -3,11 +3,15 @@ import { basename, join, relative } from 'node:path';
 import { manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import type { PlannedVersion } from '../../port/engine.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 import { isOutcomeUnknown } from '../store/conditional-put.ts';
 import type { BranchCommits, PlacedRows } from './branch-commits.ts';
 import type { StagedRows } from './staging.ts';
 import { inFolder, type NewFile, removeFiles, writeFiles } from './version-commit.ts';
+
+/** As `BeforeVersion`, of one branch. */
+export type BeforeStoredVersion = (planned: Pick<PlannedVersion, 'version' | 'transactionId'>) => Promise<void>;
 
 /**
  * On an object store, in two rounds of requests: all files that the version names, then its manifest, by a write that fails if there is
@@ -15,9 +19,11 @@ import { inFolder, type NewFile, removeFiles, writeFiles } from './version-commi
  */
 export class StoreCommits implements BranchCommits {
   readonly #mirror: BranchMirror;
+  readonly #before: BeforeStoredVersion;
 
-  constructor(mirror: BranchMirror) {
+  constructor(mirror: BranchMirror, before: BeforeStoredVersion = async () => undefined) {
     this.#mirror = mirror;
+    this.#before = before;
   }
 
   get uri(): string {
@@ -52,7 +58,8 @@ export class StoreCommits implements BranchCommits {
     const naming = manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0;
     const name = manifestNames(version)[naming];
     const recorded = join('_transactions', transactionFile);
-    await Promise.all([files, this.#put(recorded, transaction)]);
+    const transactionId = transactionFile.slice(String(version - 1).length + 1, -'.txn'.length);
+    await Promise.all([files, this.#put(recorded, transaction), this.#before({ version, transactionId })]);
     const isMade = await store.putIfAbsent(`${prefix}_versions/${name}`, bytes).catch((error: unknown) => {
       this.#mirror.distrust();
       throw error;
