@@ -6,6 +6,7 @@ import { withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { Random } from '#test/model/random.ts';
 import { violationsOf } from './history/check-history.ts';
 import { HttpTarget } from './history/http-target.ts';
+import { LosingTarget } from './history/losing-target.ts';
 import { emptyTable, RegisterClients } from './history/register-clients.ts';
 import { type Cluster, startOne } from './nemesis/cluster.ts';
 import { Nemesis } from './nemesis/nemesis.ts';
@@ -57,8 +58,9 @@ async function withstand(cluster: Cluster, shape: Shape, seed: number, say: (tex
   const endMs = performance.now() + longestMs;
   const isOver = (): boolean =>
     (clients.acknowledged >= enoughWrites && nemesis.done.length >= 2 * enoughHarms) || performance.now() > endMs;
+  const random = new Random(seed);
   const clients = new RegisterClients({
-    target,
+    target: new LosingTarget(target, new Random(seed), { percent: 5, longestMs: 1_000 }),
     table,
     registers: 16,
     clients: 8,
@@ -66,7 +68,6 @@ async function withstand(cluster: Cluster, shape: Shape, seed: number, say: (tex
     randomOf: (client) => new Random(seed * 1_000 + client),
     isOver,
   });
-  const random = new Random(seed);
   const nemesis = new Nemesis(cluster, { random, atOnce: shape.atOnce, longestFreezeMs: shape.longestFreezeMs });
   await Promise.all([clients.run(), nemesis.run(isOver)]);
   for (const { toStore } of members) await toStore?.delivered();

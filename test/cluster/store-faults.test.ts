@@ -4,11 +4,18 @@ import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { type S3Gateway, startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
-import { type FaultRates, randomFaults, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
+import {
+  type FaultRates,
+  isCommit,
+  randomFaults,
+  type StoreProxy,
+  startStoreProxy,
+} from '#test/fixtures/store-proxy.ts';
 import { Random } from '#test/model/random.ts';
 import { violationsOf } from './history/check-history.ts';
 import { HttpTarget } from './history/http-target.ts';
-import { emptyTable, RegisterClients } from './history/register-clients.ts';
+import { LosingTarget } from './history/losing-target.ts';
+import { appendedRow, emptyTable, RegisterClients } from './history/register-clients.ts';
 import { TableMakers } from './history/table-makers.ts';
 
 /** More by hand: `LANCEGATE_TEST_FAULTS=2000`. */
@@ -25,6 +32,7 @@ const rates: FaultRates = {
     [2, 'cut before'],
     [2, 'cut amid upload'],
     [2, 'cut amid answer'],
+    [1, 'held'],
     [2, 'stalled'],
     [2, 'late'],
   ],
@@ -46,12 +54,47 @@ describe('a service on an object store that fails', { skip: withoutS3Gateway ?? 
     });
   });
 
+  const unresolved = 'a write intent whose manifest may still arrive needs a fence before its retry is applied';
+  test('a retry of a write whose commit is still on its way is not applied beside it (P6)', {
+    todo: unresolved,
+  }, async () => {
+    const table = '/v1/table/zombie';
+    assert.equal((await service.post(`${table}/create`, emptyTable())).status, 200);
+    const late = Promise.withResolvers<void>();
+    const retried = Promise.withResolvers<void>();
+    let commits = 0;
+    proxy.faults = (request) => {
+      if (!isCommit(request)) return undefined;
+      commits += 1;
+      return commits === 1 ? { kind: 'late', until: late.promise } : { kind: 'cut before' };
+    };
+    const headers = { 'idempotency-key': 'of-the-zombie' };
+    const append = () => service.post(`${table}/insert`, appendedRow('once'), headers);
+    const first = await append();
+    assert.equal(first.status, 500, JSON.stringify(first.body));
+    assert.equal(first.body.code, 18);
+    proxy.faults = (request) => {
+      if (!isCommit(request)) return undefined;
+      retried.resolve();
+      return { kind: 'held', until: proxy.delivered() };
+    };
+    const retry = append();
+    await Promise.race([retried.promise, retry]);
+    late.resolve();
+    await retry;
+    proxy.faults = () => undefined;
+    await proxy.delivered();
+    const { body: rows } = await service.post(`${table}/count_rows`);
+    assert.equal(rows, 1, JSON.stringify((await retry).body));
+  });
+
   test(`keeps its promises through ${faultsWanted} random faults (P1 to P6, P11)`, async (t) => {
     let faults = 0;
     for (let seed = firstSeed; faults < faultsWanted; seed++) {
       const table = `registers_${seed}`;
       assert.equal((await service.post(`/v1/table/${table}/create`, emptyTable())).status, 200);
-      const target = new HttpTarget([service.url], `Bearer ${await service.mint('lancegate:admin')}`);
+      const direct = new HttpTarget([service.url], `Bearer ${await service.mint('lancegate:admin')}`);
+      const target = new LosingTarget(direct, new Random(seed), { percent: 10, longestMs: 500 });
       const makers = new TableMakers(target);
       const clients = new RegisterClients({
         target,
@@ -66,7 +109,7 @@ describe('a service on an object store that fails', { skip: withoutS3Gateway ?? 
       await Promise.all([clients.run(), makers.run(`made_${seed}`, 3, new Random(seed))]);
       proxy.faults = () => undefined;
       await proxy.delivered();
-      await clients.readAll();
+      await clients.readAll(direct);
       const injected = [...proxy.injected.values()].reduce((sum, each) => sum + each, 0);
       faults += injected;
       const all = [...clients.history.writes.map(({ outcome }) => outcome), ...makers.outcomes];
@@ -74,7 +117,7 @@ describe('a service on an object store that fails', { skip: withoutS3Gateway ?? 
       t.diagnostic(
         `seed ${seed}: ${injected} faults, ${[...outcomes].map(([kind, { length }]) => `${length} ${kind}`).join(', ')}, ${clients.history.reads.length} reads`,
       );
-      const found = [...clients.surprises, ...violationsOf(clients.history), ...(await makers.violations())];
+      const found = [...clients.surprises, ...violationsOf(clients.history), ...(await makers.violations(direct))];
       assert.deepEqual(found, [], `seed ${seed}`);
     }
   });

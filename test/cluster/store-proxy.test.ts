@@ -121,6 +121,15 @@ describe('a proxy in front of the S3 gateway', { skip: withoutS3Gateway ?? false
     assert.equal(await putting, undefined);
   });
 
+  test('a request that is held is done when it may, and answered', async () => {
+    const released = Promise.withResolvers<void>();
+    const putting = putWith({ kind: 'held', until: released.promise }, 'held');
+    assert.equal(await get('held'), undefined);
+    released.resolve();
+    assert.equal(await putting, undefined);
+    assert.equal(await get('held'), 'text');
+  });
+
   test('a late request is done long after its client saw the connection end, unless another came before it', async () => {
     const released = Promise.withResolvers<void>();
     assert.ok(await putWith({ kind: 'late', until: released.promise }, 'late/free', 'of the zombie'));

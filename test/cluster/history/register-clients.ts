@@ -24,6 +24,8 @@ export interface Load {
 
 const everyRow = { vector: [], k: 2 ** 31, prefilter: true, columns: ['id', 'value'] };
 
+export const appendedRow = (value: string): Uint8Array => arrowOf([null], value);
+
 export const emptyTable = (): Uint8Array => rowsOf([], '');
 
 export class RegisterClients {
@@ -147,7 +149,7 @@ export class RegisterClients {
         return { path: `${table}/delete`, body: { predicate }, countIn: 'num_deleted_rows' };
       }
       case 'append':
-        return { path: `${table}/insert`, body: arrowOf([null], change.value), countIn: 'num_inserted_rows' };
+        return { path: `${table}/insert`, body: appendedRow(change.value), countIn: 'num_inserted_rows' };
     }
   }
 

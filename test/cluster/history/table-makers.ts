@@ -49,13 +49,13 @@ export class TableMakers {
   }
 
   /** To be called when faults are over. */
-  async violations(): Promise<readonly string[]> {
-    const found = await Promise.all(this.#creations.map((creation) => this.#violationsOf(creation)));
+  async violations(target: Target): Promise<readonly string[]> {
+    const found = await Promise.all(this.#creations.map((creation) => this.#violationsOf(creation, target)));
     return [...this.#surprises, ...found.flat()];
   }
 
-  async #violationsOf({ table, rows, outcome }: Creation): Promise<readonly string[]> {
-    const sent = await this.#target.post(`/v1/table/${table}/count_rows`, {}, {});
+  async #violationsOf({ table, rows, outcome }: Creation, target: Target): Promise<readonly string[]> {
+    const sent = await target.post(`/v1/table/${table}/count_rows`, {}, {});
     const found = sent === undefined || sent === 'not sent' ? undefined : sent;
     const isThere = found?.status === 200 && Number(found.body.toString()) === rows;
     const isMissing = found?.status === 404;
