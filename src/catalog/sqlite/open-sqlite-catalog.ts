@@ -15,6 +15,7 @@ import { type Catalog, CatalogHeld, CatalogTooNew, CatalogUnusable } from '../po
 import type { CatalogSchema } from '../queries/catalog-db.ts';
 import { sqlCatalog } from '../sql-catalog.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
+import { KnownTables } from './known-tables.ts';
 import { CatalogFile, NodeSqliteDialect, SqliteSession, type SyncFile, syncOnDisk, WriteAheadLog } from './session.ts';
 
 interface SqliteCatalogOptions {
@@ -56,10 +57,12 @@ async function prepareCatalog(
     writeHolder(path, holder);
     const opened = new WriteAheadLog(database, path, syncFile);
     log = opened;
-    const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database, opened) });
+    const tables = new KnownTables();
+    const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database, opened, tables) });
     await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
     await opened.synced();
-    return heldCatalog(sqlCatalog(new SqliteSession(db, opened, new CatalogFile(path)), newId), path, holder);
+    const catalog = sqlCatalog(new SqliteSession(db, opened, new CatalogFile(path)), newId);
+    return heldCatalog(withKnownTables(catalog, tables, opened), path, holder);
   } catch (error) {
     removeHolder(path);
     database.close();
@@ -67,6 +70,19 @@ async function prepareCatalog(
     throw error;
   }
 }
+
+/** What is known is not told after a failure of the disk, nor of a closed catalog. */
+const withKnownTables = (catalog: Catalog, tables: KnownTables, log: WriteAheadLog): Catalog => ({
+  ...catalog,
+  async findTable(table) {
+    log.requireDisk();
+    return tables.find(table, catalog.findTable);
+  },
+  close() {
+    tables.forget();
+    return catalog.close();
+  },
+});
 
 function heldCatalog(catalog: Catalog, path: string, holder: CatalogHolder): SqliteCatalog {
   let closing: Promise<void> | undefined;

@@ -17,6 +17,7 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { CatalogDb, CatalogSchema } from '../queries/catalog-db.ts';
 import type { SqlSession } from '../sql-catalog.ts';
 import { refusalOf } from './faults.ts';
+import { changesTables, type KnownTables } from './known-tables.ts';
 
 /** Of single merges 1.5 MB, which take 0.2 ms to copy; of groups of 64 merges 36 MB and 5 ms (measured). */
 const commitsInLog = 100;
@@ -97,6 +98,7 @@ export class SqliteSession implements SqlSession {
 }
 
 type CommitLog = Pick<WriteAheadLog, 'committed'>;
+type Forgetful = Pick<KnownTables, 'forget'>;
 
 /** Kysely's SQLite dialect over `node:sqlite`, with three differences, all below. */
 export class NodeSqliteDialect extends SqliteDialect {
@@ -104,9 +106,9 @@ export class NodeSqliteDialect extends SqliteDialect {
   readonly #config: SqliteDialectConfig;
   readonly #log: CommitLog | undefined;
 
-  /** `log` learns of each commit before any other query can read what it brought. */
-  constructor(database: DatabaseSync, log?: CommitLog) {
-    const config = { database: preparedStatements(database) };
+  /** `log` learns of each commit before any other query can read what it brought, `tables` of each change of a table's row. */
+  constructor(database: DatabaseSync, log?: CommitLog, tables?: Forgetful) {
+    const config = { database: preparedStatements(database, tables) };
     super(config);
     this.#database = database;
     this.#config = config;
@@ -158,16 +160,20 @@ class AtomicMigrationsAdapter extends SqliteAdapter {
  * than the query, so prepared statements are kept by their text: many more than the catalog's queries, since an insert has one
  * text for each number of rows.
  */
-function preparedStatements(database: DatabaseSync): SqliteDatabase {
+function preparedStatements(database: DatabaseSync, tables: Forgetful | undefined): SqliteDatabase {
   const statements = new LRUCache<string, SqliteStatement>({
     max: 128,
-    memoMethod: (sql) => adapt(database.prepare(sql)),
+    memoMethod: (sql) => adapt(database.prepare(sql), changesTables(sql) ? tables : undefined),
   });
   return { prepare: (sql) => statements.memo(sql), close: () => database.close() };
 }
 
-function adapt(statement: StatementSync): SqliteStatement {
-  const values = (parameters: readonly unknown[]) => parameters as readonly SQLInputValue[];
+/** `changed`: told of each run. */
+function adapt(statement: StatementSync, changed: Forgetful | undefined): SqliteStatement {
+  const values = (parameters: readonly unknown[]) => {
+    changed?.forget();
+    return parameters as readonly SQLInputValue[];
+  };
   return {
     reader: statement.columns().length > 0,
     all: (parameters) => statement.all(...values(parameters)),
@@ -223,7 +229,7 @@ export class WriteAheadLog {
   /** Resolves when all that is committed now is durable. Throws `Internal` where that cannot be said any more. */
   async synced(): Promise<void> {
     const made = this.#made;
-    this.#requireDisk();
+    this.requireDisk();
     while (this.#durable < made) {
       this.#syncing ??= this.#syncLog();
       await this.#syncing;
@@ -270,10 +276,11 @@ export class WriteAheadLog {
     } catch (cause) {
       this.#failure ??= diskFailed(cause);
     }
-    this.#requireDisk();
+    this.requireDisk();
   }
 
-  #requireDisk(): void {
+  /** Throws as `synced` does. */
+  requireDisk(): void {
     if (this.#failure !== undefined) throw this.#failure;
   }
 }
