@@ -7,7 +7,7 @@ import type { BranchName, IdempotencyKey, TransactionId } from '../kernel/ids.ts
 import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseBranch, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
-import { parseJsonBody, Version } from '../wire/json-body.ts';
+import { BodyReader, Version } from '../wire/json-body.ts';
 import { jsonDescription } from './openapi/description.ts';
 import { headerText } from './request-head.ts';
 import {
@@ -72,7 +72,7 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
 type NoQuery = Record<never, TSchema>;
 
 /** What of a route the reading of its body goes by. */
-type RouteOfBody = 'action' | 'target' | 'body' | 'furtherActions' | 'branches' | 'audit';
+type RouteOfBody = 'action' | 'target' | 'furtherActions' | 'branches' | 'audit';
 
 export const Nothing = Type.Object({});
 
@@ -90,6 +90,7 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
 ): Offer<Operation> {
   const { methods, path, isWrite, needsOwner = isWrite, render = jsonAnswer } = route;
   const description = jsonDescription({ ...route, knowsBranches: route.branches !== undefined });
+  const bodies = new BodyReader(route.body);
   const routeTo = (operation: Operation): Route => ({
     methods,
     path,
@@ -109,7 +110,7 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
         owned: needsOwner && resource?.kind === 'table' ? resource.table : undefined,
         everywhere: route.everywhere,
         answer: async (upload) => {
-          const { text, body, branch } = await readBody(route, input, target, inQuery, upload);
+          const { text, body, branch } = await readBody(route, bodies, { input, target, inQuery, upload });
           const idempotency = isWrite && repeatOf(input.headers, `${path} ${text}`);
           return render(await route.answer(operation, { target, body, branch, delimiter, idempotency }, input));
         },
@@ -119,15 +120,20 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
   return { make, routeTo };
 }
 
+interface Received<Target> {
+  readonly input: RouteInput;
+  readonly target: Target;
+  readonly inQuery: BranchName | undefined;
+  readonly upload: Upload;
+}
+
 async function readBody<Target, Body extends TObject>(
   route: Pick<JsonRoute<never, Target, NoQuery, Body, never>, RouteOfBody>,
-  input: RouteInput,
-  target: Target,
-  inQuery: BranchName | undefined,
-  upload: Upload,
+  bodies: BodyReader<Body>,
+  { input, target, inQuery, upload }: Received<Target>,
 ) {
   const text = input.method === 'GET' ? '' : await upload.text();
-  const body = parseJsonBody(text, route.body, route.target.parts(target));
+  const body = bodies.parse(text, route.target.parts(target));
   if (route.audit !== undefined) input.context.note(route.audit(body));
   const branch = oneBranch(inQuery, parseBranch(body.branch));
   const resource = route.target.resource(target);

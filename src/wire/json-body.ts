@@ -3,6 +3,7 @@
  * and unknown fields are ignored; strict about the type of every field that is known.
  */
 import Type, { type Static, type TObject } from 'typebox';
+import { Compile, type Validator } from 'typebox/compile';
 import { Check, Errors } from 'typebox/value';
 import { invalidInput } from '../kernel/errors.ts';
 
@@ -39,20 +40,31 @@ export const Common = Type.Object({
   branch: Type.Optional(Type.String()),
 });
 
-/** `InvalidInput` names the field at fault. `id` is the identifier that the path holds, as its parts. */
-export function parseJsonBody<Schema extends TObject>(
-  text: string,
-  schema: Schema,
-  id: readonly string[],
-): Static<Schema> & Static<typeof Common> {
-  const fields = withoutNulls(parseObject(text));
-  requireShape(Common, fields);
-  requireSameId(fields.id, id);
-  requireShape(schema, fields);
-  return fields;
+/**
+ * Reads bodies of one shape. Their check is compiled with the first one: that takes milliseconds, and each check afterwards a
+ * hundredth of what reading the schema anew takes.
+ */
+export class BodyReader<Schema extends TObject> {
+  readonly #schema: Schema;
+  #compiled: readonly Validator[] | undefined;
+
+  constructor(schema: Schema) {
+    this.#schema = schema;
+  }
+
+  /** `InvalidInput` names the field at fault. `id` is the identifier that the path holds, as its parts. */
+  parse(text: string, id: readonly string[]): Static<Schema> & Static<typeof Common> {
+    const fields = withoutNulls(parseObject(text));
+    this.#compiled ??= [Compile(Common), Compile(this.#schema)];
+    const isFit = this.#compiled.every((validator) => validator.Check(fields));
+    if (!isFit) requireShape(Common, fields);
+    requireSameId((fields as Static<typeof Common>).id, id);
+    if (!isFit) requireShape(this.#schema, fields);
+    return fields as Static<Schema> & Static<typeof Common>;
+  }
 }
 
-/** As `parseJsonBody`, for an object inside the body. */
+/** The fields of an object inside a body; `InvalidInput` as for the body. */
 export function readFields<Schema extends TObject>(schema: Schema, value: unknown, what: string): Static<Schema> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw invalidInput(`${what} must be a JSON object`);
