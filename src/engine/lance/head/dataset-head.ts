@@ -169,8 +169,8 @@ type FolderChange = 'none' | 'versions' | 'files';
 const rowFolders = ['data', '_deletions'] as const;
 
 /**
- * Says whether a dataset on a file system may have versions that are not known yet, or has lost known ones. It costs six
- * synchronous `stat` calls, some microseconds; the engine's own look takes up to some milliseconds, and every merge needs one.
+ * Says whether a dataset on a file system may have versions that are not known yet, or has lost known ones. It costs five
+ * synchronous `stat` calls, some microseconds; the engine's own look takes up to some milliseconds, and every request needs one.
  *
  * A new version has two signs, and either counts. The folder's modification time misses a commit within one tick of the clock;
  * the next manifest misses commits whose manifests were pruned again. A loss shows as a folder with another inode, or a manifest
@@ -180,22 +180,27 @@ export class VersionsFolder {
   readonly datasetPath: string;
   readonly branch: string | undefined;
   readonly path: string;
+  /** The folder that holds this one and those of the rows. */
+  readonly #above: string;
   #modifiedNs: bigint | undefined;
   #isTrusted = true;
-  #manifest: { readonly version: number; readonly bytes: number | undefined } | undefined;
+  #manifest: StoredManifest | undefined;
+  /** What `#above` held when the folders of the rows were last found unchanged. */
+  #entries: string | undefined;
   readonly #rowFolders = new Map<string, number>();
 
   constructor(datasetPath: string, branch: string | undefined) {
     this.datasetPath = datasetPath;
     this.branch = branch;
-    this.path = join(branchFolder(datasetPath, branch), '_versions');
+    this.#above = branchFolder(datasetPath, branch);
+    this.path = join(this.#above, '_versions');
   }
 
   /** What has changed in the folder since `remember`. */
   changeFrom(version: number): FolderChange {
     if (!this.#isTrusted || this.#haveRowFoldersChanged() || this.#hasManifestChanged(version)) return 'files';
     const modifiedNs = this.#modified();
-    const isSame = modifiedNs !== undefined && modifiedNs === this.#modifiedNs && !this.#hasManifest(version + 1);
+    const isSame = modifiedNs !== undefined && modifiedNs === this.#modifiedNs && !this.#hasNext(version);
     return isSame ? 'none' : 'versions';
   }
 
@@ -206,7 +211,8 @@ export class VersionsFolder {
 
   /** The caller calls this when the dataset is checked out at another version; a later change of its manifest is noticed. */
   standsAt(version: number): void {
-    this.#manifest = { version, bytes: this.#manifestBytes(version) };
+    const paths = this.#manifestPaths(version);
+    this.#manifest = { version, paths, nextPaths: this.#manifestPaths(version + 1), bytes: sizeOf(paths) };
   }
 
   /** Until `trust` is called, everything counts as changed. */
@@ -218,35 +224,62 @@ export class VersionsFolder {
   trust(): void {
     this.#isTrusted = true;
     this.#rowFolders.clear();
+    this.#entries = undefined;
   }
 
   #modified(): bigint | undefined {
     return statSync(this.path, { bigint: true, throwIfNoEntry: false })?.mtimeNs;
   }
 
-  #hasManifest(version: number): boolean {
-    return manifestNames(version).some((name) => existsSync(join(this.path, name)));
+  #manifestPaths(version: number): readonly string[] {
+    return manifestNames(version).map((name) => join(this.path, name));
+  }
+
+  #hasNext(version: number): boolean {
+    const known = this.#manifest?.version === version ? this.#manifest.nextPaths : undefined;
+    return (known ?? this.#manifestPaths(version + 1)).some((path) => existsSync(path));
   }
 
   #hasManifestChanged(version: number): boolean {
-    return this.#manifest?.version === version && this.#manifest.bytes !== this.#manifestBytes(version);
+    return this.#manifest?.version === version && this.#manifest.bytes !== sizeOf(this.#manifest.paths);
   }
 
-  #manifestBytes(version: number): number | undefined {
-    for (const name of manifestNames(version)) {
-      const found = statSync(join(this.path, name), { throwIfNoEntry: false });
-      if (found !== undefined) return found.size;
-    }
-    return undefined;
-  }
-
-  /** A new folder, such as the first deletion creates, is no change. */
+  /** A new folder, such as the first deletion creates, is no change. To replace one changes the folder above them. */
   #haveRowFoldersChanged(): boolean {
-    return rowFolders.some((name) => {
-      const inode = statSync(join(this.path, '..', name), { throwIfNoEntry: false })?.ino;
-      const known = this.#rowFolders.get(name);
-      if (known === undefined && inode !== undefined) this.#rowFolders.set(name, inode);
-      return known !== undefined && known !== inode;
-    });
+    const entries = entriesOf(this.#above);
+    if (entries !== undefined && entries === this.#entries) return false;
+    const haveChanged = rowFolders.some((name) => this.#hasFolderChanged(name));
+    this.#entries = haveChanged ? undefined : entries;
+    return haveChanged;
   }
+
+  #hasFolderChanged(name: string): boolean {
+    const inode = statSync(join(this.#above, name), { throwIfNoEntry: false })?.ino;
+    const known = this.#rowFolders.get(name);
+    if (known === undefined && inode !== undefined) this.#rowFolders.set(name, inode);
+    return known !== undefined && known !== inode;
+  }
+}
+
+interface StoredManifest {
+  readonly version: number;
+  /** In either scheme of names. */
+  readonly paths: readonly string[];
+  readonly nextPaths: readonly string[];
+  readonly bytes: number | undefined;
+}
+
+/** Of the first of the files that is there. */
+function sizeOf(paths: readonly string[]): number | undefined {
+  for (const path of paths) {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found !== undefined) return found.size;
+  }
+  return undefined;
+}
+
+/** Another text once an entry of the folder was added, removed or replaced, or the folder itself. */
+function entriesOf(folder: string): string | undefined {
+  const found = statSync(folder, { bigint: true, throwIfNoEntry: false });
+  return found && `${found.ino} ${found.mtimeNs}`;
 }
