@@ -30,7 +30,7 @@ import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import { IndexBuilders } from './query/index-builders.ts';
-import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
+import { engineThreads, ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
 import { EmbeddedOwners } from './table/table-owners.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
@@ -198,7 +198,7 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
     clock,
     metrics,
     serviceMemory,
-    environment: readerEnvironment(environment, root),
+    environment: { ...engineThreads(config.readers), ...readerEnvironment(environment, root) },
     setup: {
       root,
       rootOptions,

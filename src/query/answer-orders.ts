@@ -59,6 +59,7 @@ export async function answerOrders({ channel, openEngines, residentBytes, endAtO
     void reader.carryOut(frame).then(({ reply, bytes }) => {
       isBusy = false;
       send(reply, bytes);
+      reader?.lookAtMemory();
     });
   }
 }
@@ -77,6 +78,7 @@ class Reader {
   readonly #setup: ReaderSetup;
   readonly #datasets: KeptDatasets;
   readonly #process: ReaderSurroundings;
+  #isSpent = false;
 
   constructor(setup: ReaderSetup, datasets: KeptDatasets, process: ReaderSurroundings) {
     this.#setup = setup;
@@ -91,15 +93,22 @@ class Reader {
   }: MessageFrame): Promise<{ readonly reply: Reply; readonly bytes?: readonly Buffer[] }> {
     const { memoryBytes } = this.#setup;
     const order = header as Order;
-    const stopWatching = this.#watchMemory(memoryBytes + order.extraBytes);
+    const watch = this.#watchMemory(memoryBytes + order.extraBytes);
     try {
       const { outcome, ...last } = await this.#outcomeOf(order, bytes);
-      // A reader that holds so much between two orders is replaced.
-      const isSpent = this.#process.residentBytes() > 0.75 * memoryBytes;
-      return { reply: { kind: 'done', outcome, isSpent }, ...last };
+      if (watch.hasLooked()) this.lookAtMemory();
+      return { reply: { kind: 'done', outcome, isSpent: this.#isSpent }, ...last };
     } finally {
-      stopWatching();
+      watch.stop();
     }
+  }
+
+  /**
+   * A reader that holds so much between two orders is replaced. The client of a brief order does not wait for this look: what such an
+   * order takes is little, and the reply to the next one tells of it.
+   */
+  lookAtMemory(): void {
+    this.#isSpent = this.#process.residentBytes() > 0.75 * this.#setup.memoryBytes;
   }
 
   async #outcomeOf({ at, work }: Order, bytes: Buffer): Promise<Carried> {
@@ -143,15 +152,17 @@ class Reader {
     }
   }
 
-  #watchMemory(mostResidentBytes: number): () => void {
+  #watchMemory(mostResidentBytes: number): { readonly hasLooked: () => boolean; readonly stop: () => void } {
     const { residentBytes, endAtOnce } = this.#process;
+    let hasLooked = false;
     // The engine fills 1 to 2 GB a second, so a reader can exceed its limit by some 20 MB before it sees that.
     const timer = setInterval(() => {
+      hasLooked = true;
       const bytes = residentBytes();
       const lastWords: Reply = { kind: 'beyond memory', residentBytes: bytes };
       if (bytes > mostResidentBytes) endAtOnce(frameHead(lastWords));
     }, 10);
-    return () => clearInterval(timer);
+    return { hasLooked: () => hasLooked, stop: () => clearInterval(timer) };
   }
 }
 

@@ -187,11 +187,19 @@ export interface MessageFrame {
 }
 
 const lengthsBytes = 8;
+const noBytes = Buffer.alloc(0);
+
+/** So little is copied into one buffer, which takes the system less than several. */
+const fewBytes = 16 * 1024;
 
 /** Whether the channel takes more at once; otherwise it says 'drain' when it does. */
 export function writeFrame(channel: Duplex, header: unknown, bytes: readonly Uint8Array[] = []): boolean {
+  const length = lengthOf(bytes);
+  const head = frameHead(header, length);
+  if (length === 0) return channel.write(head);
+  if (length <= fewBytes) return channel.write(Buffer.concat([head, ...bytes], head.length + length));
   channel.cork();
-  let takesMore = channel.write(frameHead(header, lengthOf(bytes)));
+  let takesMore = channel.write(head);
   for (const part of bytes) takesMore = channel.write(part);
   channel.uncork();
   return takesMore;
@@ -234,19 +242,20 @@ export class FrameReader {
 
   /** Undefined at the end. Throws on a malformed frame, or one with more than `mostBytes`. */
   async next(): Promise<{ readonly header: unknown } | undefined> {
-    const lengths = await this.#incoming.copy(lengthsBytes);
+    const lengths = this.#incoming.view(lengthsBytes) ?? (await this.#incoming.copy(lengthsBytes));
     if (lengths === undefined) return undefined;
     const headerLength = lengths.readUInt32LE(0);
     this.#left = lengths.readUInt32LE(4);
     // A header fits a predicate of the largest JSON body, escaped.
     if (headerLength > 64 * 2 ** 20 || this.#left > this.#mostBytes) throw new Error('a message is too long');
-    const text = await this.#incoming.copy(headerLength);
+    const text = this.#incoming.view(headerLength) ?? (await this.#incoming.copy(headerLength));
     if (text === undefined) throw cutOff();
     return { header: JSON.parse(text.toString()) as unknown };
   }
 
   /** All bytes of the message, in memory of their own. */
   async bytes(): Promise<Buffer> {
+    if (this.#left === 0) return noBytes;
     const whole = await this.#incoming.copy(this.#left);
     if (whole === undefined) throw cutOff();
     this.#left = 0;
@@ -284,6 +293,15 @@ class Incoming {
     channel.once('end', () => this.#finish(undefined));
     channel.once('error', (error: Error) => this.#finish(error));
     channel.once('close', () => this.#finish(undefined));
+  }
+
+  /** At once and where they lie, for reading before anything else is read; undefined if they are not all in one chunk. */
+  view(count: number): Buffer | undefined {
+    const chunk = this.#chunks[0];
+    if (chunk === undefined || this.#offset + count > chunk.length) return undefined;
+    const bytes = chunk.subarray(this.#offset, this.#offset + count);
+    this.#pass(chunk, count);
+    return bytes;
   }
 
   /** In memory of their own; undefined if the stream ends before. */

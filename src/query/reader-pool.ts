@@ -2,6 +2,7 @@
  * The reader processes. The pool starts them when it needs them, ends idle ones, and replaces those that die. Each has one
  * order at a time, so a reader that dies or is killed costs one query. A fair queue bounds the orders that wait.
  */
+import { availableParallelism } from 'node:os';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { FairQueue } from '../kernel/fair-queue.ts';
@@ -85,7 +86,7 @@ export class ReaderPool {
     { signal, take }: Requester,
     rows: Uint8Array | undefined,
   ): Promise<Answered> {
-    await firstOf(reader.ready, signal);
+    if (!reader.wasReady) await firstOf(reader.ready, signal);
     let takeBack = (): void => undefined;
     const stopListening = onAbort(signal, () => {
       takeBack = this.#endAfterGrace(reader);
@@ -191,3 +192,11 @@ export function readerEnvironment(
   );
   return { ...quiet, ...Object.fromEntries(given), ...fewArenas };
 }
+
+/**
+ * The threads on which the engine runs the steps of a query. Those of all readers together are as many as there are cores: each further
+ * one is woken for nothing many times in a small query (docs/adr/0035). An operator's own number stands.
+ */
+export const engineThreads = (readers: number): Readonly<Record<string, string>> => ({
+  TOKIO_WORKER_THREADS: String(Math.max(1, Math.floor(availableParallelism() / readers))),
+});

@@ -97,7 +97,7 @@ export class ReaderProcess {
 
   /** The reader's own refusal, or `ReaderDied`. `take` gets the bytes of a query's result, all but the last. */
   async ask(order: Order, rows?: Uint8Array, take?: TakeBytes): Promise<Answered> {
-    await this.ready;
+    if (!this.#wasReady) await this.ready;
     if (this.#hasEnded) throw this.#died(this.#reason ?? 'exit');
     this.#answer = Promise.withResolvers();
     this.#take = take;
