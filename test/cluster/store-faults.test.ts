@@ -54,6 +54,28 @@ describe('a service on an object store that fails', { skip: withoutS3Gateway ?? 
     });
   });
 
+  test('a commit that arrives when another has its number changes nothing (P3, P6)', async () => {
+    const table = '/v1/table/overtaken';
+    assert.equal((await service.post(`${table}/create`, emptyTable())).status, 200);
+    const late = Promise.withResolvers<void>();
+    let commits = 0;
+    proxy.faults = (request) => {
+      if (!isCommit(request)) return undefined;
+      commits += 1;
+      return commits === 1 ? { kind: 'late', until: late.promise } : { kind: 'cut before' };
+    };
+    const first = await service.post(`${table}/insert`, appendedRow('of the zombie'));
+    assert.deepEqual([first.status, first.body.code], [500, 18], JSON.stringify(first.body));
+    proxy.faults = () => undefined;
+    const second = await service.post(`${table}/insert`, appendedRow('of the next'));
+    assert.equal(second.status, 200, JSON.stringify(second.body));
+    late.resolve();
+    await proxy.delivered();
+    const count = async (value: string) =>
+      (await service.post<number>(`${table}/count_rows`, { predicate: `value = '${value}'` })).body;
+    assert.deepEqual([await count('of the next'), await count('of the zombie')], [1, 0]);
+  });
+
   const unresolved = 'a write intent whose manifest may still arrive needs a fence before its retry is applied';
   test('a retry of a write whose commit is still on its way is not applied beside it (P6)', {
     todo: unresolved,
