@@ -9,7 +9,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { listVersions, namesIn, readManifest } from '../manifest/manifest-files.ts';
+import { namesIn, readManifest } from '../manifest/manifest-files.ts';
 import { transactionIn } from '../manifest/parse-manifest.ts';
 import { deletionFile, fragment, mapEntry, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { type Decoded, decode, fieldsIn } from '../protobuf.ts';
@@ -57,8 +57,11 @@ export function transactionsBetween(
 
 function readTransaction(versionsFolder: string, version: number): Uint8Array | undefined {
   const found = readManifest(versionsFolder, version);
-  if (found === undefined) return undefined;
-  const stored = transactionIn(found.bytes);
+  return found && transactionOf(versionsFolder, found.bytes);
+}
+
+function transactionOf(versionsFolder: string, manifest: Buffer): Uint8Array | undefined {
+  const stored = transactionIn(manifest);
   if (typeof stored !== 'string') return stored;
   return readFileSync(join(dirname(versionsFolder), '_transactions', stored));
 }
@@ -159,14 +162,16 @@ export interface PrivateChanges {
   readonly steps: readonly Uint8Array[];
 }
 
-/** What was made after `since`. */
-export function changesIn(versionsFolder: string, since: number): PrivateChanges {
-  const version = listVersions(versionsFolder).at(-1) ?? 0;
+/** What was made after `since`. `version`: the newest one. */
+export function changesIn(versionsFolder: string, since: number, version: number): PrivateChanges {
   const found = readManifest(versionsFolder, version);
   if (found === undefined) throw new Error('no manifest where the engine made a version');
-  const steps = transactionsBetween(versionsFolder, since, version, Number.POSITIVE_INFINITY).map((step) => {
+  const { path, bytes: result } = found;
+  if (version === since) return { version, path, result, steps: [] };
+  const earlier = transactionsBetween(versionsFolder, since, version - 1, Number.POSITIVE_INFINITY);
+  const steps = [...earlier, transactionOf(versionsFolder, result)].map((step) => {
     if (step === undefined) throw new Error('a version of the engine without its transaction');
     return step;
   });
-  return { version, path: found.path, result: found.bytes, steps };
+  return { version, path, result, steps };
 }

@@ -9,7 +9,12 @@
  */
 import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { type Manifest, parseManifest, type StoredIndex } from '../../../lance-format/manifest/parse-manifest.ts';
+import {
+  type Manifest,
+  parseManifest,
+  type StoredIndex,
+  sectionsOf,
+} from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { MergeSpec } from '../../port/merge-spec.ts';
 
@@ -91,7 +96,8 @@ function readSizes(versionsFolder: string, version: number, column: string): Siz
   const file = readManifest(versionsFolder, version);
   if (file === undefined) return undefined;
   try {
-    return sizesIn(parseManifest(file.bytes), column);
+    const hasIndexes = sectionsOf(file.bytes).indexes !== undefined;
+    return hasIndexes ? sizesIn(parseManifest(file.bytes), column) : undefined;
   } catch (error) {
     if (error instanceof MalformedFile) return undefined;
     throw error;

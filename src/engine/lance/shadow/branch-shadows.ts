@@ -177,7 +177,7 @@ class LocalShadow implements Shadow {
       call,
       async () => {
         const counts = await changeInReader({ lineage, version, step, file, ...limits });
-        this.#folder.committedElsewhere();
+        this.#folder.committedElsewhere(counts.version);
         return counts;
       },
       filter,

@@ -114,7 +114,7 @@ export class LocalNewTable implements StagedTable {
     try {
       const isMade = await engineCall('replace', async () => {
         const versions = join(staged, '_versions');
-        const { path, version, result, steps } = changesIn(versions, 0);
+        const { path, version, result, steps } = changesIn(versions, 0, await this.#table.version());
         const first = { ...firstVersion({ result, steps, ...newTransaction(fresh) }), files: rowFilesIn(staged) };
         const naming = manifestNames(version)[1] === basename(path) ? 1 : 0;
         return commits.lift(first, staged, join(versionsFolder, manifestNames(0)[naming]));

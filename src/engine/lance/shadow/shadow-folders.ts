@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, statfsSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { listVersions, manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
@@ -123,6 +123,8 @@ export class ShadowFolder {
   #memory: string | undefined;
   /** A version was made other than through `table`. */
   #isBehind = false;
+  /** The versions that are there are these and those between; undefined once the engine may make others through `table`. */
+  #versions: { readonly oldest: number; readonly newest: number } | undefined;
   #prepared: { readonly bytes: Buffer; readonly shadowVersion: number } | undefined;
 
   constructor(parts: ShadowFolderParts) {
@@ -153,14 +155,16 @@ export class ShadowFolder {
   }
 
   #shadow(original: Original): number {
-    const before = listVersions(this.#versionsFolder);
-    const version = Math.max((before.at(-1) ?? 0) + 1, original.version);
+    const before = this.#present();
+    const version = Math.max(before.newest + 1, original.version);
     const manifest = shadowManifest(original.bytes, { version, folder: this.#parts.uri });
     for (const name of foldersOfFiles) this.#clear(join(this.path, name));
-    if (before.length === 0) this.#make(manifest.length);
+    if (before.newest === 0) this.#make(manifest.length);
     writeFileSync(join(this.#versionsFolder, manifestNames(version)[0]), manifest);
-    for (const each of before) rmSync(join(this.#versionsFolder, manifestNames(each)[0]));
-    this.committedElsewhere();
+    for (let each = before.oldest; each > 0 && each <= before.newest; each += 1)
+      unlinkSync(join(this.#versionsFolder, manifestNames(each)[0]));
+    this.#isBehind = true;
+    this.#versions = { oldest: version, newest: version };
     return version;
   }
 
@@ -169,20 +173,29 @@ export class ShadowFolder {
     if (this.#table === undefined) this.#table = await (await this.#parts.connect()).openTable(this.name, []);
     else if (this.#isBehind) await this.#table.checkoutLatest();
     this.#isBehind = false;
+    this.#versions = undefined;
     return this.#table;
   }
 
-  /** To be called after something was committed other than through `table`. */
-  committedElsewhere(): void {
+  /** To be called after versions up to this one were made other than through `table`. */
+  committedElsewhere(version: number): void {
     this.#isBehind = true;
+    this.#versions = { ...this.#present(), newest: version };
   }
 
   get newestVersion(): number {
-    return listVersions(this.#versionsFolder).at(-1) ?? 0;
+    return this.#present().newest;
   }
 
   changesSince(version: number): PrivateChanges {
-    return changesIn(this.#versionsFolder, version);
+    return changesIn(this.#versionsFolder, version, this.newestVersion);
+  }
+
+  /** Zeros where there is none. A listing costs as much as the rest of a small shadow. */
+  #present(): { readonly oldest: number; readonly newest: number } {
+    if (this.#versions !== undefined) return this.#versions;
+    const listed = listVersions(this.#versionsFolder);
+    return { oldest: listed[0] ?? 0, newest: listed.at(-1) ?? 0 };
   }
 
   /** What stays after a failure goes when the branch is recovered. */
