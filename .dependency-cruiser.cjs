@@ -38,7 +38,7 @@ const mayImport = {
     ...['kernel', 'arrow', 'sql', 'engine/port/index-spec.ts', 'engine/port/query-spec.ts', 'operations'],
     ...['create/create-command.ts', 'insert/insert-command.ts', 'merge/merge-command.ts'],
   ],
-  auth: ['kernel', 'telemetry', 'wire'],
+  auth: ['kernel', 'telemetry', 'wire', 'catalog/credentials.ts'],
   http: [
     ...['kernel', 'memory', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],
     ...['create/request.ts', 'insert/request.ts', 'merge/request.ts', 'merge/merge-command.ts'],
@@ -48,7 +48,7 @@ const mayImport = {
     'table/table-owners.ts',
   ],
   config: ['kernel', 'memory'],
-  cli: ['kernel', 'arrow', 'wire', 'auth', 'telemetry', 'config'],
+  cli: ['kernel', 'arrow', 'wire', 'auth', 'telemetry', 'config', 'catalog/credentials.ts'],
 };
 
 const rooms = Object.keys(mayImport);

@@ -68,6 +68,7 @@ const context: CliContext = {
   clock: systemClock,
   readFile: (path) => readFileSync(path),
   fileExists: existsSync,
+  openCredentials: async (config) => (await import('./stored-state.ts')).openCredentials(config, systemClock),
   onStopSignal(listener) {
     process.on('SIGTERM', listener);
     process.on('SIGINT', listener);

@@ -12,7 +12,7 @@ import { IntrospectionVerifier, introspectionDefaults } from './auth/tokens/intr
 import { JwtVerifier, jwtIssuerDefaults } from './auth/tokens/jwt-verifier.ts';
 import { OwnIssuer } from './auth/tokens/own-issuer.ts';
 import type { Verifier } from './auth/tokens/verifier.ts';
-import { openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
+import type { Credentials } from './catalog/credentials.ts';
 import type { Service, StartParts } from './cli/serve.ts';
 import { makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
@@ -32,6 +32,7 @@ import { startOperations } from './operations/operations.ts';
 import { IndexBuilders } from './query/index-builders.ts';
 import { engineThreads, ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
+import { openState } from './stored-state.ts';
 import { EmbeddedOwners } from './table/table-owners.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
@@ -58,9 +59,9 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const { logger, clock } = start;
   sayIfClosed(start);
   const { policy, reload } = await openPolicy(start);
-  const catalog = await openSqliteCatalog(folder.catalogFile, { holder: { command: 'lancegate serve' }, clock });
-  opened.defer(() => catalog.close());
-  const authenticator = new Authenticator(await verifiers(start));
+  const state = opened.use(await openState(config, folder, clock));
+  const { catalog } = state;
+  const authenticator = new Authenticator(await verifiers(start, state));
   // Before the server, so that it is closed after the last request.
   const audit = await openAudit(start);
   const readers = openReaders(start);
@@ -87,6 +88,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const server = await startHttpServer({
     routes: apiRoutes(operationsOf(deps)),
+    requireReady: state.requireReady,
     authenticator,
     policy,
     readFilter: filterReader(config.sqlFunctions ?? []),
@@ -99,7 +101,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     clock,
     newId: randomUUID,
   });
-  catalog.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
+  state.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
   logger.info({ accepted: acceptedCredentials(config) }, 'the service accepts these credentials');
   const all = opened.move();
   return {
@@ -285,10 +287,17 @@ const acceptedCredentials = ({ ownIssuer, oidcIssuers = [], introspectionIssuer 
   ...(introspectionIssuer === undefined ? [] : [`opaque tokens that ${introspectionIssuer} knows`]),
 ];
 
-async function verifiers({ config, folder, logger, clock, opened }: Start): Promise<readonly Verifier[]> {
-  const apiKeys = opened.use(ApiKeyStore.open(folder.apiKeysFile, clock));
-  const own = config.ownIssuer ? [await OwnIssuer.open(folder.issuerKeyFile, clock, logger)] : [];
-  return [apiKeys, ...own, ...jwtVerifiers(config, clock, logger), ...introspectionVerifiers(config, clock, logger)];
+async function verifiers(
+  { config, logger, clock }: Start,
+  { apiKeys, issuerKeys }: Credentials,
+): Promise<readonly Verifier[]> {
+  const own = config.ownIssuer ? [await OwnIssuer.open(issuerKeys, clock, logger)] : [];
+  return [
+    new ApiKeyStore(apiKeys, clock),
+    ...own,
+    ...jwtVerifiers(config, clock, logger),
+    ...introspectionVerifiers(config, clock, logger),
+  ];
 }
 
 const jwtVerifiers = (config: Config, clock: Clock, logger: Logger): readonly Verifier[] =>

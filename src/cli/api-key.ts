@@ -1,10 +1,10 @@
-import { type ApiKey, ApiKeyStore } from '../auth/tokens/api-keys.ts';
-import { makeDataFolder } from '../config/data-folder.ts';
-import { type OptionTable, optional } from '../config/options.ts';
+import { ApiKeyStore } from '../auth/tokens/api-keys.ts';
+import type { ApiKey } from '../catalog/credentials.ts';
+import { optional } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { dayMs, durationMs } from '../config/value-types.ts';
 import { type CliContext, CliError, type Command, runAction, write } from './command.ts';
-import { type CommandLine, readCommandLine } from './command-line.ts';
+import { credentialSettings, readCommandLine } from './command-line.ts';
 import { accessOptions, splitScopes } from './token.ts';
 
 const createOptions = {
@@ -15,13 +15,13 @@ const createOptions = {
   }),
 };
 
-const settingNames = ['dataFolder'] as const;
+const settingNames = credentialSettings;
 
 export const apiKeyCommand: Command = {
   name: 'api-key',
-  usage: 'api-key create --subject S --scope "…" [--data DIR] | list | revoke ID',
-  summary: 'Makes, lists and revokes API keys. Takes effect at once, also while the service runs.',
-  options: [...Object.values(createOptions), settings.dataFolder],
+  usage: 'api-key create --subject S --scope "…" [--data DIR | --catalog URL] | list | revoke ID',
+  summary: 'Makes, lists and revokes API keys. Takes effect within a second, also while the service runs.',
+  options: [...Object.values(createOptions), ...settingNames.map((name) => settings[name])],
   run: runAction('api-key', { create: createKey, list: listKeys, revoke: revokeKey }),
 };
 
@@ -29,28 +29,31 @@ async function createKey(args: readonly string[], context: CliContext): Promise<
   const line = readCommandLine({ options: createOptions, settingNames }, args, context);
   const { subject, scope, groups, expires } = line.options;
   const expiresAtMs = expires === undefined ? undefined : context.clock.nowMs() + expires;
-  using store = openStore(line, context);
-  const { key, record } = store.create({ subject, scopes: splitScopes(scope), groups: groups ?? [], expiresAtMs });
+  await using credentials = await context.openCredentials(line.reading.values);
+  const store = new ApiKeyStore(credentials.apiKeys, context.clock);
+  const request = { subject, scopes: splitScopes(scope), groups: groups ?? [], expiresAtMs };
+  const { key, record } = await store.create(request);
   await write(context.stderr, `API key ${record.id}; this is the only time its secret is shown:\n`);
   await write(context.stdout, `${key}\n`);
 }
 
 async function listKeys(args: readonly string[], context: CliContext): Promise<void> {
-  using store = openStore(readCommandLine({ options: {}, settingNames }, args, context), context);
-  const lines = store.list().map((key) => `${describeKey(key, context.clock.nowMs())}\n`);
+  const { reading } = readCommandLine({ options: {}, settingNames }, args, context);
+  await using credentials = await context.openCredentials(reading.values);
+  const keys = await credentials.apiKeys.list();
+  const lines = keys.map((key) => `${describeKey(key, context.clock.nowMs())}\n`);
   await write(context.stdout, lines.join(''));
 }
 
 async function revokeKey(args: readonly string[], context: CliContext): Promise<void> {
   const line = readCommandLine({ options: {}, settingNames, positionals: ['ID'] }, args, context);
   const [id] = line.positionals;
-  using store = openStore(line, context);
-  if (!store.revoke(id!)) throw new CliError(`there is no API key ${JSON.stringify(id)}; api-key list shows their ids`);
+  await using credentials = await context.openCredentials(line.reading.values);
+  if (!(await new ApiKeyStore(credentials.apiKeys, context.clock).revoke(id!))) {
+    throw new CliError(`there is no API key ${JSON.stringify(id)}; api-key list shows their ids`);
+  }
   await write(context.stdout, `revoked ${id}\n`);
 }
-
-const openStore = ({ reading }: CommandLine<OptionTable>, { clock }: CliContext): ApiKeyStore =>
-  ApiKeyStore.open(makeDataFolder(reading.values.dataFolder).apiKeysFile, clock);
 
 /** One line, separated by tabs: id, state, subject, scopes, groups, when it was made. */
 function describeKey(key: ApiKey, nowMs: number): string {

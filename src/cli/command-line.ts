@@ -20,6 +20,9 @@ export interface CommandLine<Options> {
   readonly positionals: readonly string[];
 }
 
+/** Where credentials are. */
+export const credentialSettings = ['dataFolder', 'catalogUrl', 'catalogPasswordFile'] as const;
+
 export const allSettingNames = Object.keys(settings) as readonly SettingName[];
 
 /** Reads arguments and environment; throws one `UsageError` with everything that is wrong in either. */

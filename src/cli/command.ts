@@ -1,8 +1,10 @@
 import { join } from 'node:path';
+import type { Credentials } from '../catalog/credentials.ts';
 import { showOptions, showSettings } from '../config/describe-config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { Machine } from '../config/fit-defaults.ts';
 import type { Option } from '../config/options.ts';
+import type { Config } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 
 export interface Command {
@@ -79,6 +81,8 @@ export interface CliContext {
   readonly clock: Clock;
   readonly readFile: (path: string) => Buffer;
   readonly fileExists: (path: string) => boolean;
+  /** Where the configuration says that they are. */
+  readonly openCredentials: (config: Config) => Promise<Credentials>;
   /** Calls `listener` for each SIGTERM and SIGINT from now on. */
   readonly onStopSignal: (listener: () => void) => void;
   /** Calls `listener` for each SIGHUP from now on, which then does not end the process. */

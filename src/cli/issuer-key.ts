@@ -1,10 +1,9 @@
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../auth/tokens/issuer-key.ts';
-import { makeDataFolder } from '../config/data-folder.ts';
-import { type OptionTable, withDefault } from '../config/options.ts';
+import { withDefault } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { dayMs, durationMs } from '../config/value-types.ts';
 import { type CliContext, type Command, runAction, write } from './command.ts';
-import { type CommandLine, readCommandLine } from './command-line.ts';
+import { credentialSettings, readCommandLine } from './command-line.ts';
 
 const rotateOptions = {
   acceptOldFor: withDefault(durationMs(0, 3_660 * dayMs), {
@@ -14,29 +13,29 @@ const rotateOptions = {
   }),
 };
 
-const settingNames = ['dataFolder'] as const;
+const settingNames = credentialSettings;
 
 export const issuerKeyCommand: Command = {
   name: 'issuer-key',
-  usage: 'issuer-key rotate [--accept-old-for 12h] [--data DIR] | list',
+  usage: 'issuer-key rotate [--accept-old-for 12h] [--data DIR | --catalog URL] | list',
   summary:
     'Replaces the key that signs tokens of the own issuer, or lists the accepted keys. The running service follows.',
-  options: [...Object.values(rotateOptions), settings.dataFolder],
+  options: [...Object.values(rotateOptions), ...settingNames.map((name) => settings[name])],
   run: runAction('issuer-key', { rotate, list }),
 };
 
 async function rotate(args: readonly string[], context: CliContext): Promise<void> {
   const line = readCommandLine({ options: rotateOptions, settingNames }, args, context);
   const rotation = { clock: context.clock, acceptOldForMs: line.options.acceptOldFor };
-  await show(await rotateIssuerKey(keyFileOf(line), rotation), context);
+  await using credentials = await context.openCredentials(line.reading.values);
+  await show(await rotateIssuerKey(credentials.issuerKeys, rotation), context);
 }
 
 async function list(args: readonly string[], context: CliContext): Promise<void> {
-  await show(await openIssuerKeys(keyFileOf(readCommandLine({ options: {}, settingNames }, args, context))), context);
+  const { reading } = readCommandLine({ options: {}, settingNames }, args, context);
+  await using credentials = await context.openCredentials(reading.values);
+  await show(await openIssuerKeys(credentials.issuerKeys), context);
 }
-
-const keyFileOf = ({ reading }: CommandLine<OptionTable>): string =>
-  makeDataFolder(reading.values.dataFolder).issuerKeyFile;
 
 /** One line for each key, separated by a tab: its id, the `kid` of its tokens, and its state. */
 async function show({ accepted }: IssuerKeys, { stdout, clock }: CliContext): Promise<void> {

@@ -1,15 +1,15 @@
 /**
  * `lancegate maintain`: asks the running service to maintain a table now. The service holds the data folder, so the command
- * asks over HTTP, at the address that the service left there, with a short-lived token of the folder's own issuer, or with a credential of
+ * asks over HTTP, at the address that the service left there, with a short-lived token of the own issuer, or with a credential of
  * the operator if that issuer is off.
  */
 import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
-import { type DataFolder, dataFolderAt } from '../config/data-folder.ts';
+import { dataFolderAt } from '../config/data-folder.ts';
 import { optional } from '../config/options.ts';
-import { settings } from '../config/settings.ts';
+import { type Config, settings } from '../config/settings.ts';
 import { httpUrl, path } from '../config/value-types.ts';
 import { type CliContext, CliError, type Command, write } from './command.ts';
-import { readCommandLine } from './command-line.ts';
+import { credentialSettings, readCommandLine } from './command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
 
 const options = {
@@ -23,14 +23,16 @@ const options = {
   }),
 };
 
+const settingNames = [...credentialSettings, 'basePath'] as const;
+
 export const maintainCommand: Command = {
   name: 'maintain',
-  usage: 'maintain TABLE [--data DIR] [--url URL] [--credential-file PATH]',
+  usage: 'maintain TABLE [--data DIR | --catalog URL] [--url URL] [--credential-file PATH]',
   summary: 'Compacts, indexes and prunes a table now, and prints what was done. Needs the running service.',
-  options: [...Object.values(options), settings.dataFolder, settings.basePath],
+  options: [...Object.values(options), ...settingNames.map((name) => settings[name])],
 
   async run(args, context) {
-    const syntax = { options, settingNames: ['dataFolder', 'basePath'], positionals: ['TABLE'] } as const;
+    const syntax = { options, settingNames, positionals: ['TABLE'] };
     const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
     const folder = dataFolderAt(reading.values.dataFolder);
     const running = runningService(folder, context);
@@ -38,7 +40,7 @@ export const maintainCommand: Command = {
     if (given.credentialFile === undefined) requireOwnIssuer(reading.values, running);
     const credential =
       given.credentialFile === undefined
-        ? await ownToken(folder, context)
+        ? await ownToken(reading.values, context)
         : context.readFile(given.credentialFile).toString('utf8').trim();
     const answer = await ask(`${service}/v1/table/${encodeURIComponent(positionals[0]!)}/maintain`, credential);
     await write(context.stdout, answer.jobs.map((job) => `${JSON.stringify(job)}\n`).join(''));
@@ -48,13 +50,14 @@ export const maintainCommand: Command = {
 function announcedUrl(running: RunningService | undefined): string {
   if (running !== undefined) return running.url;
   throw new CliError(
-    'no service runs on this data folder: start it with `lancegate serve`, or name another with --data',
+    'no service runs on this data folder: start it with `lancegate serve`, or name another with --data or --url',
   );
 }
 
-async function ownToken({ issuerKeyFile }: DataFolder, { clock }: CliContext): Promise<string> {
-  const issuer = await OwnIssuer.open(issuerKeyFile, clock);
-  return issuer.mint({ subject: 'lancegate maintain', scopes: ['lancegate:admin'], expiresAfterMs: 60_000 });
+async function ownToken(config: Config, { clock, openCredentials }: CliContext): Promise<string> {
+  await using credentials = await openCredentials(config);
+  const issuer = await OwnIssuer.open(credentials.issuerKeys, clock);
+  return await issuer.mint({ subject: 'lancegate maintain', scopes: ['lancegate:admin'], expiresAfterMs: 60_000 });
 }
 
 async function ask(url: string, credential: string): Promise<{ jobs: object[] }> {

@@ -1,10 +1,10 @@
 import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
-import { makeDataFolder } from '../config/data-folder.ts';
+import { dataFolderAt } from '../config/data-folder.ts';
 import { optional, required, withDefault } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
 import { dayMs, durationMs, listOf, text } from '../config/value-types.ts';
 import { type Command, write } from './command.ts';
-import { readCommandLine } from './command-line.ts';
+import { credentialSettings, readCommandLine } from './command-line.ts';
 import { requireOwnIssuer, runningService } from './running-service.ts';
 
 /** Whom a credential stands for and what it allows. */
@@ -30,16 +30,16 @@ const options = {
 
 export const tokenCommand: Command = {
   name: 'token',
-  usage: 'token --subject S --scope "…" [--expires 12h] [--data DIR]',
+  usage: 'token --subject S --scope "…" [--expires 12h] [--data DIR | --catalog URL]',
   summary: 'Prints an access token of the own issuer; works while the service runs.',
-  options: [...Object.values(options), settings.dataFolder],
+  options: [...Object.values(options), ...credentialSettings.map((name) => settings[name])],
 
   async run(args, context) {
-    const syntax = { options, settingNames: ['dataFolder'] } as const;
+    const syntax = { options, settingNames: credentialSettings };
     const { options: given, reading } = readCommandLine(syntax, args, context);
-    const folder = makeDataFolder(reading.values.dataFolder);
-    requireOwnIssuer(reading.values, runningService(folder, context));
-    const issuer = await OwnIssuer.open(folder.issuerKeyFile, context.clock);
+    await using credentials = await context.openCredentials(reading.values);
+    requireOwnIssuer(reading.values, runningService(dataFolderAt(reading.values.dataFolder), context));
+    const issuer = await OwnIssuer.open(credentials.issuerKeys, context.clock);
     const token = await issuer.mint({
       subject: given.subject,
       scopes: splitScopes(given.scope),

@@ -8,6 +8,7 @@ const flag = (name: SettingName): string => `--${settings[name].flag}`;
 /** Settings that are right one by one and wrong together, or on this machine. */
 export function findConflicts(config: Config, { openFiles }: Machine): readonly string[] {
   return [
+    ...catalogConflicts(config),
     ...issuerConflicts(config),
     ...introspectionConflicts(config),
     ...timeoutConflicts(config),
@@ -15,6 +16,14 @@ export function findConflicts(config: Config, { openFiles }: Machine): readonly 
     ...shareConflicts(config),
     ...fileConflicts(config, openFiles),
   ];
+}
+
+function* catalogConflicts({ catalogUrl, catalogPasswordFile }: Config): Iterable<string> {
+  if (catalogPasswordFile === undefined) return;
+  const who = flag('catalogPasswordFile');
+  if (catalogUrl === undefined) yield `${who} has no effect without ${flag('catalogUrl')}`;
+  else if (new URL(catalogUrl).password !== '')
+    yield `${who} has no effect: the URL of ${flag('catalogUrl')} has a password`;
 }
 
 function* issuerConflicts(config: Config): Iterable<string> {

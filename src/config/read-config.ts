@@ -1,5 +1,5 @@
 import { findConflicts } from './conflicts.ts';
-import { type EnvironmentSources, readEnvironment } from './environment.ts';
+import { type EnvironmentSources, environmentName, readEnvironment } from './environment.ts';
 import { fitDefaults, type Machine } from './fit-defaults.ts';
 import { type Found, type Option, type OptionReading, readOptions } from './options.ts';
 import { type SettingName, settings } from './settings.ts';
@@ -29,10 +29,18 @@ export function readConfig(sources: ConfigSources): ConfigReading {
     (setting) => given(setting) ?? (setting === settings.storageRoot ? storageRoot : undefined),
     sources.cwd,
   );
-  const problems = [...environment.problems, ...reading.problems];
+  const problems = [...environment.problems, ...reading.problems, ...shownPasswords(reading)];
   // Values that could not be read would only make misleading conflicts.
   if (reading.problems.length > 0) return { ...reading, problems };
   const isDefault = (name: SettingName): boolean => reading.sources[name] === 'default';
   const values = fitDefaults(reading.values, isDefault, sources.machine);
   return { ...reading, values, problems: [...problems, ...findConflicts(values, sources.machine)] };
+}
+
+/** Every user of the machine sees the command lines of processes. */
+function* shownPasswords({ values: { catalogUrl }, sources }: ConfigReading): Iterable<string> {
+  const name = `--${settings.catalogUrl.flag}`;
+  if (catalogUrl === undefined || sources.catalogUrl !== name || new URL(catalogUrl).password === '') return;
+  const variable = environmentName(settings.catalogUrl);
+  yield `${name}: other users of this machine can see a password in a flag; set ${variable} instead, or give the password by --${settings.catalogPasswordFile.flag}, PGPASSWORD or PGPASSFILE`;
 }

@@ -9,6 +9,7 @@ import {
   basePath,
   boolean,
   bytes,
+  databaseUrl,
   dayMs,
   durationMs,
   functionName,
@@ -60,7 +61,7 @@ export const settings = {
     dataFolder: withDefault(path, {
       flag: 'data',
       default: './lancegate-data',
-      doc: 'Folder of the catalog, the issuer key, the API keys and, unless `--storage-root` says otherwise, the tables. Made if missing. One process owns it.',
+      doc: 'Folder of the catalog, the issuer key and the API keys, unless `--catalog` says otherwise, and of the tables, unless `--storage-root` does. Made if missing. One process owns it.',
     }),
     host: withDefault(text, { flag: 'host', default: '127.0.0.1', doc: 'Address to listen on.' }),
     port: withDefault(integer(0, 65_535), {
@@ -79,6 +80,19 @@ export const settings = {
     }),
   }),
   ...inGroup('storage', {
+    catalogUrl: optional(databaseUrl, {
+      flag: 'catalog',
+      doc: 'PostgreSQL database of the catalog, the API keys and the issuer key, for replicas that share them, such as `postgres://lancegate@db.example/lancegate`. Nobody else uses it. To other machines the connection is encrypted and the server must prove who it is, unless the URL has another `sslmode`; `sslrootcert` names the file of its CA. A password is refused in the flag, which other users of the machine can see: it belongs into the variable, `--catalog-password-file`, `PGPASSWORD` or `PGPASSFILE`. Without this setting, they are in files of `--data`.',
+    }),
+    catalogPasswordFile: optional(path, {
+      flag: 'catalog-password-file',
+      doc: 'File with the password of that database, where its URL has none. The service reads it for every new connection.',
+    }),
+    catalogConnections: withDefault(integer(2, 1_000), {
+      flag: 'catalog-connections',
+      default: '10',
+      doc: 'Connections that each replica has to that database, at most.',
+    }),
     storageRoot: withDefault(storageRoot, {
       flag: 'storage-root',
       default: '<data>/tables',

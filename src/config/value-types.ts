@@ -166,6 +166,31 @@ export const storageRoot: ValueType<string> = plain(
   },
 );
 
+const sslModes = ['disable', 'require', 'verify-ca', 'verify-full'];
+const databaseParameters = ['host', 'user', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
+
+/** A PostgreSQL database. Its URL may hold a password, which is masked. */
+export const databaseUrl: ValueType<string> = {
+  ...plain(
+    'URL',
+    `a URL such as postgres://user@host/database?sslmode=verify-full; it must name the database, may have ${databaseParameters.join(', ')}, and sslmode is ${sslModes.join(', ')}`,
+    (raw) => {
+      const url = /^postgres(ql)?:\/\//.test(raw) ? URL.parse(raw) : null;
+      if (url === null || url.hash !== '' || !/^\/[^/]+$/.test(url.pathname)) return undefined;
+      const parameters = [...url.searchParams];
+      const isKnown = parameters.every(([name]) => databaseParameters.includes(name));
+      const isSslMode = sslModes.includes(url.searchParams.get('sslmode') ?? 'disable');
+      return isKnown && isSslMode && (url.hostname || url.searchParams.has('host')) ? raw : undefined;
+    },
+    (raw) => {
+      const url = new URL(raw);
+      if (url.password !== '') url.password = secretMask;
+      return url.href;
+    },
+  ),
+  secret: true,
+};
+
 /** What stands before `/v1`: the empty text, or segments that each begin with a slash. */
 export const basePath: ValueType<string> = plain(
   '/PATH',

@@ -13,6 +13,8 @@ import type { Route } from './route.ts';
 export interface HttpDeps {
   /** Below the base path. */
   readonly routes: readonly Route[];
+  /** Throws what a request would be refused with that needs the catalog. */
+  readonly requireReady: () => Promise<void>;
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
   readonly readFilter: ReadFilter;

@@ -329,8 +329,13 @@ export class RequestContext implements AnswerHead {
   }
 }
 
-/** An operator has to act on the storage. */
-const isForOperator: ReadonlySet<ErrorName> = new Set(['StorageFull', 'StorageUnavailable', 'TableDamaged']);
+/** An operator has to act on the storage or the database. */
+const isForOperator: ReadonlySet<ErrorName> = new Set([
+  'StorageFull',
+  'StorageUnavailable',
+  'CatalogUnavailable',
+  'TableDamaged',
+]);
 
 async function* thenDiscard(content: string | Buffer, body: RequestBody): AsyncGenerator<string | Buffer, void, void> {
   yield content;

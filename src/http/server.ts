@@ -60,7 +60,7 @@ function createHttpServer(deps: HttpDeps): FastifyInstance {
     return pipeline.prepare(request.context, request.routeOptions.config.route);
   });
   app.addHook('preClose', async () => pipeline.stop());
-  addHealthRoutes(app, pipeline);
+  addHealthRoutes(app, pipeline, deps);
   const outermost = metricsRoute(deps.metrics);
   for (const route of [outermost, ...routes]) addRoute(app, route);
   const files = publicFiles(deps.routes, deps.config.basePath);
@@ -158,12 +158,13 @@ const healthRoutes = [
 ] as const;
 
 /** For probes, which have no credentials: they learn one word. */
-function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline): void {
+function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline, { requireReady }: HttpDeps): void {
   const word = (text: string) => ({ contentType: 'application/json', text: JSON.stringify({ status: text }) });
   const options = { config: { isProbe: true } };
   app.get('/healthz', options, ({ context }) => context.answer(word('alive')));
-  app.get('/readyz', options, ({ context }) => {
+  app.get('/readyz', options, async ({ context }) => {
     if (pipeline.isStopping) return context.refuse(new LancegateError('SlowDown', 'the service is stopping'));
+    await requireReady();
     return context.answer(word('ready'));
   });
 }

@@ -169,11 +169,12 @@ export const storageUnavailable = (
 /** For the later steps of a work of several: that nothing was written is true of the step that failed only. */
 export function notTheFirstStep(error: unknown): never {
   if (!isOfStorage(error)) throw error;
-  throw new LancegateError('Internal', 'the storage refused a later step', { cause: error });
+  throw new LancegateError('Internal', 'the storage or the catalog refused a later step', { cause: error });
 }
 
-const isOfStorage = (error: unknown): boolean =>
-  isStorageFull(error) || (error instanceof LancegateError && error.kind === 'StorageUnavailable');
+const isOfStorage = (error: unknown): boolean => error instanceof LancegateError && storageErrors.has(error.kind);
+
+const storageErrors: ReadonlySet<ErrorName> = new Set(['StorageFull', 'StorageUnavailable', 'CatalogUnavailable']);
 
 export const isStorageFull = (error: unknown): boolean =>
   error instanceof LancegateError && error.kind === 'StorageFull';

@@ -6,8 +6,10 @@ import { after, before, describe, it } from 'node:test';
 import { Authenticator } from '#src/auth/authenticator.ts';
 import type { Resource } from '#src/auth/policy/actions.ts';
 import { CedarPolicy } from '#src/auth/policy/cedar-policy.ts';
+import { ApiKeyFile } from '#src/auth/tokens/api-key-file.ts';
 import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
 import { IntrospectionVerifier, introspectionDefaults } from '#src/auth/tokens/introspection-verifier.ts';
+import { IssuerKeyFile } from '#src/auth/tokens/issuer-key-file.ts';
 import { JwtVerifier, jwtIssuerDefaults } from '#src/auth/tokens/jwt-verifier.ts';
 import { OwnIssuer } from '#src/auth/tokens/own-issuer.ts';
 import { systemClock } from '#src/kernel/clock.ts';
@@ -26,14 +28,16 @@ describe('the whole gate (P9)', () => {
   let folder: string;
   let server: AuthorizationServer;
   let ownIssuer: OwnIssuer;
+  let keyFile: ApiKeyFile;
   let apiKeys: ApiKeyStore;
   let authenticator: Authenticator;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'lancegate-gate-'));
     server = await AuthorizationServer.start({ clients: { loader: { groups: ['crew'] }, stranger: {} } });
-    ownIssuer = await OwnIssuer.open(join(folder, 'issuer-key.json'), systemClock);
-    apiKeys = ApiKeyStore.open(join(folder, 'api-keys.sqlite'), systemClock);
+    ownIssuer = await OwnIssuer.open(new IssuerKeyFile(join(folder, 'issuer-key.json')), systemClock);
+    keyFile = new ApiKeyFile(join(folder, 'api-keys.sqlite'));
+    apiKeys = new ApiKeyStore(keyFile, systemClock);
     const issuer = { issuer: server.issuer, audiences: [server.audience] };
     authenticator = new Authenticator([
       ownIssuer,
@@ -43,7 +47,7 @@ describe('the whole gate (P9)', () => {
     ]);
   });
   after(async () => {
-    apiKeys.close();
+    keyFile[Symbol.dispose]();
     await server[Symbol.asyncDispose]();
     await rm(folder, { recursive: true });
   });
@@ -52,7 +56,7 @@ describe('the whole gate (P9)', () => {
 
   it('knows the holder of every sort of credential', async () => {
     const scopes = ['lancegate:read'];
-    const { key } = apiKeys.create({ subject: 'key holder', scopes });
+    const { key } = await apiKeys.create({ subject: 'key holder', scopes });
     const own = await ownIssuer.mint({ subject: 'own', scopes, expiresAfterMs: 60_000 });
     assert.equal((await bearing(own)).subject, 'own');
     assert.equal((await bearing(await server.jwt({ client: 'loader' }))).subject, 'loader');

@@ -151,8 +151,10 @@ describe('the SQLite catalog', () => {
     await first.deregisterTable(table('gone'));
     await first.close();
     const database = new DatabaseSync(file);
-    database.exec(`delete from catalog_migrations where name = '0004-owners-of-places';
-      alter table locations drop column owner`);
+    database.exec(`delete from catalog_migrations where name >= '0004';
+      alter table locations drop column owner;
+      drop table api_keys;
+      drop table issuer_keys`);
     database.close();
     const catalog = await open(file);
     const ownerOf = async (location: string) => (await catalog.locationsAt(place(location), 'exact'))[0]?.owner;

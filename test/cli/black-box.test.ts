@@ -6,7 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
+import { ApiKeyFile } from '#src/auth/tokens/api-key-file.ts';
 import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
+import { IssuerKeyFile } from '#src/auth/tokens/issuer-key-file.ts';
 import { OwnIssuer } from '#src/auth/tokens/own-issuer.ts';
 import { dataFolderAt } from '#src/config/data-folder.ts';
 import { systemClock } from '#src/kernel/clock.ts';
@@ -38,7 +40,7 @@ test('token prints, as its last line, a token that the service of this data fold
   const args = ['--subject', 'ada', '--scope', 'lancegate:read  lancegate:write', '--group', 'a,b', '--expires', '1h'];
   const { code, stdout, stderr } = lancegate(['token', ...args, '--data', data]);
   assert.equal(code, 0, stderr);
-  const issuer = await OwnIssuer.open(dataFolderAt(data).issuerKeyFile, systemClock);
+  const issuer = await OwnIssuer.open(new IssuerKeyFile(dataFolderAt(data).issuerKeyFile), systemClock);
   assert.deepEqual(await issuer.verify({ kind: 'bearer', secret: lastLine(stdout), digest: 'any' }), {
     subject: 'ada',
     scopes: ['lancegate:read', 'lancegate:write'],
@@ -72,7 +74,8 @@ test('token refuses where the own issuer is turned off, and what no token could 
 
 test('api-key create prints a key once, list shows it without its secret, revoke ends it at once', async () => {
   const data = join(scratch, 'keys');
-  using store = ApiKeyStore.open(dataFolderAt(data).apiKeysFile, systemClock);
+  using keyFile = new ApiKeyFile(dataFolderAt(data).apiKeysFile);
+  const store = new ApiKeyStore(keyFile, systemClock);
   const created = lancegate(['api-key', 'create', '--subject', 'ada', '--scope', 'x y', '--data', data]);
   assert.equal(created.code, 0, created.stderr);
   const key = lastLine(created.stdout);

@@ -4,6 +4,7 @@ import type { CliContext, Output } from '#src/cli/command.ts';
 import { runCli } from '#src/cli/run.ts';
 import type { StartService } from '#src/cli/serve.ts';
 import type { Clock } from '#src/kernel/clock.ts';
+import { openCredentials } from '#src/stored-state.ts';
 
 const packageFolder = join(import.meta.dirname, '../..');
 
@@ -45,6 +46,7 @@ interface Surroundings {
 /** Runs the command line without a process of its own. */
 export async function runInProcess(args: readonly string[], given: Surroundings = {}): Promise<Outcome> {
   const { stdout = new Collector(), stderr = new Collector() } = given;
+  const clock = given.clock ?? fixedClock(Date.UTC(2026, 0, 1));
   const context: CliContext = {
     env: given.env ?? {},
     cwd: packageFolder,
@@ -54,9 +56,10 @@ export async function runInProcess(args: readonly string[], given: Surroundings 
     stdin: bytesOf(given.stdin ?? ''),
     stdout,
     stderr,
-    clock: given.clock ?? fixedClock(Date.UTC(2026, 0, 1)),
+    clock,
     readFile: (path) => readFileSync(path),
     fileExists: existsSync,
+    openCredentials: (config) => openCredentials(config, clock),
     onStopSignal: given.onStopSignal ?? (() => {}),
     onReloadSignal: given.onReloadSignal ?? (() => {}),
   };

@@ -1,6 +1,7 @@
 /** The two ways to the same tables: the LanceDB SDK over HTTP, as users have it, and LanceDB on the folder itself. */
 import { join } from 'node:path';
 import { type Connection, type ConnectionOptions, connect, type Table } from '@lancedb/lancedb';
+import { ApiKeyFile } from '#src/auth/tokens/api-key-file.ts';
 import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { TestService } from '#test/fixtures/service.ts';
@@ -10,17 +11,18 @@ export type Row = Readonly<Record<string, unknown>>;
 export const allRights = 'lancegate:admin';
 
 /** As `lancegate api-key create` makes one while the service runs. */
-export function makeApiKey({ dataFolder }: TestService, ...scopes: readonly string[]): string {
-  using store = ApiKeyStore.open(join(dataFolder, 'api-keys.sqlite'), systemClock);
-  return store.create({ subject: 'loader', scopes }).key;
+export async function makeApiKey({ dataFolder }: TestService, ...scopes: readonly string[]): Promise<string> {
+  using keyFile = new ApiKeyFile(join(dataFolder, 'api-keys.sqlite'));
+  const store = new ApiKeyStore(keyFile, systemClock);
+  return (await store.create({ subject: 'loader', scopes })).key;
 }
 
 /** `credential` is whatever the SDK takes: an API key, an OAuth configuration, extra headers. */
 export const connectOver = (service: TestService, credential: Partial<ConnectionOptions>): Promise<Connection> =>
   connect('db://lancegate', { hostOverride: service.url, ...credential });
 
-export const connectByApiKey = (service: TestService, ...scopes: readonly string[]): Promise<Connection> =>
-  connectOver(service, { apiKey: makeApiKey(service, ...(scopes.length === 0 ? [allRights] : scopes)) });
+export const connectByApiKey = async (service: TestService, ...scopes: readonly string[]): Promise<Connection> =>
+  connectOver(service, { apiKey: await makeApiKey(service, ...(scopes.length === 0 ? [allRights] : scopes)) });
 
 /** The table as it lies on disk, without the service. Every namespace is a folder of its own. */
 export async function openDirectly(

@@ -57,7 +57,7 @@ describe('the LanceDB SDK shows who it is (P9)', () => {
   });
 
   test('an API key that was never made, or that was cut short, is refused before anything happens', async () => {
-    const key = makeApiKey(service, 'lancegate:write');
+    const key = await makeApiKey(service, 'lancegate:write');
     for (const apiKey of ['wrong', key.slice(0, -1)]) {
       const database = await connectOver(service, { apiKey });
       await assert.rejects(database.tableNames(), refusal(/401/, /API key/));
@@ -89,7 +89,7 @@ describe('the LanceDB SDK shows who it is (P9)', () => {
   });
 
   test('no secret is in a refusal or in the log', async () => {
-    const key = makeApiKey(service, 'lancegate:read');
+    const key = await makeApiKey(service, 'lancegate:read');
     const database = await connectOver(service, { apiKey: key });
     const secret = key.split('_').at(-1) ?? key;
     await assert.rejects(

@@ -118,7 +118,7 @@ describe('the LanceDB SDK merges rows', () => {
 
   test('a timeout that does not suffice is answered 503, and nothing is written (P6)', async () => {
     const people = await makePeople();
-    const apiKey = makeApiKey(service, allRights);
+    const apiKey = await makeApiKey(service, allRights);
     const impatient = await connectOver(service, { apiKey, clientConfig: { retryConfig: { retries: 0 } } });
     const merge = (await impatient.openTable(people.name)).mergeInsert('id').whenNotMatchedInsertAll();
     const rows = Array.from({ length: 50_000 }, (_, i) => person(100 + i, 'late', i));

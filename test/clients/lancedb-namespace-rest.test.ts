@@ -25,7 +25,7 @@ describe('connectNamespace("rest") of LanceDB', () => {
     gate = await connectByApiKey(service);
     direct = await connectNamespace('rest', {
       uri: service.url,
-      'headers.authorization': `Bearer ${makeApiKey(service, allRights)}`,
+      'headers.authorization': `Bearer ${await makeApiKey(service, allRights)}`,
     });
   });
 

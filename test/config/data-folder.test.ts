@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { chmodSync, chownSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
+import { IssuerKeyFile } from '#src/auth/tokens/issuer-key-file.ts';
 import { OwnIssuer } from '#src/auth/tokens/own-issuer.ts';
 import { makeDataFolder } from '#src/config/data-folder.ts';
 import { systemClock } from '#src/kernel/clock.ts';
@@ -106,7 +107,7 @@ describe('the data folder (P9)', () => {
 });
 
 async function adminOf(data: string): Promise<Record<string, string>> {
-  const issuer = await OwnIssuer.open(join(data, 'issuer-key.json'), systemClock);
+  const issuer = await OwnIssuer.open(new IssuerKeyFile(join(data, 'issuer-key.json')), systemClock);
   const token = await issuer.mint({ subject: 'a', scopes: ['lancegate:admin'], expiresAfterMs: 60_000 });
   return { authorization: `Bearer ${token}` };
 }

@@ -100,6 +100,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   });
   const server = await startHttpServer({
     routes: apiRoutes(operations),
+    requireReady: async () => {},
     readFilter: filterReader([]),
     authenticator: {
       authenticate: async (headers) => {

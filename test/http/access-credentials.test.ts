@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { ApiKeyFile } from '#src/auth/tokens/api-key-file.ts';
 import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
+import { IssuerKeyFile } from '#src/auth/tokens/issuer-key-file.ts';
 import { OwnIssuer } from '#src/auth/tokens/own-issuer.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
@@ -47,9 +49,10 @@ describe('credentials of every sort, at the whole service (P9)', () => {
     secrets.push(token);
     return { authorization: `Bearer ${token}` };
   };
-  const apiKey = (...scopes: string[]) => {
-    using store = ApiKeyStore.open(join(service.dataFolder, 'api-keys.sqlite'), systemClock);
-    const made = store.create({ subject: 'key holder', scopes });
+  const apiKey = async (...scopes: string[]) => {
+    using keyFile = new ApiKeyFile(join(service.dataFolder, 'api-keys.sqlite'));
+    const store = new ApiKeyStore(keyFile, systemClock);
+    const made = await store.create({ subject: 'key holder', scopes });
     secrets.push(made.key);
     return made;
   };
@@ -73,13 +76,13 @@ describe('credentials of every sort, at the whole service (P9)', () => {
 
   test('a token of the service itself, until its time is over or its key is another', async () => {
     succeeded(await merge(bearing(await service.mint('lancegate:write'))));
-    const own = await OwnIssuer.open(join(service.dataFolder, 'issuer-key.json'), {
+    const own = await OwnIssuer.open(new IssuerKeyFile(join(service.dataFolder, 'issuer-key.json')), {
       ...systemClock,
       nowMs: () => Date.now() - 7_200_000,
     });
     const old = await own.mint({ subject: 'late', scopes: ['lancegate:write'], expiresAfterMs: 3_600_000 });
     await unauthenticated(bearing(old), invalid);
-    const foreign = await OwnIssuer.open(join(service.dataFolder, 'another-key.json'), systemClock);
+    const foreign = await OwnIssuer.open(new IssuerKeyFile(join(service.dataFolder, 'another-key.json')), systemClock);
     const forged = await foreign.mint({ subject: 'forger', scopes: ['lancegate:admin'], expiresAfterMs: 3_600_000 });
     await unauthenticated(bearing(forged), invalid);
   });
@@ -145,18 +148,19 @@ describe('credentials of every sort, at the whole service (P9)', () => {
   });
 
   test('an API key in either header, until it is revoked', async () => {
-    const { key, record } = apiKey('lancegate:write');
+    const { key, record } = await apiKey('lancegate:write');
     succeeded(await merge({ 'x-api-key': key }));
     succeeded(await merge(bearing(key)));
-    refused(await merge({ 'x-api-key': apiKey('lancegate:read').key }), 403, 15);
+    refused(await merge({ 'x-api-key': (await apiKey('lancegate:read')).key }), 403, 15);
     await unauthenticated({ 'x-api-key': `${key.slice(0, -1)}x` }, invalid);
-    using store = ApiKeyStore.open(join(service.dataFolder, 'api-keys.sqlite'), systemClock);
-    store.revoke(record.id);
+    using keyFile = new ApiKeyFile(join(service.dataFolder, 'api-keys.sqlite'));
+    const store = new ApiKeyStore(keyFile, systemClock);
+    await store.revoke(record.id);
     await unauthenticated({ 'x-api-key': key }, invalid);
   });
 
   test('Authorization counts where both headers are there, and nothing falls back', async () => {
-    const { key } = apiKey('lancegate:write');
+    const { key } = await apiKey('lancegate:write');
     await unauthenticated({ ...bearing('nonsense'), 'x-api-key': key }, invalid);
     succeeded(await merge({ ...bearing(await service.mint('lancegate:write')), 'x-api-key': 'placeholder' }));
   });

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { ApiKeyFile } from '#src/auth/tokens/api-key-file.ts';
 import { ApiKeyStore } from '#src/auth/tokens/api-keys.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { type HeaderFields, startTestService, type TestService } from '#test/fixtures/service.ts';
@@ -53,8 +54,9 @@ describe('the audit record', () => {
   test('says of each request who asked what, whether they might, and what came of it', async (t) => {
     const { service, records } = await startAudited((clean) => t.after(clean), { TRUSTED_PROXIES: '127.0.0.1' });
     const writer = { authorization: `Bearer ${await service.mint('lancegate:write', 'writer')}` };
-    using keys = ApiKeyStore.open(join(service.dataFolder, 'api-keys.sqlite'), systemClock);
-    const { key, record } = keys.create({ subject: 'loader', scopes: ['lancegate:read'] });
+    using keyFile = new ApiKeyFile(join(service.dataFolder, 'api-keys.sqlite'));
+    const keys = new ApiKeyStore(keyFile, systemClock);
+    const { key, record } = await keys.create({ subject: 'loader', scopes: ['lancegate:read'] });
     const keyed = { 'idempotency-key': 'once' };
     const expected: Fields[] = [];
     const post = async (path: string, body: Uint8Array | object | undefined, headers: HeaderFields, says: Fields) => {
@@ -174,8 +176,8 @@ describe('the audit record', () => {
         ...{ ...noPrincipal, route: create, status: 401, decision: 'unauthenticated', refusal: 'Unauthenticated' },
       },
     );
-    const ended = keys.create({ subject: 'gone', scopes: ['lancegate:read'] });
-    keys.revoke(ended.record.id);
+    const ended = await keys.create({ subject: 'gone', scopes: ['lancegate:read'] });
+    await keys.revoke(ended.record.id);
     await post(
       '/v1/table/ns$t/count_rows',
       {},
@@ -220,8 +222,9 @@ describe('the audit record', () => {
 
   test('holds no credential, no cell and no text of a predicate, wherever a client puts them', async (t) => {
     const { service, file } = await startAudited((clean) => t.after(clean));
-    using keys = ApiKeyStore.open(join(service.dataFolder, 'api-keys.sqlite'), systemClock);
-    const { key } = keys.create({ subject: 'loader', scopes: ['lancegate:admin'] });
+    using keyFile = new ApiKeyFile(join(service.dataFolder, 'api-keys.sqlite'));
+    const keys = new ApiKeyStore(keyFile, systemClock);
+    const { key } = await keys.create({ subject: 'loader', scopes: ['lancegate:admin'] });
     const token = await service.mint('lancegate:admin', 'ann');
     const cell = 'CELL-4711';
     const secrets = [key, key.slice(-64), token, token.split('.')[1]!, cell];

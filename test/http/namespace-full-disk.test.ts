@@ -15,11 +15,15 @@ const inner: NamespacePath = [...outer, 'b' as ObjectName];
 const full = storageFull(undefined, {});
 const unavailable = storageUnavailable('the storage is read-only', undefined, {});
 
+const lost = new LancegateError('CatalogUnavailable', 'the catalog is not available');
+
 for (const { step, refusal, kind, left } of [
   { step: 1, refusal: full, kind: 'StorageFull', left: 2 },
   { step: 2, refusal: full, kind: 'Internal', left: 1 },
   { step: 1, refusal: unavailable, kind: 'StorageUnavailable', left: 2 },
   { step: 2, refusal: unavailable, kind: 'Internal', left: 1 },
+  { step: 1, refusal: lost, kind: 'CatalogUnavailable', left: 2 },
+  { step: 2, refusal: lost, kind: 'Internal', left: 1 },
 ] as const) {
   test(`a cascade that meets ${refusal.kind} at step ${step} is refused as ${kind}`, async (t) => {
     const folder = temporaryFolder((clean) => t.after(clean));

@@ -1,16 +1,9 @@
-/**
- * The key file of the own issuer: the key that signs, and the public parts of those before it that are still accepted.
- *
- * Its reader can mint a token for any principal, so it has mode 0600, and a file that others may read is refused. Each write
- * replaces the file atomically, also across a crash. Two concurrent rotations would lose the key of one, so a rotation holds a
- * lock file; the first key needs none (see `createPrivateFile`).
- */
+/** The keys of the own issuer: the key that signs, and the public parts of those before it that are still accepted. */
 import { randomBytes } from 'node:crypto';
-import { open, rm } from 'node:fs/promises';
 import { type CryptoKey, calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK } from 'jose';
+import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { AccessSetupError } from '../challenge.ts';
-import { createPrivateFile, privateMode, readPrivateFile, replacePrivateFile } from '../private-file.ts';
 
 export const signatureAlgorithm = 'ES256';
 
@@ -27,12 +20,12 @@ export interface IssuerKeys {
   readonly issuer: string;
   readonly signingId: string;
   readonly privateKey: CryptoKey;
-  /** The signing key, then its predecessors, the latest first. Some may have ended since the file was written. */
+  /** The signing key, then its predecessors, the latest first. Some may have ended since the document was written. */
   readonly accepted: readonly AcceptedKey[];
 }
 
 /** JSON. `retired` holds public parts; earlier releases wrote none. */
-interface KeyFile {
+interface KeyDocument {
   readonly issuer: string;
   readonly key: JWK;
   readonly retired?: readonly RetiredKey[];
@@ -43,16 +36,16 @@ interface RetiredKey {
   readonly acceptedUntil: string;
 }
 
-/** Reads the file, or creates it together with its folder. `AccessSetupError` if it cannot be trusted or read. */
-export async function openIssuerKeys(path: string): Promise<IssuerKeys> {
-  return keysOf(path, await readOrCreate(path));
+/** Reads the keys, or makes the first one. `AccessSetupError` if they cannot be trusted or read. */
+export async function openIssuerKeys(records: IssuerKeyRecords): Promise<IssuerKeys> {
+  return keysOf(records.name, parse(records.name, await readOrCreate(records)));
 }
 
-/** As `openIssuerKeys`, of a file that must be there. */
-export async function readIssuerKeys(path: string): Promise<IssuerKeys> {
-  const text = await readPrivateFile(path);
-  if (text === undefined) throw new AccessSetupError(`${path} was removed.`);
-  return keysOf(path, parse(path, text));
+/** As `openIssuerKeys`, of keys that must be there. */
+export async function readIssuerKeys(records: IssuerKeyRecords): Promise<IssuerKeys> {
+  const text = await records.read();
+  if (text === undefined) throw new AccessSetupError(`${records.name} was removed.`);
+  return keysOf(records.name, parse(records.name, text));
 }
 
 interface Rotation {
@@ -61,16 +54,17 @@ interface Rotation {
   readonly acceptOldForMs: number;
 }
 
-/** Makes a new key that signs from now on. `AccessSetupError` while another rotation is under way. */
-export async function rotateIssuerKey(path: string, rotation: Rotation): Promise<IssuerKeys> {
-  return whileLocked(`${path}.lock`, async () => {
-    const file = await readOrCreate(path);
-    await replacePrivateFile(path, show({ ...file, key: await newKey(), retired: retiredAfter(file, rotation) }));
-    return readIssuerKeys(path);
+/** Makes a new key that signs from now on. `AccessSetupError` as with `openIssuerKeys`, or while another rotation is under way. */
+export async function rotateIssuerKey(records: IssuerKeyRecords, rotation: Rotation): Promise<IssuerKeys> {
+  await readOrCreate(records);
+  await records.replace(async (text) => {
+    const present = parse(records.name, text);
+    return show({ ...present, key: await newKey(), retired: retiredAfter(present, rotation) });
   });
+  return readIssuerKeys(records);
 }
 
-function retiredAfter({ key, retired = [] }: KeyFile, { clock, acceptOldForMs }: Rotation): readonly RetiredKey[] {
+function retiredAfter({ key, retired = [] }: KeyDocument, { clock, acceptOldForMs }: Rotation): readonly RetiredKey[] {
   if (acceptOldForMs === 0) return [];
   const nowMs = clock.nowMs();
   const acceptedUntil = new Date(nowMs + acceptOldForMs).toISOString();
@@ -78,28 +72,15 @@ function retiredAfter({ key, retired = [] }: KeyFile, { clock, acceptOldForMs }:
   return [{ key: publicPart(key), acceptedUntil }, ...earlier];
 }
 
-async function whileLocked<Result>(lockFile: string, run: () => Promise<Result>): Promise<Result> {
-  const lock = await open(lockFile, 'wx', privateMode).catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code !== 'EEXIST') throw cause;
-    throw new AccessSetupError(`Another rotation is under way. If a crash ended it, remove ${lockFile} and try again.`);
-  });
-  try {
-    return await run();
-  } finally {
-    await lock.close();
-    await rm(lockFile, { force: true });
-  }
-}
-
-/** Two processes may do this concurrently: both then use what the file holds. */
-async function readOrCreate(path: string): Promise<KeyFile> {
-  const there = await readPrivateFile(path);
-  if (there !== undefined) return parse(path, there);
+/** Two processes may do this concurrently: both then use what was created first. */
+async function readOrCreate(records: IssuerKeyRecords): Promise<string> {
+  const there = await records.read();
+  if (there !== undefined) return there;
   const issuer = `urn:lancegate:${randomBytes(16).toString('hex')}`;
-  await createPrivateFile(path, show({ issuer, key: await newKey() }));
-  const text = await readPrivateFile(path);
-  if (text === undefined) throw new AccessSetupError(`${path} was removed while it was being created.`);
-  return parse(path, text);
+  await records.create(show({ issuer, key: await newKey() }));
+  const text = await records.read();
+  if (text === undefined) throw new AccessSetupError(`${records.name} was removed while it was being created.`);
+  return text;
 }
 
 async function newKey(): Promise<JWK> {
@@ -107,26 +88,27 @@ async function newKey(): Promise<JWK> {
   return exportJWK(privateKey);
 }
 
-const show = (file: KeyFile): string => `${JSON.stringify(file)}\n`;
+const show = (document: KeyDocument): string => `${JSON.stringify(document)}\n`;
 
 /** The error quotes nothing: a parser's own message could hold a part of the key. */
-function parse(path: string, text: string): KeyFile {
+function parse(name: string, text: string): KeyDocument {
   try {
-    const file = JSON.parse(text) as KeyFile;
-    if (typeof file.issuer !== 'string' || !file.issuer.startsWith('urn:lancegate:')) throw new TypeError('no issuer');
-    return file;
+    const document = JSON.parse(text) as KeyDocument;
+    const { issuer } = document;
+    if (typeof issuer !== 'string' || !issuer.startsWith('urn:lancegate:')) throw new TypeError('no issuer');
+    return document;
   } catch {
-    throw damaged(path);
+    throw damaged(name);
   }
 }
 
-async function keysOf(path: string, { issuer, key, retired = [] }: KeyFile): Promise<IssuerKeys> {
+async function keysOf(name: string, { issuer, key, retired = [] }: KeyDocument): Promise<IssuerKeys> {
   try {
     const signing = await acceptedKey(key, Number.POSITIVE_INFINITY);
     const earlier = await Promise.all(retired.map((old) => acceptedKey(old.key, endOf(old))));
     return { issuer, signingId: signing.id, privateKey: await cryptoKey(key), accepted: [signing, ...earlier] };
   } catch {
-    throw damaged(path);
+    throw damaged(name);
   }
 }
 
@@ -151,5 +133,5 @@ async function cryptoKey(jwk: JWK): Promise<CryptoKey> {
   return key;
 }
 
-const damaged = (path: string): AccessSetupError =>
-  new AccessSetupError(`${path} is not a key file of this service, or is damaged. Remove it to get a new key.`);
+const damaged = (name: string): AccessSetupError =>
+  new AccessSetupError(`${name} is not a key file of this service, or is damaged. Remove it to get a new key.`);

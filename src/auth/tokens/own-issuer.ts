@@ -1,15 +1,16 @@
 /**
  * The service's own issuer, for use without an authorization server: `lancegate token` mints, the service verifies.
  *
- * Both read one key file in the data folder; the first of them creates it (`issuer-key.ts`). Its tokens cannot be revoked one
- * by one, so they should be short-lived; API keys are for long-lived access. A rotation ends all tokens of an old key.
+ * Both read the same key, from a file in the data folder or from the catalog; the first of them makes it (`issuer-key.ts`). Its
+ * tokens cannot be revoked one by one, so they should be short-lived; API keys are for long-lived access. A rotation ends all
+ * tokens of an old key.
  *
- * A running service accepts a rotated key within a second, and at once for a token that names an unknown key. A damaged or
- * missing file changes nothing and is logged.
+ * A running service accepts a rotated key within a second, and at once for a token that names an unknown key. A key that is
+ * damaged, missing, or cannot be read changes nothing and is logged.
  */
 import { randomUUID } from 'node:crypto';
-import { stat } from 'node:fs/promises';
 import { decodeProtectedHeader, errors, SignJWT } from 'jose';
+import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
@@ -27,7 +28,7 @@ interface TokenRequest {
   readonly expiresAfterMs: number;
 }
 
-/** The keys of one read of the file, and the principals that were verified with them. */
+/** The keys of one read, and the principals that were verified with them. */
 interface Held {
   readonly keys: IssuerKeys;
   readonly principals: ExpiringCache<Principal>;
@@ -40,17 +41,17 @@ const principalIssuer = 'lancegate';
 const scopeForm = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
 export class OwnIssuer implements Verifier {
-  readonly #path: string;
+  readonly #records: IssuerKeyRecords;
   readonly #clock: Clock;
   readonly #logger: Pick<Logger, 'info' | 'warn'> | undefined;
   #held: Held;
-  /** Of the file when it was last checked, whether it was usable or not. */
+  /** Of the keys when they were last checked, whether they were usable or not. */
   #signature: string;
   #lookedAtMs: number;
   #looking: Promise<void> | undefined;
 
-  private constructor({ path, clock, logger, keys, signature }: OwnIssuerParts) {
-    this.#path = path;
+  private constructor({ records, clock, logger, keys, signature }: OwnIssuerParts) {
+    this.#records = records;
     this.#clock = clock;
     this.#logger = logger;
     this.#held = this.#hold(keys);
@@ -58,11 +59,15 @@ export class OwnIssuer implements Verifier {
     this.#lookedAtMs = clock.nowMs();
   }
 
-  /** Reads the key file, or creates it together with its folder. `AccessSetupError` if it cannot be trusted or read. */
-  static async open(path: string, clock: Clock, logger?: Pick<Logger, 'info' | 'warn'>): Promise<OwnIssuer> {
-    const signature = await signatureOf(path); // taken before the read, so that the next check finds a later file
-    const keys = await openIssuerKeys(path);
-    return new OwnIssuer({ path, clock, logger, keys, signature });
+  /** Reads the keys, or makes the first one. `AccessSetupError` if they cannot be trusted or read. */
+  static async open(
+    records: IssuerKeyRecords,
+    clock: Clock,
+    logger?: Pick<Logger, 'info' | 'warn'>,
+  ): Promise<OwnIssuer> {
+    const signature = await records.signature(); // taken before the read, so that the next check finds a later key
+    const keys = await openIssuerKeys(records);
+    return new OwnIssuer({ records, clock, logger, keys, signature });
   }
 
   /** A signed access token. `InvalidInput` for a request that no token could carry. */
@@ -132,7 +137,7 @@ export class OwnIssuer implements Verifier {
     return checkToken(token, () => publicKey, expected, this.#clock.nowMs());
   }
 
-  /** One check of the file at a time, however many requests need one. Never rejects. */
+  /** One check at a time, however many requests need one. Never rejects. */
   #look(): Promise<void> {
     this.#looking ??= this.#lookOnce().finally(() => {
       this.#looking = undefined;
@@ -141,15 +146,17 @@ export class OwnIssuer implements Verifier {
   }
 
   async #lookOnce(): Promise<void> {
-    const signature = await signatureOf(this.#path);
+    const signature = await this.#records.signature().catch(() => 'unreadable');
     this.#lookedAtMs = this.#clock.nowMs();
     if (signature === this.#signature) return;
     this.#signature = signature;
     try {
-      this.#held = this.#hold(await readIssuerKeys(this.#path));
-      this.#logger?.info({ keyId: this.#held.keys.signingId }, 'the key of the own issuer was replaced');
+      const keys = await readIssuerKeys(this.#records);
+      const isOther = keys.signingId !== this.#held.keys.signingId;
+      this.#held = this.#hold(keys);
+      if (isOther) this.#logger?.info({ keyId: keys.signingId }, 'the key of the own issuer was replaced');
     } catch (error) {
-      this.#logger?.warn({ error }, 'the key file of the own issuer cannot be used: the keys stay as they are');
+      this.#logger?.warn({ error }, 'the key of the own issuer cannot be used: the keys stay as they are');
     }
   }
 
@@ -159,7 +166,7 @@ export class OwnIssuer implements Verifier {
 }
 
 interface OwnIssuerParts {
-  readonly path: string;
+  readonly records: IssuerKeyRecords;
   readonly clock: Clock;
   readonly logger: Pick<Logger, 'info' | 'warn'> | undefined;
   readonly keys: IssuerKeys;
@@ -168,12 +175,6 @@ interface OwnIssuerParts {
 
 const replacedKey = (): Error =>
   invalidToken('The token is signed with a key that was replaced, or with none of this service.');
-
-/** Changes whenever the file does. */
-async function signatureOf(path: string): Promise<string> {
-  const found = await stat(path, { bigint: true }).catch(() => undefined);
-  return found === undefined ? 'missing' : [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join(':');
-}
 
 function keyIdOf(token: string): string | undefined {
   try {

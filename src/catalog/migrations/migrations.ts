@@ -12,6 +12,7 @@ import { namespacesAndTables } from './0001-namespaces-and-tables.ts';
 import { recoveryMarks } from './0002-open-branches.ts';
 import { idempotencyKeys } from './0003-idempotency-keys.ts';
 import { ownersOfPlaces } from './0004-owners-of-places.ts';
+import { credentials } from './0005-credentials.ts';
 import type { ColumnTypes } from './column-types.ts';
 
 /** Names sort in the order the migrations run. */
@@ -20,6 +21,7 @@ export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, M
   '0002-open-branches': recoveryMarks(types),
   '0003-idempotency-keys': idempotencyKeys(types),
   '0004-owners-of-places': ownersOfPlaces(types),
+  '0005-credentials-additive': credentials(types),
 });
 
 const migrationTableName = 'catalog_migrations';

@@ -76,12 +76,15 @@ export class PostgresSession implements SqlSession {
 
   async #whileLost<Result>(transact: () => Promise<Result>): Promise<Result> {
     const untilMs = this.#clock.nowMs() + insistForMs;
+    let unanswered: CommitUnanswered | undefined;
     for (;;) {
       try {
         return await transact();
       } catch (error) {
+        if (error instanceof LancegateError) throw error;
+        if (error instanceof CommitUnanswered) unanswered = error;
         const mayHeal = ['lost', 'refuses'].includes(faultOf(error));
-        if (!mayHeal || this.#clock.nowMs() >= untilMs) throw error;
+        if (!mayHeal || this.#clock.nowMs() >= untilMs) throw unanswered ?? error;
         await this.#pause(longestPauseMs);
       }
     }

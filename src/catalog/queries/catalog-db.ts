@@ -86,6 +86,22 @@ export interface IdempotencyKeyRow {
   readonly base_version: number | null;
 }
 
+export interface ApiKeyRow {
+  readonly id: string;
+  readonly secret_sha256: string;
+  readonly subject: string;
+  readonly scopes: string;
+  readonly groups: string;
+  readonly created_at_ms: number;
+  readonly expires_at_ms: number | null;
+  readonly revoked_at_ms: number | null;
+}
+
+interface IssuerKeysRow {
+  readonly issuer: string;
+  readonly document: string;
+}
+
 export interface CatalogSchema {
   readonly namespaces: NamespaceRow;
   readonly tables: TableRow;
@@ -94,6 +110,8 @@ export interface CatalogSchema {
   readonly transactions: TransactionRow;
   readonly idempotency_keys: IdempotencyKeyRow;
   readonly open_branches: OpenBranchRow;
+  readonly api_keys: ApiKeyRow;
+  readonly issuer_keys: IssuerKeysRow;
 }
 
 export type CatalogDb = Kysely<CatalogSchema>;

@@ -84,6 +84,27 @@ const withKnownTables = (catalog: Catalog, tables: KnownTables, log: WriteAheadL
   },
 });
 
+/** Holds the folder of this file as the catalog in it would, for a process whose catalog is elsewhere. `CatalogHeld`. */
+export function holdFolderOf(
+  path: string,
+  { holder: { command }, clock = systemClock }: Pick<SqliteCatalogOptions, 'holder' | 'clock'>,
+): Pick<SqliteCatalog, 'announce'> & { release(): void } {
+  try {
+    const database = openExclusiveDatabase(path);
+    const holder = { pid: process.pid, startedAt: new Date(clock.nowMs()).toISOString(), command };
+    writeHolder(path, holder);
+    return {
+      announce: (service) => writeHolder(path, { ...holder, ...service }),
+      release() {
+        removeHolder(path);
+        database.close();
+      },
+    };
+  } catch (error) {
+    throw openErrorOf(path, error);
+  }
+}
+
 function heldCatalog(catalog: Catalog, path: string, holder: CatalogHolder): SqliteCatalog {
   let closing: Promise<void> | undefined;
   return {

@@ -1,0 +1,48 @@
+/**
+ * Where credentials are kept: in files of the data folder, or in the catalog that replicas share. `auth/` makes and judges them.
+ */
+
+export interface ApiKey {
+  readonly id: string;
+  readonly subject: string;
+  readonly scopes: readonly string[];
+  readonly groups: readonly string[];
+  readonly createdAtMs: number;
+  /** undefined: until it is revoked. */
+  readonly expiresAtMs: number | undefined;
+  readonly revokedAtMs: number | undefined;
+}
+
+export interface StoredApiKey extends ApiKey {
+  /** SHA-256; the secret itself is not kept. */
+  readonly secretHash: Uint8Array;
+}
+
+export interface ApiKeyRecords {
+  insert(key: StoredApiKey): Promise<void>;
+  /** As it is, or was a second ago. */
+  find(id: string): Promise<StoredApiKey | undefined>;
+  /** The oldest first. */
+  list(): Promise<readonly ApiKey[]>;
+  /** false if there is no such key. A key revoked before keeps the time of its revocation. */
+  revoke(id: string, atMs: number): Promise<boolean>;
+}
+
+/** The one document with the keys of the own issuer, in JSON. Who reads it can mint a token for any principal. */
+export interface IssuerKeyRecords {
+  /** For the operator, where a sentence begins. */
+  readonly name: string;
+  /** Changes whenever the document does. */
+  signature(): Promise<string>;
+  /** undefined if there is none. */
+  read(): Promise<string | undefined>;
+  /** Nothing where there is one. */
+  create(document: string): Promise<void>;
+  /** Replaces the document, which is there, by what `next` makes of it; of two at once, the second makes it of the first's. */
+  replace(next: (document: string) => Promise<string>): Promise<void>;
+}
+
+export interface Credentials extends AsyncDisposable {
+  readonly apiKeys: ApiKeyRecords;
+  readonly issuerKeys: IssuerKeyRecords;
+}

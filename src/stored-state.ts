@@ -1,0 +1,95 @@
+/** Composition of what outlives the process: the catalog and the credentials, in files of the data folder or in a shared database. */
+import { randomUUID } from 'node:crypto';
+import { ApiKeyFile } from './auth/tokens/api-key-file.ts';
+import { IssuerKeyFile } from './auth/tokens/issuer-key-file.ts';
+import { CatalogProbe } from './catalog/catalog-probe.ts';
+import type { Credentials } from './catalog/credentials.ts';
+import type { Catalog } from './catalog/port.ts';
+import { openPostgresSession } from './catalog/postgres/open-postgres-catalog.ts';
+import { type SqlSession, sqlCatalog } from './catalog/sql-catalog.ts';
+import { SqlApiKeys, SqlIssuerKeys } from './catalog/sql-credentials.ts';
+import { holdFolderOf, openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
+import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
+import type { Config } from './config/settings.ts';
+import type { Clock } from './kernel/clock.ts';
+
+interface StoredState extends Credentials {
+  readonly catalog: Catalog;
+  /** Of the database that replicas share; undefined where this process has the catalog for itself. */
+  readonly session: SqlSession | undefined;
+  /** Throws where requests that need the catalog cannot be answered. */
+  requireReady(): Promise<void>;
+  /** Tells commands on this machine where the service listens. */
+  announce(service: { readonly url: string; readonly acceptsOwnTokens: boolean }): void;
+}
+
+/** Fails where another process holds the data folder, or the catalog cannot be used; the message is for the operator. */
+export function openState(config: Config, folder: DataFolder, clock: Clock): Promise<StoredState> {
+  return config.catalogUrl === undefined ? openEmbedded(folder, clock) : openShared(config, folder, clock);
+}
+
+const holder = { command: 'lancegate serve' };
+
+async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredState> {
+  await using opened = new AsyncDisposableStack();
+  const catalog = await openSqliteCatalog(folder.catalogFile, { holder, clock });
+  opened.defer(() => catalog.close());
+  const { apiKeys, issuerKeys } = opened.use(filesOf(folder));
+  const all = opened.move();
+  return {
+    catalog,
+    session: undefined,
+    apiKeys,
+    issuerKeys,
+    requireReady: async () => {},
+    announce: catalog.announce,
+    [Symbol.asyncDispose]: () => all.disposeAsync(),
+  };
+}
+
+/** The folder has nothing that a restart needs; two replicas in one would take each other's files for left ones. */
+async function openShared(config: Config, folder: DataFolder, clock: Clock): Promise<StoredState> {
+  await using opened = new AsyncDisposableStack();
+  const hold = holdFolderOf(folder.catalogFile, { holder, clock });
+  opened.defer(() => hold.release());
+  const session = await openSession(config, clock);
+  opened.defer(() => session.close());
+  const catalog = sqlCatalog(session, randomUUID);
+  const probe = new CatalogProbe(catalog, clock);
+  const all = opened.move();
+  return {
+    catalog,
+    session,
+    ...credentialsIn(session, clock),
+    requireReady: () => probe.requireAnswer(),
+    announce: hold.announce,
+    [Symbol.asyncDispose]: () => all.disposeAsync(),
+  };
+}
+
+/** For commands, also while the service runs. */
+export async function openCredentials(config: Config, clock: Clock): Promise<Credentials> {
+  if (config.catalogUrl === undefined) return filesOf(makeDataFolder(config.dataFolder));
+  const session = await openSession(config, clock);
+  return { ...credentialsIn(session, clock), [Symbol.asyncDispose]: () => session.close() };
+}
+
+const openSession = (config: Config, clock: Clock): Promise<SqlSession> =>
+  openPostgresSession(
+    { url: config.catalogUrl!, passwordFile: config.catalogPasswordFile },
+    { clock, limits: { maxConnections: config.catalogConnections } },
+  );
+
+const credentialsIn = (session: SqlSession, clock: Clock) => ({
+  apiKeys: new SqlApiKeys(session, clock),
+  issuerKeys: new SqlIssuerKeys(session),
+});
+
+function filesOf({ apiKeysFile, issuerKeyFile }: DataFolder): Credentials {
+  const apiKeys = new ApiKeyFile(apiKeysFile);
+  return {
+    apiKeys,
+    issuerKeys: new IssuerKeyFile(issuerKeyFile),
+    [Symbol.asyncDispose]: async () => apiKeys[Symbol.dispose](),
+  };
+}

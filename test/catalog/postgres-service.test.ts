@@ -1,0 +1,69 @@
+/** The whole service on a PostgreSQL catalog. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { runInProcess } from '#test/cli/in-process.ts';
+import { lastFirst } from '#test/fixtures/after-suite.ts';
+import { guarded, sharedPostgres, startPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
+import { startTestService } from '#test/fixtures/service.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { people } from '#test/http/rows.ts';
+
+describe('a service on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
+  test('refuses with 503 what needs the catalog while it is gone, and heals by itself (P6)', async (t) => {
+    const after = lastFirst((clean) => t.after(clean));
+    const server = await startPostgres(after);
+    const service = await startTestService(after, { CATALOG: await server.newDatabase() });
+    const upsert = (id: number) => service.post('/v1/table/t/merge_insert?on=id', people([id], 'x'));
+    const count = async () => (await service.post<number>('/v1/table/t/count_rows', {})).body;
+    assert.equal((await service.post('/v1/table/t/create', people([1], 'x'))).status, 200);
+    assert.equal((await upsert(2)).status, 200);
+    assert.equal((await service.get('/readyz')).status, 200);
+    await server.stop();
+    const refused = await upsert(3);
+    assert.deepEqual([refused.status, refused.headers.get('retry-after')], [503, '2']);
+    assert.equal(refused.body.error, 'the catalog is not available; nothing was written');
+    assert.equal((await service.get('/healthz')).status, 200);
+    await server.start();
+    assert.equal((await upsert(4)).status, 200);
+    assert.equal(await count(), 3);
+    await service.restart();
+    assert.equal(await count(), 3);
+  });
+
+  test('accepts the credentials that the commands make in its catalog, and no password is told (P9)', async (t) => {
+    const after = lastFirst((clean) => t.after(clean));
+    const server = await sharedPostgres();
+    const url = Object.assign(new URL(await server.newDatabase()), {
+      username: guarded.user,
+      password: encodeURIComponent(guarded.password),
+    }).href;
+    const service = await startTestService(after, { CATALOG: url });
+    const data = temporaryFolder(after);
+    const run = (...args: string[]) => runInProcess([...args, '--data', data], { env: { LANCEGATE_CATALOG: url } });
+    const made = await run('api-key', 'create', '--subject', 'loader', '--scope', 'lancegate:write');
+    assert.equal(made.code, 0, made.stderr);
+    const key = made.stdout.toString().trim();
+    const create = (table: string, headers: Record<string, string>) =>
+      service.post(`/v1/table/${table}/create`, people([1], 'x'), headers);
+    assert.equal((await create('t', { 'x-api-key': key })).status, 200);
+    const [id] = (await run('api-key', 'list')).stdout.toString().split('\t');
+    assert.equal((await run('api-key', 'revoke', id!)).stdout.toString(), `revoked ${id}\n`);
+    const config = (await run('config')).stdout.toString();
+    assert.match(config, /^catalog +postgres:\/\/guarded:\*{8}@127\.0\.0\.1:\d+\/\w+ +LANCEGATE_CATALOG$/m);
+    const inFlag = await runInProcess(['config', '--catalog', url]);
+    assert.match(inFlag.stderr, /--catalog: other users of this machine can see a password in a flag/);
+    for (const text of [config, inFlag.stderr, made.stderr, ...service.log]) {
+      assert.doesNotMatch(text, /p@ss|p%40ss/);
+    }
+  });
+
+  test('has a data folder of its own', async (t) => {
+    const after = lastFirst((clean) => t.after(clean));
+    const server = await sharedPostgres();
+    const service = await startTestService(after, { CATALOG: await server.newDatabase() });
+    await assert.rejects(
+      startTestService(after, { CATALOG: await server.newDatabase(), DATA: service.dataFolder }),
+      /is held by process \d+ \(lancegate serve on http:/,
+    );
+  });
+});
