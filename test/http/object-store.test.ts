@@ -74,7 +74,6 @@ describe('a service whose storage root is a real S3 gateway', { skip: withoutS3G
     const filtered =
       'on=id&when_matched_update_all_filt=target.name%3D%27old%27&when_not_matched_by_source_delete=true';
     const merged = await service.post(`/v1/table/kept/merge_insert?${filtered}`, people([1], 'new'));
-    console.log(JSON.stringify(merged.body));
     assert.deepEqual([merged.body.num_updated_rows, merged.body.num_deleted_rows], [1, 1]);
     await service.restart();
     const count = async (body: object) => (await service.post<number>('/v1/table/kept/count_rows', body)).body;

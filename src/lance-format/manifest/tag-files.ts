@@ -28,11 +28,15 @@ export const tagFile = (datasetPath: string, name: string): string =>
 /** Throws `MalformedFile`: a tag that cannot be read may name any version. */
 export function readTags(datasetPath: string): readonly (TagContent & { readonly name: string })[] {
   return namesIn(tagFolder(datasetPath)).flatMap((file) => {
-    if (!file.endsWith(suffix)) return [];
-    const content = textOf(join(tagFolder(datasetPath), file));
-    if (content === undefined) return [];
-    return [{ name: nameOf(file), ...parseTag(content) }];
+    const isTag = file.endsWith(suffix);
+    return tagIn(file, isTag ? textOf(join(tagFolder(datasetPath), file)) : undefined) ?? [];
   });
+}
+
+/** In a file of this name. undefined for a file of another kind, or without a content. Throws `MalformedFile`. */
+export function tagIn(file: string, content: string | undefined): (TagContent & { readonly name: string }) | undefined {
+  if (content === undefined || !file.endsWith(suffix)) return undefined;
+  return { name: nameOf(file), ...parseTag(content) };
 }
 
 /** undefined for a tag that was deleted since the listing. */

@@ -222,7 +222,7 @@ export class MaintenanceActions {
     const release = await locks.lockBranch(table, branch, neverAborts);
     const startMs = performance.now();
     try {
-      await dataset.refresh();
+      await dataset.refresh('to write');
       await recoveryMarks.beforeCommit(tableId, branch, dataset);
       const result = await dataset.optimize(supersededBeforeMs);
       await recoveryMarks.acknowledge(tableId, branch, dataset);
@@ -237,7 +237,7 @@ export class MaintenanceActions {
     const { locks, recoveryMarks } = this.#deps;
     const release = await locks.lockBranch(table, branch, neverAborts);
     try {
-      await dataset.refresh();
+      await dataset.refresh('to write');
       await recoveryMarks.beforeCommit(tableId, branch, dataset);
     } finally {
       release();
@@ -283,7 +283,7 @@ export class MaintenanceActions {
     const release = await locks.lockBranch(table, branch, neverAborts);
     const startMs = performance.now();
     try {
-      await dataset.refresh();
+      await dataset.refresh('to write');
       if ((await isWanted?.()) === false) return { isMade: false, lockedMs: 0, removedFragments: 0 };
       await recoveryMarks.beforeCommit(tableId, branch, dataset);
       const removedFragments = await prepared.commit();
@@ -342,7 +342,7 @@ export class MaintenanceActions {
     const { locks, catalog, recoveryMarks } = this.#deps;
     const release = await locks.lockBranch(table, branch, neverAborts);
     try {
-      await dataset.refresh();
+      await dataset.refresh('to write');
       await recoveryMarks.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
       const open = (await catalog.recoveryMarks()).find((each) => each.tableId === tableId && each.branch === branch);
       return Math.min(await dataset.version(), open?.acknowledgedVersion ?? Number.POSITIVE_INFINITY);

@@ -12,10 +12,11 @@ import {
   readWholeVersion,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
-import { readTags } from '../../../lance-format/manifest/tag-files.ts';
+import { readTags, type TagContent } from '../../../lance-format/manifest/tag-files.ts';
 import type { ManifestChange } from '../../port/change.ts';
 import type { StoredBranch, StoredVersion, TableStatistics, VersionPage } from '../../port/dataset.ts';
 import { plainIndexName } from '../../port/index-spec.ts';
+import type { StoredTag } from '../../port/stored-tags.ts';
 import type {
   FragmentFacts,
   IndexFacts,
@@ -24,10 +25,13 @@ import type {
   PruneRequest,
   PruneResult,
 } from '../../port/upkeep.ts';
+import { pruneStore } from '../durability/prune-store.ts';
 import { pruneVersions, type VersionPruning } from '../durability/prune-versions.ts';
+import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { VersionsFolder } from '../head/dataset-head.ts';
 import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.ts';
 import { specOf } from '../native/native-index.ts';
+import type { BranchMirror } from '../store/branch-mirror.ts';
 import type { DatasetCaches } from './engine-caches.ts';
 
 /** `versionsFolder` where the table is on a file system. */
@@ -47,6 +51,17 @@ export async function layoutOf(
     bytes: totalBytes,
     indexes: indexes.map(factsOfIndex),
   };
+}
+
+/** Of a version without indexes, by its manifest alone; undefined for any other. */
+export function plainLayoutOf(versionsFolder: string, version: number, schema: Schema): Layout | undefined {
+  const file = readManifest(versionsFolder, version);
+  const manifest = file && parseManifest(file.bytes);
+  if (manifest === undefined || manifest.indexes.length > 0) return undefined;
+  const { committedAtMs, fragments, files } = manifest;
+  const rows = fragments.reduce((sum, fragment) => sum + fragment.rows - fragment.deletedRows, 0);
+  const bytes = files.reduce((sum, { kind, sizeBytes = 0 }) => sum + (kind === 'data' ? sizeBytes : 0), 0);
+  return { committedAtMs, rows, fragments: factsOf(fragments, schema), bytes, indexes: [] };
 }
 
 function factsOfIndex(index: NativeIndex): IndexFacts {
@@ -82,18 +97,32 @@ export async function prune(
   { datasetPath, branch }: VersionsFolder,
   request: PruneRequest & Pick<VersionPruning, 'inRemoval'>,
 ): Promise<PruneResult> {
-  return pruneVersions({ datasetPath, branch, ...(await namedVersions(table, { datasetPath, branch })), ...request });
+  return pruneVersions({
+    datasetPath,
+    branch,
+    ...(await namedVersions(table, branch, readTags(datasetPath))),
+    ...request,
+  });
+}
+
+/** Of a branch on an object store. */
+export async function pruneMirrored(
+  table: NativeTable,
+  { mirror, branch, tags }: { mirror: BranchMirror; branch: BranchName | undefined; tags: readonly StoredTag[] },
+  request: PruneRequest & { readonly inRemoval: VersionsInRemoval },
+): Promise<PruneResult> {
+  return pruneStore({ mirror, ...(await namedVersions(table, branch, tags)), ...request });
 }
 
 async function namedVersions(
   table: NativeTable,
-  { datasetPath, branch }: Pick<VersionsFolder, 'datasetPath' | 'branch'>,
+  branch: string | undefined,
+  tags: readonly Pick<StoredTag | TagContent, 'branch' | 'version'>[],
 ): Promise<Pick<VersionPruning, 'tagged' | 'parents'>> {
-  const tags = readTags(datasetPath).filter((tag) => tag.branch === branch);
   const branches = Object.values(await (await table.branches()).list());
   const children = branches.filter(({ parentBranch }) => (parentBranch ?? undefined) === branch);
   return {
-    tagged: new Set(tags.map(({ version }) => version)),
+    tagged: new Set(tags.flatMap((tag) => (tag.branch === branch ? tag.version : []))),
     parents: new Set(children.map(({ parentVersion }) => parentVersion)),
   };
 }

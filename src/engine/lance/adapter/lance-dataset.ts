@@ -13,7 +13,7 @@ import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPa
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
-import type { IndexBuild, IndexBuildScope, ReaderChange } from '../../port/reader-work.ts';
+import type { IndexBuildScope } from '../../port/reader-work.ts';
 import {
   type LiveRows,
   type NewRows,
@@ -27,27 +27,17 @@ import {
 import type { Shadow } from '../../port/shadow.ts';
 import type { Tags } from '../../port/stored-tags.ts';
 import type { Layout, OptimizeResult, PreparedCommit, PruneRequest, PruneResult } from '../../port/upkeep.ts';
-import type { ManifestCommit } from '../commit/manifest-commit.ts';
-import {
-  type CommittingDataset,
-  type PreparationParts,
-  prepare,
-  prepareCompaction,
-  prepareIndex,
-} from '../commit/prepared-commits.ts';
+import { type CommittingDataset, prepare, prepareCompaction, prepareIndex } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
-import type { Durability } from '../durability/durability.ts';
+import { StoreTags } from '../durability/store-tags.ts';
 import { EngineTags, LocalTags } from '../durability/tag-store.ts';
-import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
-import type { BranchState } from '../head/branch-state.ts';
-import { type ColumnsAfter, DatasetHead, type VersionsFolder } from '../head/dataset-head.ts';
+import { type ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { callOf, runStep } from '../native/changes.ts';
 import type { NativeTable } from '../native/native.ts';
 import { buildNativeIndex } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
-import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 import { type DatasetCaches, warmIndex } from './engine-caches.ts';
@@ -59,57 +49,17 @@ import {
   isWhole,
   layoutOf,
   optimize,
+  plainLayoutOf,
   prune,
+  pruneMirrored,
   requireWhole,
   storedPage,
 } from './engine-upkeep.ts';
-import type { IndexChoice } from './index-choice.ts';
 import { LanceSnapshot } from './lance-snapshot.ts';
 import { StoredIndexes } from './stored-indexes.ts';
+import type { DatasetBuilds, LocalBranch, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
 
 const columnsAfter = (step: ChangeStep): ColumnsAfter => (keepsColumns(step) ? 'same columns' : 'other columns');
-
-/** Runs in a reader what clients wrote. */
-export type ReaderOfDataset = (change: Omit<ReaderChange, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
-
-/** What a branch at its newest version has besides the engine's table, where this service makes the commits. */
-export interface OwnCommits {
-  /** The manifests of the branch, or of its mirror. */
-  readonly versionsFolder: string;
-  readonly replacement: RowReplacement;
-  readonly manifestCommit: ManifestCommit;
-  readonly shadows: BranchShadows;
-  readonly indexChoice: IndexChoice;
-  readonly preparation: PreparationParts;
-}
-
-/** What it has besides on a file system. */
-export interface LocalBranch {
-  readonly versions: VersionsFolder;
-  readonly durability: Durability;
-  readonly inRemoval: VersionsInRemoval;
-}
-
-/** Builds indexes in a process of their own, of the dataset itself. */
-export type DatasetBuilds = (build: Pick<IndexBuild, 'version' | 'spec' | 'principal' | 'signal'>) => Promise<void>;
-
-interface Surroundings {
-  readonly changeInReader?: ReaderOfDataset | undefined;
-  readonly builds?: DatasetBuilds | undefined;
-  readonly lineage?: symbol | undefined;
-  /** undefined is main. */
-  readonly branch?: BranchName | undefined;
-  /** The caches of a branch at its newest version. */
-  readonly caches?: DatasetCaches;
-  /** The state of the branch when the dataset was opened. */
-  readonly state?: BranchState | undefined;
-  /** Without them the engine makes all commits. */
-  readonly commits?: OwnCommits | undefined;
-  /** Without it what is written counts as durable at once: as on object stores. */
-  readonly local?: LocalBranch | undefined;
-  /** Without it and `local` every refresh asks the engine. */
-  readonly mirror?: BranchMirror | undefined;
-}
 
 /** The engine has no fence of its own: to restore the newest version takes the number, too, and no commit of its own follows that. */
 const byEngine = (change: ManifestChange, version: number): ManifestChange =>
@@ -127,8 +77,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #local: LocalBranch | undefined;
   readonly #mirror: BranchMirror | undefined;
 
+  /** `table`: or how it is opened once it is used. */
   constructor(
-    table: NativeTable,
+    table: NativeTable | (() => Promise<NativeTable>),
     { lineage, branch, changeInReader, builds, caches, state, commits, local, mirror }: Surroundings = {},
   ) {
     super(new DatasetHead(table, { folder: local?.versions, mirror, state }), lineage);
@@ -285,9 +236,14 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   layout(): Promise<Layout> {
-    return engineCall('maintain', async () =>
-      layoutOf(await this.head.table(), await this.schema(), this.#commits?.versionsFolder),
-    );
+    return engineCall('maintain', async () => {
+      const folder = this.#commits?.versionsFolder;
+      if (folder !== undefined && this.#mirror !== undefined) {
+        const layout = plainLayoutOf(folder, await this.head.mirroredVersion(), await this.schema());
+        if (layout !== undefined) return layout;
+      }
+      return layoutOf(await this.head.table(), await this.schema(), folder);
+    });
   }
 
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {
@@ -319,9 +275,13 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
     return engineCall('maintain', async () => {
       this.head.requireWritable();
-      if (this.#local === undefined) return undefined;
-      const { versions, inRemoval } = this.#local;
-      return prune(await this.head.table(), versions, { ...request, inRemoval });
+      const inRemoval = this.#commits?.inRemoval;
+      if (inRemoval === undefined) return undefined;
+      const table = await this.head.table();
+      if (this.#local !== undefined) return prune(table, this.#local.versions, { ...request, inRemoval });
+      if (this.#mirror === undefined) return undefined;
+      const branch = { mirror: this.#mirror, branch: this.#branch, tags: await this.tags.list() };
+      return pruneMirrored(table, branch, { ...request, inRemoval });
     });
   }
 
@@ -381,6 +341,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   get tags(): Tags {
+    const { store, datasetPrefix } = this.#mirror ?? {};
+    if (store !== undefined && datasetPrefix !== undefined) return new StoreTags(store, datasetPrefix.slice(0, -1));
     if (this.#local === undefined) return new EngineTags(() => this.head.table());
     return new LocalTags(this.#local.versions.datasetPath, this.#local.durability);
   }

@@ -47,14 +47,9 @@ import { BranchMirrors, mirrorsFolder } from '../store/branch-mirrors.ts';
 import { openStore } from '../store/open-store.ts';
 import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
 import { IndexChoice } from './index-choice.ts';
-import {
-  type DatasetBuilds,
-  LanceDataset,
-  type LocalBranch,
-  type OwnCommits,
-  type ReaderOfDataset,
-} from './lance-dataset.ts';
+import { LanceDataset } from './lance-dataset.ts';
 import { StorageRoot } from './storage-root.ts';
+import type { DatasetBuilds, LocalBranch, OwnCommits, ReaderOfDataset } from './surroundings.ts';
 
 export interface LanceEngineOptions extends CacheLimits {
   /** Absolute path or object-store URI. */
@@ -131,17 +126,18 @@ export class LanceEngine implements Engine {
     return engineCall('open', async () => {
       if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { lineage, branch });
       const caches = this.#cachesFor(request);
+      const surroundings = { lineage, branch, caches, ...this.#processesOf(location, branch) };
+      const mirror = version === undefined ? this.#mirrors?.of(location, branch) : undefined;
+      if (mirror !== undefined) {
+        await mirror.open();
+        const commits = this.#ownCommits(request, mirror);
+        return new LanceDataset(() => this.#openNewest(request), { ...surroundings, mirror, commits });
+      }
       const state = this.#root.isLocal ? await inspectBranch(this.#branchAt(location, branch), true) : undefined;
       const table = await this.#openNewest(request);
       if (version === undefined) {
-        const changeInReader = this.#readerOf('root', location, branch);
-        const builds = this.#buildsOf(location, branch);
-        const mirror = this.#mirrors?.of(location, branch);
-        await mirror?.refresh();
-        const parts = mirror
-          ? { mirror, commits: this.#ownCommits(request, mirror) }
-          : this.#localBranch(request, await table.version());
-        return new LanceDataset(table, { lineage, branch, caches, state, changeInReader, builds, ...parts });
+        const local = this.#localBranch(request, await table.version());
+        return new LanceDataset(table, { ...surroundings, state, ...local });
       }
       await table.checkout(version);
       return new LanceDataset(table);
@@ -270,7 +266,7 @@ export class LanceEngine implements Engine {
     const versions = new VersionsFolder(at.datasetPath, request.branch);
     versions.standsAt(openedAt);
     const durability = new Durability(this.#fileSync, at, openedAt);
-    const local = { versions, durability, inRemoval: this.#inRemoval };
+    const local = { versions, durability };
     return { local, commits: this.#ownCommits(request, durability) };
   }
 
@@ -289,6 +285,7 @@ export class LanceEngine implements Engine {
     const folders = this.#shadowFolders;
     return {
       versionsFolder,
+      inRemoval: this.#inRemoval,
       replacement: new RowReplacement({ folder, staging, commits, fresh }),
       manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, commits, readWhole, fresh }),
       shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, commits, fresh, changeInReader }),
@@ -316,6 +313,10 @@ export class LanceEngine implements Engine {
     return (
       readerChanges && ((name, change) => readerChanges.change({ ...change, ...shadowOf(location, branch, name) }))
     );
+  }
+
+  #processesOf(location: Location, branch: BranchName | undefined) {
+    return { changeInReader: this.#readerOf('root', location, branch), builds: this.#buildsOf(location, branch) };
   }
 
   #buildsOf(location: Location, branch: BranchName | undefined): DatasetBuilds | undefined {

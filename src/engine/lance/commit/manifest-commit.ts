@@ -31,8 +31,8 @@ export class ManifestCommit {
   }
 
   /**
-   * As `Dataset.commitManifest`, of the branch at this version. `refused`: the table is one for the engine alone. On a file system
-   * without a pause: what is restored must not be removed meanwhile.
+   * As `Dataset.commitManifest`, of the branch at this version. `refused`: the table is one for the engine alone. What is
+   * restored is not removed meanwhile.
    */
   async commit(
     version: number,
@@ -40,11 +40,15 @@ export class ManifestCommit {
   ): Promise<{ readonly version: number } | 'overtaken' | 'refused'> {
     const head = readManifest(this.#versionsFolder, version);
     if (head === undefined) return 'overtaken';
+    const restored = change.kind === 'restore' ? change.version : version;
+    const release = this.#parts.inRemoval.use(this.#versionsFolder, restored);
     try {
       const next = this.#next(head.bytes, version, change);
       return (await this.#parts.commits.make(next, head.path)) ? { version: next.version } : 'overtaken';
     } catch (error) {
       return ifNotReplaceable(error, 'refused');
+    } finally {
+      release();
     }
   }
 

@@ -28,6 +28,13 @@ const commitFiles: readonly (readonly [folder: string, name: RegExp, kind?: File
   ['_indices', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, 'index'],
 ];
 
+/** As the engine does, with some days to spare: no commit takes so long. */
+export const orphanAfterMs = 7 * 24 * 3_600_000;
+
+/** Whether a commit may have written something of this name into this folder of a branch. */
+export const isOfCommits = (folder: string, name: string): boolean =>
+  commitFiles.some(([within, pattern]) => within === folder && pattern.test(name));
+
 /**
  * Removes what commits have left that were cut short: files that no manifest of any branch names, written after the
  * acknowledged version and before the machine started. Returns how many. If a manifest of the dataset cannot be read, it might

@@ -16,7 +16,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { branchFolder, namesIn, versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import { type FileKind, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import type { PruneRequest, PruneResult, VersionRange } from '../../port/upkeep.ts';
-import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles } from './orphan-files.ts';
+import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles, orphanAfterMs } from './orphan-files.ts';
 import type { VersionsInRemoval } from './versions-in-removal.ts';
 
 export interface VersionPruning extends PruneRequest {
@@ -54,7 +54,7 @@ export async function pruneVersions(pruning: VersionPruning, remove = removePath
   }
 }
 
-const isWithin = (ranges: readonly VersionRange[], version: number): boolean =>
+export const isWithin = (ranges: readonly VersionRange[], version: number): boolean =>
   ranges.some(({ from, before }) => from <= version && version < before);
 
 /** Returns the bytes freed. */
@@ -80,9 +80,6 @@ async function removeAll(
   return removedBytes;
 }
 
-/** As the engine does, with some days to spare: no commit takes so long. */
-const commitAtMostMs = 7 * 24 * 3_600_000;
-
 /** The orphan files of commits that were cut short. */
 function* oldOrphans(
   folder: string,
@@ -91,7 +88,7 @@ function* oldOrphans(
 ): Generator<string> {
   for (const { path, key } of filesOfCommits(folder)) {
     const writtenAtMs = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Number.POSITIVE_INFINITY;
-    if (!named.has(key) && writtenAtMs < supersededBeforeMs - commitAtMostMs) yield path;
+    if (!named.has(key) && writtenAtMs < supersededBeforeMs - orphanAfterMs) yield path;
   }
 }
 

@@ -74,18 +74,21 @@ export class LocalTags implements Tags {
   }
 }
 
-function contentOf({ branch, version, manifestBytes, requestId, nowMs }: NewTag, before?: StoredTag): TagContent {
+export function contentOf(
+  { branch, version, manifestBytes, requestId, nowMs }: NewTag,
+  before?: StoredTag,
+): TagContent {
   const now = new Date(nowMs).toISOString();
   const metadata = { ...before?.metadata, [requestKey]: requestId };
   return { branch, version, manifestBytes, createdAt: before?.createdAt ?? now, updatedAt: now, metadata };
 }
 
-function storedTag(content: ReturnType<typeof readTags>[number]): StoredTag {
+export function storedTag(content: ReturnType<typeof readTags>[number]): StoredTag {
   const { [requestKey]: requestId, ...metadata } = content.metadata;
   return { ...content, branch: content.branch as StoredTag['branch'], requestId, metadata };
 }
 
-/** On object stores, where the engine's writes are durable and atomic. It keeps no id of a request. */
+/** On object stores that only the engine can reach, where its writes are durable and atomic. It keeps no id of a request. */
 export class EngineTags implements Tags {
   readonly #table: () => Promise<NativeTable>;
 

@@ -4,6 +4,8 @@
  */
 export class VersionsInRemoval {
   readonly #removals = new Map<string, Set<ReadonlySet<number>>>();
+  /** Versions that are being restored, by the branch and the number. */
+  readonly #inUse = new Map<string, number>();
 
   /** Of the branch with this folder of manifests. The caller calls what it returns when the removal is over. */
   begin(versionsFolder: string, versions: ReadonlySet<number>): () => void {
@@ -13,6 +15,21 @@ export class VersionsInRemoval {
       ofBranch.delete(versions);
       if (ofBranch.size === 0 && this.#removals.get(versionsFolder) === ofBranch) this.#removals.delete(versionsFolder);
     };
+  }
+
+  /** The version is being restored, and is not to be removed before the caller calls what this returns. */
+  use(versionsFolder: string, version: number): () => void {
+    const key = `${versionsFolder} ${version}`;
+    this.#inUse.set(key, (this.#inUse.get(key) ?? 0) + 1);
+    return () => {
+      const left = (this.#inUse.get(key) ?? 1) - 1;
+      if (left === 0) this.#inUse.delete(key);
+      else this.#inUse.set(key, left);
+    };
+  }
+
+  isInUse(versionsFolder: string, version: number): boolean {
+    return this.#inUse.has(`${versionsFolder} ${version}`);
   }
 
   has(versionsFolder: string, version: number): boolean {

@@ -29,7 +29,10 @@ interface HeadParts {
  * version takes long next to large merges, and a series of commits by row address needs none.
  */
 export class DatasetHead {
-  readonly #handle: NativeTable;
+  readonly #open: () => Promise<NativeTable>;
+  /** undefined until it is used. */
+  #handle: NativeTable | undefined;
+  #opening: Promise<NativeTable> | undefined;
   /** undefined on object stores. */
   readonly #folder: VersionsFolder | undefined;
   /** Of a branch on an object store. */
@@ -40,8 +43,10 @@ export class DatasetHead {
   #isBehind = false;
   #columns: (TableColumns & { readonly version: number }) | undefined;
 
-  constructor(handle: NativeTable, { folder, mirror, state }: HeadParts = {}) {
-    this.#handle = handle;
+  /** `handle`: or how it is opened once it is used. */
+  constructor(handle: NativeTable | (() => Promise<NativeTable>), { folder, mirror, state }: HeadParts = {}) {
+    this.#handle = typeof handle === 'function' ? undefined : handle;
+    this.#open = typeof handle === 'function' ? handle : async () => handle;
     this.#folder = folder;
     this.#mirror = mirror;
     this.#writeRefusal = state?.writeRefusal;
@@ -61,19 +66,35 @@ export class DatasetHead {
 
   /** The engine's handle, at `version`. If it was behind it moves to the newest version, and `version` with it. */
   async table(): Promise<NativeTable> {
-    if (!this.#isBehind) return this.#handle;
-    await this.#toNewest();
-    this.#version = await this.#handle.version();
+    const known = this.#handle;
+    if (known !== undefined && !this.#isBehind) return known;
+    const handle = known ?? (await this.#opened());
+    if (known !== undefined) await this.#toNewest(known);
+    this.#isBehind = false;
+    this.#version = await handle.version();
     if (this.#mirror !== undefined && this.#version !== this.#mirror.known) await this.#mirror.refresh();
+    return handle;
+  }
+
+  async #opened(): Promise<NativeTable> {
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = undefined;
+    });
+    this.#handle = await this.#opening;
     return this.#handle;
   }
 
   /** Read once for each version: every merge needs it. */
   async columns(): Promise<TableColumns> {
     const version = await this.version();
-    if (this.#columns?.version === version) return this.#columns;
+    const known = this.#columns?.version === version ? this.#columns : this.#mirror?.columns;
+    if (known?.version === version) {
+      this.#columns = known;
+      return known;
+    }
     const file = (await (await this.table()).schema()) as IpcFile;
     this.#columns = { version, schema: readSchemaOfIpcFile(file), file };
+    this.#mirror?.keepColumns(this.#columns);
     return this.#columns;
   }
 
@@ -92,7 +113,7 @@ export class DatasetHead {
     const change = folder?.changeFrom(await this.version());
     if (change === 'none') return;
     if (folder !== undefined) await this.#inspect(folder, change === 'files');
-    await this.#toNewest();
+    if (this.#handle !== undefined) await this.#toNewest(this.#handle);
     folder?.standsAt(await this.version());
   }
 
@@ -137,7 +158,7 @@ export class DatasetHead {
   }
 
   close(): void {
-    this.#handle.close();
+    this.#handle?.close();
   }
 
   /** What the engine committed by itself, the mirror does not know. */
@@ -151,12 +172,14 @@ export class DatasetHead {
     this.#distrustOther(version);
     this.#folder?.remember();
     this.#folder?.standsAt(version);
+    const before = this.#columns ?? this.#mirror?.columns;
     if (columns === 'other columns') this.#columns = undefined;
-    else if (this.#columns?.version === version - 1) this.#columns = { ...this.#columns, version };
+    else if (before?.version === version - 1) this.#columns = { ...before, version };
+    if (this.#columns?.version === version) this.#mirror?.keepColumns(this.#columns);
   }
 
-  async #toNewest(): Promise<void> {
-    await this.#handle.checkoutLatest();
+  async #toNewest(handle: NativeTable): Promise<void> {
+    await handle.checkoutLatest();
     this.#isBehind = false;
     this.#version = undefined;
   }

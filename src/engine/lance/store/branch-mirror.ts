@@ -19,6 +19,8 @@ import {
 } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest, transactionIn } from '../../../lance-format/manifest/parse-manifest.ts';
+import type { TableColumns } from '../../port/table-columns.ts';
+import { FileSpans } from './file-spans.ts';
 import type { ObjectStore, StoredObject } from './object-store.ts';
 
 /** Commits of others are followed through so many versions (`transactionsBetween`). */
@@ -34,6 +36,10 @@ interface MirroredBranch {
   /** The dataset's folder in the mirror. */
   readonly datasetPath: string;
   readonly branch: string | undefined;
+}
+
+export interface VersionColumns extends TableColumns {
+  readonly version: number;
 }
 
 /** The newest version that is known. */
@@ -53,6 +59,12 @@ export class BranchMirror {
   /** The local folder. */
   readonly folder: string;
   readonly versionsFolder: string;
+  /** Of the versions that a removal of old ones has read. */
+  readonly spans = new FileSpans();
+  orphansSearchedAtMs = 0;
+  readonly datasetPrefix: string;
+  readonly #branch: string | undefined;
+  #columns: VersionColumns | undefined;
   #newest: Newest | undefined;
   /** False once another program may have made a version that is not known. */
   #isTrusted = false;
@@ -61,6 +73,8 @@ export class BranchMirror {
 
   constructor({ store, datasetPrefix, datasetUri, datasetPath, branch }: MirroredBranch) {
     this.store = store;
+    this.datasetPrefix = datasetPrefix;
+    this.#branch = branch;
     this.prefix = branch === undefined ? datasetPrefix : `${datasetPrefix}tree/${branch}/`;
     this.uri = branch === undefined ? datasetUri : `${datasetUri}/tree/${branch}`;
     this.folder = branchFolder(datasetPath, branch);
@@ -88,6 +102,27 @@ export class BranchMirror {
     await this.#takeDeletions(version);
     this.#hasDeletions = true;
     return version;
+  }
+
+  /** As `refresh`, of a branch that may not be there: `TableNotFound` or `TableBranchNotFound`. */
+  async open(): Promise<void> {
+    if (this.#newest === undefined && (await this.findNewest()) === undefined) throw this.#missing();
+    await this.refresh();
+  }
+
+  #missing(): LancegateError {
+    return this.#branch === undefined
+      ? new LancegateError('TableNotFound', 'nothing is stored where the table should be')
+      : new LancegateError('TableBranchNotFound', 'the table has no such branch');
+  }
+
+  /** The columns of the newest version, for whoever opens the branch next; undefined where they are not known. */
+  get columns(): VersionColumns | undefined {
+    return this.#columns;
+  }
+
+  keepColumns(columns: VersionColumns): void {
+    this.#columns = columns;
   }
 
   /** The newest version: one request if it is known, and a few more if it is not. `TableDamaged` where there is none. */
@@ -205,9 +240,16 @@ export class BranchMirror {
 
   #clear(): void {
     this.#hasDeletions = false;
+    this.#columns = undefined;
+    this.spans.clear();
     for (const folder of ['_versions', '_deletions', '_transactions']) {
       rmSync(join(this.folder, folder), { recursive: true, force: true });
     }
+  }
+
+  /** They are about to be removed from the store. */
+  forgetVersions(versions: Iterable<number>): void {
+    for (const version of versions) this.#remove('_versions', manifestNames(version));
   }
 
   #remove(folder: string, names: readonly string[]): void {

@@ -1,0 +1,57 @@
+/** What a dataset has besides the engine's table. */
+import type { BranchName } from '../../../kernel/ids.ts';
+import type { MergeCounts } from '../../port/merge-spec.ts';
+import type { IndexBuild, ReaderChange } from '../../port/reader-work.ts';
+import type { ManifestCommit } from '../commit/manifest-commit.ts';
+import type { PreparationParts } from '../commit/prepared-commits.ts';
+import type { RowReplacement } from '../commit/row-replacement.ts';
+import type { Durability } from '../durability/durability.ts';
+import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
+import type { BranchState } from '../head/branch-state.ts';
+import type { VersionsFolder } from '../head/dataset-head.ts';
+import type { BranchShadows } from '../shadow/branch-shadows.ts';
+import type { BranchMirror } from '../store/branch-mirror.ts';
+import type { DatasetCaches } from './engine-caches.ts';
+import type { IndexChoice } from './index-choice.ts';
+
+/** Runs in a reader what clients wrote. */
+export type ReaderOfDataset = (change: Omit<ReaderChange, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
+
+/** What a branch at its newest version has besides the engine's table, where this service makes the commits. */
+export interface OwnCommits {
+  /** The manifests of the branch, or of its mirror. */
+  readonly versionsFolder: string;
+  readonly replacement: RowReplacement;
+  readonly inRemoval: VersionsInRemoval;
+  readonly manifestCommit: ManifestCommit;
+  readonly shadows: BranchShadows;
+  readonly indexChoice: IndexChoice;
+  readonly preparation: PreparationParts;
+}
+
+/** What it has besides on a file system. */
+export interface LocalBranch {
+  readonly versions: VersionsFolder;
+  readonly durability: Durability;
+}
+
+/** Builds indexes in a process of their own, of the dataset itself. */
+export type DatasetBuilds = (build: Pick<IndexBuild, 'version' | 'spec' | 'principal' | 'signal'>) => Promise<void>;
+
+export interface Surroundings {
+  readonly changeInReader?: ReaderOfDataset | undefined;
+  readonly builds?: DatasetBuilds | undefined;
+  readonly lineage?: symbol | undefined;
+  /** undefined is main. */
+  readonly branch?: BranchName | undefined;
+  /** The caches of a branch at its newest version. */
+  readonly caches?: DatasetCaches | undefined;
+  /** The state of the branch when the dataset was opened. */
+  readonly state?: BranchState | undefined;
+  /** Without them the engine makes all commits. */
+  readonly commits?: OwnCommits | undefined;
+  /** Without it what is written counts as durable at once: as on object stores. */
+  readonly local?: LocalBranch | undefined;
+  /** Without it and `local` every refresh asks the engine. */
+  readonly mirror?: BranchMirror | undefined;
+}

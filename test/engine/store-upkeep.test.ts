@@ -1,0 +1,119 @@
+/** Old versions, tags and what commits left behind, of a table on an object store. */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { numberTakenMs } from '#src/engine/lance/durability/prune-store.ts';
+import { openStore, type StorePlace } from '#src/engine/lance/store/open-store.ts';
+import type { Dataset } from '#src/engine/port/dataset.ts';
+import type { Location } from '#src/kernel/ids.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
+import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
+import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { upsertOn } from '#test/fixtures/upsert.ts';
+
+const location = 't.lance' as Location;
+const table = (...ids: number[]): Table =>
+  new Table({ id: vectorFromArray(ids, new Int32()), name: vectorFromArray(ids.map(String), new Utf8()) });
+const all = { keptFromVersion: Number.POSITIVE_INFINITY };
+const dayMs = 24 * 3_600_000;
+
+async function idsOf(dataset: Dataset): Promise<unknown[]> {
+  const files = await Array.fromAsync(dataset.select([{ name: 'id', expression: 'id' }], undefined));
+  return files.flatMap((file) => rowsOf(file).map(({ id }) => id)).sort((a, b) => Number(a) - Number(b));
+}
+
+async function upsert(dataset: Dataset, ...ids: number[]): Promise<void> {
+  await dataset.refresh('to write');
+  const shadow = await dataset.shadow();
+  await shadow.merge({ ...upsertOn('id'), useIndex: false }, ipcFile(table(...ids)), undefined);
+  assert.notEqual(await shadow.commit(), 'overtaken');
+}
+
+const versionsOf = async (dataset: Dataset) => (await dataset.versionPage(allVersions)).map(({ version }) => version);
+
+describe('upkeep on an object store', { skip: withoutS3Gateway ?? false }, async () => {
+  const gateway = withoutS3Gateway === undefined ? await startS3Gateway(after) : undefined;
+
+  const opened = async (t: { after(clean: () => void): void }) => {
+    const { storageOptions, newRoot } = gateway ?? assert.fail();
+    const root = newRoot();
+    const place = openStore(root, storageOptions) ?? assert.fail();
+    t.after(() => place.store.close());
+    const scratchFolder = join(
+      temporaryFolder((clean) => t.after(clean)),
+      'scratch',
+    );
+    const caches = { indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 };
+    const engine = new LanceEngine({ root, rootOptions: storageOptions, scratchFolder, ...caches });
+    t.after(() => void engine.close());
+    const dataset = await createDataset(engine, location, ipcFile(table(1, 2, 3)), {});
+    return { engine, place, dataset };
+  };
+  const objectsIn = async ({ store, prefix }: StorePlace, folder: string) =>
+    (await Array.fromAsync(store.list({ prefix: `${prefix}${location}/${folder}/` }))).map(({ key }) => key);
+
+  test('old versions go with their files, and the newest stays whole (P5)', async (t) => {
+    const { engine, place, dataset } = await opened(t);
+    for (let round = 0; round < 4; round++) await upsert(dataset, 1, 2, 3);
+    const supersededBeforeMs = Date.now() + numberTakenMs + 60_000;
+    const { removedVersions, removedBytes } = (await dataset.prune({ ...all, supersededBeforeMs })) ?? assert.fail();
+    assert.equal(removedVersions, 4);
+    assert.ok(removedBytes > 0);
+    assert.deepEqual(await versionsOf(await engine.open({ location })), [5]);
+    assert.equal((await objectsIn(place, 'data')).length, 1);
+    assert.equal((await objectsIn(place, '_transactions')).length, 1);
+    assert.deepEqual(await idsOf(await engine.open({ location })), [1, 2, 3]);
+    await upsert(dataset, 4);
+    assert.deepEqual(await idsOf(dataset), [1, 2, 3, 4]);
+  });
+
+  test('the number of a young version stays taken, however short the retention is (P1)', async (t) => {
+    const { dataset } = await opened(t);
+    for (let round = 0; round < 3; round++) await upsert(dataset, 1);
+    const pruned = await dataset.prune({ ...all, supersededBeforeMs: Date.now() + numberTakenMs - 60_000 });
+    assert.equal(pruned?.removedVersions, 0);
+    assert.deepEqual(await versionsOf(dataset), [1, 2, 3, 4]);
+  });
+
+  test('a version that a tag names stays, a branch keeps the one that it starts from, and a restored one keeps its files', async (t) => {
+    const { engine, place, dataset } = await opened(t);
+    await upsert(dataset, 1, 2, 3, 4);
+    const tag = { name: 'v/2 ä', branch: undefined, version: 2, manifestBytes: 1, requestId: randomUUID(), nowMs: 5 };
+    assert.equal(await dataset.tags.create(tag), true);
+    assert.equal(await dataset.tags.create({ ...tag, version: 1 }), false);
+    const [stored] = await dataset.tags.list();
+    assert.deepEqual([stored?.name, stored?.version, stored?.requestId], [tag.name, 2, tag.requestId]);
+    await upsert(dataset, 5);
+    await dataset.refresh('to write');
+    assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 1 }), { version: 4 });
+    await upsert(dataset, 9);
+    const supersededBeforeMs = Date.now() + numberTakenMs + 60_000;
+    const pruned = await dataset.prune({ ...all, supersededBeforeMs });
+    assert.deepEqual([pruned?.removedVersions, pruned?.isHeldByTag], [3, true]);
+    assert.deepEqual(await versionsOf(await engine.open({ location })), [2, 5]);
+    assert.deepEqual(await idsOf(await engine.open({ location, version: 2 })), [1, 2, 3, 4]);
+    assert.deepEqual(await idsOf(await engine.open({ location })), [1, 2, 3, 9]);
+    await dataset.tags.remove(tag.name);
+    assert.deepEqual(await dataset.tags.list(), []);
+    assert.ok((await objectsIn(place, 'data')).length >= 2);
+  });
+
+  test('what a commit left that was cut short goes after a week, and nothing that a version names', async (t) => {
+    const { engine, place, dataset } = await opened(t);
+    const orphans = ['data/0123.lance', '_deletions/0-1-5.bin', `_indices/${randomUUID()}/page`];
+    const keys = orphans.map((each) => `${place.prefix}${location}/${each}`);
+    for (const key of keys) await place.store.put(key, Buffer.from('x'));
+    const foreign = `${place.prefix}${location}/data/notes.txt`;
+    await place.store.put(foreign, Buffer.from('x'));
+    await dataset.prune({ ...all, supersededBeforeMs: Date.now() + 6 * dayMs });
+    assert.deepEqual((await objectsIn(place, 'data')).length, 3);
+    await dataset.prune({ ...all, supersededBeforeMs: Date.now() + 8 * dayMs });
+    for (const key of keys) assert.equal(await place.store.get(key), undefined);
+    assert.ok((await place.store.get(foreign)) !== undefined);
+    assert.deepEqual(await idsOf(await engine.open({ location })), [1, 2, 3]);
+  });
+});
