@@ -82,7 +82,7 @@ const openSession = (config: Config, clock: Clock): Promise<SqlSession> =>
 
 const credentialsIn = (session: SqlSession, clock: Clock) => ({
   apiKeys: new SqlApiKeys(session, clock),
-  issuerKeys: new SqlIssuerKeys(session),
+  issuerKeys: new SqlIssuerKeys(session, 'own'),
 });
 
 function filesOf({ apiKeysFile, issuerKeyFile }: DataFolder): Credentials {

@@ -28,7 +28,7 @@ export interface ApiKeyRecords {
   revoke(id: string, atMs: number): Promise<boolean>;
 }
 
-/** The one document with the keys of the own issuer, in JSON. Who reads it can mint a token for any principal. */
+/** One document with the keys of an issuer, in JSON. Whoever reads it can mint a token for any principal. */
 export interface IssuerKeyRecords {
   /** For the operator, where a sentence begins. */
   readonly name: string;
@@ -44,5 +44,6 @@ export interface IssuerKeyRecords {
 
 export interface Credentials extends AsyncDisposable {
   readonly apiKeys: ApiKeyRecords;
+  /** Of the own issuer. */
   readonly issuerKeys: IssuerKeyRecords;
 }

@@ -75,11 +75,15 @@ export class SqlApiKeys implements ApiKeyRecords {
 }
 
 export class SqlIssuerKeys implements IssuerKeyRecords {
-  readonly name = 'The key of the own issuer in the catalog';
+  readonly name: string;
   readonly #session: SqlSession;
+  readonly #issuer: rows.Issuer;
 
-  constructor(session: SqlSession) {
+  constructor(session: SqlSession, issuer: rows.Issuer) {
+    this.name =
+      issuer === 'own' ? 'The key of the own issuer in the catalog' : 'The key of the replicas in the catalog';
     this.#session = session;
+    this.#issuer = issuer;
   }
 
   async signature(): Promise<string> {
@@ -87,11 +91,11 @@ export class SqlIssuerKeys implements IssuerKeyRecords {
   }
 
   read(): Promise<string | undefined> {
-    return this.#session.read(rows.readIssuerKeys);
+    return this.#session.read((db) => rows.readIssuerKeys(db, this.#issuer));
   }
 
   create(document: string): Promise<void> {
-    return this.#session.transact((db) => rows.createIssuerKeys(db, document));
+    return this.#session.transact((db) => rows.createIssuerKeys(db, this.#issuer, document));
   }
 
   async replace(next: (document: string) => Promise<string>): Promise<void> {
@@ -99,7 +103,7 @@ export class SqlIssuerKeys implements IssuerKeyRecords {
       const seen = await this.read();
       if (seen === undefined) throw new Error('there is no document to replace');
       const document = await next(seen);
-      if (await this.#session.transact((db) => rows.replaceIssuerKeys(db, seen, document))) return;
+      if (await this.#session.transact((db) => rows.replaceIssuerKeys(db, this.#issuer, seen, document))) return;
     }
   }
 }

@@ -82,7 +82,7 @@ describe('credentials in a PostgreSQL catalog', { skip: withoutPostgres ?? false
 
   test('a token that one replica minted is accepted by the other, and so is a rotation within a second', async (t) => {
     const sessions = await twoReplicas(t);
-    const [one, other] = [new SqlIssuerKeys(sessions[0]), new SqlIssuerKeys(sessions[1])];
+    const [one, other] = [new SqlIssuerKeys(sessions[0], 'own'), new SqlIssuerKeys(sessions[1], 'own')];
     const [minting, verifying] = await Promise.all([OwnIssuer.open(one, clock), OwnIssuer.open(other, clock)]);
     const request = { subject: 'ann', scopes: ['lancegate:read'], expiresAfterMs: 3_600_000 };
     const token = await minting.mint(request);
@@ -96,7 +96,7 @@ describe('credentials in a PostgreSQL catalog', { skip: withoutPostgres ?? false
 
   test('of rotations at once none loses the key of another', async (t) => {
     const sessions = await twoReplicas(t);
-    const [one, other] = [new SqlIssuerKeys(sessions[0]), new SqlIssuerKeys(sessions[1])];
+    const [one, other] = [new SqlIssuerKeys(sessions[0], 'own'), new SqlIssuerKeys(sessions[1], 'own')];
     await OwnIssuer.open(one, clock);
     const rotate = (records: SqlIssuerKeys) => rotateIssuerKey(records, { clock, acceptOldForMs: 60_000 });
     await Promise.all([rotate(one), rotate(other), rotate(one), rotate(other)]);
@@ -106,7 +106,7 @@ describe('credentials in a PostgreSQL catalog', { skip: withoutPostgres ?? false
 
   test('keys that are known are accepted while the database is gone', async (t) => {
     const [session] = await twoReplicas(t);
-    const records = new SqlIssuerKeys(session);
+    const records = new SqlIssuerKeys(session, 'own');
     const isGone = { yes: false };
     const issuer = await OwnIssuer.open(
       {

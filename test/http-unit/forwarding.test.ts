@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { createServer as createTcpServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { type ReplicaKey, ReplicaTokens } from '#src/auth/tokens/replica-tokens.ts';
+import { ReplicaTokens } from '#src/auth/tokens/replica-tokens.ts';
 import { Forwarding } from '#src/http/forwarding/forwarding.ts';
 import { type OtherReplica, ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
 import { systemClock } from '#src/kernel/clock.ts';
@@ -22,7 +22,7 @@ const mergePath = '/v1/table/users/merge_insert?on=id';
 
 /** Two replicas that share their keys; `owner` is who each of them takes for the owner of every table. */
 class Replicas implements AsyncDisposable {
-  readonly #keys: ReplicaKey[] = [];
+  #keys: string | undefined;
   readonly #opened = new AsyncDisposableStack();
   owner: Record<string, Owner> = {};
   readonly addresses: Record<string, OtherReplica> = {};
@@ -47,12 +47,16 @@ class Replicas implements AsyncDisposable {
 
   tokens(replica: string): ReplicaTokens {
     let ids = 0;
-    const store = {
-      replicaKeys: async () => this.#keys,
-      addReplicaKey: async (key: ReplicaKey) => void this.#keys.push(key),
-      forgetReplicaKeys: async () => undefined,
+    const keys = {
+      read: async () => this.#keys,
+      create: async (document: string) => {
+        this.#keys ??= document;
+      },
+      replace: async (next: (document: string) => Promise<string>) => {
+        this.#keys = await next(this.#keys!);
+      },
     };
-    return new ReplicaTokens({ store, replica, clock: systemClock, newId: () => `${replica}-key-${++ids}` });
+    return new ReplicaTokens({ keys, replica, clock: systemClock, newId: () => `${replica}-key-${++ids}` });
   }
 
   owns(id: string, service: { readonly url: string }, ...others: readonly string[]): void {

@@ -7,30 +7,23 @@
  */
 import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { decodeProtectedHeader, SignJWT } from 'jose';
+import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
 import type { Clock, NewId } from '../../kernel/clock.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
 import { checkToken, claimedIssuer, refusalOf, unknownKey } from './jwt.ts';
 import type { Credential, Verifier } from './verifier.ts';
 
-export interface ReplicaKey {
+interface ReplicaKey {
   readonly id: string;
   /** 32 random bytes in base64url. */
   readonly secret: string;
   readonly createdAtMs: number;
 }
 
-/** Where the replicas keep their keys. */
-export interface ReplicaKeyStore {
-  /** All that are known, in any order. */
-  replicaKeys(): Promise<readonly ReplicaKey[]>;
-  addReplicaKey(key: ReplicaKey): Promise<void>;
-  /** Forgets keys made before that time. */
-  forgetReplicaKeys(beforeMs: number): Promise<void>;
-}
-
 interface Deps {
-  readonly store: ReplicaKeyStore;
+  /** The document is a list of `ReplicaKey`s. */
+  readonly keys: Pick<IssuerKeyRecords, 'read' | 'create' | 'replace'>;
   /** The id of this replica. */
   readonly replica: string;
   readonly clock: Clock;
@@ -133,13 +126,20 @@ export class ReplicaTokens implements Verifier {
     await this.#look();
     const found = youngEnough();
     if (found !== undefined) return found;
-    const { store, clock, newId } = this.#deps;
-    const made = { id: newId(), secret: randomBytes(32).toString('base64url'), createdAtMs: clock.nowMs() };
-    await store.addReplicaKey(made);
-    await store.forgetReplicaKeys(made.createdAtMs - 2 * dayMs);
-    const key = heldKey(made);
-    this.#keys = [key, ...this.#keys];
-    return key;
+    await this.#deps.keys.create('[]');
+    await this.#deps.keys.replace(async (document) => this.#withYoungKey(parse(document)));
+    await this.#lookOnce();
+    return youngEnough()!;
+  }
+
+  /** Another replica may have made one meanwhile. */
+  #withYoungKey(keys: readonly ReplicaKey[]): string {
+    const { clock, newId } = this.#deps;
+    const nowMs = clock.nowMs();
+    const accepted = keys.filter(({ createdAtMs }) => createdAtMs > nowMs - 2 * dayMs);
+    if (accepted.some(({ createdAtMs }) => createdAtMs > nowMs - dayMs)) return JSON.stringify(accepted);
+    const made = { id: newId(), secret: randomBytes(32).toString('base64url'), createdAtMs: nowMs };
+    return JSON.stringify([...accepted, made]);
   }
 
   /** One look at a time, and at most one each second: a token of an unknown key costs anyone nothing to make. */
@@ -154,10 +154,15 @@ export class ReplicaTokens implements Verifier {
 
   async #lookOnce(): Promise<void> {
     this.#lookedAtMs = this.#deps.clock.nowMs();
-    const stored = await this.#deps.store.replicaKeys();
-    this.#keys = stored.map(heldKey).sort((a, b) => b.createdAtMs - a.createdAtMs);
+    const document = await this.#deps.keys.read();
+    this.#keys = parse(document ?? '[]')
+      .map(heldKey)
+      .sort((a, b) => b.createdAtMs - a.createdAtMs);
   }
 }
+
+/** Only replicas write the document. */
+const parse = (document: string): readonly ReplicaKey[] => JSON.parse(document) as readonly ReplicaKey[];
 
 const heldKey = ({ id, secret, createdAtMs }: ReplicaKey): HeldKey => ({
   id,

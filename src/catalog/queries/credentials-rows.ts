@@ -46,15 +46,15 @@ export async function revokeApiKey(db: CatalogDb, id: string, atMs: number): Pro
   return numUpdatedRows === 1n;
 }
 
-/** The service has one issuer of its own. */
-const issuer = 'own';
+/** The issuer of tokens for clients, and that of tokens by which replicas vouch for them. */
+export type Issuer = 'own' | 'replicas';
 
-export async function readIssuerKeys(db: CatalogDb): Promise<string | undefined> {
+export async function readIssuerKeys(db: CatalogDb, issuer: Issuer): Promise<string | undefined> {
   const row = await db.selectFrom('issuer_keys').select('document').where('issuer', '=', issuer).executeTakeFirst();
   return row?.document;
 }
 
-export async function createIssuerKeys(db: CatalogDb, document: string): Promise<void> {
+export async function createIssuerKeys(db: CatalogDb, issuer: Issuer, document: string): Promise<void> {
   await db
     .insertInto('issuer_keys')
     .values({ issuer, document })
@@ -63,7 +63,12 @@ export async function createIssuerKeys(db: CatalogDb, document: string): Promise
 }
 
 /** false if the document is not `seen` any more. */
-export async function replaceIssuerKeys(db: CatalogDb, seen: string, document: string): Promise<boolean> {
+export async function replaceIssuerKeys(
+  db: CatalogDb,
+  issuer: Issuer,
+  seen: string,
+  document: string,
+): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('issuer_keys')
     .set({ document })
