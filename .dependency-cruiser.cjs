@@ -17,6 +17,7 @@ const mayImport = {
   catalog: ['kernel'],
   query: ['kernel', 'memory', 'arrow', 'engine', 'telemetry'],
   table: ['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'telemetry'],
+  ownership: ['kernel', 'catalog', 'table/table-owners.ts', 'telemetry'],
   write: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'telemetry', 'operations/idempotency'],
   merge: [
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'table', 'create', 'write', 'telemetry'],

@@ -85,6 +85,10 @@ export interface KeyedRequest {
   readonly bodyDigest: string;
   /** From then on the key is as good as new. */
   readonly expiresAtMs: number;
+  /** One attempt at the request: what it records, no other attempt replaces before the key has expired. */
+  readonly attempt: string;
+  /** When the attempt began. */
+  readonly askedAtMs: number;
 }
 
 /** The outcome of a keyed request, as the operation that recorded it reads it again. */
@@ -240,7 +244,8 @@ export interface CreationCatalog {
   isLocationFresh(location: Location): Promise<boolean>;
   /** The files of a discarded location are gone from storage. */
   forgetDiscarded(location: Location): Promise<void>;
-  unfinished(): Promise<Unfinished>;
+  /** All, or what was of this name. */
+  unfinished(ref?: TableRef): Promise<Unfinished>;
 }
 
 export interface TransactionCatalog {
@@ -257,12 +262,15 @@ export interface TransactionCatalog {
 
 /** What is known of requests with an `Idempotency-Key`. */
 export interface KeyedRequestCatalog {
-  /** Replaces what was known of these keys. All or none. */
+  /**
+   * Replaces what the same attempts intended before, and what has expired. All or none: `ConcurrentModification` where another
+   * attempt has recorded something.
+   */
   recordIntents(intents: readonly WriteIntent[]): Promise<void>;
-  /** The write intents of requests that were never answered. */
-  writeIntents(): Promise<readonly WriteIntent[]>;
-  /** The commit was not made after all. An answer stays. */
-  withdrawIntent(request: Pick<KeyedRequest, 'owner' | 'key'>): Promise<void>;
+  /** The write intents of requests that were never answered: all, or those of the table of this name. */
+  writeIntents(ref?: TableRef): Promise<readonly WriteIntent[]>;
+  /** The commit of the attempt was not made after all. An answer stays. */
+  withdrawIntent(request: Pick<KeyedRequest, 'owner' | 'key' | 'attempt'>): Promise<void>;
   findKeyed(owner: RequestOwner, key: IdempotencyKey): Promise<KeyedAnswer | WriteIntent | undefined>;
   /** Forgets up to `limit` keys that had expired at that time, the oldest first; the number that went. */
   forgetKeys(atMs: number, limit: number): Promise<number>;
@@ -281,12 +289,82 @@ export interface OpenBranchCatalog {
   acknowledgeVersion(tableId: TableId, branch: BranchName | undefined, version: number): Promise<void>;
   /**
    * The marks of branches that are neither closed nor gone with their table: after a crash, the branches to recover. Ordered by
-   * table, branch.
+   * table, branch. All, or those of the table of this name.
    */
-  recoveryMarks(): Promise<readonly OpenBranchRecord[]>;
+  recoveryMarks(ref?: TableRef): Promise<readonly OpenBranchRecord[]>;
   /** Every commit to the branch is acknowledged, or gone. Harmless when repeated. */
   closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
 }
+
+export interface Replica {
+  readonly id: string;
+  /** The URL at which the other replicas reach it. */
+  readonly address: string;
+  /** It hands over what it owns, and is to be given nothing. */
+  readonly isLeaving: boolean;
+}
+
+/** How long a replica owns what it owns, from now on by the clock of the database. */
+export interface Lease {
+  readonly replica: string;
+  readonly address: string;
+  readonly isLeaving: boolean;
+  readonly durationMs: number;
+}
+
+/** A living replica. */
+export type NameOwner = Pick<Replica, 'id' | 'address'>;
+
+export interface OwnedName {
+  readonly ref: TableRef;
+  /** Each claim of the name raises it. */
+  readonly epoch: number;
+}
+
+export interface Claim {
+  readonly epoch: number;
+  /** The last owner has left nothing to undo. */
+  readonly isSettled: boolean;
+}
+
+/** What a replica believes to own. */
+export interface OwnedNames {
+  /** This replica. */
+  readonly replica: string;
+  epochOf(ref: TableRef): number | undefined;
+}
+
+/** Which replica lives until when. A replica that has not renewed its lease in time is gone. */
+export interface ReplicaCatalog {
+  renewLease(lease: Lease): Promise<void>;
+  endLease(replica: string): Promise<void>;
+  /** Ordered by id. */
+  liveReplicas(): Promise<readonly Replica[]>;
+  forgetEndedReplicas(): Promise<void>;
+}
+
+/** Which replica writes to a table. Only the clock of the database decides whether a lease has expired. */
+export interface OwnerCatalog {
+  /** undefined where no living replica owns the name. */
+  findOwner(ref: TableRef): Promise<NameOwner | undefined>;
+  /** The claim, or the owner that it failed for: another living replica. Also succeeds where the replica owns the name. */
+  claimName(ref: TableRef, replica: string): Promise<Claim | NameOwner>;
+  /** Whether the replica owns the name in this epoch, by a lease that has not expired. */
+  isOwner(name: OwnedName, replica: string): Promise<boolean>;
+  /** `isSettled`: its next owner finds nothing to undo. Nothing happens where the replica has lost the name. */
+  releaseName(name: OwnedName, replica: string, isSettled: boolean): Promise<void>;
+  /** Asks the owners of these names to hand them over. */
+  wantNames(refs: readonly TableRef[], replica: string): Promise<void>;
+  namesOf(replica: string, which: 'all' | 'wanted'): Promise<readonly OwnedName[]>;
+  /** Names that no living replica owns, and whose last owner may have left something to undo. */
+  unsettledNames(limit: number): Promise<readonly TableRef[]>;
+}
+
+/**
+ * The catalog of several replicas. Whatever changes what has a name, or acknowledges it, is `WriterMoved` unless this replica owns
+ * the name, in the same transaction.
+ */
+export type SharedCatalog = Catalog & ReplicaCatalog & OwnerCatalog;
 
 /** What uses it takes those of these interfaces that it needs. */
 export interface Catalog

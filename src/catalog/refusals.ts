@@ -19,3 +19,15 @@ export const tableAlreadyExists = (ref: TableRef): LancegateError =>
 
 export const concurrentCreate = (ref: TableRef): LancegateError =>
   new LancegateError('ConcurrentCreate', `another create of table '${showTable(ref)}' got in between`);
+
+export const writerMoved = (ref: TableRef): LancegateError =>
+  new LancegateError('WriterMoved', `another replica writes to table '${showTable(ref)}' by now; nothing was written`, {
+    retryAfterSeconds: 1,
+  });
+
+export const keyTaken = (): LancegateError =>
+  new LancegateError(
+    'ConcurrentModification',
+    'another attempt at the request with this Idempotency-Key is under way or was done; nothing was written by this one',
+    { retryAfterSeconds: 1 },
+  );

@@ -3,12 +3,30 @@
  * `queries/`. What differs between engines (locks, isolation, error codes) is behind `SqlSession`.
  */
 import type { NewId } from '../kernel/clock.ts';
-import type { TableId } from '../kernel/ids.ts';
-import type { Catalog } from './port.ts';
+import type { Location, Properties, TableId, TableRef } from '../kernel/ids.ts';
+import type {
+  Adoption,
+  Catalog,
+  Creation,
+  CreationCatalog,
+  KeyedAnswer,
+  KeyedRequestCatalog,
+  NamespaceCatalog,
+  OpenBranchCatalog,
+  OwnedNames,
+  OwnerCatalog,
+  Publication,
+  ReplicaCatalog,
+  SharedCatalog,
+  TableCatalog,
+  TransactionCatalog,
+  TransactionRecord,
+} from './port.ts';
 import type { CatalogDb } from './queries/catalog-db.ts';
 import * as commits from './queries/commits.ts';
 import * as creations from './queries/creations.ts';
 import * as namespaces from './queries/namespaces.ts';
+import * as owners from './queries/owners.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
 
@@ -34,6 +52,10 @@ export interface SqlSession {
   close(): Promise<void>;
 }
 
+const first = (ref: TableRef): readonly TableRef[] => [ref];
+const named = ({ ref }: { readonly ref: TableRef }): readonly TableRef[] => [ref];
+const allNamed = (records: readonly { readonly ref: TableRef }[]): readonly TableRef[] => records.map(({ ref }) => ref);
+
 type Query<Args extends readonly unknown[], Result> = (db: CatalogDb, ...args: Args) => Promise<Result>;
 
 /** Makes a method of a query. */
@@ -43,10 +65,55 @@ const methodsBy =
   (...args: Args): Promise<Result> =>
     run((db) => query(db, ...args));
 
-export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
-  const reading = methodsBy((work) => session.read(work));
-  const writing = methodsBy((work) => session.transact(work));
-  const insisting = methodsBy((work) => session.insist(work));
+/** Throws where this process must not change what has these names. */
+type RequireOwned = (db: CatalogDb, refs: readonly TableRef[]) => Promise<void>;
+
+/** How methods are made of queries. Without `requireOwned` every name is this process's own. */
+function methodsOf(session: SqlSession, requireOwned: RequireOwned | undefined) {
+  /** `query` where the names that it changes are owned. `refsOf` gives them. */
+  const owning = <Given, Rest extends readonly unknown[], Result>(
+    refsOf: (given: NoInfer<Given>) => readonly TableRef[],
+    query: Query<readonly [Given, ...Rest], Result>,
+  ): Query<readonly [Given, ...Rest], Result> =>
+    requireOwned === undefined
+      ? query
+      : async (db, given, ...rest) => {
+          await requireOwned(db, refsOf(given));
+          return query(db, given, ...rest);
+        };
+  /** As `owning`, of the table of an id, if there is one. */
+  const owningOf = <Given, Rest extends readonly unknown[]>(
+    idOf: (given: NoInfer<Given>) => TableId,
+    query: Query<readonly [Given, ...Rest], void>,
+  ): Query<readonly [Given, ...Rest], void> =>
+    requireOwned === undefined
+      ? query
+      : async (db, given, ...rest) => {
+          const ref = await owners.refOfTable(db, idOf(given));
+          if (ref !== undefined) await requireOwned(db, [ref]);
+          return query(db, given, ...rest);
+        };
+  return {
+    reading: methodsBy((work) => session.read(work)),
+    writing: methodsBy((work) => session.transact(work)),
+    insisting: methodsBy((work) => session.insist(work)),
+    owning,
+    owningOf,
+  };
+}
+
+type Methods = ReturnType<typeof methodsOf>;
+
+export function sqlCatalog(session: SqlSession, newId: NewId, requireOwned?: RequireOwned): Catalog {
+  const methods = methodsOf(session, requireOwned);
+  return { ...nameMethods(methods, newId), ...commitMethods(methods), close: () => session.close() };
+}
+
+/** What exists. */
+function nameMethods(
+  { reading, writing, insisting, owning }: Methods,
+  newId: NewId,
+): NamespaceCatalog & TableCatalog & CreationCatalog {
   const newTableId = (): TableId => newId() as TableId;
   return {
     createNamespace: writing(namespaces.createNamespace),
@@ -59,47 +126,91 @@ export function sqlCatalog(session: SqlSession, newId: NewId): Catalog {
     findTable: reading(tableRows.findTable),
     listTables: reading(tableRows.listTables),
     listAllTables: reading(tableRows.listAllTables),
-    declareTable: writing((db, ref, location, properties) =>
-      tables.declareTable(db, { id: newTableId(), ref, location, properties }),
+    declareTable: writing(
+      owning(first, (db, ref: TableRef, location: Location, properties: Properties) =>
+        tables.declareTable(db, { id: newTableId(), ref, location, properties }),
+      ),
     ),
-    registerTable: writing((db, adoption) => tables.registerTable(db, newTableId(), adoption)),
-    renameTable: writing(tables.renameTable),
-    dropTable: writing((db, ref) => tables.removeTable(db, ref, 'discarded')),
-    deregisterTable: writing((db, ref) => tables.removeTable(db, ref, 'retired')),
+    registerTable: writing(owning(named, (db, adoption: Adoption) => tables.registerTable(db, newTableId(), adoption))),
+    renameTable: writing(owning(first, tables.renameTable)),
+    dropTable: writing(owning(first, (db, ref: TableRef) => tables.removeTable(db, ref, 'discarded'))),
+    deregisterTable: writing(owning(first, (db, ref: TableRef) => tables.removeTable(db, ref, 'retired'))),
     locationsAt: reading(creations.locationsAt),
     isLocationFresh: reading(creations.isLocationFresh),
     forgetDiscarded: writing(creations.forgetDiscarded),
 
-    reserveCreation: writing((db, ref, existing, location) =>
-      creations.reserveCreation(db, { id: newId(), ref, location }, existing),
+    reserveCreation: writing(
+      owning(first, (db, ref: TableRef, existing: TableId | undefined, location: Location) =>
+        creations.reserveCreation(db, { id: newId(), ref, location }, existing),
+      ),
     ),
-    publishCreation: insisting((db, creation, publication) =>
-      creations.publishCreation(db, creation, publication, newTableId()),
+    publishCreation: insisting(
+      owning(named, (db, creation: Creation, publication: Publication) =>
+        creations.publishCreation(db, creation, publication, newTableId()),
+      ),
     ),
     abandonCreation: writing(creations.abandonCreation),
-    unfinished: writing(async (db) => ({
-      creations: await creations.unfinishedCreations(db),
-      discarded: await creations.discardedLocations(db),
+    unfinished: writing(async (db, ref) => ({
+      creations: await creations.unfinishedCreations(db, ref),
+      discarded: await creations.discardedLocations(db, ref),
     })),
+  };
+}
 
-    recordTransactions: insisting(async (db, records, answers = []) => {
+/** What was committed. */
+const commitMethods = ({
+  reading,
+  writing,
+  insisting,
+  owning,
+  owningOf,
+}: Methods): TransactionCatalog & KeyedRequestCatalog & OpenBranchCatalog => ({
+  recordTransactions: insisting(
+    owning(allNamed, async (db, records: readonly TransactionRecord[], answers: readonly KeyedAnswer[] = []) => {
       await commits.insertTransactions(db, records);
       await commits.insertAnswers(db, answers);
     }),
-    findTransaction: reading(commits.findTransaction),
-    forgetTransactions: writing(commits.forgetTransactions),
+  ),
+  findTransaction: reading(commits.findTransaction),
+  forgetTransactions: writing(commits.forgetTransactions),
 
-    recordIntents: writing(commits.insertIntents),
-    writeIntents: reading(commits.writeIntents),
-    withdrawIntent: writing(commits.withdrawIntent),
-    findKeyed: reading(commits.findKeyed),
-    forgetKeys: writing(commits.forgetKeys),
+  recordIntents: writing(owning(allNamed, commits.insertIntents)),
+  writeIntents: reading(commits.writeIntents),
+  withdrawIntent: writing(commits.withdrawIntent),
+  findKeyed: reading(commits.findKeyed),
+  forgetKeys: writing(commits.forgetKeys),
 
-    markOpenForWriting: writing(commits.markOpenForWriting),
-    acknowledgeVersion: writing(commits.acknowledgeVersion),
-    recoveryMarks: reading(commits.listOpenBranches),
-    closeBranch: writing(commits.closeBranch),
+  markOpenForWriting: writing(owningOf(({ tableId }) => tableId, commits.markOpenForWriting)),
+  acknowledgeVersion: writing(owningOf((tableId) => tableId, commits.acknowledgeVersion)),
+  recoveryMarks: reading(commits.listOpenBranches),
+  closeBranch: writing(owningOf((tableId) => tableId, commits.closeBranch)),
+});
 
-    close: () => session.close(),
-  };
+/** The catalog of one of several replicas, which owns `names`. */
+export function sharedCatalog(
+  session: SqlSession,
+  newId: NewId,
+  names: OwnedNames,
+  engine: owners.OwnerSql,
+): SharedCatalog {
+  const catalog = sqlCatalog(session, newId, (db, refs) => owners.requireOwned(db, engine, names, refs));
+  return { ...catalog, ...replicaCatalog(session, engine), ...ownerCatalog(session, engine) };
 }
+
+/** Single statements that may be repeated, and that take no part in the conflicts of transactions. */
+const replicaCatalog = (session: SqlSession, engine: owners.OwnerSql): ReplicaCatalog => ({
+  renewLease: (lease) => session.read((db) => owners.renewLease(db, engine, lease)),
+  endLease: (replica) => session.read((db) => owners.endLease(db, replica)),
+  liveReplicas: () => session.read((db) => owners.liveReplicas(db, engine)),
+  forgetEndedReplicas: () => session.read((db) => owners.forgetEndedReplicas(db, engine)),
+});
+
+const ownerCatalog = (session: SqlSession, engine: owners.OwnerSql): OwnerCatalog => ({
+  findOwner: (ref) => session.read((db) => owners.findOwner(db, engine, ref)),
+  claimName: (ref, replica) => session.transact((db) => owners.claimName(db, engine, ref, replica)),
+  isOwner: (name, replica) => session.read((db) => owners.isOwner(db, engine, name, replica)),
+  releaseName: (name, replica, isSettled) => session.read((db) => owners.releaseName(db, name, replica, isSettled)),
+  wantNames: (refs, replica) => session.read((db) => owners.wantNames(db, refs, replica)),
+  namesOf: (replica, which) => session.read((db) => owners.namesOf(db, replica, which)),
+  unsettledNames: (limit) => session.read((db) => owners.unsettledNames(db, engine, limit)),
+});

@@ -6,7 +6,9 @@ import type {
   KeyedAnswer,
   NamespaceCatalog,
   Publication,
+  TableCatalog,
   TableRecord,
+  Unfinished,
 } from '../catalog/port.ts';
 import type { ClonedVersion, Datasets, Locations, StagedTable } from '../engine/port/engine.ts';
 import { isRefusal } from '../engine/port/refusal.ts';
@@ -22,6 +24,7 @@ import {
   type TransactionId,
 } from '../kernel/ids.ts';
 import { type Spelling, speltAs } from '../kernel/spelling.ts';
+import type { TableOwners } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
@@ -34,11 +37,13 @@ interface NewTableRequest {
 }
 
 interface CreationDeps {
-  readonly catalog: CreationCatalog;
+  readonly catalog: CreationCatalog & Pick<TableCatalog, 'locationsAt'>;
   readonly engine: Locations & Datasets;
   readonly clock: Clock;
   readonly newId: NewId;
   readonly metrics: Metrics;
+  /** Without it every name is this process's own. */
+  readonly owners?: Pick<TableOwners, 'hold'>;
 }
 
 /**
@@ -51,6 +56,8 @@ export class TableMaker {
   readonly #deps: CreationDeps & { readonly logger: Logger };
   /** Creates that failed and could not be undone either, and whether their files stay: until they are, their names are taken. */
   readonly #notUndone = new Map<Creation, boolean>();
+  /** Creates of this process that are under way. */
+  readonly #underWay = new Set<Creation>();
 
   constructor(deps: CreationDeps & { readonly logger: Logger }) {
     this.#deps = deps;
@@ -60,11 +67,21 @@ export class TableMaker {
   async begin(request: NewTableRequest): Promise<TableCreation> {
     await this.#undoAgain();
     const { table, existing } = request;
+    await this.#deps.owners?.hold(table);
     const location = await this.#locationOf(table, existing);
     const reservation = await this.#deps.catalog.reserveCreation(table, existing?.id, location);
-    return new TableCreation(this.#deps, { ...request, reservation }, (leavesFiles) =>
-      this.#undo(reservation, leavesFiles),
-    );
+    this.#underWay.add(reservation);
+    const ended = async (isPublished: boolean, leavesFiles: boolean): Promise<void> => {
+      if (!isPublished) await this.#undo(reservation, leavesFiles);
+      this.#underWay.delete(reservation);
+    };
+    return new TableCreation(this.#deps, { ...request, reservation }, ended);
+  }
+
+  /** Whether a create of this name is under way in this process. */
+  isMaking(table: TableRef): boolean {
+    const name = showTable(table);
+    return [...this.#underWay].some(({ ref }) => showTable(ref) === name);
   }
 
   /** As `begin`, of a table that its first rows make: it keeps the properties that it was declared with. */
@@ -91,17 +108,26 @@ export class TableMaker {
     }
   }
 
-  /** At start: undoes creates that a crash interrupted, and removes files that the catalog has given up. */
-  async sweep(): Promise<void> {
-    const { creations } = await this.#deps.catalog.unfinished();
-    for (const creation of creations) {
+  /** What is not undone or removed of this name. */
+  left(table: TableRef): Promise<Unfinished> {
+    return this.#deps.catalog.unfinished(table);
+  }
+
+  /**
+   * Undoes creates that the end of their process interrupted, and removes files that the catalog has given up: of this name, or of
+   * all at the start.
+   */
+  async sweep(table?: TableRef): Promise<void> {
+    const { creations } = await this.#deps.catalog.unfinished(table);
+    const own = new Set([...this.#underWay].map(({ id }) => id));
+    for (const creation of creations.filter(({ id }) => !own.has(id))) {
       this.#deps.logger.warn(
         { table: creation.ref, location: creation.location },
         'undoing a create that was interrupted',
       );
       await this.#undo(creation, false);
     }
-    const { discarded } = await this.#deps.catalog.unfinished();
+    const { discarded } = await this.#deps.catalog.unfinished(table);
     for (const location of discarded) await this.#removeFiles(location);
   }
 
@@ -138,7 +164,10 @@ export class TableMaker {
    */
   async #undo(creation: Creation, leavesFiles: boolean): Promise<void> {
     try {
-      if (!(await this.#isReserved(creation.location))) return;
+      if (!(await this.#isReserved(creation.location))) {
+        if (!leavesFiles) await this.#removeAbandoned(creation);
+        return;
+      }
       if (!leavesFiles) await this.#deps.engine.remove(creation.location);
       await this.#deps.catalog.abandonCreation(creation);
       await this.#deps.catalog.forgetDiscarded(creation.location);
@@ -149,6 +178,13 @@ export class TableMaker {
         'a failed create could not be undone; the next one tries again',
       );
     }
+  }
+
+  /** Another replica took over the name while this process wrote, and has undone the create: what came since is left. */
+  async #removeAbandoned({ location }: Creation): Promise<void> {
+    const known = await this.#deps.catalog.locationsAt(location, 'exact');
+    const isLeft = known.some((each) => each.location === location && each.state === 'left');
+    if (isLeft) await this.#deps.engine.remove(location);
   }
 
   /**
@@ -181,7 +217,7 @@ interface PublishedFacts extends Pick<Publication['transaction'], 'operation' | 
 export class TableCreation implements AsyncDisposable {
   readonly #deps: CreationDeps;
   readonly #request: NewTableRequest & { readonly reservation: Creation };
-  readonly #undo: (leavesFiles: boolean) => Promise<void>;
+  readonly #ended: (isPublished: boolean, leavesFiles: boolean) => Promise<void>;
   #isPublished = false;
   /** Another program has stored a table there. */
   #isTaken = false;
@@ -189,11 +225,11 @@ export class TableCreation implements AsyncDisposable {
   constructor(
     deps: CreationDeps,
     request: NewTableRequest & { readonly reservation: Creation },
-    undo: (leavesFiles: boolean) => Promise<void>,
+    ended: (isPublished: boolean, leavesFiles: boolean) => Promise<void>,
   ) {
     this.#deps = deps;
     this.#request = request;
-    this.#undo = undo;
+    this.#ended = ended;
   }
 
   /** Version 1 with all rows is on disk when this resolves (P3). Throws what reading the chunks and writing them throws. */
@@ -240,7 +276,7 @@ export class TableCreation implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.#isPublished) await this.#undo(this.#isTaken);
+    await this.#ended(this.#isPublished, this.#isTaken);
   }
 
   /** A declared table keeps the properties that it was declared with, unless the request brings others. */

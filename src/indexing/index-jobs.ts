@@ -10,7 +10,7 @@ import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { Upkeep } from '../engine/port/upkeep.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError, queueIsFull } from '../kernel/errors.ts';
-import type { BranchName, TransactionId } from '../kernel/ids.ts';
+import { type BranchName, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import { principalKey, type RequestScope } from '../kernel/request-scope.ts';
 import { markBranch } from '../table/mark-branch.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
@@ -116,6 +116,12 @@ export class IndexJobs {
     if (job === undefined) return;
     job.cancelling.abort(cancelled());
     await job.ended.catch(() => undefined);
+  }
+
+  /** Cancels those of a table that another process writes to from now on. */
+  async cancelOf(table: TableRef): Promise<void> {
+    const name = showTable(table);
+    await Promise.all(this.#running.filter((job) => showTable(job.table.ref) === name).map((job) => this.cancel(job)));
   }
 
   /** Cancels all that run, and resolves when they have ended. */

@@ -49,6 +49,7 @@ export const errorCatalogue = {
   ConcurrentModification: entry(14, 503, 'later', 'Another writer kept changing the table; nothing was written.'),
   PermissionDenied: entry(15, 403, 'never', 'The policy does not allow this principal this action.'),
   Unauthenticated: entry(16, 401, 'never', 'No credential, or one that is not valid.'),
+  WriterMoved: entry(17, 503, 'later', 'Another replica writes to the table by now; nothing was written.'),
   JobCancelled: entry(14, 400, 'never', 'The job was cancelled; nothing was written.'),
   SlowDown: entry(17, 503, 'later', 'The service is at its limit, or stopping; nothing was written.'),
   TimedOut: entry(

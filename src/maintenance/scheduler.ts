@@ -9,6 +9,7 @@
 import type { VersionRange } from '../engine/port/upkeep.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import { showTable, type TableRef } from '../kernel/ids.ts';
 import { neverAborts, ReadWriteLock } from '../kernel/read-write-lock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -100,6 +101,12 @@ export class MaintenanceScheduler implements CommitObserver {
     } catch (error) {
       if (!this.#stopping.signal.aborted) this.#log.failed(main, 'prune', error);
     }
+  }
+
+  /** Another process maintains the table from now on. */
+  forget(table: TableRef): void {
+    const name = showTable(table);
+    for (const [key, { target }] of this.#watched) if (showTable(target.table) === name) this.#watched.delete(key);
   }
 
   /** Begins nothing new, and resolves when the job under way has ended. */

@@ -3,6 +3,7 @@ import type { NamespaceCatalog, NamespaceRecord, TableCatalog } from '../catalog
 import { namespaceAlreadyExists, namespaceNotFound } from '../catalog/refusals.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import type { NamespacePath, ObjectName, Properties, TableRef } from '../kernel/ids.ts';
+import type { TableOwners } from '../table/table-owners.ts';
 import type { DropTable } from './tables/drop-table.ts';
 import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
 
@@ -97,7 +98,13 @@ interface DropNamespaceCommand {
 }
 
 export const dropNamespace =
-  ({ catalog }: { readonly catalog: NamespaceCatalog & TableCatalog }, dropTable: DropTable) =>
+  (
+    {
+      catalog,
+      owners,
+    }: { readonly catalog: NamespaceCatalog & TableCatalog; readonly owners: Pick<TableOwners, 'acquire'> },
+    dropTable: DropTable,
+  ) =>
   async ({ namespace, mode, behavior, mayDrop, dropped }: DropNamespaceCommand): Promise<void> => {
     const existing = await catalog.findNamespace(namespace);
     if (existing === undefined && mode === 'skip') return;
@@ -110,6 +117,7 @@ export const dropNamespace =
     if (!allowed) {
       throw new LancegateError('PermissionDenied', 'not everything inside the namespace may be dropped; nothing was');
     }
+    await owners.acquire(tables);
     const steps = [
       ...tables.map((table) => async () => {
         await dropTable({ table });

@@ -23,7 +23,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { TableWriter } from '../write/branch-queue.ts';
 import { Idempotency } from './idempotency/idempotency.ts';
-import { recoverTables } from './recovery.ts';
+import { TableHandover } from './table-handover.ts';
 
 interface StartDeps {
   readonly catalog: Catalog;
@@ -52,19 +52,12 @@ export type OperationDeps = Awaited<ReturnType<typeof startOperations>>['deps'];
  */
 export async function startOperations(given: StartDeps) {
   const { catalog, engine, logger, metrics } = given;
-  const locks = new TableLocks(given.maxWaitingPerTable);
+  const locks = new TableLocks(given.maxWaitingPerTable, given.owners);
   metrics.watchWaitingForTables(() => locks.waitingExclusive);
   const datasets = new OpenDatasets(engine, given.maxOpenDatasets);
   const access = new TableAccess(catalog, engine, datasets);
   const maker = new TableMaker(given);
   const idempotency = new Idempotency({ ...given, access });
-  await given.owners.start({
-    takeOver: async () => {
-      await maker.sweep();
-      await recoverTables(given);
-      await idempotency.settle();
-    },
-  });
   const recoveryMarks = new RecoveryMarks(given);
   const pins = new VersionPins();
   const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins });
@@ -88,6 +81,11 @@ export async function startOperations(given: StartDeps) {
     maxIdle: given.maxOpenDatasets,
   });
   const indexJobs = new IndexJobs({ ...given, access, datasets, locks, recoveryMarks, writer, pins });
+  const handover = new TableHandover({
+    ...given,
+    ...{ maker, idempotency, locks, datasets, recoveryMarks, writer, maintenance, indexJobs },
+  });
+  await given.owners.start(handover);
   const deps = { ...given, locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency, indexJobs };
   const close = async (): Promise<void> => {
     await indexJobs.close();

@@ -1,7 +1,7 @@
 import type { OpenBranchCatalog, OpenBranchRecord } from '../catalog/port.ts';
-import type { BranchRecovery, Recovery } from '../engine/port/engine.ts';
-import { isStorageFull } from '../kernel/errors.ts';
-import { showTable } from '../kernel/ids.ts';
+import type { BranchRecovery, Datasets, Recovery } from '../engine/port/engine.ts';
+import { isStorageFull, LancegateError } from '../kernel/errors.ts';
+import { showTable, type TableRef } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
 interface Deps {
@@ -27,6 +27,48 @@ export async function recoverTables({ catalog, engine, logger }: Deps): Promise<
 function staysListed(error: unknown, log: Logger): void {
   if (!isStorageFull(error)) throw error;
   log.warn({ error }, 'an intact branch could not be marked as closed; the next start checks it again');
+}
+
+/**
+ * As `recoverTables`, of one table whose last owner may still run without knowing that it is replaced. Each of its branches gets a
+ * version that changes nothing, a fence: a commit of the last owner follows a version from before this process claimed the table, so
+ * from now on it fails, and what is there is all that there will be (docs/adr/0038-one-writer-per-table.md).
+ */
+export async function takeOverBranches(
+  { catalog, engine, logger }: Deps & { readonly engine: Datasets },
+  table: TableRef,
+): Promise<void> {
+  for (const open of await catalog.recoveryMarks(table)) {
+    const log = logger.child({ table: showTable(open.ref), branch: open.branch ?? 'main' });
+    if (!(await recover(engine, open, log))) continue;
+    if (open.acknowledgedVersion > 0) await fence(engine, open, log);
+    await catalog.closeBranch(open.tableId, open.branch);
+  }
+}
+
+/** A last owner that has lost its lease is not expected to commit even once. */
+const mostFences = 100;
+
+/** The fence and all before it are durable when this resolves. */
+async function fence(engine: Datasets, { location, branch }: OpenBranchRecord, log: Logger): Promise<void> {
+  const dataset = await engine.open({ location, branch });
+  try {
+    for (let attempt = 1; attempt <= mostFences; attempt++) {
+      const version = await dataset.version();
+      const made = await dataset.commitManifest({ kind: 'restore', version });
+      if (made !== 'overtaken') {
+        await dataset.sync();
+        log.info({ version: made.version }, 'took over a branch whose last writer is gone');
+        return;
+      }
+      await dataset.refresh();
+    }
+  } finally {
+    dataset.close();
+  }
+  throw new LancegateError('ConcurrentModification', 'the last writer of the table goes on; nothing was written', {
+    retryAfterSeconds: 1,
+  });
 }
 
 async function recover(engine: BranchRecovery, open: OpenBranchRecord, log: Logger): Promise<boolean> {

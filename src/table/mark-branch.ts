@@ -26,8 +26,8 @@ export async function markBranch(
   try {
     const unlock = await locks.lockBranch(table.ref, branch, signal);
     try {
-      const { id, location } = await access.requireUnchanged(table);
-      await recoveryMarks.beforeCommit(id, branch, await datasets.latest(location, branch));
+      const record = await access.requireUnchanged(table);
+      await recoveryMarks.beforeCommit(record, branch, await datasets.latest(record.location, branch));
     } finally {
       unlock();
     }

@@ -1,7 +1,8 @@
-import type { OpenBranchCatalog } from '../catalog/port.ts';
+import type { OpenBranchCatalog, TableRecord } from '../catalog/port.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import type { BranchRecovery } from '../engine/port/engine.ts';
 import type { BranchName, TableId } from '../kernel/ids.ts';
+import { EmbeddedOwners, type TableOwners } from './table-owners.ts';
 
 interface Opened {
   readonly tableId: TableId;
@@ -17,20 +18,31 @@ interface Opened {
 export class RecoveryMarks {
   readonly #catalog: OpenBranchCatalog;
   readonly #engine: BranchRecovery;
+  readonly #owners: Pick<TableOwners, 'confirm'>;
   readonly #opened = new Map<string, Opened>();
 
-  constructor(parts: { catalog: OpenBranchCatalog; engine: BranchRecovery }) {
+  constructor(parts: { catalog: OpenBranchCatalog; engine: BranchRecovery; owners?: Pick<TableOwners, 'confirm'> }) {
     this.#catalog = parts.catalog;
     this.#engine = parts.engine;
+    this.#owners = parts.owners ?? new EmbeddedOwners();
   }
 
   /**
-   * To be called under the branch's lock with the dataset at its newest version, before every commit. That version counts as
-   * acknowledged, whichever program wrote it, so it is made durable first.
+   * To be called under the branch's lock with the dataset at its newest version, before every commit, after the caller has read
+   * which version that is: this process owned the table since then. That version counts as acknowledged, whichever program wrote it,
+   * so it is made durable first. `WriterMoved`.
    */
-  async beforeCommit(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
+  async beforeCommit(
+    { id, ref }: Pick<TableRecord, 'id' | 'ref'>,
+    branch: BranchName | undefined,
+    dataset: Snapshot & BranchHead,
+  ): Promise<void> {
+    if (!this.#opened.has(keyOf(id, branch))) await this.#mark(id, branch, dataset);
+    await this.#owners.confirm(ref);
+  }
+
+  async #mark(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
     const key = keyOf(tableId, branch);
-    if (this.#opened.has(key)) return;
     await dataset.sync();
     const acknowledgedVersion = await dataset.version();
     const { storageSession } = this.#engine;
@@ -71,6 +83,17 @@ export class RecoveryMarks {
     const opened = this.#opened.get(key);
     if (opened === undefined || opened.durableVersion >= version) return;
     this.#opened.set(key, { ...opened, durableVersion: version });
+  }
+
+  /** Another process may have written to the table since. */
+  forget(id: TableId): void {
+    for (const [key, { tableId }] of this.#opened) if (tableId === id) this.#opened.delete(key);
+  }
+
+  /** As `closeAll`, of one table. False where a branch stays on the list: its last commit may not be durable. */
+  async closeTable({ id, ref }: Pick<TableRecord, 'id' | 'ref'>): Promise<boolean> {
+    for (const { tableId, branch } of this.#opened.values()) if (tableId === id) await this.close(tableId, branch);
+    return (await this.#catalog.recoveryMarks(ref)).length === 0;
   }
 
   /** Once no commit is under way or will follow. */

@@ -1,6 +1,8 @@
 import type { BranchName, TableRef } from '../kernel/ids.ts';
 import { ReadWriteLock, type Release } from '../kernel/read-write-lock.ts';
 
+import { EmbeddedOwners, type TableOwners } from './table-owners.ts';
+
 /** What refusals call the members of the queue of a lock or of a branch. */
 export const writersOfTable = 'writers of this table';
 
@@ -16,27 +18,44 @@ interface LocksOfTable {
  * branches do not wait for each other, and what replaces or removes the table waits for all of them and keeps new ones out.
  *
  * A lock belongs to the table's name, not to its files: a merge that waited while the table was replaced finds the new one.
- * It orders the writers of this process only. An embedded data folder has one process; the catalog's lock sees to it.
+ * It orders the writers of this process only, which therefore has to own the name: it claims one that nobody owns, before it waits
+ * for the lock, and looks again when it has it. An embedded data folder has one process; the catalog's lock sees to it.
  */
 export class TableLocks {
   readonly #locks = new Map<string, LocksOfTable>();
   readonly #maxWaitingPerTable: number;
+  readonly #owners: Pick<TableOwners, 'hold' | 'isOwn'>;
 
-  constructor(maxWaitingPerTable: number) {
+  constructor(maxWaitingPerTable: number, owners: Pick<TableOwners, 'hold' | 'isOwn'> = new EmbeddedOwners()) {
     this.#maxWaitingPerTable = maxWaitingPerTable;
+    this.#owners = owners;
   }
 
   /**
-   * The lock of a writer that goes on to lock its branch. `SlowDown` when too many wait already; the signal's reason when it
-   * aborts first.
+   * The lock of a writer that goes on to lock its branch. `SlowDown` when too many wait already; `WriterMoved` where another replica
+   * owns the name; the signal's reason when it aborts first.
    */
   lockShared(table: TableRef, signal: AbortSignal): Promise<Release> {
-    return this.#lockTable(table, 'shared', signal);
+    return this.#lockOwn(table, 'shared', signal);
   }
 
   /** As `lockShared`; it waits for every writer of the table, and later writers wait for it. */
   lockExclusive(table: TableRef, signal: AbortSignal): Promise<Release> {
+    return this.#lockOwn(table, 'exclusive', signal);
+  }
+
+  /** As `lockExclusive`, of a name that its owner is about to hand over. */
+  lockLast(table: TableRef, signal: AbortSignal): Promise<Release> {
     return this.#lockTable(table, 'exclusive', signal);
+  }
+
+  isOwn(table: TableRef): boolean {
+    return this.#owners.isOwn(table);
+  }
+
+  /** Whether nobody holds or waits for a lock of the table. */
+  isIdle(table: TableRef): boolean {
+    return !this.#locks.has(keyOf(table));
   }
 
   /** Locks a branch for a holder of the table's shared lock. */
@@ -63,6 +82,16 @@ export class TableLocks {
   /** Waiters for the exclusive lock of a table, over all tables. */
   get waitingExclusive(): number {
     return [...this.#locks.values()].reduce((sum, { table }) => sum + table.waitingExclusive, 0);
+  }
+
+  async #lockOwn(table: TableRef, mode: 'shared' | 'exclusive', signal: AbortSignal): Promise<Release> {
+    for (;;) {
+      const holding = this.#owners.hold(table);
+      if (holding !== undefined) await holding;
+      const release = await this.#lockTable(table, mode, signal);
+      if (this.#owners.isOwn(table)) return release;
+      release();
+    }
   }
 
   async #lockTable(table: TableRef, mode: 'shared' | 'exclusive', signal: AbortSignal): Promise<Release> {

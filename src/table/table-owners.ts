@@ -31,26 +31,37 @@ export interface FindsOwner {
 export interface OwnedWork {
   /** Undoes and finishes what the last owner of the name, or of every name, left: before anything of this process writes to it. */
   takeOver(table: TableRef | 'every table'): Promise<void>;
+  /**
+   * Ends the work on the name, which nothing of this process begins meanwhile. `unsettled`: its next owner has to take it over.
+   * `busy`: a table of the name is being created, so this process has to keep it. The signal's reason if it aborts first.
+   */
+  handOver(table: TableRef, signal: AbortSignal): Promise<'settled' | 'unsettled' | 'busy'>;
+  /** Another process may have written to what has the name: what is known of its branches does not hold any more. */
+  forget(table: TableRef): Promise<void>;
+  /** Nothing of this process waits for or holds a lock of the table. */
+  isIdle(table: TableRef): boolean;
 }
 
 export interface TableOwners extends FindsOwner {
   /** To be called once, before any other method. Resolves when requests may be taken. */
   start(work: OwnedWork): Promise<void>;
   /**
-   * Resolves when this process owns the name, which it claims where nobody does; undefined where it owns it already. `SlowDown`
-   * where another replica owns it: nothing was written.
+   * Resolves when this process owns the name, which it claims where nobody does; undefined where it owns it already.
+   * `WriterMoved` where another replica owns it.
    */
   hold(table: TableRef): Promise<void> | undefined;
   /** Whether this process owns the name, as far as it knows. */
   isOwn(table: TableRef): boolean;
   /**
    * To be called before every commit, after the version that it follows is known. Resolves if this process owned the name at a
-   * time after the call, and throws `SlowDown` if not; undefined where nobody else can own it.
+   * time after the call, and throws `WriterMoved` if not; undefined where nobody else can own it.
    */
   confirm(table: TableRef): Promise<void> | undefined;
   /** As `hold`, of several names, and from other replicas too: those hand them over first. */
   acquire(tables: readonly TableRef[]): Promise<void>;
-  /** Hands over every name. Resolves when none is owned any more. */
+  /** Hands over every name that can be, while requests are still taken: others claim them from now on. */
+  leave(): Promise<void>;
+  /** Hands over every name. Resolves when none is owned any more. To be called when nothing is under way. */
   close(): Promise<void>;
 }
 
@@ -73,6 +84,8 @@ export class EmbeddedOwners implements TableOwners {
   confirm(): undefined {}
 
   async acquire(): Promise<void> {}
+
+  async leave(): Promise<void> {}
 
   async close(): Promise<void> {}
 }

@@ -1,4 +1,5 @@
 import { queueIsFull } from '../kernel/errors.ts';
+import type { TableRef } from '../kernel/ids.ts';
 import { neverAborts } from '../kernel/read-write-lock.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import { writersOfTable } from '../table/table-locks.ts';
@@ -39,6 +40,16 @@ export class TableWriter {
       return await this.#writerOf(request).write(request, sharing);
     } finally {
       leave();
+    }
+  }
+
+  /** Frees what is known of the branches of a table: another process may write to them. */
+  forget({ namespace, name }: TableRef): void {
+    const begin = JSON.stringify([...namespace, name]).slice(0, -1);
+    for (const [key, writer] of this.#writers) {
+      if (!key.startsWith(`${begin},`) || JSON.parse(key).length !== namespace.length + 2) continue;
+      writer.forget();
+      if (writer.isIdle) this.#writers.delete(key);
     }
   }
 

@@ -73,10 +73,12 @@ export class Committer {
   /** The newest version of the branch, which has what other programs committed. */
   async head({ table, branch }: WriteRequest): Promise<Head> {
     const { access, datasets, recoveryMarks } = this.#deps;
-    const { id, location } = await access.requireUnchanged(table);
+    const record = await access.requireUnchanged(table);
+    const { location } = record;
     const dataset = await datasets.toWrite(location, branch);
-    await recoveryMarks.beforeCommit(id, branch, dataset);
-    return { dataset, location, branch, version: await dataset.version() };
+    const version = await dataset.version();
+    await recoveryMarks.beforeCommit(record, branch, dataset);
+    return { dataset, location, branch, version };
   }
 
   /** Answers or refuses each of the `members`, of which there is at least one. All are of one kind. */

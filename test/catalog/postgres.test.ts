@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import { CatalogTooNew, CatalogUnusable } from '#src/catalog/port.ts';
-import { openPostgresCatalog } from '#src/catalog/postgres/open-postgres-catalog.ts';
+import { CatalogTooNew, CatalogUnusable, type SharedCatalog } from '#src/catalog/port.ts';
+import { openPostgresCatalog, openSharedCatalog } from '#src/catalog/postgres/open-postgres-catalog.ts';
 import { path, place, table } from '#test/contract/catalog/fixtures.ts';
+import { ownersContract } from '#test/contract/catalog/owners.ts';
 import { catalogContract } from '#test/contract/catalog.ts';
 import { guarded, type PostgresServer, sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
 
@@ -18,6 +19,21 @@ describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
   const open = async () => openPostgresCatalog({ url: await server.newDatabase(migrated) });
 
   catalogContract('the PostgreSQL catalog', open);
+
+  ownersContract(async () => {
+    const url = await server.newDatabase(migrated);
+    const opened: SharedCatalog[] = [];
+    return {
+      catalogOf: async (names) => {
+        const catalog = await openSharedCatalog({ url }, names, { limits: { maxConnections: 2 } });
+        opened.push(catalog);
+        return catalog;
+      },
+      close: async () => {
+        await Promise.all(opened.map((catalog) => catalog.close()));
+      },
+    };
+  });
 
   describe('the PostgreSQL catalog', () => {
     test('is shared: what one replica acknowledged every other one sees at once (P11)', async () => {

@@ -154,7 +154,11 @@ describe('the SQLite catalog', () => {
     database.exec(`delete from catalog_migrations where name >= '0004';
       alter table locations drop column owner;
       drop table api_keys;
-      drop table issuer_keys`);
+      drop table issuer_keys;
+      alter table idempotency_keys drop column attempt;
+      alter table idempotency_keys drop column asked_at_ms;
+      drop table replicas;
+      drop table table_owners`);
     database.close();
     const catalog = await open(file);
     const ownerOf = async (location: string) => (await catalog.locationsAt(place(location), 'exact'))[0]?.owner;

@@ -149,7 +149,7 @@ class Recording {
     this.#next = { ...this.#acknowledged, [name]: new Map([...(this.#acknowledged[name] ?? []), ...change]) };
     const dataset = await this.#parts.engine.open({ location: table.location, branch });
     this.#keep('before the branch is marked');
-    await this.#parts.open.beforeCommit(table.id, branch, dataset);
+    await this.#parts.open.beforeCommit(table, branch, dataset);
     this.#keep('after the branch is marked');
     await work(dataset);
     this.#keep('after the commit of the engine');
@@ -294,7 +294,7 @@ async function requireWorking(parts: Parts, table: TableRecord, random: Random):
       branch === undefined ? main : await parts.engine.open({ location: table.location, branch });
     const before = await dataset.countRows();
     const keys = [0, 1 + random.int(5), newKey];
-    await parts.open.beforeCommit(table.id, branch, dataset);
+    await parts.open.beforeCommit(table, branch, dataset);
     const spec = { ...upsert, useIndex: branch === undefined };
     const counts = await dataset.merge(spec, ipcFile(sourceOf(new Map(keys.map((key) => [key, -1])))), undefined);
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [2, 1]);

@@ -46,6 +46,8 @@ const answered = (key: string, expiresAtMs: number): KeyedAnswer => ({
   requestDigest: '',
   bodyDigest: '',
   expiresAtMs,
+  attempt: key,
+  askedAtMs: 0,
   answer: '{}',
 });
 

@@ -307,7 +307,8 @@ describe('an Idempotency-Key makes a retry harmless (P6)', () => {
         const record = await catalog.findTable({ namespace: [], name: table as never });
         assert.ok(record);
         const where = { tableId: record.id, ref: record.ref, branch: undefined, baseVersion };
-        await catalog.recordIntents([{ ...request, ...where }]);
+        const again = { attempt: 'another', askedAtMs: request.expiresAtMs }; // after the end of what is recorded
+        await catalog.recordIntents([{ ...request, ...again, ...where }]);
         await catalog.close();
       });
 

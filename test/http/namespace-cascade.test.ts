@@ -6,6 +6,7 @@ import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location, NamespacePath, ObjectName, TableRef } from '#src/kernel/ids.ts';
 import { dropNamespace } from '#src/operations/namespaces.ts';
+import { EmbeddedOwners } from '#src/table/table-owners.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const namespace: NamespacePath = ['a' as ObjectName];
@@ -20,7 +21,7 @@ async function cascade(t: TestContext, beforeDrop: (parts: CascadeParts, name: s
   const declare = (name: string) => catalog.declareTable(tableRef(name), `a/${name}.lance` as Location, {});
   for (const name of ['t1', 't2', 't3']) await declare(name);
   const gone: string[] = [];
-  const drop = dropNamespace({ catalog }, async ({ table }) => {
+  const drop = dropNamespace({ catalog, owners: new EmbeddedOwners() }, async ({ table }) => {
     await beforeDrop({ declare, drop: (name) => catalog.dropTable(tableRef(name)) }, table.name);
     const { location, properties } = await catalog.dropTable(table);
     return { table, location, properties, storageOptions: {}, created: undefined };

@@ -6,6 +6,7 @@ import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LancegateError, storageFull, storageUnavailable } from '#src/kernel/errors.ts';
 import type { NamespacePath, ObjectName } from '#src/kernel/ids.ts';
 import { dropNamespace } from '#src/operations/namespaces.ts';
+import { EmbeddedOwners } from '#src/table/table-owners.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -38,7 +39,9 @@ for (const { step, refusal, kind, left } of [
         await catalog.dropNamespace(path);
       },
     });
-    const drop = dropNamespace({ catalog: failing }, () => assert.fail('there are no tables'));
+    const drop = dropNamespace({ catalog: failing, owners: new EmbeddedOwners() }, () =>
+      assert.fail('there are no tables'),
+    );
     await assert.rejects(
       drop({ namespace: outer, mode: 'fail', behavior: 'cascade', mayDrop: () => true, dropped: () => {} }),
       (error) => error instanceof LancegateError && error.kind === kind,

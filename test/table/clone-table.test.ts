@@ -6,6 +6,7 @@ import type { Location, ObjectName, TableRef } from '#src/kernel/ids.ts';
 import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import { cloneTable } from '#src/operations/tables/clone-table.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
+import { EmbeddedOwners } from '#src/table/table-owners.ts';
 
 const table = (name: string): TableRef => ({ namespace: [], name: name as ObjectName });
 
@@ -38,6 +39,7 @@ test('while the files of a source are linked it is neither pruned nor dropped, a
     engine: { locationOf: (text: string) => text as Location },
     access: { requireUnchanged: async () => source, describe: () => undefined },
     maker: { begin: async () => creation },
+    owners: new EmbeddedOwners(),
   } as unknown as Parameters<typeof cloneTable>[0];
   const command = { table: table('c'), sourceLocation: 't.lance', sourceVersion: 3, sourceTag: undefined };
   const scope = { signal: neverAborts } as Parameters<ReturnType<typeof cloneTable>>[1];

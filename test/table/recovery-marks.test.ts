@@ -34,8 +34,8 @@ const acknowledgedIn = async (catalog: Catalog) =>
 
 describe('a commit to a branch that is open for writing', () => {
   test('makes durable what another instance has committed before it and not synced yet (P3)', async (t) => {
-    const { catalog, engine, location, branches, tableId, dataset, takeSynced } = await newTable(t);
-    await branches.beforeCommit(tableId, undefined, dataset);
+    const { catalog, engine, location, branches, tableId, ref, dataset, takeSynced } = await newTable(t);
+    await branches.beforeCommit({ id: tableId, ref }, undefined, dataset);
     await dataset.append(rows(2));
     await dataset.append(rows(3));
     const later = await engine.open({ location });
@@ -47,8 +47,8 @@ describe('a commit to a branch that is open for writing', () => {
   });
 
   test('makes durable what is new, once (P3)', async (t) => {
-    const { branches, tableId, dataset, takeSynced } = await newTable(t);
-    await branches.beforeCommit(tableId, undefined, dataset);
+    const { branches, tableId, ref, dataset, takeSynced } = await newTable(t);
+    await branches.beforeCommit({ id: tableId, ref }, undefined, dataset);
     takeSynced();
     await dataset.append(rows(2));
     await branches.afterCommit(tableId, undefined, dataset);
@@ -60,8 +60,8 @@ describe('a commit to a branch that is open for writing', () => {
   });
 
   test('never takes back what is durable: an instance that stands at an older version syncs nothing (P3)', async (t) => {
-    const { catalog, engine, location, branches, tableId, dataset, takeSynced } = await newTable(t);
-    await branches.beforeCommit(tableId, undefined, dataset);
+    const { catalog, engine, location, branches, tableId, ref, dataset, takeSynced } = await newTable(t);
+    await branches.beforeCommit({ id: tableId, ref }, undefined, dataset);
     const behind = await engine.open({ location });
     await dataset.append(rows(2));
     await branches.acknowledge(tableId, undefined, dataset);

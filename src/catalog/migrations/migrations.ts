@@ -13,6 +13,7 @@ import { recoveryMarks } from './0002-open-branches.ts';
 import { idempotencyKeys } from './0003-idempotency-keys.ts';
 import { ownersOfPlaces } from './0004-owners-of-places.ts';
 import { credentials } from './0005-credentials.ts';
+import { tableOwners } from './0006-table-owners.ts';
 import type { ColumnTypes } from './column-types.ts';
 
 /** Names sort in the order the migrations run. */
@@ -22,6 +23,7 @@ export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, M
   '0003-idempotency-keys': idempotencyKeys(types),
   '0004-owners-of-places': ownersOfPlaces(types),
   '0005-credentials-additive': credentials(types),
+  '0006-table-owners-additive': tableOwners(types),
 });
 
 const migrationTableName = 'catalog_migrations';

@@ -6,9 +6,9 @@ import { randomUUID } from 'node:crypto';
 import { Kysely, sql } from 'kysely';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
 import { catalogMigrations, migrateCatalog, pendingMigrations } from '../migrations/migrations.ts';
-import { type Catalog, CatalogTooNew, CatalogUnusable } from '../port.ts';
+import { type Catalog, CatalogTooNew, CatalogUnusable, type OwnedNames, type SharedCatalog } from '../port.ts';
 import type { CatalogSchema } from '../queries/catalog-db.ts';
-import { type SqlSession, sqlCatalog } from '../sql-catalog.ts';
+import { type SqlSession, sharedCatalog, sqlCatalog } from '../sql-catalog.ts';
 import { connectionOf, type DatabaseAddress, type DatabaseConnection } from './connection.ts';
 import { CatalogDialect, CatalogPool, type PoolLimits } from './dialect.ts';
 import { openFaultOf } from './postgres-faults.ts';
@@ -30,6 +30,21 @@ export async function openPostgresCatalog(
 ): Promise<Catalog> {
   return sqlCatalog(await openPostgresSession(address, options), options.newId ?? randomUUID);
 }
+
+/** As `openPostgresSession`, for a replica that owns `names`. */
+export async function openSharedCatalog(
+  address: DatabaseAddress,
+  names: OwnedNames,
+  options: PostgresCatalogOptions = {},
+): Promise<SharedCatalog> {
+  return sharedCatalogOf(await openPostgresSession(address, options), names, options.newId ?? randomUUID);
+}
+
+export const sharedCatalogOf = (session: SqlSession, names: OwnedNames, newId: NewId): SharedCatalog =>
+  sharedCatalog(session, newId, names, {
+    nowMs: sql<number>`(extract(epoch from clock_timestamp()) * 1000)::bigint`,
+    locksRows: true,
+  });
 
 /**
  * Opens the database and brings its schema up to date, also where several replicas start at once. Fails with `CatalogTooNew` or

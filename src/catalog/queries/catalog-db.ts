@@ -84,6 +84,32 @@ export interface IdempotencyKeyRow {
   readonly table_path: FullPath | null;
   readonly branch: BranchName | null;
   readonly base_version: number | null;
+  /** These two are null in rows of before migration 6. */
+  readonly attempt: string | null;
+  readonly asked_at_ms: number | null;
+}
+
+/** A replica that runs, or ran lately. */
+export interface ReplicaRow {
+  readonly id: string;
+  readonly address: string;
+  /** By the clock of the database. */
+  readonly expires_at_ms: number;
+  /** 1 once it hands over what it owns. */
+  readonly is_leaving: number;
+}
+
+/** Which replica writes to what has this name. */
+export interface TableOwnerRow {
+  readonly path: FullPath;
+  /** null where nobody does. */
+  readonly replica: string | null;
+  /** Each claim raises it. */
+  readonly epoch: number;
+  /** 1 if the last owner has handed it over in order. */
+  readonly is_settled: number;
+  /** The replica that has asked for it. */
+  readonly wanted_by: string | null;
 }
 
 export interface ApiKeyRow {
@@ -112,6 +138,8 @@ export interface CatalogSchema {
   readonly open_branches: OpenBranchRow;
   readonly api_keys: ApiKeyRow;
   readonly issuer_keys: IssuerKeysRow;
+  readonly replicas: ReplicaRow;
+  readonly table_owners: TableOwnerRow;
 }
 
 export type CatalogDb = Kysely<CatalogSchema>;
@@ -119,7 +147,7 @@ export type CatalogDb = Kysely<CatalogSchema>;
 export const propertiesToJson = (properties: Properties): string => JSON.stringify(properties);
 export const propertiesFromJson = (json: string): Properties => JSON.parse(json) as Properties;
 
-/** Parts of rows that fit into one statement: SQLite allows 32766 parameters, and no row has more than 10. */
+/** Parts of rows that fit into one statement: SQLite allows 32766 parameters, and no row has more than 12. */
 export const insertable = <Row>(rows: readonly Row[]): readonly (readonly Row[])[] =>
   Array.from({ length: Math.ceil(rows.length / 1000) }, (_, part) => rows.slice(part * 1000, (part + 1) * 1000));
 

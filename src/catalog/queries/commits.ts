@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { BranchName, IdempotencyKey, TableId, TransactionId } from '../../kernel/ids.ts';
+import type { BranchName, IdempotencyKey, TableId, TableRef, TransactionId } from '../../kernel/ids.ts';
 import type {
   KeyedAnswer,
   KeyedRequest,
@@ -14,6 +14,7 @@ import type {
   TransactionRecord,
   WriteIntent,
 } from '../port.ts';
+import { keyTaken } from '../refusals.ts';
 import {
   type CatalogDb,
   type IdempotencyKeyRow,
@@ -126,10 +127,11 @@ async function acknowledgeRecorded(db: CatalogDb, records: readonly TransactionR
   for (const { tableId, branch, version } of newest.values()) await acknowledgeVersion(db, tableId, branch, version);
 }
 
-export async function listOpenBranches(db: CatalogDb): Promise<readonly OpenBranchRecord[]> {
+export async function listOpenBranches(db: CatalogDb, ref?: TableRef): Promise<readonly OpenBranchRecord[]> {
   const rows = await db
     .selectFrom('open_branches')
     .innerJoin('tables', 'tables.id', 'open_branches.table_id')
+    .$if(ref !== undefined, (query) => query.where('tables.path', '=', tablePathOf(ref!)))
     .select(['table_id', 'tables.path', 'tables.location', 'branch', 'acknowledged_version', 'storage_session'])
     .orderBy('tables.path')
     .orderBy('branch')
@@ -155,6 +157,8 @@ const rowOfRequest = (request: KeyedRequest) => ({
   request_digest: request.requestDigest,
   body_digest: request.bodyDigest,
   expires_at_ms: request.expiresAtMs,
+  attempt: request.attempt,
+  asked_at_ms: request.askedAtMs,
 });
 
 const requestOf = (row: IdempotencyKeyRow): KeyedRequest => ({
@@ -163,6 +167,8 @@ const requestOf = (row: IdempotencyKeyRow): KeyedRequest => ({
   requestDigest: row.request_digest,
   bodyDigest: row.body_digest,
   expiresAtMs: row.expires_at_ms,
+  attempt: row.attempt ?? '',
+  askedAtMs: row.asked_at_ms ?? 0,
 });
 
 const rowOfAnswer = (answered: KeyedAnswer): IdempotencyKeyRow => ({
@@ -197,24 +203,42 @@ export const insertAnswers = (db: CatalogDb, answers: readonly KeyedAnswer[]): P
 export const insertIntents = (db: CatalogDb, intents: readonly WriteIntent[]): Promise<void> =>
   putRows(db, intents.map(rowOfIntent));
 
+/**
+ * What another attempt has recorded stays until the key expires: two replicas may work for one key at once, and the locks of keys are
+ * of a process. An intent does not replace an answer either.
+ */
 async function putRows(db: CatalogDb, rows: readonly IdempotencyKeyRow[]): Promise<void> {
   for (const some of insertable(rows)) {
-    await db
+    const { numInsertedOrUpdatedRows } = await db
       .insertInto('idempotency_keys')
       .values(some)
       .onConflict((conflict) =>
-        conflict.columns(['owner', 'key']).doUpdateSet(({ ref }) => ({
-          request_digest: ref('excluded.request_digest'),
-          body_digest: ref('excluded.body_digest'),
-          expires_at_ms: ref('excluded.expires_at_ms'),
-          answer: ref('excluded.answer'),
-          table_id: ref('excluded.table_id'),
-          table_path: ref('excluded.table_path'),
-          branch: ref('excluded.branch'),
-          base_version: ref('excluded.base_version'),
-        })),
+        conflict
+          .columns(['owner', 'key'])
+          .doUpdateSet(({ ref }) => ({
+            request_digest: ref('excluded.request_digest'),
+            body_digest: ref('excluded.body_digest'),
+            expires_at_ms: ref('excluded.expires_at_ms'),
+            answer: ref('excluded.answer'),
+            table_id: ref('excluded.table_id'),
+            table_path: ref('excluded.table_path'),
+            branch: ref('excluded.branch'),
+            base_version: ref('excluded.base_version'),
+            attempt: ref('excluded.attempt'),
+            asked_at_ms: ref('excluded.asked_at_ms'),
+          }))
+          .where(({ or, and, eb, ref }) =>
+            or([
+              eb('idempotency_keys.expires_at_ms', '<=', ref('excluded.asked_at_ms')),
+              and([
+                eb('idempotency_keys.attempt', '=', ref('excluded.attempt')),
+                or([eb('idempotency_keys.answer', 'is', null), eb('excluded.answer', 'is not', null)]),
+              ]),
+            ]),
+          ),
       )
-      .execute();
+      .executeTakeFirstOrThrow();
+    if (Number(numInsertedOrUpdatedRows) < some.length) throw keyTaken();
   }
 }
 
@@ -233,11 +257,12 @@ export async function findKeyed(
   return row.answer === null ? intentOf(row) : { ...requestOf(row), answer: row.answer };
 }
 
-export async function writeIntents(db: CatalogDb): Promise<readonly WriteIntent[]> {
+export async function writeIntents(db: CatalogDb, ref?: TableRef): Promise<readonly WriteIntent[]> {
   const rows = await db
     .selectFrom('idempotency_keys')
     .selectAll()
     .where('answer', 'is', null)
+    .$if(ref !== undefined, (query) => query.where('table_path', '=', tablePathOf(ref!)))
     .orderBy('owner')
     .orderBy('key')
     .execute();
@@ -246,12 +271,13 @@ export async function writeIntents(db: CatalogDb): Promise<readonly WriteIntent[
 
 export async function withdrawIntent(
   db: CatalogDb,
-  { owner, key }: Pick<KeyedRequest, 'owner' | 'key'>,
+  { owner, key, attempt }: Pick<KeyedRequest, 'owner' | 'key' | 'attempt'>,
 ): Promise<void> {
   await db
     .deleteFrom('idempotency_keys')
     .where('owner', '=', owner)
     .where('key', '=', key)
+    .where(({ fn, val, eb }) => eb(fn.coalesce('attempt', val('')), '=', attempt))
     .where('answer', 'is', null)
     .execute();
 }

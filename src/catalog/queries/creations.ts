@@ -35,8 +35,13 @@ export async function findCreationId(db: CatalogDb, ref: TableRef): Promise<stri
   return row?.id;
 }
 
-export async function unfinishedCreations(db: CatalogDb): Promise<readonly Creation[]> {
-  const rows = await db.selectFrom('creations').selectAll().orderBy('path').execute();
+export async function unfinishedCreations(db: CatalogDb, ref?: TableRef): Promise<readonly Creation[]> {
+  const rows = await db
+    .selectFrom('creations')
+    .selectAll()
+    .$if(ref !== undefined, (query) => query.where('path', '=', tablePathOf(ref!)))
+    .orderBy('path')
+    .execute();
   return rows.map(creationOf);
 }
 
@@ -227,11 +232,12 @@ export async function forgetDiscarded(db: CatalogDb, location: Location): Promis
     .execute();
 }
 
-export async function discardedLocations(db: CatalogDb): Promise<readonly Location[]> {
+export async function discardedLocations(db: CatalogDb, ref?: TableRef): Promise<readonly Location[]> {
   const rows = await db
     .selectFrom('locations')
     .select('location')
     .where('state', '=', 'discarded')
+    .$if(ref !== undefined, (query) => query.where('owner', '=', tablePathOf(ref!)))
     .orderBy('location')
     .execute();
   return rows.map((row) => row.location);

@@ -55,7 +55,7 @@ type Compacted = Pick<
 
 const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 0, isHeldByTag: false } as const;
 
-/** Each method returns `undefined` if the table does not exist any more. */
+/** Each method returns `undefined` if the table does not exist any more, or if another process owns it. */
 export class MaintenanceActions {
   readonly #deps: ActionDeps;
 
@@ -223,7 +223,7 @@ export class MaintenanceActions {
     const startMs = performance.now();
     try {
       await dataset.refresh('to write');
-      await recoveryMarks.beforeCommit(tableId, branch, dataset);
+      await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
       const result = await dataset.optimize(supersededBeforeMs);
       await recoveryMarks.acknowledge(tableId, branch, dataset);
       return { ...result, lockedMs: performance.now() - startMs };
@@ -238,7 +238,7 @@ export class MaintenanceActions {
     const release = await locks.lockBranch(table, branch, neverAborts);
     try {
       await dataset.refresh('to write');
-      await recoveryMarks.beforeCommit(tableId, branch, dataset);
+      await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
     } finally {
       release();
     }
@@ -285,7 +285,7 @@ export class MaintenanceActions {
     try {
       await dataset.refresh('to write');
       if ((await isWanted?.()) === false) return { isMade: false, lockedMs: 0, removedFragments: 0 };
-      await recoveryMarks.beforeCommit(tableId, branch, dataset);
+      await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
       const removedFragments = await prepared.commit();
       const lockedMs = performance.now() - startMs;
       release();
@@ -355,6 +355,7 @@ export class MaintenanceActions {
     target: BranchRef,
     work: (dataset: MaintainedBranch & Branches) => Promise<Result>,
   ): Promise<Result | undefined> {
+    if (!this.#deps.locks.isOwn(target.table)) return undefined;
     const release = await this.#deps.locks.lockShared(target.table, neverAborts);
     try {
       const record = await this.#deps.catalog.findTable(target.table);

@@ -11,7 +11,8 @@
  *   intent goes; if not, the retry is refused with `OutcomeUnknown`, and is not applied.
  * - Only successes are recorded. A refusal wrote nothing, so the same request may be tried again under the same key.
  * - Of several requests with one key at once, one works and the others wait for its answer, within their own deadlines.
- *   The lock of a key is of this process, as all locks are.
+ *   The lock of a key is of this process, as all locks are. Where a table moves to another replica, two attempts may work at once:
+ *   the catalog records the outcome of one of them.
  *
  * Costs, for requests with a key only: the digest of the body, a catalog look-up, and for merges one more catalog
  * transaction per commit, whatever the number of requests in it.
@@ -26,9 +27,9 @@ import type {
   TransactionRecord,
   WriteIntent,
 } from '../../catalog/port.ts';
-import type { Clock } from '../../kernel/clock.ts';
+import type { Clock, NewId } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { IdempotencyKey } from '../../kernel/ids.ts';
+import type { IdempotencyKey, TableRef } from '../../kernel/ids.ts';
 import { ReadWriteLock } from '../../kernel/read-write-lock.ts';
 import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
@@ -50,7 +51,7 @@ interface RepeatableCommand {
 }
 
 /** A request with an `Idempotency-Key`, whose body may not have been read yet. */
-export interface Keyed extends Pick<KeyedRequest, 'owner' | 'key' | 'requestDigest'> {
+export interface Keyed extends Pick<KeyedRequest, 'owner' | 'key' | 'requestDigest' | 'attempt'> {
   /** Reads what is left of the body. May be called again. */
   request(): Promise<KeyedRequest>;
 }
@@ -70,6 +71,7 @@ export class Idempotency {
   readonly #catalog: KeyedRequestCatalog & TableCatalog;
   readonly #access: TableAccess;
   readonly #clock: Clock;
+  readonly #newId: NewId;
   readonly #logger: Logger;
   readonly #keptMs: number;
   /** A key without requests has no lock, so there are no more locks than requests (P7). */
@@ -79,6 +81,7 @@ export class Idempotency {
     catalog: KeyedRequestCatalog & TableCatalog;
     access: TableAccess;
     clock: Clock;
+    newId: NewId;
     logger: Logger;
     /** How long an answer can be asked for again. */
     idempotencyKeptMs: number;
@@ -86,6 +89,7 @@ export class Idempotency {
     this.#catalog = parts.catalog;
     this.#access = parts.access;
     this.#clock = parts.clock;
+    this.#newId = parts.newId;
     this.#logger = parts.logger;
     this.#keptMs = parts.idempotencyKeptMs;
   }
@@ -107,11 +111,12 @@ export class Idempotency {
     const digest = requestDigest(operation, command);
     const isImplied = idempotency.isImplied === true;
     const key = isImplied ? await impliedKey(idempotency, digest) : idempotency.key;
-    const known = { owner, key, requestDigest: digest };
-    const expiresAtMs = this.#clock.nowMs() + (isImplied ? impliedKeptMs : this.#keptMs);
+    const known = { owner, key, requestDigest: digest, attempt: this.#newId() };
+    const askedAtMs = this.#clock.nowMs();
+    const expiresAtMs = askedAtMs + (isImplied ? impliedKeptMs : this.#keptMs);
     let whole: Promise<KeyedRequest> | undefined;
     const request = (): Promise<KeyedRequest> => {
-      whole ??= idempotency.bodyDigest().then((bodyDigest) => ({ ...known, bodyDigest, expiresAtMs }));
+      whole ??= idempotency.bodyDigest().then((bodyDigest) => ({ ...known, bodyDigest, expiresAtMs, askedAtMs }));
       return whole;
     };
     const keyed = { ...known, request };
@@ -122,12 +127,15 @@ export class Idempotency {
     });
   }
 
-  /** At start, when interrupted commits are undone and before new ones begin. */
-  async settle(): Promise<void> {
-    for (const intent of await this.#catalog.writeIntents()) {
+  /** Of one table, or of all: when interrupted commits are undone and before new ones begin. */
+  async settle(table?: TableRef): Promise<void> {
+    for (const intent of await this.#catalog.writeIntents(table)) {
       if (await this.#wasNotMade(intent)) continue;
-      const { ref: table, branch, baseVersion } = intent;
-      this.#logger.warn({ table, branch, baseVersion }, 'the outcome of a write with an Idempotency-Key is unknown');
+      const { ref, branch, baseVersion } = intent;
+      this.#logger.warn(
+        { table: ref, branch, baseVersion },
+        'the outcome of a write with an Idempotency-Key is unknown',
+      );
     }
   }
 

@@ -11,6 +11,7 @@ import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
+import type { TableOwners } from '../../table/table-owners.ts';
 import { findTag } from '../tags.ts';
 
 interface Deps {
@@ -19,6 +20,7 @@ interface Deps {
   readonly access: TableAccess;
   readonly locks: TableLocks;
   readonly maker: TableMaker;
+  readonly owners: Pick<TableOwners, 'acquire'>;
 }
 
 interface CloneTableCommand {
@@ -38,6 +40,7 @@ export const cloneTable =
     const { table } = command;
     const { catalog, access, locks, maker } = deps;
     const source = await findSource(deps, command);
+    await deps.owners.acquire([source.ref]);
     const existing = await catalog.findTable(table);
     if (existing?.state === 'created') throw tableAlreadyExists(table);
     await using creation = await maker.begin({ table, existing, properties: undefined, storageOptions: {} });

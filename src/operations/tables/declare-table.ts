@@ -5,12 +5,14 @@ import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties, TableRef } from '../../kernel/ids.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+import type { TableOwners } from '../../table/table-owners.ts';
 
 interface Deps {
   readonly catalog: TableCatalog & CreationCatalog;
   readonly engine: Locations;
   readonly access: TableAccess;
   readonly newId: NewId;
+  readonly owners: Pick<TableOwners, 'hold'>;
 }
 
 interface DeclareTableCommand {
@@ -21,9 +23,10 @@ interface DeclareTableCommand {
 
 /** Reserves a table's name and location; create or the first merge fills it. The service alone chooses the location. */
 export const declareTable =
-  ({ catalog, engine, access, newId }: Deps) =>
+  ({ catalog, engine, access, newId, owners }: Deps) =>
   async ({ table, properties, location }: DeclareTableCommand): Promise<TableDescription> => {
     if (location !== undefined) throw invalidInput('location: this service chooses where a declared table is stored');
+    await owners.hold(table);
     const chosen = await newLocation(table, catalog, engine, newId);
     return access.describe(await catalog.declareTable(table, chosen, properties), undefined);
   };

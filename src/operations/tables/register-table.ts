@@ -18,6 +18,7 @@ import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
+import type { TableOwners } from '../../table/table-owners.ts';
 import type { Visible } from '../visible-page.ts';
 
 interface Deps {
@@ -26,6 +27,7 @@ interface Deps {
   readonly access: TableAccess;
   readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
+  readonly owners: Pick<TableOwners, 'hold'>;
 }
 
 /** An owner of a location: a table that has it or had it, or the namespace whose folder holds it. */
@@ -122,11 +124,14 @@ async function faultOfFiles(engine: Datasets, location: Location): Promise<unkno
 
 /** The name changes hands in one step, behind the writers of the table that has it. */
 async function adopt(
-  { catalog, locks, datasets }: Deps,
+  { catalog, locks, datasets, owners }: Deps,
   adoption: Omit<Adoption, 'replaces'>,
   existing: TableRecord | undefined,
 ): Promise<TableRecord> {
-  if (existing === undefined) return catalog.registerTable({ ...adoption, replaces: undefined });
+  if (existing === undefined) {
+    await owners.hold(adoption.ref);
+    return catalog.registerTable({ ...adoption, replaces: undefined });
+  }
   const leave = await locks.lockExclusive(adoption.ref, neverAborts);
   try {
     const record = await catalog.registerTable({ ...adoption, replaces: existing.id });

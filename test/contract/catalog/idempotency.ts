@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Catalog, KeyedAnswer, KeyedRequest, RequestOwner, WriteIntent } from '#src/catalog/port.ts';
-import type { BranchName, IdempotencyKey, TableId } from '#src/kernel/ids.ts';
+import type { BranchName, IdempotencyKey, TableId, TransactionId } from '#src/kernel/ids.ts';
 import { createTable, place, publicationOf, rejects, table, transactionOf } from './fixtures.ts';
 
 const ann = '["issuer","ann"]' as RequestOwner;
@@ -12,6 +12,8 @@ const keyed = (key: string, more: Partial<KeyedRequest> = {}): KeyedRequest => (
   requestDigest: `asked with ${key}`,
   bodyDigest: `sent with ${key}`,
   expiresAtMs: Number.MAX_SAFE_INTEGER,
+  attempt: `the first with ${key}`,
+  askedAtMs: 1,
   ...more,
 });
 const answered = (key: string, more: Partial<KeyedAnswer> = {}): KeyedAnswer => ({
@@ -91,11 +93,27 @@ export function idempotencyContract(open: () => Promise<Catalog>): void {
       assert.deepEqual(await find('b'), answered('b'));
     });
 
-    test('a key that is used anew forgets what it stood for', async () => {
-      await catalog.recordTransactions([], [answered('k')]);
-      const next = intentOf('k', { requestDigest: 'other', bodyDigest: 'also other', expiresAtMs: 9 });
+    test('a key that is used anew after its end forgets what it stood for', async () => {
+      await catalog.recordTransactions([], [answered('k', { expiresAtMs: 5 })]);
+      const more = { requestDigest: 'other', bodyDigest: 'also other', attempt: 'anew' };
+      const next = intentOf('k', { ...more, askedAtMs: 5, expiresAtMs: 9 });
       await catalog.recordIntents([next]);
       assert.deepEqual(await find('k'), next);
+    });
+
+    test('what one attempt has recorded, another does not replace (P6)', async () => {
+      const [made, others] = [intentOf('k'), intentOf('k', { attempt: 'another' })];
+      await catalog.recordIntents([made]);
+      await rejects(catalog.recordIntents([intentOf('new'), others]), 'ConcurrentModification');
+      await catalog.withdrawIntent(others);
+      assert.deepEqual([await find('k'), await find('new')], [made, undefined]);
+      await catalog.recordIntents([{ ...made, baseVersion: 8 }]);
+      await catalog.recordTransactions([], [answered('k')]);
+      const answeredByOther = answered('k', { attempt: 'another', answer: 'other' });
+      await rejects(catalog.recordTransactions([transactionOf('2')], [answeredByOther]), 'ConcurrentModification');
+      await rejects(catalog.recordIntents([made]), 'ConcurrentModification');
+      assert.deepEqual(await find('k'), answered('k'));
+      assert.equal(await catalog.findTransaction('2' as TransactionId), undefined);
     });
 
     test('expired keys can be forgotten, a little at a time and the oldest first', async () => {

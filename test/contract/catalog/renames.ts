@@ -38,7 +38,16 @@ export function renamesContract(open: () => Promise<Catalog>): void {
       const open = { tableId, branch: undefined, acknowledgedVersion: 3, storageSession: 's' };
       await catalog.markOpenForWriting(open);
       const keyed = { owner: 'ann' as RequestOwner, key: 'k' as IdempotencyKey, requestDigest: 'r', bodyDigest: 'b' };
-      const intent = { ...keyed, expiresAtMs: 9, tableId, ref: from, branch: undefined, baseVersion: 3 };
+      const intent = {
+        ...keyed,
+        attempt: 'a',
+        askedAtMs: 1,
+        expiresAtMs: 9,
+        tableId,
+        ref: from,
+        branch: undefined,
+        baseVersion: 3,
+      };
       await catalog.recordIntents([intent]);
       await catalog.renameTable(from, to);
       assert.deepEqual(await catalog.recoveryMarks(), [{ ...open, ref: to, location }]);

@@ -35,7 +35,7 @@ export function transactionsContract(open: () => Promise<Catalog>): void {
       await catalog.markOpenForWriting({ tableId, branch: undefined, acknowledgedVersion: 1, storageSession: 's' });
       const of = (version: number) => transactionOf(`${version}`, { tableId, ref: table('t'), version });
       const keyed = { owner: 'ann' as RequestOwner, key: 'k' as IdempotencyKey, requestDigest: 'r', bodyDigest: 'b' };
-      const answer = { ...keyed, expiresAtMs: 9, answer: 'first' };
+      const answer = { ...keyed, attempt: 'a', askedAtMs: 1, expiresAtMs: 9, answer: 'first' };
       await catalog.recordTransactions([of(2), of(3)], [answer]);
       await catalog.recordTransactions([of(2), of(3)], [answer]);
       await catalog.recordTransactions([of(3), of(4)], [answer]);

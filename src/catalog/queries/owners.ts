@@ -1,0 +1,182 @@
+/**
+ * Which replica owns a name, by leases: a replica renews one row for all that it owns, and only the clock of the database says
+ * whether that has expired. Each claim of a name raises its epoch.
+ */
+import { type RawBuilder, sql } from 'kysely';
+import type { TableRef } from '../../kernel/ids.ts';
+import type { Claim, Lease, NameOwner, OwnedName, OwnedNames, Replica } from '../port.ts';
+import { writerMoved } from '../refusals.ts';
+import { type CatalogDb, tablePathOf, tableRefOf } from './catalog-db.ts';
+
+/** What engines spell differently. */
+export interface OwnerSql {
+  /** The clock of the database, in milliseconds since the epoch. */
+  readonly nowMs: RawBuilder<number>;
+  /** Whether rows can be locked, and have to be: where transactions run concurrently. */
+  readonly locksRows: boolean;
+}
+
+/** Enters the replica, or makes its lease last from now on again. */
+export async function renewLease(db: CatalogDb, { nowMs }: OwnerSql, lease: Lease): Promise<void> {
+  const row = {
+    address: lease.address,
+    expires_at_ms: sql<number>`${nowMs} + ${sql.lit(lease.durationMs)}`,
+    is_leaving: Number(lease.isLeaving),
+  };
+  await db
+    .insertInto('replicas')
+    .values({ id: lease.replica, ...row })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
+    .execute();
+}
+
+export async function endLease(db: CatalogDb, replica: string): Promise<void> {
+  await db.deleteFrom('replicas').where('id', '=', replica).execute();
+}
+
+export async function liveReplicas(db: CatalogDb, { nowMs }: OwnerSql): Promise<readonly Replica[]> {
+  const rows = await db.selectFrom('replicas').selectAll().where('expires_at_ms', '>', nowMs).orderBy('id').execute();
+  return rows.map(({ id, address, is_leaving }) => ({ id, address, isLeaving: is_leaving === 1 }));
+}
+
+const ownerRows = (db: CatalogDb, { nowMs }: OwnerSql) =>
+  db
+    .selectFrom('table_owners')
+    .leftJoin('replicas', (join) =>
+      join.onRef('replicas.id', '=', 'table_owners.replica').on('replicas.expires_at_ms', '>', nowMs),
+    );
+
+/** undefined where no living replica owns the name. */
+export async function findOwner(db: CatalogDb, engine: OwnerSql, ref: TableRef): Promise<NameOwner | undefined> {
+  const row = await ownerRows(db, engine)
+    .select(['replicas.id', 'replicas.address'])
+    .where('table_owners.path', '=', tablePathOf(ref))
+    .executeTakeFirst();
+  return row?.id == null || row.address === null ? undefined : { id: row.id, address: row.address };
+}
+
+/** A name of the replica itself gets a new epoch, too: it asks because it does not know the old one. */
+export async function claimName(
+  db: CatalogDb,
+  engine: OwnerSql,
+  ref: TableRef,
+  replica: string,
+): Promise<Claim | NameOwner> {
+  const path = tablePathOf(ref);
+  const owner = await findOwner(db, engine, ref);
+  if (owner !== undefined && owner.id !== replica) return owner;
+  const before = await db.selectFrom('table_owners').selectAll().where('path', '=', path).executeTakeFirst();
+  const epoch = (before?.epoch ?? 0) + 1;
+  const row = { replica, epoch, is_settled: 0, wanted_by: null };
+  await db
+    .insertInto('table_owners')
+    .values({ path, ...row })
+    .onConflict((conflict) => conflict.column('path').doUpdateSet(row))
+    .execute();
+  return { epoch, isSettled: before === undefined || (before.replica === null && before.is_settled === 1) };
+}
+
+/** Whether the replica owns the name in this epoch, by an unexpired lease. */
+export async function isOwner(db: CatalogDb, engine: OwnerSql, name: OwnedName, replica: string): Promise<boolean> {
+  const row = await ownerRows(db, engine)
+    .select('replicas.id')
+    .where('path', '=', tablePathOf(name.ref))
+    .where('replica', '=', replica)
+    .where('epoch', '=', name.epoch)
+    .where('replicas.id', 'is not', null)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Nothing where the replica has lost the name. */
+export async function releaseName(
+  db: CatalogDb,
+  { ref, epoch }: OwnedName,
+  replica: string,
+  isSettled: boolean,
+): Promise<void> {
+  await db
+    .updateTable('table_owners')
+    .set({ replica: null, is_settled: Number(isSettled), wanted_by: null })
+    .where('path', '=', tablePathOf(ref))
+    .where('replica', '=', replica)
+    .where('epoch', '=', epoch)
+    .execute();
+}
+
+export async function wantNames(db: CatalogDb, refs: readonly TableRef[], replica: string): Promise<void> {
+  await db
+    .updateTable('table_owners')
+    .set({ wanted_by: replica })
+    .where('path', 'in', refs.map(tablePathOf))
+    .where('replica', 'is not', null)
+    .execute();
+}
+
+/** `wanted`: only those that another replica has asked for. */
+export async function namesOf(db: CatalogDb, replica: string, which: 'all' | 'wanted'): Promise<readonly OwnedName[]> {
+  const rows = await db
+    .selectFrom('table_owners')
+    .select(['path', 'epoch'])
+    .where('replica', '=', replica)
+    .$if(which === 'wanted', (query) => query.where('wanted_by', 'is not', null).where('wanted_by', '!=', replica))
+    .execute();
+  return rows.map(({ path, epoch }) => ({ ref: tableRefOf(path), epoch }));
+}
+
+/** Names whose last owner has not handed them over, and is gone. */
+export async function unsettledNames(db: CatalogDb, engine: OwnerSql, limit: number): Promise<readonly TableRef[]> {
+  const rows = await ownerRows(db, engine)
+    .select('path')
+    .where('replicas.id', 'is', null)
+    .where((row) => row.or([row('table_owners.replica', 'is not', null), row('is_settled', '=', 0)]))
+    .orderBy('path')
+    .limit(limit)
+    .execute();
+  return rows.map(({ path }) => tableRefOf(path));
+}
+
+/** For how long the row of a replica is kept that has ended: nobody needs it. */
+const endedForMs = 3_600_000;
+
+export async function forgetEndedReplicas(db: CatalogDb, { nowMs }: OwnerSql): Promise<void> {
+  await db
+    .deleteFrom('replicas')
+    .where('expires_at_ms', '<', sql<number>`${nowMs} - ${sql.lit(endedForMs)}`)
+    .execute();
+}
+
+/**
+ * Throws `WriterMoved` unless the replica owns these names in the epochs that it knows. Holds their rows until the transaction
+ * ends, so that nobody claims one before.
+ */
+export async function requireOwned(
+  db: CatalogDb,
+  { locksRows }: OwnerSql,
+  names: OwnedNames,
+  refs: readonly TableRef[],
+): Promise<void> {
+  const byPath = new Map(refs.map((ref) => [tablePathOf(ref), ref]));
+  for (const [path, ref] of byPath) {
+    const epoch = names.epochOf(ref);
+    if (epoch === undefined) throw writerMoved(ref);
+    const row = await db
+      .selectFrom('table_owners')
+      .select('epoch')
+      .where('path', '=', path)
+      .where('replica', '=', names.replica)
+      .where('epoch', '=', epoch)
+      .$if(locksRows, (query) => query.forShare())
+      .executeTakeFirst();
+    if (row === undefined) throw writerMoved(ref);
+  }
+}
+
+export async function refOfTable(db: CatalogDb, id: string): Promise<TableRef | undefined> {
+  const row = await db
+    .selectFrom('tables')
+    .select('path')
+    .where('id', '=', id as never)
+    .executeTakeFirst();
+  return row && tableRefOf(row.path);
+}

@@ -1,0 +1,82 @@
+import type { OpenBranchCatalog, TableCatalog } from '../catalog/port.ts';
+import type { TableMaker } from '../create/table-maker.ts';
+import type { BranchRecovery, Datasets } from '../engine/port/engine.ts';
+import type { IndexJobs } from '../indexing/index-jobs.ts';
+import type { TableRef } from '../kernel/ids.ts';
+import type { MaintenanceScheduler } from '../maintenance/scheduler.ts';
+import type { OpenDatasets } from '../table/open-datasets.ts';
+import type { RecoveryMarks } from '../table/recovery-marks.ts';
+import type { TableLocks } from '../table/table-locks.ts';
+import type { OwnedWork } from '../table/table-owners.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { TableWriter } from '../write/branch-queue.ts';
+import type { Idempotency } from './idempotency/idempotency.ts';
+import { recoverTables, takeOverBranches } from './recovery.ts';
+
+interface HandoverDeps {
+  readonly catalog: TableCatalog & OpenBranchCatalog;
+  readonly engine: BranchRecovery & Datasets;
+  readonly maker: TableMaker;
+  readonly idempotency: Idempotency;
+  readonly locks: TableLocks;
+  readonly datasets: OpenDatasets;
+  readonly recoveryMarks: RecoveryMarks;
+  readonly writer: TableWriter;
+  readonly maintenance: MaintenanceScheduler;
+  readonly indexJobs: IndexJobs;
+  readonly logger: Logger;
+}
+
+/** What becomes of the work on a table when its name changes hands. */
+export class TableHandover implements OwnedWork {
+  readonly #deps: HandoverDeps;
+
+  constructor(deps: HandoverDeps) {
+    this.#deps = deps;
+  }
+
+  async takeOver(table: TableRef | 'every table'): Promise<void> {
+    const { maker, idempotency } = this.#deps;
+    if (table === 'every table') {
+      await maker.sweep();
+      await recoverTables(this.#deps);
+      await idempotency.settle();
+    } else {
+      await maker.sweep(table);
+      await takeOverBranches(this.#deps, table);
+      await idempotency.settle(table);
+    }
+  }
+
+  /** What is left of a failed create or drop, or of a commit that may not be durable, is for the next owner. */
+  async handOver(table: TableRef, signal: AbortSignal): Promise<'settled' | 'unsettled' | 'busy'> {
+    const { catalog, maker, locks, recoveryMarks, indexJobs } = this.#deps;
+    if (maker.isMaking(table)) return 'busy';
+    await indexJobs.cancelOf(table);
+    const release = await locks.lockLast(table, signal);
+    try {
+      if (maker.isMaking(table)) return 'busy';
+      const record = await catalog.findTable(table);
+      const isClosed = record === undefined || (await recoveryMarks.closeTable(record));
+      const { creations, discarded } = await this.#deps.maker.left(table);
+      await this.forget(table);
+      return isClosed && creations.length === 0 && discarded.length === 0 ? 'settled' : 'unsettled';
+    } finally {
+      release();
+    }
+  }
+
+  async forget(table: TableRef): Promise<void> {
+    const { catalog, datasets, recoveryMarks, writer, maintenance } = this.#deps;
+    maintenance.forget(table);
+    writer.forget(table);
+    const record = await catalog.findTable(table);
+    if (record === undefined) return;
+    datasets.forget(record.location);
+    recoveryMarks.forget(record.id);
+  }
+
+  isIdle(table: TableRef): boolean {
+    return this.#deps.locks.isIdle(table) && !this.#deps.maker.isMaking(table);
+  }
+}

@@ -1,0 +1,108 @@
+import type { Replica, ReplicaCatalog } from '../catalog/port.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Logger } from '../telemetry/logger.ts';
+
+/** Milliseconds that pass also while the process stands still, and that no change of the wall clock moves. */
+export type MonotonicClock = () => number;
+
+export interface LeaseTimes {
+  /** How long a replica that ended without a word keeps what it owns. */
+  readonly durationMs: number;
+  readonly renewEveryMs: number;
+  /** So much earlier than the database the replica holds its lease for expired. */
+  readonly marginMs: number;
+}
+
+/** A replica that was killed is replaced within the first five seconds. Safety does not depend on these. */
+export const leaseTimes: LeaseTimes = { durationMs: 4_000, renewEveryMs: 1_000, marginMs: 1_000 };
+
+/** A renewal that hangs on a lost connection must not keep the next one, on another connection, from being tried. */
+const mostRenewals = 3;
+
+interface LeaseParts {
+  readonly catalog: ReplicaCatalog;
+  readonly clock: Clock;
+  readonly monotonicMs: MonotonicClock;
+  readonly logger: Logger;
+  readonly replica: string;
+  /** The URL at which the other replicas reach this one. */
+  readonly address: string;
+  readonly times: LeaseTimes;
+  /** Called after each renewal. `hadExpired`: others may have claimed names of this replica. */
+  readonly renewed: (hadExpired: boolean) => void;
+}
+
+/**
+ * The lease of this replica, for all that it owns: one row that it renews. The clock of the database decides when that expires. This
+ * process counts from before it sent a renewal, so by its own clock the lease is over first.
+ */
+export class ReplicaLease {
+  readonly #parts: LeaseParts;
+  #validUntilMs = Number.NEGATIVE_INFINITY;
+  #replicas: readonly Replica[] = [];
+  #isLeaving = false;
+  #isClosed = false;
+  #cancel: (() => void) | undefined;
+  readonly #underWay = new Set<Promise<void>>();
+
+  constructor(parts: LeaseParts) {
+    this.#parts = parts;
+  }
+
+  /** Whether no other replica can have claimed what this one owns. */
+  get isValid(): boolean {
+    return this.#parts.monotonicMs() < this.#validUntilMs;
+  }
+
+  get isLeaving(): boolean {
+    return this.#isLeaving;
+  }
+
+  /** The living replicas, as of the last renewal. */
+  get replicas(): readonly Replica[] {
+    return this.#replicas;
+  }
+
+  /** Resolves when this replica is entered; throws what the catalog throws. */
+  async start(): Promise<void> {
+    await this.#renew();
+    this.#renewLater();
+  }
+
+  /** From now on the others give this replica nothing to own. */
+  async leave(): Promise<void> {
+    this.#isLeaving = true;
+    await this.#renew();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#cancel?.();
+    await Promise.allSettled(this.#underWay);
+    await this.#parts.catalog.endLease(this.#parts.replica);
+  }
+
+  #renewLater(): void {
+    if (this.#isClosed) return;
+    this.#cancel = this.#parts.clock.schedule(this.#parts.times.renewEveryMs, () => {
+      this.#renewLater();
+      if (this.#underWay.size >= mostRenewals) return;
+      const renewal = this.#renew().catch((error: unknown) => {
+        this.#parts.logger.warn({ error, isValid: this.isValid }, 'the lease of this replica could not be renewed');
+      });
+      this.#underWay.add(renewal);
+      void renewal.then(() => this.#underWay.delete(renewal));
+    });
+  }
+
+  async #renew(): Promise<void> {
+    const { catalog, monotonicMs, replica, address, times, renewed } = this.#parts;
+    const { durationMs, marginMs } = times;
+    const sentAtMs = monotonicMs();
+    await catalog.renewLease({ replica, address, durationMs, isLeaving: this.#isLeaving });
+    const hadExpired = monotonicMs() >= this.#validUntilMs;
+    this.#validUntilMs = Math.max(this.#validUntilMs, sentAtMs + durationMs - marginMs);
+    this.#replicas = await catalog.liveReplicas();
+    renewed(hadExpired);
+  }
+}

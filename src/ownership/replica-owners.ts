@@ -1,0 +1,364 @@
+/**
+ * Ownership where several replicas share a catalog: who owns a name is a row there, and a replica's rows hold as long as its lease.
+ * Names are claimed when they are first written to, by the replica that all agree on (`chosenFor`), or by the one that a request was
+ * forwarded to.
+ *
+ * A replica that was frozen and finds its names unclaimed goes on. Otherwise `confirm`, or the check in the transaction that
+ * records, tells it that a name is lost, and what it had begun is not committed, or not acknowledged.
+ */
+import { LRUCache } from 'lru-cache';
+import type { NameOwner, OwnerCatalog, ReplicaCatalog } from '../catalog/port.ts';
+import { writerMoved } from '../catalog/refusals.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { showTable, type TableRef } from '../kernel/ids.ts';
+import { type OwnedWork, type Owner, type OwnerQuestion, self, type TableOwners } from '../table/table-owners.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { keyOf, type NamesHere } from './names-here.ts';
+import { chosenFor } from './rendezvous.ts';
+import { type LeaseTimes, leaseTimes, type MonotonicClock, ReplicaLease } from './replica-lease.ts';
+
+interface OwnersDeps {
+  readonly catalog: OwnerCatalog & ReplicaCatalog;
+  /** The catalog checks changes against these. */
+  readonly names: NamesHere;
+  readonly address: string;
+  readonly clock: Clock;
+  readonly monotonicMs: MonotonicClock;
+  readonly logger: Logger;
+  readonly times?: LeaseTimes;
+}
+
+/** A name that this replica owns, or is about to. */
+interface HeldName {
+  readonly table: TableRef;
+  status: 'claiming' | 'held' | 'leaving';
+  /** Until it is held, or has been handed over. Never rejects. */
+  settled: Promise<void>;
+  readonly sinceMs: number;
+}
+
+/** How long another replica is believed to own a name. */
+const believedForMs = 1_000;
+const mostBelieved = 8_192;
+/** What has a lock of the table may take this long before it is left to the next owner to look after. */
+const handOverWithinMs = 1_000;
+/** Names of which a handover may be under way at once. */
+const handOversAtOnce = 16;
+const acquireWithinMs = 10_000;
+const acquireEveryMs = 100;
+/** A name that should be another replica's stays this long, for the work that it was claimed for. */
+const keptForMs = 5_000;
+/** Then it moves when it is idle, and after this time in any case. */
+const misplacedForMs = 15_000;
+const movesPerRound = 4;
+const looksPerRound = 256;
+const takenOverPerRound = 32;
+const roundsBetweenSweeps = 3;
+
+export class ReplicaOwners implements TableOwners {
+  readonly #deps: OwnersDeps;
+  readonly #lease: ReplicaLease;
+  readonly #held = new Map<string, HeldName>();
+  /** Who owns names that this replica does not. */
+  readonly #believed: LRUCache<string, NameOwner>;
+  #work: OwnedWork | undefined;
+  #round: Promise<void> | undefined;
+  #rounds = 0;
+  #isClosed = false;
+
+  constructor(deps: OwnersDeps) {
+    this.#deps = deps;
+    const { monotonicMs, names, times = leaseTimes } = deps;
+    this.#believed = new LRUCache({
+      max: mostBelieved,
+      ttl: believedForMs,
+      perf: { now: monotonicMs },
+      ttlResolution: 0,
+    });
+    this.#lease = new ReplicaLease({
+      ...deps,
+      replica: names.replica,
+      times,
+      renewed: (hadExpired) => this.#renewed(hadExpired),
+    });
+  }
+
+  async start(work: OwnedWork): Promise<void> {
+    this.#work = work;
+    await this.#lease.start();
+  }
+
+  async ownerOf(table: TableRef, { mustClaim, isRepeated = false }: OwnerQuestion): Promise<Owner> {
+    const known = await this.#known(table, isRepeated);
+    if (known !== undefined) return known;
+    const owner = await this.#ownerInCatalog(table);
+    if (owner !== undefined) return asReplica(owner);
+    const chosen = chosenFor(table, this.#lease.replicas);
+    const claimsHere = chosen?.id === this.#id || ((mustClaim || isRepeated) && !this.#lease.isLeaving);
+    if (!claimsHere && chosen !== undefined) return asReplica(chosen);
+    return this.#claim(table);
+  }
+
+  hold(table: TableRef): Promise<void> | undefined {
+    if (this.isOwn(table) && this.#lease.isValid) return undefined;
+    return this.#hold(table);
+  }
+
+  isOwn(table: TableRef): boolean {
+    return this.#held.get(keyOf(table))?.status === 'held';
+  }
+
+  async confirm(table: TableRef): Promise<void> {
+    const { catalog, names } = this.#deps;
+    const epoch = names.epochOf(table);
+    if (epoch === undefined) throw writerMoved(table);
+    if (await catalog.isOwner({ ref: table, epoch }, this.#id)) return;
+    if (names.epochOf(table) === epoch) this.#lose(table);
+    throw writerMoved(table);
+  }
+
+  async acquire(tables: readonly TableRef[]): Promise<void> {
+    const untilMs = this.#deps.monotonicMs() + acquireWithinMs;
+    let missing = await this.#claimAll(tables);
+    if (missing.length > 0) await this.#deps.catalog.wantNames(missing, this.#id);
+    while (missing.length > 0) {
+      if (this.#deps.monotonicMs() > untilMs) throw writerMoved(missing[0]!);
+      await this.#pause(acquireEveryMs);
+      missing = await this.#claimAll(missing);
+    }
+  }
+
+  async leave(): Promise<void> {
+    await this.#lease.leave();
+    await this.#handOverAll('if not busy');
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#round;
+    await this.#lease.leave().catch((error: unknown) => this.#deps.logger.warn({ error }, 'the lease was not renewed'));
+    await this.#handOverAll('in any case');
+    await this.#lease.close().catch((error: unknown) => {
+      this.#deps.logger.warn({ error }, 'the lease of this replica could not be ended; it expires');
+    });
+  }
+
+  get #id(): string {
+    return this.#deps.names.replica;
+  }
+
+  /** What needs no look into the catalog. */
+  async #known(table: TableRef, isRepeated: boolean): Promise<Owner | undefined> {
+    const held = await this.#settled(table);
+    if (held !== undefined) return this.#lease.isValid ? self : undefined;
+    const believed = isRepeated ? undefined : this.#believed.get(keyOf(table));
+    return believed && asReplica(believed);
+  }
+
+  /** What this replica holds of the name, once it is neither being claimed nor handed over. */
+  async #settled(table: TableRef): Promise<HeldName | undefined> {
+    for (;;) {
+      const held = this.#held.get(keyOf(table));
+      if (held === undefined || held.status === 'held') return held;
+      await held.settled;
+    }
+  }
+
+  /** Another living replica; undefined where nobody owns the name, or this replica without knowing it. */
+  async #ownerInCatalog(table: TableRef): Promise<NameOwner | undefined> {
+    const owner = await this.#deps.catalog.findOwner(table);
+    if (owner === undefined || owner.id === this.#id) return undefined;
+    this.#believed.set(keyOf(table), owner);
+    return owner;
+  }
+
+  async #hold(table: TableRef): Promise<void> {
+    const held = await this.#settled(table);
+    if (held !== undefined && this.#lease.isValid) return;
+    if (held !== undefined) throw leaseExpired();
+    const owner = await this.#claim(table);
+    if (owner.kind !== 'self') throw writerMoved(table);
+  }
+
+  /** Those that other replicas own. */
+  async #claimAll(tables: readonly TableRef[]): Promise<readonly TableRef[]> {
+    const owners = await Promise.all(tables.map((table) => (this.isOwn(table) ? self : this.#claim(table))));
+    return tables.filter((_, index) => owners[index]!.kind !== 'self');
+  }
+
+  async #claim(table: TableRef): Promise<Owner> {
+    const key = keyOf(table);
+    if ((await this.#settled(table)) !== undefined) return self;
+    if (this.#held.has(key)) return this.#claim(table); // another request was first
+    if (!this.#lease.isValid || this.#isClosed) throw leaseExpired();
+    const { promise: settled, resolve } = Promise.withResolvers<void>();
+    const held: HeldName = { table, status: 'claiming', settled, sinceMs: this.#deps.monotonicMs() };
+    this.#held.set(key, held);
+    try {
+      const other = await this.#claimInCatalog(table);
+      if (other !== undefined) return asReplica(other);
+      held.status = 'held';
+      return self;
+    } finally {
+      if (held.status === 'claiming') this.#held.delete(key);
+      resolve();
+    }
+  }
+
+  /** Returns who owns the name, if another replica does. */
+  async #claimInCatalog(table: TableRef): Promise<NameOwner | undefined> {
+    const { catalog, names, logger } = this.#deps;
+    const claim = await catalog.claimName(table, this.#id);
+    if ('id' in claim) {
+      this.#believed.set(keyOf(table), claim);
+      return claim;
+    }
+    const name = { ref: table, epoch: claim.epoch };
+    this.#believed.delete(keyOf(table));
+    names.add(name);
+    try {
+      await this.#owned.forget(table);
+      if (!claim.isSettled) await this.#owned.takeOver(table);
+      logger.debug({ table: showTable(table), ...claim }, 'this replica writes to a table from now on');
+      return undefined;
+    } catch (error) {
+      names.remove(table);
+      await catalog.releaseName(name, this.#id, false).catch(() => undefined); // it is claimed again, with another epoch
+      throw error;
+    }
+  }
+
+  #pause(forMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#deps.clock.schedule(forMs, resolve);
+    return promise;
+  }
+
+  get #owned(): OwnedWork {
+    if (this.#work === undefined) throw new Error('ownership has not been started');
+    return this.#work;
+  }
+
+  #lose(table: TableRef): void {
+    this.#held.delete(keyOf(table));
+    this.#deps.names.remove(table);
+    this.#deps.logger.warn({ table: showTable(table) }, 'another replica has taken over a table');
+  }
+
+  async #handOverAll(how: 'if not busy' | 'in any case'): Promise<void> {
+    const all = [...this.#held.values()];
+    for (let from = 0; from < all.length; from += handOversAtOnce) {
+      await Promise.all(all.slice(from, from + handOversAtOnce).map((held) => this.#handOver(held, how)));
+    }
+  }
+
+  /** `in any case`: what does not end in time is left to the next owner to look after. Never rejects. */
+  async #handOver(held: HeldName, how: 'if idle' | 'if not busy' | 'in any case'): Promise<void> {
+    if (held.status !== 'held' || (how === 'if idle' && !this.#owned.isIdle(held.table))) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    held.status = 'leaving';
+    held.settled = promise;
+    const outcome = await this.#endWork(held.table);
+    const isKept = outcome === 'busy' || (outcome === 'late' && how === 'if idle');
+    if (isKept && how !== 'in any case') held.status = 'held';
+    else await this.#release(held, outcome === 'settled');
+    resolve();
+  }
+
+  async #endWork(table: TableRef): Promise<'settled' | 'unsettled' | 'busy' | 'late'> {
+    const late = new AbortController();
+    const cancel = this.#deps.clock.schedule(handOverWithinMs, () => late.abort(writerMoved(table)));
+    try {
+      return await this.#owned.handOver(table, late.signal);
+    } catch (error) {
+      if (late.signal.aborted) return 'late';
+      this.#deps.logger.warn({ table: showTable(table), error }, 'a table could not be handed over in order');
+      return 'unsettled';
+    } finally {
+      cancel();
+    }
+  }
+
+  async #release({ table }: HeldName, isSettled: boolean): Promise<void> {
+    const { catalog, names, logger } = this.#deps;
+    const epoch = names.epochOf(table);
+    this.#held.delete(keyOf(table));
+    names.remove(table);
+    if (epoch === undefined) return;
+    await catalog.releaseName({ ref: table, epoch }, this.#id, isSettled).catch((error: unknown) => {
+      logger.warn({ table: showTable(table), error }, 'a table was not released; others wait for the end of the lease');
+    });
+  }
+
+  #renewed(hadExpired: boolean): void {
+    if (this.#round !== undefined || this.#isClosed) return;
+    this.#round = this.#runRound(hadExpired)
+      .catch((error: unknown) => this.#deps.logger.warn({ error }, 'ownership could not be looked after'))
+      .finally(() => {
+        this.#round = undefined;
+      });
+  }
+
+  /** What a replica does each second besides its requests. */
+  async #runRound(hadExpired: boolean): Promise<void> {
+    const { catalog } = this.#deps;
+    if (hadExpired) await this.#loseClaimed();
+    for (const { ref } of await catalog.namesOf(this.#id, 'wanted')) {
+      const held = this.#held.get(keyOf(ref));
+      if (held !== undefined) await this.#handOver(held, 'if not busy');
+    }
+    await this.#moveMisplaced();
+    this.#rounds += 1;
+    if (this.#rounds % roundsBetweenSweeps !== 0 || this.#lease.isLeaving) return;
+    await this.#takeOverLeft();
+    await catalog.forgetEndedReplicas();
+  }
+
+  /** The lease had expired, so others may have claimed names of this replica. */
+  async #loseClaimed(): Promise<void> {
+    const { catalog, names } = this.#deps;
+    const before = new Map([...this.#held].map(([key, { table }]) => [key, names.epochOf(table)]));
+    const owned = new Map((await catalog.namesOf(this.#id, 'all')).map(({ ref, epoch }) => [keyOf(ref), epoch]));
+    for (const [key, epoch] of before) {
+      const held = this.#held.get(key);
+      const isSame = held !== undefined && names.epochOf(held.table) === epoch && held.status === 'held';
+      if (isSame && owned.get(key) !== epoch) this.#lose(held.table);
+    }
+  }
+
+  /** Names that another replica should own: a few at a time, the idle ones first. */
+  async #moveMisplaced(): Promise<void> {
+    const nowMs = this.#deps.monotonicMs();
+    let moves = 0;
+    for (const [key, held] of [...this.#held].slice(0, looksPerRound)) {
+      if (moves >= movesPerRound) return;
+      if (this.#held.get(key) !== held || held.status !== 'held') continue;
+      this.#held.delete(key); // the others are looked at next
+      this.#held.set(key, held);
+      if (chosenFor(held.table, this.#lease.replicas)?.id === this.#id) continue;
+      const heldForMs = nowMs - held.sinceMs;
+      if (heldForMs < keptForMs) continue;
+      await this.#handOver(held, heldForMs > misplacedForMs ? 'if not busy' : 'if idle');
+      moves += 1;
+    }
+  }
+
+  /** What replicas left that are gone, although nobody has asked for it. */
+  async #takeOverLeft(): Promise<void> {
+    const { catalog, logger } = this.#deps;
+    for (const table of await catalog.unsettledNames(takenOverPerRound)) {
+      if (this.#isClosed || chosenFor(table, this.#lease.replicas)?.id !== this.#id) continue;
+      await this.#claim(table).catch((error: unknown) => {
+        logger.warn({ table: showTable(table), error }, 'a table could not be taken over; this replica tries again');
+      });
+    }
+  }
+}
+
+const asReplica = ({ id, address }: NameOwner): Owner => ({ kind: 'replica', id, address });
+
+const leaseExpired = (): LancegateError =>
+  new LancegateError('CatalogUnavailable', 'the catalog has not answered this replica lately; nothing was written', {
+    retryAfterSeconds: 1,
+  });

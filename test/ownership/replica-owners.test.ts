@@ -1,0 +1,246 @@
+/** Which replica acts as the owner of a name, over time: with real queries, and clocks that the test moves. */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { type TestContext, test } from 'node:test';
+import type { SharedCatalog } from '#src/catalog/port.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
+import type { TableRef } from '#src/kernel/ids.ts';
+import { NamesHere } from '#src/ownership/names-here.ts';
+import { chosenFor } from '#src/ownership/rendezvous.ts';
+import { ReplicaOwners } from '#src/ownership/replica-owners.ts';
+import type { OwnedWork } from '#src/table/table-owners.ts';
+import { table } from '#test/contract/catalog/fixtures.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
+import { openMemoryCatalog } from '#test/fixtures/shared-catalog.ts';
+import { ManualClock } from '#test/http-unit/manual-clock.ts';
+
+const turns = async (): Promise<void> => {
+  for (let turn = 0; turn < 60; turn++) await new Promise(setImmediate);
+};
+
+/** Several replicas with one database. Time passes for all of them at once, save for those that are frozen. */
+async function cluster(t: TestContext) {
+  let nowMs = 1_000_000;
+  const database = await openMemoryCatalog(() => nowMs, randomUUID);
+  t.after(() => database.close());
+  const clocks = new Map<string, ManualClock>();
+  const frozen = new Set<string>();
+
+  const join = async (id: string, change: (catalog: SharedCatalog) => SharedCatalog = (catalog) => catalog) => {
+    const clock = new ManualClock();
+    clocks.set(id, clock);
+    const names = new NamesHere(id);
+    const did: string[] = [];
+    const handOver: { how: OwnedWork['handOver'] } = { how: async () => 'settled' };
+    const owners = new ReplicaOwners({
+      catalog: change(await database.catalogOf(names)),
+      names,
+      address: `http://${id}`,
+      clock,
+      monotonicMs: () => nowMs,
+      logger: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} } as never,
+    });
+    await owners.start({
+      takeOver: async (taken) => void did.push(`takes over ${(taken as TableRef).name}`),
+      handOver: (given, signal) => {
+        did.push(`hands over ${given.name}`);
+        return handOver.how(given, signal);
+      },
+      forget: async () => undefined,
+      isIdle: () => true,
+    });
+    await turns();
+    return { id, owners, did, handOver };
+  };
+  const pass = async (ms: number): Promise<void> => {
+    for (let passed = 0; passed < ms; passed += 500) {
+      nowMs += 500;
+      for (const [id, clock] of clocks) if (!frozen.has(id)) clock.advance(500);
+      await turns();
+    }
+  };
+  return { join, pass, frozen };
+}
+
+type Joined = Awaited<ReturnType<Awaited<ReturnType<typeof cluster>>['join']>>;
+
+const asked = { mustClaim: false };
+const forwarded = { mustClaim: true };
+const ownerOf = async (
+  { id, owners }: Joined,
+  ref: TableRef,
+  question: Parameters<ReplicaOwners['ownerOf']>[1] = asked,
+) => {
+  const owner = await owners.ownerOf(ref, question);
+  return owner.kind === 'self' ? id : owner.id;
+};
+const refusalOf = async (work: Promise<unknown> | undefined) =>
+  work?.then(
+    () => undefined,
+    (error: unknown) => (error instanceof LancegateError ? error.kind : error),
+  );
+
+test('all replicas name the same one for a name, and it claims it when it is asked', async (t) => {
+  const { join, pass } = await cluster(t);
+  const replicas = [await join('a'), await join('b'), await join('c')];
+  await pass(1_000);
+  for (const name of ['t1', 't2', 't3', 't4', 't5']) {
+    const named = await Promise.all(replicas.map((replica) => ownerOf(replica, table(name))));
+    assert.equal(new Set(named).size, 1);
+    assert.deepEqual(
+      replicas.filter(({ owners }) => owners.isOwn(table(name))).map(({ id }) => id),
+      [named[0]],
+    );
+  }
+});
+
+test('requests at once claim a name once', async (t) => {
+  const { join, frozen, pass } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  frozen.add('a');
+  await pass(5_000);
+  await Promise.all(Array.from({ length: 8 }, () => ownerOf(b, table('t'), { mustClaim: true, isRepeated: true })));
+  await Promise.all(Array.from({ length: 8 }, () => b.owners.hold(table('t'))));
+  assert.deepEqual(b.did, ['takes over t']);
+});
+
+test('a name that nobody owns is claimed by the replica that a request was forwarded to', async (t) => {
+  const { join } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  const other = (await ownerOf(a, table('t'))) === 'a' ? b : a;
+  const free = table('u');
+  assert.equal(await ownerOf(other, free, forwarded), other.id);
+  assert.equal(await ownerOf(other === a ? b : a, free), other.id);
+});
+
+test('a killed owner is replaced within five seconds, and what it left is undone', async (t) => {
+  const { join, pass, frozen } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  assert.equal(await ownerOf(a, table('t'), forwarded), 'a');
+  frozen.add('a');
+  await pass(3_500);
+  assert.equal(await ownerOf(b, table('t')), 'a', 'the lease has not expired');
+  await pass(1_500);
+  assert.equal(await ownerOf(b, table('t'), { mustClaim: false, isRepeated: true }), 'b');
+  assert.deepEqual(b.did, ['takes over t']);
+});
+
+test('what a killed replica left is taken over although nobody asks for it', async (t) => {
+  const { join, pass, frozen } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  frozen.add('a');
+  await pass(12_000);
+  assert.deepEqual(b.did, ['takes over t']);
+});
+
+test('an owner that was frozen begins nothing before it has looked, and has lost what another has claimed', async (t) => {
+  const { join, pass, frozen } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  frozen.add('a');
+  await pass(5_000);
+  await ownerOf(b, table('t'), forwarded);
+  assert.equal(a.owners.isOwn(table('t')), true, 'it does not know');
+  assert.equal(await refusalOf(a.owners.hold(table('t'))), 'CatalogUnavailable', 'its lease is over by its own clock');
+  assert.equal(await refusalOf(a.owners.confirm(table('t'))), 'WriterMoved');
+  assert.equal(a.owners.isOwn(table('t')), false);
+  frozen.delete('a');
+  await pass(1_500);
+  assert.equal(await refusalOf(a.owners.hold(table('t'))), 'WriterMoved');
+  assert.equal(await ownerOf(a, table('t')), 'b');
+});
+
+test('an owner that was frozen learns what it has lost when it renews its lease, and goes on with the rest', async (t) => {
+  const { join, pass, frozen } = await cluster(t);
+  const a = await join('a');
+  for (const name of ['lost', 'kept']) await ownerOf(a, table(name));
+  frozen.add('a');
+  await pass(5_000);
+  const b = await join('b');
+  await ownerOf(b, table('lost'), forwarded);
+  frozen.delete('a');
+  await pass(1_500);
+  assert.deepEqual([a.owners.isOwn(table('lost')), a.owners.isOwn(table('kept'))], [false, true]);
+  assert.equal(a.owners.hold(table('kept')), undefined);
+  await a.owners.confirm(table('kept'));
+  assert.deepEqual([a.did, b.did], [[], ['takes over lost']]);
+});
+
+test('without the catalog an owner goes on until its lease is over, and again when the catalog answers', async (t) => {
+  const { join, pass } = await cluster(t);
+  let isLost = false;
+  const a = await join('a', (catalog) =>
+    replacing<SharedCatalog>(catalog, {
+      renewLease: async (lease) => {
+        if (isLost) throw new LancegateError('CatalogUnavailable', 'lost');
+        await catalog.renewLease(lease);
+      },
+    }),
+  );
+  await ownerOf(a, table('t'));
+  isLost = true;
+  await pass(1_500);
+  assert.equal(a.owners.hold(table('t')), undefined);
+  await pass(2_000);
+  assert.equal(await refusalOf(a.owners.hold(table('t'))), 'CatalogUnavailable');
+  isLost = false;
+  await pass(1_500);
+  assert.equal(a.owners.hold(table('t')), undefined);
+});
+
+test('a replica that leaves hands over in order, and the next owner has nothing to undo', async (t) => {
+  const { join, pass } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  await a.owners.leave();
+  assert.deepEqual(a.did, ['hands over t']);
+  await pass(1_000);
+  assert.equal(await ownerOf(a, table('t')), 'b', 'the replica that leaves names another');
+  assert.equal(await ownerOf(b, table('t')), 'b');
+  assert.deepEqual(b.did, []);
+  await a.owners.close();
+});
+
+test('what cannot be ended in time when a replica leaves is taken over by the next owner at once', async (t) => {
+  const { join, pass } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  a.handOver.how = (_, signal) =>
+    new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+  const leaving = a.owners.leave();
+  await turns();
+  await pass(1_500);
+  await leaving;
+  assert.equal(await ownerOf(b, table('t'), { mustClaim: false, isRepeated: true }), 'b');
+  assert.deepEqual(b.did, ['takes over t']);
+  a.handOver.how = async () => 'settled';
+});
+
+test('a work that needs a name of another replica gets it from there', async (t) => {
+  const { join, pass } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  let isDone = false;
+  const acquired = b.owners.acquire([table('t'), table('free')]).then(() => {
+    isDone = true;
+  });
+  while (!isDone) await pass(500);
+  await acquired;
+  assert.deepEqual([b.owners.isOwn(table('t')), b.owners.isOwn(table('free'))], [true, true]);
+  assert.deepEqual([a.did, b.did], [['hands over t'], []]);
+});
+
+test('a replica that joins gets its share of what is idle', async (t) => {
+  const { join, pass } = await cluster(t);
+  const a = await join('a');
+  const names = Array.from({ length: 12 }, (_, index) => table(`t${index}`));
+  for (const name of names) await ownerOf(a, name);
+  const b = await join('b');
+  await pass(12_000);
+  const replicas = ['a', 'b'].map((id) => ({ id, address: `http://${id}`, isLeaving: false }));
+  for (const name of names)
+    assert.equal(await ownerOf(b, name, { mustClaim: false, isRepeated: false }), chosenFor(name, replicas)?.id);
+  assert.ok(names.some((name) => b.owners.isOwn(name)) && names.some((name) => a.owners.isOwn(name)));
+});
