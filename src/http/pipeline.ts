@@ -42,6 +42,7 @@ export class RequestPipeline {
   readonly #contextDeps: RequestContextDeps;
   readonly #maxBytes: Readonly<Record<BodyKind, number | undefined>>;
   readonly #schemas = newSchemaCache();
+  #isLeaving = false;
   #isStopping = false;
 
   constructor(deps: HttpDeps) {
@@ -52,13 +53,18 @@ export class RequestPipeline {
     this.#admission = new Admission(config, memory);
     this.#shedder = new LoadShedder({ ...deps, admission: this.#admission, clientAddresses, retryPacing }, routes);
     this.connections = new Connections({ ...deps, clientAddresses });
-    this.#contextDeps = { ...deps, clientAddresses, retryPacing, isStopping: () => this.#isStopping };
+    this.#contextDeps = { ...deps, clientAddresses, retryPacing, isLeaving: () => this.isLeaving };
     this.#maxBytes = { json: config.maxJsonBytes, 'arrow-whole': config.maxMergeBytes, 'arrow-chunks': undefined };
     metrics.watchConnections(() => this.connections.count);
   }
 
-  get isStopping(): boolean {
-    return this.#isStopping;
+  /** Every answer is the last of its connection. */
+  get isLeaving(): boolean {
+    return this.#isLeaving || this.#isStopping;
+  }
+
+  leave(): void {
+    this.#isLeaving = true;
   }
 
   /** From now on new requests are refused; those under way are not touched. */

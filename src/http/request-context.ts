@@ -50,7 +50,7 @@ declare module 'fastify' {
 export interface RequestContextDeps
   extends Pick<HttpDeps, 'logger' | 'audit' | 'metrics' | 'clock' | 'config' | 'policy' | 'readFilter'> {
   readonly retryPacing: RetryPacing;
-  readonly isStopping: () => boolean;
+  readonly isLeaving: () => boolean;
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
 }
 
@@ -200,13 +200,13 @@ export class RequestContext implements AnswerHead {
    * would not say when a part has left. The audit record is written when the connection is done with the answer, after this.
    */
   async #stream(parts: AsyncIterable<Uint8Array>, audit: () => AuditFacts): Promise<FastifyReply> {
-    const { clock, config, isStopping } = this.#deps;
+    const { clock, config, isLeaving } = this.#deps;
     const { raw: response } = this.#reply;
     const paced = new PacedAnswer({ response, clock, idleTimeoutMs: config.uploadIdleTimeoutMs });
     this.#isAnswered = true;
     this.#paced = paced;
     this.body.close();
-    if (isStopping()) void this.#reply.header('connection', 'close');
+    if (isLeaving()) void this.#reply.header('connection', 'close');
     const { signal } = this.#scope!;
     const stopListening = onAbort(signal, () => paced.end(signal.reason));
     try {
@@ -266,7 +266,7 @@ export class RequestContext implements AnswerHead {
     const isForgotten = isUnfinished && this.#refusal?.entry.status === 503 && this.body.canBeForgotten;
     if (isForgotten) this.body.forget();
     const isCutOff = isUnfinished && !isForgotten;
-    if (isCutOff || this.#deps.isStopping()) void this.#reply.header('connection', 'close');
+    if (isCutOff || this.#deps.isLeaving()) void this.#reply.header('connection', 'close');
     if (!isCutOff) return this.#reply.send(content === '' ? undefined : content);
     void this.#reply.header('content-length', Buffer.byteLength(content));
     return this.#reply.send(Readable.from(thenDiscard(content, this.body)));

@@ -3,7 +3,7 @@
  * error. HTTP/2 is left to a proxy: in Node a cancelled HTTP/2 upload looks like one that ended well.
  */
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
@@ -20,6 +20,11 @@ import { metricsRoute } from './routes/metrics.ts';
 interface HttpServer {
   /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
   readonly url: string;
+  /**
+   * Accepts no connection any more, and answers each open one once more, so that its client goes to another replica. To be
+   * called some time before `close`, where there are others.
+   */
+  leave(): void;
   /** Refuses new requests, lets those under way finish for `drainMs`, then cuts them off. */
   close(drainMs: number): Promise<void>;
 }
@@ -32,11 +37,12 @@ const hangUpAfterDeadlineMs = 60_000;
 
 export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
   const { host, port, maxConnections: backlog } = deps.config;
-  const app = createHttpServer(deps);
+  const { app, leave } = createHttpServer(deps);
   await app.listen({ host, port, backlog });
   const { port: takenPort } = app.server.address() as AddressInfo;
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
+    leave,
     close: async (drainMs) => {
       const cancel = deps.clock.schedule(drainMs, () => app.server.closeAllConnections());
       await app.close();
@@ -46,12 +52,17 @@ export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
 }
 
 /** Not listening yet. */
-function createHttpServer(deps: HttpDeps): FastifyInstance {
+function createHttpServer(deps: HttpDeps): { readonly app: FastifyInstance; readonly leave: () => void } {
   const routes = deps.routes.map((route) => ({ ...route, path: deps.config.basePath + route.path }));
   const pipeline = new RequestPipeline({ ...deps, routes });
+  const servers: Server[] = [];
   const app = fastify({
     ...routerOptions(deps, pipeline),
-    serverFactory: (route) => nodeServer(deps, pipeline, route),
+    serverFactory: (route) => {
+      const server = nodeServer(deps, pipeline, route);
+      servers.push(server);
+      return server;
+    },
   });
   leaveBodiesAlone(app);
   app.decorateRequest('context');
@@ -66,7 +77,12 @@ function createHttpServer(deps: HttpDeps): FastifyInstance {
   const files = publicFiles(deps.routes, deps.config.basePath);
   for (const file of files) addFile(app, file);
   refuseUnrouted(app, [...healthRoutes, outermost, ...files, ...routes]);
-  return app;
+  const leave = (): void => {
+    pipeline.leave();
+    // Node's own method would close the idle connections too, on which a request may be on its way.
+    for (const server of servers) NetServer.prototype.close.call(server);
+  };
+  return { app, leave };
 }
 
 function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {
@@ -163,7 +179,7 @@ function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline, { requ
   const options = { config: { isProbe: true } };
   app.get('/healthz', options, ({ context }) => context.answer(word('alive')));
   app.get('/readyz', options, async ({ context }) => {
-    if (pipeline.isStopping) return context.refuse(new LancegateError('SlowDown', 'the service is stopping'));
+    if (pipeline.isLeaving) return context.refuse(new LancegateError('SlowDown', 'the service is stopping'));
     await requireReady();
     return context.answer(word('ready'));
   });

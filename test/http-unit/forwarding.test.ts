@@ -278,3 +278,16 @@ test('a replica that cannot be reached has no part in the answers of the others'
   assert.deepEqual([status, (json as { jobs: unknown[] }).jobs.length], [200, 1]);
   assert.equal((await ask(first, '/v1/jobs/describe', { body: { job_id: 'job-2' } })).status, 404);
 });
+
+test('a replica that leaves answers once more on each connection, and takes no new one', async () => {
+  const { replicas, first } = await twoReplicas();
+  await using _ = replicas;
+  using kept = await RawClient.connect(first);
+  await kept.head('POST /v1/table/users/describe', ['content-length: 0']);
+  assert.match(await kept.until('}'), /^HTTP\/1.1 200 /);
+  first.leave();
+  await kept.head('POST /v1/table/users/drop', ['content-length: 0']);
+  assert.match(await kept.until('connection: close'), /HTTP\/1.1 200 .*connection: close/is);
+  assert.equal(await kept.closed, 'end');
+  await assert.rejects(RawClient.connect(first), { code: 'ECONNREFUSED' });
+});

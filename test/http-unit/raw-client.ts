@@ -23,7 +23,7 @@ export class RawClient implements Disposable {
   static async connect({ port }: { readonly port: number }): Promise<RawClient> {
     const socket = connect(port, '127.0.0.1');
     const client = new RawClient(socket);
-    await new Promise<void>((resolve) => socket.once('connect', resolve));
+    await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject));
     return client;
   }
 

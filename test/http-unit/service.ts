@@ -48,6 +48,7 @@ export interface TestService extends AsyncDisposable {
   receivedBytes(): number;
   /** Open ones, as the metrics say, without a connection that asks. */
   connections(): number;
+  leave(): void;
   close(drainMs: number): Promise<void>;
 }
 
@@ -139,6 +140,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     log,
     receivedBytes: () => metrics.received,
     connections: () => metrics.connections(),
+    leave: () => server.leave(),
     close: (drainMs) => server.close(drainMs),
     [Symbol.asyncDispose]: () => server.close(0),
   };
