@@ -26,7 +26,7 @@ const everyRow = { vector: [], k: 2 ** 31, prefilter: true, columns: ['id', 'val
 
 export const appendedRow = (value: string): Uint8Array => arrowOf([null], value);
 
-export const emptyTable = (): Uint8Array => rowsOf([], '');
+export const emptyTable = (): Uint8Array => registerRows([], '');
 
 export class RegisterClients {
   readonly #load: Load;
@@ -134,15 +134,15 @@ export class RegisterClients {
     const merge = `${table}/merge_insert?on=id`;
     switch (change.kind) {
       case 'upsert':
-        return { path: merge, body: rowsOf(change.keys, change.value), countIn: 'num_inserted_rows' };
+        return { path: merge, body: registerRows(change.keys, change.value), countIn: 'num_inserted_rows' };
       case 'insert': {
         const path = `${merge}&when_not_matched_insert_all=true`;
-        return { path, body: rowsOf(change.keys, change.value), countIn: 'num_inserted_rows' };
+        return { path, body: registerRows(change.keys, change.value), countIn: 'num_inserted_rows' };
       }
       case 'replace': {
         const filter = encodeURIComponent(`target.value = '${change.expected}'`);
         const path = `${merge}&when_matched_update_all_filt=${filter}`;
-        return { path, body: rowsOf(change.keys, change.value), countIn: 'num_updated_rows' };
+        return { path, body: registerRows(change.keys, change.value), countIn: 'num_updated_rows' };
       }
       case 'delete': {
         const predicate = `id in (${idsOf(change.keys).join(', ')})`;
@@ -182,7 +182,7 @@ interface StoredRow {
 
 const idsOf = (keys: readonly number[]): readonly number[] => keys.flatMap((key) => [2 * key, 2 * key + 1]);
 
-const rowsOf = (keys: readonly number[], value: string): Uint8Array => arrowOf(idsOf(keys), value);
+export const registerRows = (keys: readonly number[], value: string): Uint8Array => arrowOf(idsOf(keys), value);
 
 function arrowOf(ids: readonly (number | null)[], value: string): Uint8Array {
   const values = ids.map(() => value);

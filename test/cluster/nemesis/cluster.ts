@@ -1,13 +1,16 @@
 /** Replicas of the service with what they share, each by a way of its own that can be broken. */
+import { execFile } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { freePort } from '#test/fixtures/free-port.ts';
+import { startPostgres } from '#test/fixtures/postgres.ts';
 import { startS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { mintToken } from '#test/fixtures/service-process.ts';
 import { type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import type { Link } from './link.ts';
-import { Replica } from './replica.ts';
+import { Link } from './link.ts';
+import { main, Replica } from './replica.ts';
 
 /** A replica and its ways; undefined where it has no such way. */
 export interface Member {
@@ -26,6 +29,55 @@ export interface Cluster {
 }
 
 type After = (clean: () => void | Promise<void>) => void;
+
+/**
+ * Replicas on one PostgreSQL and one object store. Each reaches them, and is reached by the others, by ways of its own; clients reach
+ * each directly.
+ */
+export async function startReplicas(after: After, count: number): Promise<Cluster> {
+  const gateway = await startS3Gateway(after);
+  const root = gateway.newRoot();
+  const postgres = await startPostgres(after);
+  const catalog = new URL(await postgres.newDatabase());
+  const authorization = `Bearer ${await mintWith({ CATALOG: catalog.href })}`;
+  const members = await Promise.all(
+    Array.from({ length: count }, async (_, index): Promise<Member> => {
+      const [port, data] = [await freePort(), join(temporaryFolder(after), 'data')];
+      const toStore = await startStoreProxy(after, gateway.storageOptions);
+      const [toCatalog, fromPeers] = [await Link.open(after, () => postgres.port), await Link.open(after, () => port)];
+      const ownWay = new URL(catalog);
+      ownWay.port = String(toCatalog.port);
+      const replica = new Replica(`replica ${index + 1}`, port, {
+        CATALOG: ownWay.href,
+        STORAGE_ROOT: root,
+        STORAGE_OPTIONS: JSON.stringify(toStore.storageOptions),
+        ADVERTISE: `http://127.0.0.1:${fromPeers.port}`,
+        OWN_ISSUER: 'true',
+        DATA: data,
+      });
+      after(() => replica.kill());
+      await replica.start();
+      return { replica, toStore, toCatalog, fromPeers };
+    }),
+  );
+  return {
+    members,
+    authorization,
+    restartCatalog: async () => {
+      await postgres.stop('immediate');
+      await postgres.start();
+    },
+  };
+}
+
+/** A token with all rights, from the issuer whose key the catalog has. */
+async function mintWith(settings: Readonly<Record<string, string>>): Promise<string> {
+  const environment = Object.entries(settings).map(([name, value]) => [`LANCEGATE_${name}`, value]);
+  const args = [main, 'token', '--subject', 'tester', '--scope', 'lancegate:admin'];
+  const env = { PATH: process.env.PATH, ...Object.fromEntries(environment) };
+  const { stdout } = await promisify(execFile)(process.execPath, args, { env });
+  return stdout.trim().split('\n').at(-1) ?? '';
+}
 
 /** One process, with its catalog in a file, whose tables are in a folder or, behind a proxy, on the S3 gateway. */
 export async function startOne(after: After, storage: 'folder' | 'store'): Promise<Cluster> {

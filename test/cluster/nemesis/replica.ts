@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { listeningUrl } from '#test/fixtures/service-process.ts';
 
-const main = join(import.meta.dirname, '../../../bin/lancegate.js');
+export const main = join(import.meta.dirname, '../../../bin/lancegate.js');
 const keptOfLog = 20_000;
 
 /** What a test tells its clients and its schedule of a replica. */
