@@ -18,7 +18,7 @@ const firstSeed = Number(process.env.LANCEGATE_TEST_SEED ?? 1);
 /** A run ends when so many writes were acknowledged and so much was broken, or when its time is over. */
 const enoughWrites = Number(process.env.LANCEGATE_TEST_WRITES ?? 60);
 const enoughHarms = Math.ceil(enoughWrites / 15);
-const longestMs = 60_000 + 200 * enoughWrites;
+const longestMs = 60_000 + 500 * enoughWrites;
 const requestTimeoutMs = 8_000;
 
 interface Shape {

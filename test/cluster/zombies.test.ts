@@ -1,0 +1,122 @@
+/** An owner of a table stands still in the middle of a commit, another replica takes the table over, and the first one wakes up. */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { before, describe, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { withoutPostgres } from '#test/fixtures/postgres.ts';
+import { withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { isCommit, onNth } from '#test/fixtures/store-proxy.ts';
+import { outcomeOf, type Sent, type Target } from './history/attempts.ts';
+import { HttpTarget } from './history/http-target.ts';
+import { appendedRow, emptyTable } from './history/register-clients.ts';
+import { type Cluster, type Member, startReplicas } from './nemesis/cluster.ts';
+
+const mostPatienceMs = 60_000;
+const rowsIn = (sent: Sent): number => Number(replyOf(sent).body.toString());
+
+function replyOf(sent: Sent) {
+  assert.ok(sent !== undefined && sent !== 'not sent', 'there is an answer');
+  return sent;
+}
+
+describe('an owner that stands still in the middle of a commit', {
+  skip: withoutS3Gateway ?? withoutPostgres ?? false,
+}, () => {
+  const after = afterSuite();
+  let cluster: Cluster;
+  before(async () => {
+    cluster = await startReplicas(after, 2);
+  });
+
+  const targetOf = ({ replica }: Member): Target =>
+    new HttpTarget([replica.url], cluster.authorization, mostPatienceMs);
+
+  const untilDone = async (member: Member, path: string, body: Uint8Array, key: string = randomUUID()) => {
+    const endMs = performance.now() + mostPatienceMs;
+    for (;;) {
+      const sent = await targetOf(member).post(path, body, { 'idempotency-key': key });
+      if (sent !== undefined && sent !== 'not sent' && sent.status === 200) {
+        return JSON.parse(sent.body.toString()) as { readonly version: number; readonly transaction_id: string };
+      }
+      assert.ok(performance.now() < endMs, `${member.replica.name} does not write: ${JSON.stringify(sent)}`);
+      await pause(200);
+    }
+  };
+
+  /** Whose way to the store the commits take, and a replica that is not it. */
+  const ownerOf = async (table: string): Promise<readonly [owner: Member, other: Member]> => {
+    for (const { toStore } of cluster.members) toStore?.reset();
+    await untilDone(cluster.members[0]!, `/v1/table/${table}/insert`, appendedRow('of the search'));
+    const owner = cluster.members.find(({ toStore }) => (toStore?.counts.get('PUT manifest') ?? 0) > 0)!;
+    return [owner, cluster.members.find((each) => each !== owner)!];
+  };
+
+  const count = async (member: Member, table: string, value: string): Promise<number> =>
+    rowsIn(await targetOf(member).post(`/v1/table/${table}/count_rows`, { predicate: `value = '${value}'` }, {}));
+
+  /** The owner freezes when its commit has reached the fault; the other one writes; the owner wakes, and its commit goes on. */
+  const overtake = async (table: string, kind: 'held' | 'stalled', headers: Record<string, string>) => {
+    await untilDone(cluster.members[0]!, `/v1/table/${table}/create`, emptyTable());
+    const [owner, other] = await ownerOf(table);
+    const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const choose = onNth(1, isCommit, { kind, until: released.promise });
+    owner.toStore!.faults = (request) => {
+      const fault = choose(request);
+      if (fault !== undefined) reached.resolve();
+      return fault;
+    };
+    const path = `/v1/table/${table}/insert`;
+    const first = targetOf(owner).post(path, appendedRow('of the first'), headers);
+    await reached.promise;
+    // Reads are fresh, so they show what the store has done and does not answer yet.
+    if (kind === 'stalled') while ((await count(other, table, 'of the first')) === 0) await pause(50);
+    owner.replica.freeze();
+    const next = await untilDone(other, path, appendedRow('of the next'));
+    return { owner, other, path, first, next, wake: () => wake(owner, released.resolve) };
+  };
+
+  const wake = (owner: Member, release: () => void): void => {
+    owner.replica.thaw();
+    release();
+  };
+
+  test('commits nothing after it wakes, and its client can retry (P3, P6)', async () => {
+    const key = randomUUID();
+    const { other, path, first, wake: go } = await overtake('held', 'held', { 'idempotency-key': key });
+    go();
+    await first;
+    await untilDone(other, path, appendedRow('of the first'), key);
+    assert.deepEqual([await count(other, 'held', 'of the first'), await count(other, 'held', 'of the next')], [1, 1]);
+  });
+
+  test('says of a write without a key what is true of it (P6)', async () => {
+    const { owner, other, first, wake: go } = await overtake('keyless', 'held', {});
+    go();
+    const outcome = outcomeOf(await first, 'num_inserted_rows').kind;
+    const [ofFirst, ofNext] = [
+      await count(other, 'keyless', 'of the first'),
+      await count(owner, 'keyless', 'of the next'),
+    ];
+    assert.equal(ofNext, 1);
+    if (outcome === 'done') assert.equal(ofFirst, 1);
+    else if (outcome === 'nothing written') assert.equal(ofFirst, 0);
+    else assert.ok(outcome === 'unknown' && ofFirst <= 1, `${outcome}, ${ofFirst} rows`);
+  });
+
+  test('leaves the first answer to the next owner if its commit was there (P6)', async () => {
+    const key = randomUUID();
+    const { other, path, first, next, wake: go } = await overtake('landed', 'stalled', { 'idempotency-key': key });
+    const retried = await untilDone(other, path, appendedRow('of the first'), key);
+    assert.ok(retried.version < next.version, `${retried.version} is before ${next.version}`);
+    go();
+    const late = await first;
+    if (outcomeOf(late, 'num_inserted_rows').kind === 'done') {
+      assert.equal(JSON.parse(replyOf(late).body.toString()).version, retried.version);
+    }
+    assert.deepEqual(
+      [await count(other, 'landed', 'of the first'), await count(other, 'landed', 'of the next')],
+      [1, 1],
+    );
+  });
+});
