@@ -4,12 +4,10 @@ import { randomUUID } from 'node:crypto';
 import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
-import { withoutPostgres } from '#test/fixtures/postgres.ts';
-import { withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import type { Target } from './history/attempts.ts';
 import { HttpTarget } from './history/http-target.ts';
 import { emptyTable, registerRows } from './history/register-clients.ts';
-import { type Cluster, startReplicas } from './nemesis/cluster.ts';
+import { type Cluster, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
 
 const writers = 8;
 const table = 'pulse';
@@ -83,7 +81,7 @@ class Pulse {
   }
 }
 
-describe('three replicas under load', { skip: withoutS3Gateway ?? withoutPostgres ?? false }, () => {
+describe('three replicas under load', { skip: withoutReplicas ?? false }, () => {
   const after = afterSuite();
   let cluster: Cluster;
   let target: Target;

@@ -2,14 +2,13 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { lastFirst } from '#test/fixtures/after-suite.ts';
-import { withoutPostgres } from '#test/fixtures/postgres.ts';
 import { withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { Random } from '#test/model/random.ts';
 import { violationsOf } from './history/check-history.ts';
 import { HttpTarget } from './history/http-target.ts';
 import { LosingTarget } from './history/losing-target.ts';
 import { emptyTable, RegisterClients } from './history/register-clients.ts';
-import { type Cluster, startOne, startReplicas } from './nemesis/cluster.ts';
+import { type Cluster, startOne, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
 import { Nemesis } from './nemesis/nemesis.ts';
 
 /** Hundreds by hand: `LANCEGATE_TEST_SEEDS=200`. */
@@ -40,7 +39,7 @@ const shapes: Readonly<Record<string, Shape>> = {
     start: (after) => startReplicas(after, 3),
     atOnce: 2,
     longestFreezeMs: 20_000,
-    skip: withoutS3Gateway ?? withoutPostgres,
+    skip: withoutReplicas,
   },
 };
 

@@ -4,13 +4,11 @@ import { randomUUID } from 'node:crypto';
 import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
-import { withoutPostgres } from '#test/fixtures/postgres.ts';
-import { withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { isCommit, onNth } from '#test/fixtures/store-proxy.ts';
 import { outcomeOf, type Sent, type Target } from './history/attempts.ts';
 import { HttpTarget } from './history/http-target.ts';
 import { appendedRow, emptyTable } from './history/register-clients.ts';
-import { type Cluster, type Member, startReplicas } from './nemesis/cluster.ts';
+import { type Cluster, type Member, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
 
 const mostPatienceMs = 60_000;
 const rowsIn = (sent: Sent): number => Number(replyOf(sent).body.toString());
@@ -21,7 +19,7 @@ function replyOf(sent: Sent) {
 }
 
 describe('an owner that stands still in the middle of a commit', {
-  skip: withoutS3Gateway ?? withoutPostgres ?? false,
+  skip: withoutReplicas ?? false,
 }, () => {
   const after = afterSuite();
   let cluster: Cluster;

@@ -3,9 +3,10 @@ import { execFile } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { settings } from '#src/config/settings.ts';
 import { freePort } from '#test/fixtures/free-port.ts';
-import { startPostgres } from '#test/fixtures/postgres.ts';
-import { startS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { startPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
+import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { mintToken } from '#test/fixtures/service-process.ts';
 import { type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -27,6 +28,12 @@ export interface Cluster {
   /** Of the database of the catalog, where it is one. */
   restartCatalog?(): Promise<void>;
 }
+
+const knowEachOther = Object.values(settings).some(({ flag }) => flag === 'advertise');
+
+/** Why the tests of replicas are skipped, if they are. */
+export const withoutReplicas: string | undefined =
+  withoutS3Gateway ?? withoutPostgres ?? (knowEachOther ? undefined : 'replicas do not know each other yet');
 
 type After = (clean: () => void | Promise<void>) => void;
 

@@ -13,6 +13,8 @@ interface Harm {
   begin(member: Member, random: Random): Promise<() => void | Promise<void>> | undefined;
 }
 
+/** Between two harms, in which writes get through. */
+const mostRestMs = 1_500;
 const maxClockOffsetMs = 120_000;
 
 /** Starts it with a clock that is up to two minutes ahead or behind. */
@@ -146,7 +148,7 @@ export class Nemesis {
   async #runOne(isOver: () => boolean): Promise<void> {
     const { random } = this.#plan;
     while (!isOver()) {
-      await pause(random.int(400));
+      await pause(random.int(mostRestMs));
       if (this.#cluster.restartCatalog !== undefined && random.chance(5)) {
         this.#note('the catalog is restarted');
         await this.#cluster.restartCatalog();
