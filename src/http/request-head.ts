@@ -70,9 +70,11 @@ interface Origin {
  */
 export class ClientAddresses {
   readonly #trusted = new BlockList();
+  readonly #isAnyTrusted: boolean;
 
   /** `trustedProxies` are addresses, or ranges such as `10.0.0.0/8`. */
   constructor(trustedProxies: readonly string[]) {
+    this.#isAnyTrusted = trustedProxies.length > 0;
     for (const range of trustedProxies) {
       const [network = '', prefix] = range.split('/');
       const family = isIPv4(network) ? 'ipv4' : 'ipv6';
@@ -87,7 +89,7 @@ export class ClientAddresses {
 
   /** Whether this is one of the trusted proxies, which may speak for many clients. */
   isTrusted({ address }: ClientAddress): boolean {
-    return isIP(address) !== 0 && this.#trusted.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
+    return this.#isAnyTrusted && isIP(address) !== 0 && this.#trusted.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
   }
 
   /** To be called while the connection is open. */

@@ -1,16 +1,19 @@
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { FileStream } from '../arrow/stream/file-stream.ts';
-import { lengthOf, mostReplyBytes } from './protocol.ts';
+import { mostReplyBytes } from './protocol.ts';
 
 /** The batches of a result as the bytes of one file, in parts of one message each. */
 export class ResultBytes {
   readonly #file = new FileStream();
-  readonly #parts: AsyncIterator<Buffer>;
+  readonly #batches: AsyncIterator<IpcFile>;
+  /** The bytes of the batch that was read last, and then those that end the file. */
+  #parts: Iterator<Buffer, void> = [][Symbol.iterator]();
+  #hasEnd = false;
   /** What was cut off the last part. */
   #rest: Buffer = Buffer.alloc(0);
 
   constructor(batches: AsyncIterable<IpcFile>) {
-    this.#parts = this.#partsOf(batches);
+    this.#batches = batches[Symbol.asyncIterator]();
   }
 
   /** In what was read so far. */
@@ -21,22 +24,25 @@ export class ResultBytes {
   /** At most so many bytes as a message may have; and whether they are the last. */
   async next(): Promise<{ readonly bytes: readonly Buffer[]; readonly isLast: boolean }> {
     const bytes: Buffer[] = [];
-    for (let room = mostReplyBytes; room > 0; room = mostReplyBytes - lengthOf(bytes)) {
-      const part = this.#rest.length > 0 ? this.#rest : await this.#nextPart();
-      if (part === undefined) return { bytes, isLast: true };
-      bytes.push(part.subarray(0, room));
+    let room = mostReplyBytes;
+    while (room > 0) {
+      const part = this.#rest.length > 0 ? this.#rest : this.#parts.next().value;
+      if (part === undefined) {
+        if (this.#hasEnd) return { bytes, isLast: true };
+        await this.#readBatch();
+        continue;
+      }
+      const taken = part.subarray(0, room);
+      bytes.push(taken);
       this.#rest = part.subarray(room);
+      room -= taken.length;
     }
     return { bytes, isLast: false };
   }
 
-  async #nextPart(): Promise<Buffer | undefined> {
-    const next = await this.#parts.next();
-    return next.done === true ? undefined : next.value;
-  }
-
-  async *#partsOf(batches: AsyncIterable<IpcFile>): AsyncGenerator<Buffer, void, void> {
-    for await (const file of batches) yield* this.#file.add(file);
-    yield* this.#file.end();
+  async #readBatch(): Promise<void> {
+    const { done, value } = await this.#batches.next();
+    this.#hasEnd = done === true;
+    this.#parts = done === true ? this.#file.end() : this.#file.add(value);
   }
 }
