@@ -1,7 +1,8 @@
 /**
  * What a query costs through lancegate, compared with the same query by the engine in the process that asks: `npm run
- * bench:reads`, or with another number of rows. Both sides read one table, in turns, and both decode what they get. Then what
- * readers cost writers.
+ * bench:reads`, or with another number of rows. Both sides read one table, in turns, and both decode what they get. In turn with
+ * them goes a bare relay, which does nothing but what no service in front of reader processes can leave out. Then what readers
+ * cost writers.
  */
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -21,6 +22,7 @@ import {
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
+import { type BareQuery, type BareRelay, startBareRelay } from './bare-relay.ts';
 import { compareBesideReaders } from './beside-readers.ts';
 import { inTurns } from './in-turns.ts';
 import { median, type Row, table as shownTable, timeMs } from './measure.ts';
@@ -31,7 +33,9 @@ import { bodyOf, keyedStream, repeatedStream } from './workloads.ts';
 
 const rows = Number(process.argv[2] ?? 1_000_000);
 const dimension = 128;
-const repeats = 60;
+const repeats = 200;
+/** So that V8 has compiled what each side runs. */
+const warmUps = 100;
 const wideColumns = 16;
 const wideRowsPerBatch = 50_000;
 
@@ -39,6 +43,7 @@ interface Case {
   readonly what: string;
   readonly table: 'points' | 'texts';
   readonly body: (turn: number) => object;
+  readonly bare: (turn: number) => Omit<BareQuery, 'folder'>;
   readonly embedded: (table: Queried, turn: number) => Promise<{ readonly numRows: number }>;
 }
 
@@ -52,6 +57,7 @@ const cases: readonly Case[] = [
     what: 'point lookup by key, BTREE',
     table: 'points',
     body: (turn) => ({ vector: [], k: 2 ** 63, prefilter: true, filter: `id = ${keyOf(turn)}` }),
+    bare: (turn) => ({ filter: `id = ${keyOf(turn)}` }),
     embedded: (table, turn) =>
       table
         .query()
@@ -62,12 +68,14 @@ const cases: readonly Case[] = [
     what: `top 10 of ${dimension} floats, IVF_PQ`,
     table: 'points',
     body: (turn) => ({ vector: vectorOf(turn), k: 10, prefilter: true, columns: ['id', '_distance'] }),
+    bare: (turn) => ({ vector: vectorOf(turn), columns: ['id', '_distance'], limit: 10 }),
     embedded: (table, turn) => table.query().nearestTo(vectorOf(turn)).select(['id', '_distance']).limit(10).toArrow(),
   },
   {
     what: 'top 10 of a full-text search',
     table: 'texts',
     body: (turn) => ({ vector: [], k: 10, prefilter: true, full_text_query: { query: wordOf(turn), columns: [] } }),
+    bare: (turn) => ({ words: wordOf(turn), limit: 10 }),
     embedded: (table, turn) => table.query().fullTextSearch(wordOf(turn)).limit(10).toArrow(),
   },
 ];
@@ -75,15 +83,17 @@ const cases: readonly Case[] = [
 const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
 const stolenPart = countStolenTime();
 const service = await startServiceProcess(join(folder, 'data'));
+const relay = await startBareRelay();
 try {
   const opened = await makeTables();
   const shown: Row[] = [];
-  for (const one of cases) shown.push(await compareSmall(one, opened[one.table]));
+  for (const one of cases) shown.push(...(await compareSmall(one, opened[one.table], relay)));
   shown.push(await compareStream(opened.wide));
   shown.push(...(await compareBesideReaders(service, { writers: 64, readers: 64, seconds: 15, query: pointLookup })));
   shown.push(stolenRow(shownPart(stolenPart())));
   process.stdout.write(`${shownTable(shown)}\n`);
 } finally {
+  relay.stop();
   await service.stop();
   await rm(folder, { recursive: true, force: true });
 }
@@ -120,34 +130,54 @@ function wideBatch(): Table {
   return new Table(schema, [new RecordBatch(schema, data)]);
 }
 
-async function compareSmall({ what, table, body, embedded }: Case, direct: Queried): Promise<Row> {
-  const client = new RawClient(service.port);
-  const ours = async (turn: number): Promise<number> => {
-    const { status, body: bytes } = await client.send(requestOf(service, table, body(turn)));
-    if (status !== 200) throw new Error(`${what}: ${status} ${bytes}`);
-    return tableFromIPC(bytes).numRows;
-  };
-  // The first ones open the table and its index.
-  for (let turn = 0; turn < 5; turn++) {
-    const [found, expected] = [await ours(turn), (await embedded(direct, turn)).numRows];
-    if (found !== expected) throw new Error(`${what}: ${found} rows for ${expected}`);
+async function compareSmall(given: Case, direct: Queried, { port }: BareRelay): Promise<readonly Row[]> {
+  const { what, table, body, bare, embedded } = given;
+  const [client, bareClient] = [new RawClient(service.port), new RawClient(port)];
+  const folder = await service.folderOf(table);
+  const ours = (turn: number) => rowsFrom(client, requestOf(service, table, body(turn)));
+  const relayed = (turn: number) => rowsFrom(bareClient, post(port, '/', JSON.stringify({ folder, ...bare(turn) })));
+  const embeddedRows = async (turn: number): Promise<number> => (await embedded(direct, turn)).numRows;
+  for (let turn = 0; turn < warmUps; turn++) {
+    const found = [await ours(turn), await relayed(turn), await embeddedRows(turn)];
+    if (new Set(found).size > 1) throw new Error(`${what}: ${found} rows`);
   }
   let [mine, theirs] = [0, 0];
   const { first, second } = await inTurns(
     repeats,
     () => timeMs(() => ours(++mine)),
-    () => timeMs(() => embedded(direct, ++theirs)),
+    async () => {
+      const embeddedMs = await timeMs(() => embeddedRows(++theirs));
+      const relayMs = await timeMs(() => relayed(theirs));
+      const emptyMs = await timeMs(() => bareClient.send(post(port, '/', '')));
+      return { embeddedMs, relayMs, emptyMs };
+    },
   );
   client.close();
-  return rowOf(what, median(first), median(second), 'at most 1.3x');
+  bareClient.close();
+  const embeddedMs = median(second.map((turn) => turn.embeddedMs));
+  const emptyMs = median(second.map((turn) => turn.emptyMs));
+  const floor = rowOf('- a bare relay of the same', median(second.map(({ relayMs }) => relayMs)), embeddedMs, '');
+  return [
+    rowOf(what, median(first), embeddedMs, 'at most 1.3x'),
+    { ...floor, goal: `an empty request: ${emptyMs.toFixed(2)} ms` },
+  ];
+}
+
+async function rowsFrom(client: RawClient, question: Buffer): Promise<number> {
+  const { status, body } = await client.send(question);
+  if (status !== 200) throw new Error(`${status} ${body}`);
+  return tableFromIPC(body).numRows;
 }
 
 function requestOf({ port, token }: ServiceProcess, table: string, body: object): Buffer {
-  const text = JSON.stringify(body);
+  return post(port, `/v1/table/${table}/query`, JSON.stringify(body), [`authorization: Bearer ${token}`]);
+}
+
+function post(port: number, path: string, text: string, headers: readonly string[] = []): Buffer {
   const head = [
-    `POST /v1/table/${table}/query HTTP/1.1`,
+    `POST ${path} HTTP/1.1`,
     `host: 127.0.0.1:${port}`,
-    `authorization: Bearer ${token}`,
+    ...headers,
     'content-type: application/json',
     `content-length: ${Buffer.byteLength(text)}`,
   ];
