@@ -32,6 +32,11 @@ interface Measured {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
+  /** Processor time of the service for each request, of all its threads and of the one with the event loop. */
+  readonly cpuMs: number;
+  readonly mainThreadMs: number;
+  /** Requests that share a commit. */
+  readonly batch: number;
   /** Requests to the store for each commit, by their kind. */
   readonly perCommit: ReadonlyMap<string, number>;
 }
@@ -46,18 +51,25 @@ async function measure(service: ServiceProcess, proxy: StoreProxy, table: string
   };
   await runClosedLoop({ clients, durationMs: warmUpMs, request });
   proxy.reset();
+  const [cpu, mainThread] = [await service.cpuSeconds(), await service.mainThreadSeconds()];
   const { acceptedMs, elapsedMs } = await runClosedLoop({
     clients,
     durationMs: Number(values.seconds) * 1000,
     request,
   });
   const counts = new Map(proxy.counts);
+  const perRequestMs = (seconds: number) => (seconds * 1000) / acceptedMs.length;
+  const cpuMs = perRequestMs((await service.cpuSeconds()) - cpu);
+  const mainThreadMs = perRequestMs((await service.mainThreadSeconds()) - mainThread);
   upserters.close();
   const commits = counts.get('PUT manifest') ?? 1;
   return {
     requestsPerSecond: (acceptedMs.length / elapsedMs) * 1000,
     p50Ms: median(acceptedMs),
     p99Ms: percentile(acceptedMs, 0.99),
+    cpuMs,
+    mainThreadMs,
+    batch: acceptedMs.length / commits,
     perCommit: new Map([...counts].sort().map(([kind, count]) => [kind, count / commits])),
   };
 }
@@ -83,10 +95,10 @@ async function turn(root: string | undefined, folder: string): Promise<readonly 
   }
 }
 
-const shown = ({ requestsPerSecond, p50Ms, p99Ms, perCommit }: Measured): string => {
+const shown = ({ requestsPerSecond, p50Ms, p99Ms, cpuMs, mainThreadMs, batch, perCommit }: Measured): string => {
   const requests = [...perCommit].map(([kind, count]) => `${kind} ${count.toFixed(1)}`).join(', ');
   const all = perCommit.values().reduce((sum, count) => sum + count, 0);
-  return `${requestsPerSecond.toFixed(0)} req/s, p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms, ${all.toFixed(1)} requests a commit (${requests})`;
+  return `${requestsPerSecond.toFixed(0)} req/s, p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms, processor ${cpuMs.toFixed(2)} ms a request (event loop ${mainThreadMs.toFixed(2)}), ${batch.toFixed(1)} requests share a commit, ${all.toFixed(1)} requests to the store a commit (${requests})`;
 };
 
 const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));

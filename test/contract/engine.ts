@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { Field, Int32, Struct, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { fenceProperty } from '#src/engine/port/change.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import { isRefusal } from '#src/engine/port/refusal.ts';
 import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
@@ -346,7 +347,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
       const other = await engine.open({ location: at });
       const fence = { transactionId: randomUUID(), properties: { epoch: '7', owner: 'ö' } };
       assert.deepEqual(await other.commitManifest({ kind: 'fence', ...fence }), { version: 2 });
-      const facts = { id: fence.transactionId, properties: fence.properties };
+      const facts = { id: fence.transactionId, properties: { [fenceProperty]: 'true', ...fence.properties } };
       assert.deepEqual(await dataset.transactionOf(2), facts);
       assert.equal(await dataset.transactionOf(3), undefined);
       assert.equal(

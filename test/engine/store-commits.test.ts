@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { fenceProperty } from '#src/engine/port/change.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { BeforeVersion, PlannedVersion } from '#src/engine/port/engine.ts';
 import type { LiveRows, RowAddress } from '#src/engine/port/row-address.ts';
@@ -151,6 +152,45 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
       [await other.version(), (await other.transactionOf(2))?.id, await idsOf(other)],
       [2, transactionId, [1, 2, 3]],
     );
+  });
+
+  test('whose outcome is not known keeps its number from everyone else, and from itself later on (P1, P6)', async (t) => {
+    const { proxy, dataset, tracked, reopen } = await opened(t);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let commits = 0;
+    proxy.faults = (request) => {
+      if (!isCommit(request)) return undefined;
+      commits += 1;
+      return commits === 1 ? { kind: 'late', until: promise } : { kind: 'cut before' };
+    };
+    await assert.rejects(dataset.replaceRows(tracked, [row(0)], rows(9)), { kind: 'Internal' });
+    proxy.faults = () => undefined;
+    await dataset.refresh('to write');
+    assert.equal(await dataset.version(), 2);
+    assert.equal((await dataset.transactionOf(2))?.properties[fenceProperty], 'true');
+    assert.equal(tracked.advance(2).isKnown, true);
+    assert.equal(typeof (await dataset.replaceRows(tracked, [row(1)], rows(8))), 'object');
+    resolve();
+    await proxy.delivered();
+    const other = await reopen();
+    assert.deepEqual([await other.version(), await idsOf(other)], [3, [1, 3, 8]]);
+  });
+
+  test('of a process that ended cannot be made after the next one has recovered the branch (P1, P6)', async (t) => {
+    const { proxy, root, storageOptions, dataset, tracked } = await opened(t);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    proxy.faults = (request) => (isCommit(request) ? { kind: 'late', until: promise } : undefined);
+    const dying = dataset.replaceRows(tracked, [row(0)], rows(9));
+    const next = engineOf(t, root, storageOptions);
+    t.after(() => void next.close());
+    const mark = { location, branch: undefined, acknowledgedVersion: 1, storageSession: 'object store' };
+    const recovered = await next.recover(mark);
+    resolve();
+    await proxy.delivered();
+    await dying;
+    assert.deepEqual([recovered.version, recovered.kept], [2, []]);
+    const now = await next.open({ location });
+    assert.equal((await now.transactionOf(2))?.properties[fenceProperty], 'true');
   });
 
   test('is announced before its number is taken, again for each number, and can be stopped (P1, P6)', async (t) => {

@@ -78,6 +78,9 @@ export interface Fence {
   readonly properties: Readonly<Record<string, string>>;
 }
 
+/** Every fence has it among the properties of its transaction. */
+export const fenceProperty = 'lancegate:fence';
+
 /** Whether the columns and their metadata are those of before. */
 export function keepsColumns(step: ChangeStep): boolean {
   switch (step.kind) {

@@ -27,6 +27,7 @@ import type {
   TransactionRecord,
   WriteIntent,
 } from '../../catalog/port.ts';
+import { fenceProperty } from '../../engine/port/change.ts';
 import type { Clock, NewId } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { IdempotencyKey, TableRef } from '../../kernel/ids.ts';
@@ -178,23 +179,33 @@ export class Idempotency {
 
   /** True if certainly not; then the write intent is gone. */
   async #wasNotMade(intent: WriteIntent): Promise<boolean> {
-    const version = await this.#newestVersion(intent);
-    if (version === undefined || version > intent.baseVersion) return false;
+    const newest = await this.#newestOf(intent);
+    if (newest === undefined || (newest.version > intent.baseVersion && !newest.isFencedOff)) return false;
     await this.#catalog.withdrawIntent(intent);
     return true;
   }
 
   /** Undefined if the branch does not exist any more, or cannot be read. */
-  async #newestVersion({ ref, tableId, branch }: WriteIntent): Promise<number | undefined> {
+  async #newestOf({ ref, tableId, branch, baseVersion }: WriteIntent): Promise<NewestVersion | undefined> {
     const record = await this.#catalog.findTable(ref);
     if (record?.id !== tableId) return undefined;
     try {
-      return await this.#access.read(record, branch, undefined, (dataset) => dataset.version());
+      return await this.#access.read(record, branch, undefined, async (dataset) => {
+        const version = await dataset.version();
+        const next = version > baseVersion ? await dataset.transactionOf(baseVersion + 1) : undefined;
+        return { version, isFencedOff: next?.properties[fenceProperty] !== undefined };
+      });
     } catch (error) {
       this.#logger.warn({ table: ref, branch, error }, 'the commit of a write intent could not be looked for');
       return undefined;
     }
   }
+}
+
+interface NewestVersion {
+  readonly version: number;
+  /** The number that the commit of the intent would have taken was taken so that it cannot be made any more. */
+  readonly isFencedOff: boolean;
 }
 
 /** The SDKs repeat a request within seconds. */

@@ -76,11 +76,23 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #commits: OwnCommits | undefined;
   readonly #local: LocalBranch | undefined;
   readonly #mirror: BranchMirror | undefined;
+  readonly #onBranchDeleted: Surroundings['onBranchDeleted'];
 
   /** `table`: or how it is opened once it is used. */
   constructor(
     table: NativeTable | (() => Promise<NativeTable>),
-    { lineage, branch, changeInReader, builds, caches, state, commits, local, mirror }: Surroundings = {},
+    {
+      lineage,
+      branch,
+      changeInReader,
+      builds,
+      caches,
+      state,
+      commits,
+      local,
+      mirror,
+      onBranchDeleted,
+    }: Surroundings = {},
   ) {
     super(new DatasetHead(table, { folder: local?.versions, mirror, state }), lineage);
     this.#branch = branch;
@@ -90,6 +102,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     this.#commits = commits;
     this.#local = local;
     this.#mirror = mirror;
+    this.#onBranchDeleted = onBranchDeleted;
   }
 
   get isOutgrown(): boolean {
@@ -333,6 +346,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     await engineCall('branch', async () => {
       await (await (await this.head.table()).branches()).delete(name);
       await this.#local?.durability.branchDeleted();
+      this.#onBranchDeleted?.(name);
     });
   }
 

@@ -9,6 +9,7 @@ import {
   readWholeVersion,
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
+import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import type {
   BeforeVersion,
   ClonedVersion,
@@ -131,7 +132,9 @@ export class LanceEngine implements Engine {
       if (mirror !== undefined) {
         await mirror.open();
         const commits = this.#ownCommits(request, mirror);
-        return new LanceDataset(() => this.#openNewest(request), { ...surroundings, mirror, commits });
+        const onBranchDeleted = (gone: BranchName) => this.#mirrors?.forgetBranch(location, gone, this.#forgetShadows);
+        const parts = { ...surroundings, mirror, commits, onBranchDeleted };
+        return new LanceDataset(() => this.#openNewest(request), parts);
       }
       const state = this.#root.isLocal ? await inspectBranch(this.#branchAt(location, branch), true) : undefined;
       const table = await this.#openNewest(request);
@@ -183,7 +186,7 @@ export class LanceEngine implements Engine {
       this.#shadowFolders.forgetBelow(this.#root.pathOf(location));
       return this.#root.remove(location);
     }
-    await this.#mirrors?.forget(location, (folder) => this.#shadowFolders.forgetBelow(folder));
+    await this.#mirrors?.forget(location, this.#forgetShadows);
     const { folderUri, tableName } = this.#root.folderOf(location);
     const connection = await this.#connect(folderUri);
     await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
@@ -204,8 +207,13 @@ export class LanceEngine implements Engine {
     return this.#root.isLocal ? this.#machineStart.id : 'object store';
   }
 
-  /** What an object store has accepted is durable, and its commits are atomic: there is nothing to recover. */
+  /**
+   * What an object store has accepted is durable, and its commits are atomic. But a commit of the process before may still be on its
+   * way: the number that it would take is taken.
+   */
   async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
+    const mirror = this.#mirrors?.of(location, branch);
+    if (mirror !== undefined) return engineCall('sync', () => fenced(mirror, acknowledgedVersion));
     if (!this.#root.isLocal) return nothingRecovered(acknowledgedVersion);
     const suspect = {
       ...this.#branchAt(location, branch),
@@ -315,6 +323,8 @@ export class LanceEngine implements Engine {
     );
   }
 
+  readonly #forgetShadows = (folder: string): void => this.#shadowFolders.forgetBelow(folder);
+
   #processesOf(location: Location, branch: BranchName | undefined) {
     return { changeInReader: this.#readerOf('root', location, branch), builds: this.#buildsOf(location, branch) };
   }
@@ -357,7 +367,17 @@ function mirrorsOf(
   { isLocal }: StorageRoot,
 ): BranchMirrors | undefined {
   const place = isLocal || isReader === true ? undefined : openStore(root, rootOptions);
-  return place && new BranchMirrors(place, root.replace(/\/+$/, ''), mirrorsFolder(scratchFolder));
+  return place && new BranchMirrors(place, root.replace(/\/+$/, ''), mirrorsFolder(scratchFolder), fresh);
+}
+
+async function fenced(mirror: BranchMirror, acknowledgedVersion: number): Promise<Recovery> {
+  if (acknowledgedVersion === 0) return nothingRecovered(0);
+  await mirror.open();
+  const last = await mirror.refresh();
+  await mirror.fence(last).catch((error: unknown) => ifNotReplaceable(error, undefined));
+  const version = await mirror.refresh();
+  const kept = Array.from({ length: Math.max(0, last - acknowledgedVersion) }, (_, at) => acknowledgedVersion + 1 + at);
+  return { ...nothingRecovered(version), kept };
 }
 
 const fresh: Fresh = { uuid: randomUUID, nowMs: Date.now };

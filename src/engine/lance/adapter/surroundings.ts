@@ -54,4 +54,6 @@ export interface Surroundings {
   readonly local?: LocalBranch | undefined;
   /** Without it and `local` every refresh asks the engine. */
   readonly mirror?: BranchMirror | undefined;
+  /** A branch of the dataset is gone. */
+  readonly onBranchDeleted?: ((branch: BranchName) => void) | undefined;
 }

@@ -5,7 +5,7 @@ import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
 import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
-import type { ManifestChange } from '../../port/change.ts';
+import { fenceProperty, type ManifestChange } from '../../port/change.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { BranchCommits } from './branch-commits.ts';
 import { type Fresh, newTransaction } from './version-commit.ts';
@@ -60,7 +60,11 @@ export class ManifestCommit {
       case 'schema metadata':
         return schemaMetadataVersion(head, change.metadata, identity);
       case 'fence':
-        return fenceVersion(head, change.properties, { ...identity, transactionId: change.transactionId });
+        return fenceVersion(
+          head,
+          { [fenceProperty]: 'true', ...change.properties },
+          { ...identity, transactionId: change.transactionId },
+        );
     }
   }
 

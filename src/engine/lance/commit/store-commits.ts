@@ -61,7 +61,7 @@ export class StoreCommits implements BranchCommits {
     const transactionId = transactionFile.slice(String(version - 1).length + 1, -'.txn'.length);
     await Promise.all([files, this.#put(recorded, transaction), this.#before({ version, transactionId })]);
     const isMade = await store.putIfAbsent(`${prefix}_versions/${name}`, bytes).catch((error: unknown) => {
-      this.#mirror.distrust();
+      this.#mirror.unsettled(version);
       throw error;
     });
     if (isMade) this.#mirror.committed(next, name);

@@ -8,6 +8,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
+import { fenceVersion } from '../../../lance-format/manifest/fence-version.ts';
 import {
   branchFolder,
   deletionsPath,
@@ -19,6 +20,7 @@ import {
 } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest, transactionIn } from '../../../lance-format/manifest/parse-manifest.ts';
+import { fenceProperty } from '../../port/change.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import { FileSpans } from './file-spans.ts';
 import type { ObjectStore, StoredObject } from './object-store.ts';
@@ -27,7 +29,7 @@ import type { ObjectStore, StoredObject } from './object-store.ts';
 const mostVersions = 64;
 const commitsPerSweep = 16;
 
-interface MirroredBranch {
+export interface MirroredBranch {
   readonly store: ObjectStore;
   /** Of the dataset's keys, with a slash at its end. */
   readonly datasetPrefix: string;
@@ -36,6 +38,7 @@ interface MirroredBranch {
   /** The dataset's folder in the mirror. */
   readonly datasetPath: string;
   readonly branch: string | undefined;
+  readonly fresh: { nowMs(): number; uuid(): string };
 }
 
 export interface VersionColumns extends TableColumns {
@@ -68,13 +71,17 @@ export class BranchMirror {
   #newest: Newest | undefined;
   /** False once another program may have made a version that is not known. */
   #isTrusted = false;
+  /** A version of this process may be made later: whether its write arrives is not known. */
+  #unsettled: number | undefined;
+  readonly #fresh: MirroredBranch['fresh'];
   #hasDeletions = false;
   #commits = 0;
 
-  constructor({ store, datasetPrefix, datasetUri, datasetPath, branch }: MirroredBranch) {
+  constructor({ store, datasetPrefix, datasetUri, datasetPath, branch, fresh }: MirroredBranch) {
     this.store = store;
     this.datasetPrefix = datasetPrefix;
     this.#branch = branch;
+    this.#fresh = fresh;
     this.prefix = branch === undefined ? datasetPrefix : `${datasetPrefix}tree/${branch}/`;
     this.uri = branch === undefined ? datasetUri : `${datasetUri}/tree/${branch}`;
     this.folder = branchFolder(datasetPath, branch);
@@ -83,6 +90,29 @@ export class BranchMirror {
 
   /** Other versions than the known ones may be there. */
   distrust(): void {
+    this.#isTrusted = false;
+  }
+
+  /** Whether this process has made the version is not known. The next look takes its number, if that is still free. */
+  unsettled(version: number): void {
+    this.#unsettled = version;
+    this.#isTrusted = false;
+  }
+
+  /** Takes the number after a version that is in the mirror: afterwards no write that began before can make it. */
+  async fence(after: number): Promise<void> {
+    const head = await this.take(after);
+    if (head === undefined) return;
+    const identity = { transactionId: this.#fresh.uuid(), committedAtMs: this.#fresh.nowMs() - 1 };
+    const next = fenceVersion(head.bytes, { [fenceProperty]: 'true' }, identity);
+    const name = manifestNames(next.version)[manifestNames(after).indexOf(basename(head.path)) === 1 ? 1 : 0];
+    await this.store.put(`${this.prefix}_transactions/${next.transactionFile}`, next.transaction);
+    if (await this.store.putIfAbsent(`${this.prefix}_versions/${name}`, next.bytes)) this.committed(next, name);
+  }
+
+  async #settle(version: number): Promise<void> {
+    await this.fence(version - 1);
+    if (this.#unsettled === version) this.#unsettled = undefined;
     this.#isTrusted = false;
   }
 
@@ -127,6 +157,7 @@ export class BranchMirror {
 
   /** The newest version: one request if it is known, and a few more if it is not. `TableDamaged` where there is none. */
   async refresh(): Promise<number> {
+    if (this.#unsettled !== undefined) await this.#settle(this.#unsettled);
     const before = this.#newest;
     const found = await this.findNewest();
     const now = this.#newest;
@@ -236,6 +267,14 @@ export class BranchMirror {
     for (const name of namesIn(join(this.folder, '_transactions'))) {
       if (Number.parseInt(name, 10) < oldest) this.#remove('_transactions', [name]);
     }
+  }
+
+  /** All that is known is of something else. */
+  forget(): void {
+    this.#newest = undefined;
+    this.#unsettled = undefined;
+    this.#isTrusted = false;
+    this.#clear();
   }
 
   #clear(): void {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BranchName, Location } from '../../../kernel/ids.ts';
-import { BranchMirror } from './branch-mirror.ts';
+import { BranchMirror, type MirroredBranch } from './branch-mirror.ts';
 import { requireOneWinner, type StorePlace } from './open-store.ts';
 
 /** Where the mirrors are, by the location of the dataset. */
@@ -13,12 +13,14 @@ export class BranchMirrors {
   readonly #place: StorePlace;
   readonly #rootUri: string;
   readonly #folder: string;
+  readonly #fresh: MirroredBranch['fresh'];
   readonly #mirrors = new Map<Location, Map<string, BranchMirror>>();
 
-  constructor(place: StorePlace, rootUri: string, folder: string) {
+  constructor(place: StorePlace, rootUri: string, folder: string, fresh: MirroredBranch['fresh']) {
     this.#place = place;
     this.#rootUri = rootUri;
     this.#folder = folder;
+    this.#fresh = fresh;
   }
 
   of(location: Location, branch: BranchName | undefined): BranchMirror {
@@ -29,7 +31,16 @@ export class BranchMirrors {
     return mirror;
   }
 
-  /** The dataset is gone, or a branch of it. `before`: is told the folder that goes. */
+  /** The branch is gone: another one of its name has nothing of it. `before`: as of `forget`. */
+  forgetBranch(location: Location, branch: BranchName, before: (folder: string) => void): void {
+    const mirror = this.#mirrors.get(location)?.get(branch);
+    if (mirror === undefined) return;
+    before(mirror.folder);
+    mirror.forget();
+    this.#mirrors.get(location)?.delete(branch);
+  }
+
+  /** The dataset is gone, with its branches. `before`: is told the folder that goes. */
   async forget(location: Location, before: (folder: string) => void): Promise<void> {
     this.#mirrors.delete(location);
     const folder = join(this.#folder, location);
@@ -53,6 +64,7 @@ export class BranchMirrors {
       datasetUri: `${this.#rootUri}/${location}`,
       datasetPath: join(this.#folder, location),
       branch,
+      fresh: this.#fresh,
     });
   }
 }

@@ -7,6 +7,8 @@ export type PutOutcome = 'made' | 'taken' | 'unclear';
 
 const mostAttempts = 6;
 const firstPauseMs = 50;
+/** No attempt begins after this: writers wait, and the store does not answer. */
+const longestMs = 60_000;
 
 /**
  * As `ObjectStore.putIfAbsent`, by a request that is sent once. Each refusal may be that of a request that the network repeated, so the
@@ -18,7 +20,8 @@ export async function putUntilKnown(
   content: Uint8Array,
   putOnce: () => Promise<PutOutcome>,
 ): Promise<boolean> {
-  for (let attempt = 0; attempt < mostAttempts; attempt++) {
+  const endMs = performance.now() + longestMs;
+  for (let attempt = 0; attempt < mostAttempts && performance.now() < endMs; attempt++) {
     if (attempt > 0) await setTimeout(firstPauseMs * 2 ** attempt);
     const outcome = await putOnce().catch((error: unknown) => {
       throw attempt === 0 ? error : unknown(error);

@@ -21,9 +21,9 @@ const partBytes = 2 ** 23;
 const mostSockets = 128;
 const connectTimeoutMs = 5_000;
 /** For one attempt at one request, of which the largest has a part. */
-const requestTimeoutMs = 30_000;
+const requestTimeoutMs = 15_000;
 /** The SDK waits longer before each. */
-const mostAttempts = 5;
+const mostAttempts = 4;
 const mostKeysToDelete = 1_000;
 
 /** A bucket of a store that speaks S3, by the vendor's library, which also finds and refreshes credentials. */
