@@ -130,9 +130,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
 
   test('of a process that another one has fenced off is not made, whenever it arrives (P1, P2)', async (t) => {
     const { proxy, root, storageOptions } = await opened(t);
-    const engine = engineOf(t, root, proxy.storageOptions, async ({ version }) => {
-      if (version > 2) throw new LancegateError('SlowDown', 'another replica owns the table', { retryAfterSeconds: 1 });
-    });
+    const engine = engineOf(t, root, proxy.storageOptions);
     t.after(() => void engine.close());
     const zombie = await engine.open({ location });
     await zombie.refresh('to write');
@@ -145,7 +143,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     const transactionId = randomUUID();
     await owner.commitManifest({ kind: 'fence', transactionId, properties: { epoch: '2' } });
     resolve();
-    await assert.rejects(late, { kind: 'SlowDown' });
+    assert.equal(await late, 'overtaken');
     await proxy.delivered();
     const other = await engineOf(t, root, storageOptions).open({ location });
     assert.deepEqual(
@@ -168,7 +166,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     await dataset.refresh('to write');
     assert.equal(await dataset.version(), 2);
     assert.equal((await dataset.transactionOf(2))?.properties[fenceProperty], 'true');
-    assert.equal(tracked.advance(2).isKnown, true);
+    tracked.advance(2);
     assert.equal(typeof (await dataset.replaceRows(tracked, [row(1)], rows(8))), 'object');
     resolve();
     await proxy.delivered();
@@ -207,9 +205,8 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     await dataset.refresh('to write');
     const tracked = dataset.liveRows() ?? assert.fail();
     tracked.advance(1);
-    const transactionId = randomUUID();
     const external = await engineOf(t, root, storageOptions).open({ location });
-    await external.commitManifest({ kind: 'fence', transactionId, properties: {} });
+    await external.commitManifest({ kind: 'schema metadata', metadata: { of: 'another program' } });
     const made = await dataset.replaceRows(tracked, [row(0)], rows(9));
     assert.equal(typeof made === 'object' && made.version, 3);
     assert.deepEqual(

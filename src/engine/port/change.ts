@@ -69,7 +69,7 @@ export type ManifestChange =
 
 /**
  * Nothing changes, and the number after the newest version is taken: a commit to it that another process has begun fails, whenever it
- * arrives. The version is known by the transaction, or by its properties.
+ * arrives, and is not made after it either, unless that process looks and begins anew. The version is known by the transaction, or by its properties.
  */
 export interface Fence {
   readonly kind: 'fence';
