@@ -74,7 +74,9 @@ async function withstand(cluster: Cluster, shape: Shape, seed: number, say: (tex
     randomOf: (client) => new Random(seed * 1_000 + client),
     isOver,
   });
-  const nemesis = new Nemesis(cluster, { random, atOnce: shape.atOnce, longestFreezeMs: shape.longestFreezeMs });
+  const { atOnce, longestFreezeMs } = shape;
+  const acknowledged = () => clients.acknowledged;
+  const nemesis = new Nemesis(cluster, { acknowledged, random, atOnce, longestFreezeMs });
   await Promise.all([clients.run(), nemesis.run(isOver)]);
   for (const { toStore } of members) await toStore?.delivered();
   for (const { replica } of members) await clients.readAll(targetOf([replica.url]));

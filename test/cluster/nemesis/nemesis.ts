@@ -13,8 +13,9 @@ interface Harm {
   begin(member: Member, random: Random): Promise<() => void | Promise<void>> | undefined;
 }
 
-/** Between two harms, in which writes get through. */
-const mostRestMs = 1_500;
+/** Between two harms so many writes get through, or as many as do in the time: the machine may be slow. */
+const mostWritesBetween = 12;
+const mostRestMs = 10_000;
 const maxClockOffsetMs = 120_000;
 
 /** Starts it with a clock that is up to two minutes ahead or behind. */
@@ -106,6 +107,8 @@ const failingStore: Harm = {
 };
 
 export interface NemesisPlan {
+  /** How many writes were acknowledged so far. */
+  readonly acknowledged: () => number;
   readonly random: Random;
   /** How many parts are broken at a time, at most. */
   readonly atOnce: number;
@@ -148,7 +151,7 @@ export class Nemesis {
   async #runOne(isOver: () => boolean): Promise<void> {
     const { random } = this.#plan;
     while (!isOver()) {
-      await pause(random.int(mostRestMs));
+      await this.#rest(isOver);
       if (this.#cluster.restartCatalog !== undefined && random.chance(5)) {
         this.#note('the catalog is restarted');
         await this.#cluster.restartCatalog();
@@ -157,6 +160,13 @@ export class Nemesis {
       const member = this.#cluster.members.find((each) => !this.#busy.has(each) && random.chance(50));
       if (member !== undefined) await this.#harm(member, isOver);
     }
+  }
+
+  async #rest(isOver: () => boolean): Promise<void> {
+    const { acknowledged, random } = this.#plan;
+    const enough = acknowledged() + random.int(mostWritesBetween);
+    const endMs = performance.now() + mostRestMs;
+    while (acknowledged() < enough && performance.now() < endMs && !isOver()) await pause(50);
   }
 
   async #harm(member: Member, isOver: () => boolean): Promise<void> {
