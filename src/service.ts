@@ -33,7 +33,6 @@ import { IndexBuilders } from './query/index-builders.ts';
 import { engineThreads, ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
 import { openState } from './stored-state.ts';
-import { EmbeddedOwners } from './table/table-owners.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
 import type { Logger } from './telemetry/logger.ts';
@@ -59,7 +58,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const { logger, clock } = start;
   sayIfClosed(start);
   const { policy, reload } = await openPolicy(start);
-  const state = opened.use(await openState(config, folder, clock));
+  const state = opened.use(await openState(config, folder, clock, logger));
   const { catalog } = state;
   const authenticator = new Authenticator(await verifiers(start, state));
   // Before the server, so that it is closed after the last request.
@@ -69,7 +68,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const { deps, close: closeOperations } = await startOperations({
     catalog,
     engine: await openEngine(start, queries),
-    owners: new EmbeddedOwners(),
+    owners: state.owners,
     queries,
     clock,
     newId: randomUUID,
@@ -101,6 +100,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     clock,
     newId: randomUUID,
   });
+  await state.owners.join(config.advertise ?? server.url);
   state.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
   logger.info({ accepted: acceptedCredentials(config) }, 'the service accepts these credentials');
   const all = opened.move();
@@ -111,7 +111,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
       await reload();
     },
     close: async (drainMs) => {
-      await server.close(drainMs);
+      await Promise.all([state.owners.leave(), server.close(drainMs)]);
       await all.disposeAsync();
     },
   };

@@ -5,16 +5,22 @@ import { IssuerKeyFile } from './auth/tokens/issuer-key-file.ts';
 import { CatalogProbe } from './catalog/catalog-probe.ts';
 import type { Credentials } from './catalog/credentials.ts';
 import type { Catalog } from './catalog/port.ts';
-import { openPostgresSession } from './catalog/postgres/open-postgres-catalog.ts';
-import { type SqlSession, sqlCatalog } from './catalog/sql-catalog.ts';
+import { openPostgresSession, sharedCatalogOf } from './catalog/postgres/open-postgres-catalog.ts';
+import type { SqlSession } from './catalog/sql-catalog.ts';
 import { SqlApiKeys, SqlIssuerKeys } from './catalog/sql-credentials.ts';
 import { holdFolderOf, openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
 import { type DataFolder, makeDataFolder } from './config/data-folder.ts';
 import type { Config } from './config/settings.ts';
 import type { Clock } from './kernel/clock.ts';
+import { NamesHere } from './ownership/names-here.ts';
+import { ReplicaOwners } from './ownership/replica-owners.ts';
+import { EmbeddedOwners, type TableOwners } from './table/table-owners.ts';
+import type { Logger } from './telemetry/logger.ts';
 
 interface StoredState extends Credentials {
   readonly catalog: Catalog;
+  /** Which process writes to a table. */
+  readonly owners: TableOwners;
   /** Of the database that replicas share; undefined where this process has the catalog for itself. */
   readonly session: SqlSession | undefined;
   /** Throws where requests that need the catalog cannot be answered. */
@@ -24,8 +30,8 @@ interface StoredState extends Credentials {
 }
 
 /** Fails where another process holds the data folder, or the catalog cannot be used; the message is for the operator. */
-export function openState(config: Config, folder: DataFolder, clock: Clock): Promise<StoredState> {
-  return config.catalogUrl === undefined ? openEmbedded(folder, clock) : openShared(config, folder, clock);
+export function openState(config: Config, folder: DataFolder, clock: Clock, logger: Logger): Promise<StoredState> {
+  return config.catalogUrl === undefined ? openEmbedded(folder, clock) : openShared(config, folder, clock, logger);
 }
 
 const holder = { command: 'lancegate serve' };
@@ -38,6 +44,7 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
   const all = opened.move();
   return {
     catalog,
+    owners: new EmbeddedOwners(),
     session: undefined,
     apiKeys,
     issuerKeys,
@@ -48,17 +55,20 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
 }
 
 /** The folder has nothing that a restart needs; two replicas in one would take each other's files for left ones. */
-async function openShared(config: Config, folder: DataFolder, clock: Clock): Promise<StoredState> {
+async function openShared(config: Config, folder: DataFolder, clock: Clock, logger: Logger): Promise<StoredState> {
   await using opened = new AsyncDisposableStack();
   const hold = holdFolderOf(folder.catalogFile, { holder, clock });
   opened.defer(() => hold.release());
   const session = await openSession(config, clock);
   opened.defer(() => session.close());
-  const catalog = sqlCatalog(session, randomUUID);
+  const names = new NamesHere(randomUUID());
+  const catalog = sharedCatalogOf(session, names, randomUUID);
+  const owners = new ReplicaOwners({ catalog, names, clock, logger, monotonicMs: () => performance.now() });
   const probe = new CatalogProbe(catalog, clock);
   const all = opened.move();
   return {
     catalog,
+    owners,
     session,
     ...credentialsIn(session, clock),
     requireReady: () => probe.requireAnswer(),

@@ -9,6 +9,7 @@ const flag = (name: SettingName): string => `--${settings[name].flag}`;
 export function findConflicts(config: Config, { openFiles }: Machine): readonly string[] {
   return [
     ...catalogConflicts(config),
+    ...replicaConflicts(config),
     ...issuerConflicts(config),
     ...introspectionConflicts(config),
     ...timeoutConflicts(config),
@@ -16,6 +17,18 @@ export function findConflicts(config: Config, { openFiles }: Machine): readonly 
     ...shareConflicts(config),
     ...fileConflicts(config, openFiles),
   ];
+}
+
+/** Of every address of the machine, which is none that another machine can reach. */
+const wildcards: readonly string[] = ['0.0.0.0', '::'];
+
+function* replicaConflicts({ catalogUrl, advertise, host }: Config): Iterable<string> {
+  if (advertise !== undefined && catalogUrl === undefined) {
+    yield `${flag('advertise')} has no effect without ${flag('catalogUrl')}`;
+  }
+  if (catalogUrl !== undefined && advertise === undefined && wildcards.includes(host)) {
+    yield `${flag('host')} ${host} is no address that other replicas can reach: ${flag('advertise')} names one`;
+  }
 }
 
 function* catalogConflicts({ catalogUrl, catalogPasswordFile }: Config): Iterable<string> {

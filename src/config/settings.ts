@@ -14,6 +14,7 @@ import {
   durationMs,
   functionName,
   GiB,
+  httpUrl,
   integer,
   KiB,
   listOf,
@@ -92,6 +93,10 @@ export const settings = {
       flag: 'catalog-connections',
       default: '10',
       doc: 'Connections that each replica has to that database, at most.',
+    }),
+    advertise: optional(httpUrl, {
+      flag: 'advertise',
+      doc: 'URL at which the other replicas reach this one, without `--base-path`. Without this setting, the address that it listens on.',
     }),
     storageRoot: withDefault(storageRoot, {
       flag: 'storage-root',

@@ -1,5 +1,6 @@
 import type { Replica, ReplicaCatalog } from '../catalog/port.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
 /** Milliseconds that pass also while the process stands still, and that no change of the wall clock moves. */
@@ -25,8 +26,6 @@ interface LeaseParts {
   readonly monotonicMs: MonotonicClock;
   readonly logger: Logger;
   readonly replica: string;
-  /** The URL at which the other replicas reach this one. */
-  readonly address: string;
   readonly times: LeaseTimes;
   /** Called after each renewal. `hadExpired`: others may have claimed names of this replica. */
   readonly renewed: (hadExpired: boolean) => void;
@@ -40,6 +39,8 @@ export class ReplicaLease {
   readonly #parts: LeaseParts;
   #validUntilMs = Number.NEGATIVE_INFINITY;
   #replicas: readonly Replica[] = [];
+  #address: string | undefined;
+  #ensuring: Promise<void> | undefined;
   #isLeaving = false;
   #isClosed = false;
   #cancel: (() => void) | undefined;
@@ -63,10 +64,22 @@ export class ReplicaLease {
     return this.#replicas;
   }
 
-  /** Resolves when this replica is entered; throws what the catalog throws. */
-  async start(): Promise<void> {
+  /** `address`: the URL at which the other replicas reach this one. Resolves when it is entered; throws what the catalog throws. */
+  async start(address: string): Promise<void> {
+    this.#address = address;
     await this.#renew();
     this.#renewLater();
+  }
+
+  /** Resolves when the lease is valid, which may be at once; throws what the catalog throws. */
+  async ensure(): Promise<void> {
+    if (this.isValid) return;
+    if (this.#isClosed) throw leaseExpired();
+    this.#ensuring ??= this.#renew().finally(() => {
+      this.#ensuring = undefined;
+    });
+    await this.#ensuring;
+    if (!this.isValid) throw leaseExpired();
   }
 
   /** From now on the others give this replica nothing to own. */
@@ -96,7 +109,9 @@ export class ReplicaLease {
   }
 
   async #renew(): Promise<void> {
-    const { catalog, monotonicMs, replica, address, times, renewed } = this.#parts;
+    const { catalog, monotonicMs, replica, times, renewed } = this.#parts;
+    const address = this.#address;
+    if (address === undefined) return;
     const { durationMs, marginMs } = times;
     const sentAtMs = monotonicMs();
     await catalog.renewLease({ replica, address, durationMs, isLeaving: this.#isLeaving });
@@ -106,3 +121,8 @@ export class ReplicaLease {
     renewed(hadExpired);
   }
 }
+
+const leaseExpired = (): LancegateError =>
+  new LancegateError('CatalogUnavailable', 'the catalog has not answered this replica lately; nothing was written', {
+    retryAfterSeconds: 1,
+  });

@@ -10,9 +10,15 @@ import { LRUCache } from 'lru-cache';
 import type { NameOwner, OwnerCatalog, ReplicaCatalog } from '../catalog/port.ts';
 import { writerMoved } from '../catalog/refusals.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
-import { type OwnedWork, type Owner, type OwnerQuestion, self, type TableOwners } from '../table/table-owners.ts';
+import {
+  type OwnedWork,
+  type Owner,
+  type OwnerQuestion,
+  type ReplicaAddress,
+  self,
+  type TableOwners,
+} from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { keyOf, type NamesHere } from './names-here.ts';
 import { chosenFor } from './rendezvous.ts';
@@ -22,7 +28,6 @@ interface OwnersDeps {
   readonly catalog: OwnerCatalog & ReplicaCatalog;
   /** The catalog checks changes against these. */
   readonly names: NamesHere;
-  readonly address: string;
   readonly clock: Clock;
   readonly monotonicMs: MonotonicClock;
   readonly logger: Logger;
@@ -86,7 +91,14 @@ export class ReplicaOwners implements TableOwners {
 
   async start(work: OwnedWork): Promise<void> {
     this.#work = work;
-    await this.#lease.start();
+  }
+
+  async join(address: string): Promise<void> {
+    await this.#lease.start(address);
+  }
+
+  async others(): Promise<readonly ReplicaAddress[]> {
+    return this.#lease.replicas.filter(({ id }) => id !== this.#id);
   }
 
   async ownerOf(table: TableRef, { mustClaim, isRepeated = false }: OwnerQuestion): Promise<Owner> {
@@ -130,17 +142,23 @@ export class ReplicaOwners implements TableOwners {
   }
 
   async leave(): Promise<void> {
-    await this.#lease.leave();
+    await this.#leaveLease();
     await this.#handOverAll('if not busy');
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#round;
-    await this.#lease.leave().catch((error: unknown) => this.#deps.logger.warn({ error }, 'the lease was not renewed'));
+    await this.#leaveLease();
     await this.#handOverAll('in any case');
     await this.#lease.close().catch((error: unknown) => {
       this.#deps.logger.warn({ error }, 'the lease of this replica could not be ended; it expires');
+    });
+  }
+
+  async #leaveLease(): Promise<void> {
+    await this.#lease.leave().catch((error: unknown) => {
+      this.#deps.logger.warn({ error }, 'the other replicas could not be told that this one ends');
     });
   }
 
@@ -174,9 +192,8 @@ export class ReplicaOwners implements TableOwners {
   }
 
   async #hold(table: TableRef): Promise<void> {
-    const held = await this.#settled(table);
-    if (held !== undefined && this.#lease.isValid) return;
-    if (held !== undefined) throw leaseExpired();
+    await this.#lease.ensure();
+    if ((await this.#settled(table)) !== undefined) return;
     const owner = await this.#claim(table);
     if (owner.kind !== 'self') throw writerMoved(table);
   }
@@ -188,10 +205,10 @@ export class ReplicaOwners implements TableOwners {
   }
 
   async #claim(table: TableRef): Promise<Owner> {
+    await this.#lease.ensure();
     const key = keyOf(table);
     if ((await this.#settled(table)) !== undefined) return self;
     if (this.#held.has(key)) return this.#claim(table); // another request was first
-    if (!this.#lease.isValid || this.#isClosed) throw leaseExpired();
     const { promise: settled, resolve } = Promise.withResolvers<void>();
     const held: HeldName = { table, status: 'claiming', settled, sinceMs: this.#deps.monotonicMs() };
     this.#held.set(key, held);
@@ -357,8 +374,3 @@ export class ReplicaOwners implements TableOwners {
 }
 
 const asReplica = ({ id, address }: NameOwner): Owner => ({ kind: 'replica', id, address });
-
-const leaseExpired = (): LancegateError =>
-  new LancegateError('CatalogUnavailable', 'the catalog has not answered this replica lately; nothing was written', {
-    retryAfterSeconds: 1,
-  });

@@ -7,10 +7,13 @@
  */
 import type { TableRef } from '../kernel/ids.ts';
 
-export type Owner =
-  | { readonly kind: 'self' }
-  /** `address`: the URL at which the other replicas reach it. */
-  | { readonly kind: 'replica'; readonly id: string; readonly address: string };
+/** `address`: the URL at which the other replicas reach it. */
+export interface ReplicaAddress {
+  readonly id: string;
+  readonly address: string;
+}
+
+export type Owner = { readonly kind: 'self' } | (ReplicaAddress & { readonly kind: 'replica' });
 
 export interface OwnerQuestion {
   /** The request was forwarded to this replica, so it claims the name where nobody owns it. */
@@ -43,8 +46,12 @@ export interface OwnedWork {
 }
 
 export interface TableOwners extends FindsOwner {
-  /** To be called once, before any other method. Resolves when requests may be taken. */
+  /** To be called once, before any other method. */
   start(work: OwnedWork): Promise<void>;
+  /** To be called when requests are taken, at this URL. Nothing is claimed before it resolves. */
+  join(address: string): Promise<void>;
+  /** The living replicas but this one, as of the last second. */
+  others(): Promise<readonly ReplicaAddress[]>;
   /**
    * Resolves when this process owns the name, which it claims where nobody does; undefined where it owns it already.
    * `WriterMoved` where another replica owns it.
@@ -71,9 +78,15 @@ export class EmbeddedOwners implements TableOwners {
     return self;
   }
 
+  async others(): Promise<readonly ReplicaAddress[]> {
+    return [];
+  }
+
   start(work: OwnedWork): Promise<void> {
     return work.takeOver('every table');
   }
+
+  async join(): Promise<void> {}
 
   hold(): undefined {}
 
