@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
-import { CatalogTooNew, CatalogUnusable, type SharedCatalog } from '#src/catalog/port.ts';
+import { promisify } from 'node:util';
+import { CatalogTooNew, CatalogUnusable, type SharedCatalog, type TableRecord } from '#src/catalog/port.ts';
 import { openPostgresCatalog, openSharedCatalog } from '#src/catalog/postgres/open-postgres-catalog.ts';
-import { path, place, table } from '#test/contract/catalog/fixtures.ts';
+import { createTable, path, place, table, transactionOf } from '#test/contract/catalog/fixtures.ts';
 import { ownersContract } from '#test/contract/catalog/owners.ts';
 import { catalogContract } from '#test/contract/catalog.ts';
 import { guarded, type PostgresServer, sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
   let server: PostgresServer;
@@ -16,6 +21,7 @@ describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
     await server.asAdmin((client) => client.query(`create database ${migrated}`));
     await (await openPostgresCatalog({ url: server.urlOf(migrated) })).close();
   });
+  const nameOf = (url: string): string => new URL(url).pathname.slice(1);
   const open = async () => openPostgresCatalog({ url: await server.newDatabase(migrated) });
 
   catalogContract('the PostgreSQL catalog', open);
@@ -58,6 +64,35 @@ describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
       await Promise.all(replicas.map((replica) => replica.close()));
     });
 
+    test('does not let the commits of twelve tables on three replicas get in the way of each other (P10)', async () => {
+      const url = await server.newDatabase(migrated);
+      let pauses = 0;
+      const random = () => {
+        pauses += 1;
+        return 0;
+      };
+      const replicas = await Promise.all([1, 2, 3].map(() => openPostgresCatalog({ url }, { random })));
+      const tables: TableRecord[] = [];
+      for (let number = 0; number < 12; number++) {
+        const made = await createTable(replicas[0]!, table(`t${number}`), place(`${number}`));
+        const open = { tableId: made.id, branch: undefined, acknowledgedVersion: 1, storageSession: 's' };
+        await replicas[0]!.markOpenForWriting(open);
+        tables.push(made);
+      }
+      // With what it then knows the planner would rather read all of such small tables.
+      await server.asAdmin((client) => client.query('analyze'), nameOf(url));
+      const commitTo = async ({ id: tableId, ref }: TableRecord, number: number) => {
+        for (let version = 2; version < 12; version++) {
+          await replicas[number % 3]!.recordTransactions([
+            transactionOf(`${number}/${version}`, { tableId, ref, version }),
+          ]);
+        }
+      };
+      await Promise.all(tables.map(commitTo));
+      assert.ok(pauses < 12, `${pauses} of 120 commits were overtaken`);
+      await Promise.all(replicas.map((replica) => replica.close()));
+    });
+
     test('is made once by eight replicas that start at once', async () => {
       const url = await server.newDatabase();
       const replicas = await Promise.all(Array.from({ length: 8 }, () => openPostgresCatalog({ url })));
@@ -72,7 +107,7 @@ describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
         server.asAdmin(
           (client) =>
             client.query('insert into catalog_migrations values ($1, $2)', [name, '2030-01-01T00:00:00.000Z']),
-          new URL(url).pathname.slice(1),
+          nameOf(url),
         );
       await apply('0998-more-additive');
       await (await openPostgresCatalog({ url })).close();
@@ -93,12 +128,34 @@ describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
         const { rows } = await client.query(
           `select application_name, state, (select count(*)::int from pg_locks l where l.pid = a.pid) as locks
            from pg_stat_activity a where datname = $1 and pid <> pg_backend_pid()`,
-          [new URL(url).pathname.slice(1)],
+          [nameOf(url)],
         );
         return rows;
       });
       assert.deepEqual(left, [{ application_name: 'lancegate', state: 'idle', locks: 0 }]);
       await catalog.close();
+    });
+
+    test('takes its password from a file, which may change, or from what PostgreSQL clients read', async (t) => {
+      const folder = temporaryFolder((clean) => t.after(clean));
+      const passwordFile = join(folder, 'password');
+      const url = `postgres://${guarded.user}@127.0.0.1:${server.port}/${migrated}`;
+      writeFileSync(passwordFile, 'old');
+      await assert.rejects(openPostgresCatalog({ url, passwordFile }), CatalogUnusable);
+      writeFileSync(passwordFile, `${guarded.password}\n`);
+      await (await openPostgresCatalog({ url, passwordFile })).close();
+      const open = async (env: Record<string, string>) => {
+        const module = import.meta.resolve('#src/catalog/postgres/open-postgres-catalog.ts');
+        const program = `
+          const { openPostgresCatalog } = await import(${JSON.stringify(module)});
+          await (await openPostgresCatalog({ url: ${JSON.stringify(url)} })).close();`;
+        const args = ['--input-type=module', '-e', program];
+        await promisify(execFile)(process.execPath, args, { env: { ...process.env, ...env } });
+      };
+      const passFile = join(folder, 'pgpass');
+      writeFileSync(passFile, `*:*:*:${guarded.user}:${guarded.password.replace(':', '\\:')}\n`, { mode: 0o600 });
+      await Promise.all([open({ PGPASSWORD: guarded.password }), open({ PGPASSFILE: passFile })]);
+      await assert.rejects(open({ PGPASSWORD: 'wrong' }), /password authentication failed/);
     });
 
     test('that cannot be opened is named with its server, and no password is shown (P9)', async () => {

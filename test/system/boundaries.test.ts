@@ -47,6 +47,10 @@ const planted: Readonly<Record<string, { files: Readonly<Record<string, string>>
     files: { 'src/query/one.ts': module, 'src/lance-format/check/planted-3.ts': importing('../../query/one.ts') },
     reported: 'lance-format-imports-against-the-arrow: src/lance-format/check/planted-3.ts → src/query/one.ts',
   },
+  'the driver of PostgreSQL outside its catalog': {
+    files: { 'src/operations/planted-pg.ts': ofVendor('pg') },
+    reported: 'pg-only-in-the-postgres-catalog: src/operations/planted-pg.ts',
+  },
   'a package in the format': {
     files: { 'src/lance-format/manifest/planted-4.ts': ofVendor('jose') },
     reported: 'lance-format-imports-node-only: src/lance-format/manifest/planted-4.ts',

@@ -160,7 +160,7 @@ class CatalogDriver extends PostgresDriver {
     this.#begin = [
       `set local statement_timeout = ${statementWithinMs}`,
       `set local idle_in_transaction_session_timeout = ${statementWithinMs}`,
-      // A scan of a table, which the planner prefers for a few rows, conflicts with every concurrent write to that table.
+      // Of a table with few rows the planner prefers to read all, which conflicts with every concurrent write to that table.
       'set local enable_seqscan = off',
       'select pg_current_xact_id()::text as xid, extract(epoch from pg_postmaster_start_time())::text as started',
     ].join('; ');

@@ -44,7 +44,7 @@ export class PostgresSession implements SqlSession {
 
   /** Needs no look for the outcome of a `COMMIT`: the next one brings it about, or finds it. */
   insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
-    return this.#run(this.#whileLost(() => this.#untilNotOvertaken(() => this.#serialisable(work))));
+    return this.#run(this.#whileItMayHeal(() => this.#untilNotOvertaken(() => this.#serialisable(work))));
   }
 
   async close(): Promise<void> {
@@ -74,7 +74,7 @@ export class PostgresSession implements SqlSession {
     }
   }
 
-  async #whileLost<Result>(transact: () => Promise<Result>): Promise<Result> {
+  async #whileItMayHeal<Result>(transact: () => Promise<Result>): Promise<Result> {
     const untilMs = this.#clock.nowMs() + insistForMs;
     let unanswered: CommitUnanswered | undefined;
     for (;;) {
@@ -83,7 +83,7 @@ export class PostgresSession implements SqlSession {
       } catch (error) {
         if (error instanceof LancegateError) throw error;
         if (error instanceof CommitUnanswered) unanswered = error;
-        const mayHeal = ['lost', 'refuses'].includes(faultOf(error));
+        const mayHeal = ['overtaken', 'lost', 'refuses'].includes(faultOf(error));
         if (!mayHeal || this.#clock.nowMs() >= untilMs) throw unanswered ?? error;
         await this.#pause(longestPauseMs);
       }
