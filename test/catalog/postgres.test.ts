@@ -4,13 +4,27 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
-import { CatalogTooNew, CatalogUnusable, type SharedCatalog, type TableRecord } from '#src/catalog/port.ts';
+import {
+  type Catalog,
+  CatalogTooNew,
+  CatalogUnusable,
+  type SharedCatalog,
+  type TableRecord,
+} from '#src/catalog/port.ts';
 import { openPostgresCatalog, openSharedCatalog } from '#src/catalog/postgres/open-postgres-catalog.ts';
 import { createTable, path, place, table, transactionOf } from '#test/contract/catalog/fixtures.ts';
 import { ownersContract } from '#test/contract/catalog/owners.ts';
 import { catalogContract } from '#test/contract/catalog.ts';
 import { guarded, type PostgresServer, sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const emptied = [
+  ...['creations', 'open_branches', 'tables', 'locations', 'transactions', 'idempotency_keys'],
+  "namespaces where path <> ''",
+]
+  .map((rows) => `delete from ${rows}`)
+  .concat("update namespaces set properties = '{}'")
+  .join('; ');
 
 describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
   let server: PostgresServer;
@@ -22,7 +36,19 @@ describe('on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
     await (await openPostgresCatalog({ url: server.urlOf(migrated) })).close();
   });
   const nameOf = (url: string): string => new URL(url).pathname.slice(1);
-  const open = async () => openPostgresCatalog({ url: await server.newDatabase(migrated) });
+
+  /** Databases that a test is done with: to empty one takes less than to make one. */
+  const idle: string[] = [];
+  const open = async (): Promise<Catalog> => {
+    const url = idle.pop() ?? (await server.newDatabase(migrated));
+    const catalog = await openPostgresCatalog({ url });
+    const close = async (): Promise<void> => {
+      await catalog.close();
+      await server.asAdmin((client) => client.query(emptied), nameOf(url));
+      idle.push(url);
+    };
+    return { ...catalog, close };
+  };
 
   catalogContract('the PostgreSQL catalog', open);
 
