@@ -101,7 +101,7 @@ export const settings = {
     storageRoot: withDefault(storageRoot, {
       flag: 'storage-root',
       default: '<data>/tables',
-      doc: 'Where the tables are: a folder, or a location in an object store such as `s3://bucket/prefix`. Object stores are not first-class yet: the engine makes every commit there, an upsert takes some twenty requests, and the store must honour conditional writes (`If-None-Match`). Tested with an S3 gateway; other stores have never been tried.',
+      doc: 'Where the tables are: a folder, or a location in an object store such as `s3://bucket/prefix`. An object store must honour conditional writes (`If-None-Match`), and a start refuses one that does not. Stores that speak S3 are tested with a gateway; on others the engine makes every commit, and they have never been tried.',
     }),
     storageOptions: withDefault(secretMap, {
       flag: 'storage-options',
@@ -205,7 +205,7 @@ export const settings = {
     maintenanceWaitMs: withDefault(durationMs(1, longestTimerMs), {
       flag: 'maintenance-wait',
       default: '200ms',
-      doc: 'How long writers wait at most, about, where a table cannot be compacted without its lock, as on object stores. They wait longer once the delay has cost three times as much, or there are thousands of old versions.',
+      doc: 'How long writers wait at most, about, where a table cannot be compacted without its lock. They wait longer once the delay has cost three times as much, or there are thousands of old versions.',
     }),
     indexFromRows: withDefault(integer(1, 2 ** 53 - 1), {
       flag: 'index-from-rows',

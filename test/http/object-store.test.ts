@@ -5,6 +5,8 @@ import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { type S3Gateway, startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
+import { succeeded } from './checked-service.ts';
+import { part, transact } from './multipart-body.ts';
 import { people, stream } from './rows.ts';
 
 const clients = 16;
@@ -80,6 +82,87 @@ describe('a service whose storage root is a real S3 gateway', { skip: withoutS3G
     assert.equal(await count({ predicate: "name = 'new'" }), 1);
     assert.equal(await count({ predicate: "name = 'dev'", branch: 'dev' }), 2);
     assert.deepEqual(await rowsIn('kept'), [{ id: 1, name: 'new' }]);
+  });
+
+  const onS3 = async (path: string, body: object | Uint8Array = {}, headers = {}) =>
+    succeeded(await service.post(`/v1/table/${path}`, body, headers));
+  const namesIn = async (table: string) => (await rowsIn(table)).map(({ id, name }) => `${id}${name}`);
+
+  test('makes one version of each write, whatever kind it is (P1, P4)', async () => {
+    await onS3('kinds/create', people([1, 2, 3], 'a'));
+    const ids = Array.from({ length: 20_000 }, (_, id) => id + 10);
+    assert.equal((await onS3('kinds/insert', people(ids, 'many'))).version, 2);
+    assert.equal((await onS3('kinds/delete', { predicate: 'id >= 10' })).version, 3);
+    const updated = await onS3('kinds/update', { predicate: 'id = 2', updates: [['name', "'b'"]] });
+    assert.equal(updated.version, 4);
+    const several = await transact(service, 'kinds', [
+      part('gone', { operation: 'delete', predicate: 'id = 1' }),
+      part('new', { operation: 'merge_insert', on: 'id', source: 'rows' }),
+      part('rows', people([3, 4], 'c')),
+    ]);
+    assert.equal(succeeded(several).version, 5);
+    assert.deepEqual(await namesIn('kinds'), ['2b', '3c', '4c']);
+    await onS3('kinds/add_columns', { new_columns: [{ name: 'double', expression: 'id * 2' }] });
+    await onS3('kinds/create_index', { column: 'id', index_type: 'BTREE' });
+    const indexes = (await onS3('kinds/index/list')).indexes as object[];
+    assert.equal(indexes.length, 1);
+    await onS3('kinds/insert?mode=overwrite', people([7], 'only'));
+    assert.deepEqual(await namesIn('kinds'), ['7only']);
+    await onS3('kinds/restore', { version: 5 });
+    assert.deepEqual(await namesIn('kinds'), ['2b', '3c', '4c']);
+  });
+
+  test('upserts go on beside a compaction, and see what another program has written (P2, P11)', async () => {
+    await onS3('beside/create', people([1], 'a'));
+    for (let id = 2; id < 14; id++) await onS3('beside/merge_insert?on=id', people([1, id], `n${id}`));
+    const database = await connect(root, { storageOptions: { ...gateway.storageOptions } });
+    const external = await database.openTable('beside');
+    await external.delete('id = 5');
+    assert.equal((await service.post<number>('/v1/table/beside/count_rows')).body, 12);
+    const merged = await onS3('beside/merge_insert?on=id', people([5, 6], 'again'));
+    assert.deepEqual([merged.num_inserted_rows, merged.num_updated_rows], [1, 1]);
+    assert.equal((await rowsIn('beside')).length, 13);
+  });
+
+  test('an insert of nothing new is weighed against what another program left', async () => {
+    await onS3('weighed/create', people([1, 2], 'a'));
+    await onS3('weighed/merge_insert?on=id', people([1], 'b'));
+    const database = await connect(root, { storageOptions: { ...gateway.storageOptions } });
+    await (await database.openTable('weighed')).delete('id = 2');
+    const insert = 'weighed/merge_insert?on=id&when_not_matched_insert_all=true';
+    const merged = await onS3(insert, people([2], 'back'));
+    assert.equal(merged.num_inserted_rows, 1);
+    assert.deepEqual(await namesIn('weighed'), ['1b', '2back']);
+  });
+
+  test('clones a table with its branch and its index, tags it, and leaves the clone whole when the source goes', async () => {
+    await onS3('source/create', people([1, 2], 'x'));
+    await onS3('source/create_index', { column: 'id', index_type: 'BTREE' });
+    await onS3('source/branches/create', { name: 'dev' });
+    await onS3('source/merge_insert?on=id&branch=dev', people([2, 9], 'd'));
+    const { location } = await onS3('source/describe');
+    const { version } = await onS3('source/describe?branch=dev');
+    await onS3('source/tags/create', { tag: 'dev-1', version, branch: 'dev' });
+    const again = await service.post('/v1/table/source/tags/create', { tag: 'dev-1', version, branch: 'dev' });
+    assert.equal(again.status, 409);
+    await onS3('main-clone/clone', { source_location: location });
+    await onS3('dev-clone/clone', { source_location: location, source_tag: 'dev-1' });
+    await onS3('source/tags/delete', { tag: 'dev-1' });
+    await onS3('source/drop');
+    const rowsOf = async (table: string) => {
+      const { location: at } = await onS3(`${table}/describe`);
+      const cut = String(at).lastIndexOf('/');
+      const name = String(at)
+        .slice(cut + 1)
+        .replace(/\.lance$/, '');
+      const database = await connect(String(at).slice(0, cut), { storageOptions: { ...gateway.storageOptions } });
+      const rows = await (await database.openTable(name)).query().where('id > 0').toArray();
+      return rows.map((row) => `${Number(row.id)}${String(row.name)}`).sort();
+    };
+    assert.deepEqual(await rowsOf('main-clone'), ['1x', '2x']);
+    assert.deepEqual(await rowsOf('dev-clone'), ['1x', '2d', '9d']);
+    await onS3('main-clone/merge_insert?on=id', people([2], 'y'));
+    assert.deepEqual(await rowsOf('main-clone'), ['1x', '2y']);
   });
 
   test('refuses what would duplicate a key, and a dropped table leaves no file behind', async () => {

@@ -113,7 +113,7 @@ export interface HeadCommits {
    * For changes by the engine, at this version. Without the branch's lock from then on until `commit`, that may be `overtaken`.
    */
   shadow(): Promise<Shadow>;
-  /** The live rows, for `replaceRows`; undefined where rows cannot be replaced by their addresses, as on object stores. */
+  /** The live rows, for `replaceRows`; undefined where rows cannot be replaced by their addresses. */
   liveRows(): LiveRows | undefined;
   /** Begins to write rows for `replaceRows`, which throws what fails. */
   prepareRows(rows: NewRows): PreparedRows;
@@ -124,7 +124,7 @@ export interface HeadCommits {
   replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
   /**
    * For `appendRows` or `overwriteRows` of any number of rows. `columns`: a file without rows, whose columns the rows get as the
-   * engine fits them. Nothing is written before the first `append`. undefined where there can be none, as on object stores.
+   * engine fits them. Nothing is written before the first `append`. undefined where there can be none.
    */
   stageSource(columns: IpcFile | undefined): StagedSource | undefined;
   /** Commits one version with these rows and all that the head has, as `replaceRows`. No key is looked at. */
@@ -148,7 +148,7 @@ export interface HeadCommits {
 export interface History {
   /**
    * The addresses of the rows that the commit of `version` removed, updated ones included; or of those it added, in new
-   * fragments. Reads two manifests and deletion vectors; undefined where that is not possible, as on object stores.
+   * fragments. Reads two manifests and deletion vectors; undefined where that is not possible.
    */
   changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
   /** The versions of one page, in its order. */

@@ -80,7 +80,7 @@ export interface ClonedVersion {
 
 /**
  * A table that cannot be seen before `commit`, which makes it version 1 of its location, whatever number of appends it took. To be
- * ended by `commit` or `discard`. On object stores each append commits, and can be seen.
+ * ended by `commit` or `discard`. Where only the engine makes commits each append is one, and can be seen.
  */
 export interface StagedTable {
   /** The first one decides the columns, also without rows. */
@@ -106,7 +106,7 @@ export interface Datasets {
   /**
    * Makes one version of a dataset the only one of a new location, which then shares no file name with it: nothing that happens to
    * the one touches the other. Durable when it resolves (P3); what fails leaves files at `to`. The caller keeps the version from
-   * being pruned. `TableVersionNotFound`; `Unsupported` on object stores, and for tables with features that cannot be carried over.
+   * being pruned. `TableVersionNotFound`; `Unsupported` for tables with features that cannot be carried over.
    */
   clone(from: ClonedVersion, to: Location): Promise<void>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */

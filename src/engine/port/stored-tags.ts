@@ -10,7 +10,7 @@ export interface StoredTag {
   /** RFC 3339; undefined where it is not known. */
   readonly createdAt: string | undefined;
   readonly updatedAt: string | undefined;
-  /** Of the request that wrote the tag; undefined if another program did, and on object stores. */
+  /** Of the request that wrote the tag; undefined if another program did. */
   readonly requestId: string | undefined;
   /** Of other programs. */
   readonly metadata: Properties;

@@ -4,10 +4,10 @@ import type { IndexBuildScope } from './reader-work.ts';
 
 /** How a branch is stored. */
 export interface Layout {
-  /** When the version was committed, by the clock of its writer. undefined on object stores. */
+  /** When the version was committed, by the clock of its writer. undefined where only the engine makes commits. */
   readonly committedAtMs: number | undefined;
   readonly rows: number;
-  /** Oldest first. On object stores all count as of one size. */
+  /** Oldest first. Where only the engine makes commits, all count as of one size. */
   readonly fragments: readonly FragmentFacts[];
   /** The size of data and indexes, as far as this version needs them. */
   readonly bytes: number;
@@ -101,7 +101,8 @@ export interface Upkeep {
   optimize(supersededBeforeMs: number): Promise<OptimizeResult>;
   /**
    * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
-   * writers. A crash leaves a version that the next call removes. undefined on object stores.
+   * writers. On object stores versions of the last half hour stay. undefined where only the engine
+   * makes commits.
    */
   prune(request: PruneRequest): Promise<PruneResult | undefined>;
 }

@@ -1,7 +1,7 @@
 /**
  * Does what was decided. A job holds the table's lock shared, so the table can neither be dropped nor replaced. The job computes
  * in a shadow, concurrently with writers, and only its commit takes the branch's lock, for milliseconds. Where the engine alone
- * can compact a branch, as on object stores, writers wait for the whole job.
+ * can compact a branch, writers wait for the whole job.
  *
  * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
  */
@@ -162,7 +162,7 @@ export class MaintenanceActions {
     return this.#onTable(target, (dataset) => this.#prune(target, dataset, reason, supersededBeforeMs));
   }
 
-  /** Removes versions in these ranges, but for those that pruning would leave there at any age. `Unsupported` on object stores. */
+  /** Removes versions in these ranges, but for those that pruning would leave there at any age. `Unsupported` where only the engine makes commits. */
   removeVersions(
     target: BranchRef,
     within: readonly VersionRange[],

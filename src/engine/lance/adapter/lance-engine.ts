@@ -30,6 +30,7 @@ import { ManifestCommit } from '../commit/manifest-commit.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
+import { cloneStored } from '../commit/store-clone.ts';
 import { StoreCommits } from '../commit/store-commits.ts';
 import type { Fresh } from '../commit/version-commit.ts';
 import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
@@ -148,10 +149,18 @@ export class LanceEngine implements Engine {
   }
 
   async clone({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
-    if (!this.#root.isLocal) throw new LancegateError('Unsupported', 'this service clones no table on an object store');
+    if (!this.#root.isLocal) return this.#cloneStored({ location, branch, version }, to);
     const [from, target] = [this.#root.pathOf(location), this.#root.pathOf(to)];
     const request = { rootPath: this.#root.path, from, to: target, branch, version };
     await engineCall('replace', () => cloneVersion(request, this.#fileSync, fresh));
+  }
+
+  async #cloneStored({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
+    const mirrors = this.#mirrors;
+    if (mirrors === undefined) throw new LancegateError('Unsupported', 'this service clones no table on this storage');
+    const [from, target] = [mirrors.of(location, branch), mirrors.of(to, undefined)];
+    const request = { from, version, to: target, keyOf: (uri: string) => mirrors.keyOf(uri) };
+    await engineCall('replace', () => cloneStored(request, fresh));
   }
 
   async scratch(): Promise<Scratch> {

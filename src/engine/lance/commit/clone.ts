@@ -48,7 +48,8 @@ export async function cloneVersion(request: CloneRequest, sync: FileSync, fresh:
   await new Durability(sync, { rootPath, datasetPath: to, branch: undefined }, version).sync(version);
 }
 
-function clonedManifest(bytes: Buffer, fresh: Fresh): Buffer {
+/** `Unsupported`. */
+export function clonedManifest(bytes: Buffer, fresh: Fresh): Buffer {
   try {
     return cloneManifest(bytes, fresh.nowMs());
   } catch (error) {
@@ -56,7 +57,7 @@ function clonedManifest(bytes: Buffer, fresh: Fresh): Buffer {
   }
 }
 
-const notCloneable = (why: string, cause?: unknown): LancegateError =>
+export const notCloneable = (why: string, cause?: unknown): LancegateError =>
   new LancegateError('Unsupported', `this service does not clone the table: ${why}`, { cause });
 
 interface ClonedFile {

@@ -48,6 +48,12 @@ export class BranchMirrors {
     await rm(folder, { recursive: true, force: true });
   }
 
+  /** The key of what the URI names; undefined outside the storage root. */
+  keyOf(uri: string): string | undefined {
+    if (!uri.startsWith(`${this.#rootUri}/`)) return undefined;
+    return `${this.#place.prefix}${uri.slice(this.#rootUri.length + 1).replace(/\/+$/, '')}`;
+  }
+
   requireOneWinner(): Promise<void> {
     return requireOneWinner(this.#place, `lancegate-probe-${randomUUID()}`, this.#rootUri);
   }

@@ -1,4 +1,9 @@
-import { type FileKind, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import {
+  type FileKind,
+  type FileReference,
+  type Manifest,
+  parseManifest,
+} from '../../../lance-format/manifest/parse-manifest.ts';
 
 /** From the first version that names a file to the last. */
 interface Span {
@@ -63,11 +68,16 @@ export class FileSpans {
 export function ownFilesOf({ files, indexFolders }: Manifest): readonly { within: string; bytes: number }[] {
   const listed = files.map((file) => ({ ...file, end: '' }));
   const unlisted = indexFolders.map((folder) => ({ ...folder, end: '/' }));
-  return [...listed, ...unlisted].flatMap(({ kind, path, baseId, sizeBytes = 0, end }) => {
-    const folder = folderOf[kind];
-    if (baseId !== undefined || folder === undefined || path.split('/').includes('..')) return [];
-    return [{ within: `${folder}/${path}${end}`, bytes: sizeBytes }];
+  return [...listed, ...unlisted].flatMap(({ end, ...file }) => {
+    const within = file.baseId === undefined ? withinBranch(file) : undefined;
+    return within === undefined ? [] : [{ within: `${within}${end}`, bytes: file.sizeBytes ?? 0 }];
   });
+}
+
+/** The path in the folder of the branch that has the file. undefined where no such folder is known. */
+export function withinBranch({ kind, path }: FileReference): string | undefined {
+  const folder = folderOf[kind];
+  return folder === undefined || path.split('/').includes('..') ? undefined : `${folder}/${path}`;
 }
 
 function isAnyWithin(ascending: readonly number[], first: number, last: number): boolean {
