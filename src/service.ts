@@ -30,7 +30,7 @@ import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import { IndexBuilders } from './query/index-builders.ts';
-import { engineThreads, ReaderPool, readerEnvironment } from './query/reader-pool.ts';
+import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
 import { openState } from './stored-state.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
@@ -200,7 +200,7 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
     clock,
     metrics,
     serviceMemory,
-    environment: { ...engineThreads(config.readers), ...readerEnvironment(environment, root) },
+    environment: readerEnvironment(environment, root),
     setup: {
       root,
       rootOptions,

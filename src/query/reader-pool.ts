@@ -2,7 +2,6 @@
  * The reader processes. The pool starts them when it needs them, ends idle ones, and replaces those that die. Each has one
  * order at a time, so a reader that dies or is killed costs one query. A fair queue bounds the orders that wait.
  */
-import { availableParallelism } from 'node:os';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { FairQueue } from '../kernel/fair-queue.ts';
@@ -192,11 +191,3 @@ export function readerEnvironment(
   );
   return { ...quiet, ...Object.fromEntries(given), ...fewArenas };
 }
-
-/**
- * The threads on which the engine runs the steps of a query. Those of all readers together are as many as there are cores: each further
- * one is woken for nothing many times in a small query (docs/adr/0035). An operator's own number stands.
- */
-export const engineThreads = (readers: number): Readonly<Record<string, string>> => ({
-  TOKIO_WORKER_THREADS: String(Math.max(1, Math.floor(availableParallelism() / readers))),
-});

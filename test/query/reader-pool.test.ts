@@ -1,6 +1,5 @@
 /** The pool of real reader processes, over a table of a few rows. */
 import assert from 'node:assert/strict';
-import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
@@ -10,7 +9,7 @@ import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ServiceMemory } from '#src/memory/resident-limit.ts';
 import type { Order } from '#src/query/protocol.ts';
-import { engineThreads, ReaderPool, type ReaderPoolParts } from '#src/query/reader-pool.ts';
+import { ReaderPool, type ReaderPoolParts } from '#src/query/reader-pool.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
@@ -186,11 +185,5 @@ describe('the readers', () => {
     await pool.close();
     assert.deepEqual(readersOf(process.pid), []);
     await assert.rejects(count(), { kind: 'SlowDown' });
-  });
-
-  test('share the cores: more of them have fewer threads of the engine each, and every one has one', () => {
-    const threads = (readers: number) => Number(engineThreads(readers).TOKIO_WORKER_THREADS);
-    assert.equal(threads(1), availableParallelism());
-    assert.equal(threads(10_000), 1);
   });
 });
