@@ -250,6 +250,11 @@ export interface CreationCatalog {
 
 export interface TransactionCatalog {
   /**
+   * Until it is disposed of, a full disk does not refuse the write intents and records of a commit of so many writes. To be called
+   * before the commit. Throws `StorageFull`.
+   */
+  reserveRoom(records: number, answers: number): Disposable;
+  /**
    * All or none, the answers to keyed requests included. Moves the acknowledged versions of the branches they are of
    * forward, where those are open for writing. May be repeated after `Internal`, which leaves open whether they are recorded;
    * another transaction of the same id is `Internal`, too.

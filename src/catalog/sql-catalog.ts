@@ -48,6 +48,8 @@ export interface SqlSession {
    * also where it may have been committed. So `work` does no harm when it is repeated, and returns what it returned at first.
    */
   insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
+  /** As `TransactionCatalog.reserveRoom`. */
+  reserveRoom(records: number, answers: number): Disposable;
   /** Waits for what is under way. */
   close(): Promise<void>;
 }
@@ -97,6 +99,7 @@ function methodsOf(session: SqlSession, requireOwned: RequireOwned | undefined) 
     reading: methodsBy((work) => session.read(work)),
     writing: methodsBy((work) => session.transact(work)),
     insisting: methodsBy((work) => session.insist(work)),
+    reserveRoom: (records: number, answers: number) => session.reserveRoom(records, answers),
     owning,
     owningOf,
   };
@@ -162,9 +165,11 @@ const commitMethods = ({
   reading,
   writing,
   insisting,
+  reserveRoom,
   owning,
   owningOf,
 }: Methods): TransactionCatalog & KeyedRequestCatalog & OpenBranchCatalog => ({
+  reserveRoom,
   recordTransactions: insisting(
     owning(allNamed, async (db, records: readonly TransactionRecord[], answers: readonly KeyedAnswer[] = []) => {
       await commits.insertTransactions(db, records);

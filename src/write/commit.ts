@@ -88,6 +88,7 @@ export class Committer {
     const batch = this.#kinds[first.kind].batch(requests, batchKey !== undefined);
     let isCommitted = false;
     try {
+      using _ = this.#roomForRecords(requests);
       const made = await this.#commitToHead(requests, batch, head);
       isCommitted = made.version !== made.head.version;
       const { each: counts, by } = await this.#countWhileSyncing(requests, batch, made);
@@ -128,6 +129,12 @@ export class Committer {
       if (isFaultOfWrite(error) && (await isBehind(head).catch(() => false))) return 'overtaken';
       throw error;
     }
+  }
+
+  /** A disk that fills during the commit must not make its outcome unknown (P6). */
+  #roomForRecords(requests: readonly WriteRequest[]): Disposable {
+    const answers = requests.filter(({ keyed }) => keyed !== undefined).length;
+    return this.#deps.catalog.reserveRoom(requests.length, answers);
   }
 
   /** See operations/idempotency/idempotency.ts: a crash must not make a committed write look like one that never was. */

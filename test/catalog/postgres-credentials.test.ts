@@ -35,6 +35,7 @@ describe('credentials in a PostgreSQL catalog', { skip: withoutPostgres ?? false
       },
       transact: (work) => other.transact(work),
       insist: (work) => other.insist(work),
+      reserveRoom: (records, answers) => other.reserveRoom(records, answers),
       close: () => other.close(),
     };
     return [one, counted, () => queries];

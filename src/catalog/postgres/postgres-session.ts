@@ -47,6 +47,11 @@ export class PostgresSession implements SqlSession {
     return this.#run(this.#whileItMayHeal(() => this.#untilNotOvertaken(() => this.#serialisable(work))));
   }
 
+  /** None: the disk is the server's. */
+  reserveRoom(): Disposable {
+    return { [Symbol.dispose]: () => undefined };
+  }
+
   async close(): Promise<void> {
     await Promise.allSettled(this.#underWay);
     await this.#db.destroy();

@@ -1,4 +1,4 @@
-/** The only reader of SQLite's error codes; the texts are never looked at. */
+/** The only reader of SQLite's error codes, and of those of its files; the texts are never looked at. */
 import { LancegateError, storageFull } from '../../kernel/errors.ts';
 
 /** https://www.sqlite.org/rescode.html; the low byte is the primary code. */
@@ -38,5 +38,14 @@ export function refusalOf(error: unknown): LancegateError {
   const code = resultCodeOf(error);
   const internal = { catalog: faultOf(error) ?? 'unexpected failure', sqliteCode: code };
   if (code !== undefined && primaryCodeOf(code) === primaryCodes.full) return storageFull(error, internal);
+  return new LancegateError('Internal', 'The catalog failed.', { cause: error, internal });
+}
+
+/** Of a file of the catalog that this service writes itself: an error of `node:fs`. */
+export function fullDiskOf(error: unknown): LancegateError {
+  const { code } = error as NodeJS.ErrnoException;
+  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
+  const internal = { catalog: isFull ? 'the disk is full' : 'unexpected failure' };
+  if (isFull) return storageFull(error, internal);
   return new LancegateError('Internal', 'The catalog failed.', { cause: error, internal });
 }

@@ -16,11 +16,16 @@ import { LRUCache } from 'lru-cache';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { CatalogDb, CatalogSchema } from '../queries/catalog-db.ts';
 import type { SqlSession } from '../sql-catalog.ts';
-import { refusalOf } from './faults.ts';
+import { fullDiskOf, refusalOf } from './faults.ts';
 import { changesTables, type KnownTables } from './known-tables.ts';
+import { LogRoom } from './log-room.ts';
 
 /** Of single merges 1.5 MB, which take 0.2 ms to copy; of groups of 64 merges 36 MB and 5 ms (measured). */
 const commitsInLog = 100;
+
+/** What the records of a commit take in the log, with its write intents, at the most: pages of the tables and of their indexes. */
+const leastReserved = 2 ** 17;
+const bytesOf = { record: 2 ** 13, answer: 2 ** 15 };
 
 /**
  * One connection; Kysely hands it to one query or transaction at a time, so transactions are serialisable. Nothing resolves
@@ -59,6 +64,10 @@ export class SqliteSession implements SqlSession {
 
   insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
     return this.transact(work);
+  }
+
+  reserveRoom(records: number, answers: number): Disposable {
+    return this.#log.reserve(leastReserved + records * bytesOf.record + answers * bytesOf.answer);
   }
 
   async close(): Promise<void> {
@@ -207,6 +216,7 @@ export class WriteAheadLog {
   readonly #sync: SyncFile;
   readonly #logFile: number;
   readonly #databaseFile: number;
+  readonly #room: LogRoom;
   /** Commits that were made and that are durable. What is there at the start a killed process may have left in memory only. */
   #made = 1;
   #durable = 0;
@@ -219,6 +229,16 @@ export class WriteAheadLog {
     this.#sync = sync;
     this.#logFile = openSync(`${path}-wal`, constants.O_RDWR);
     this.#databaseFile = openSync(path, constants.O_RDWR);
+    this.#room = new LogRoom(this.#logFile);
+  }
+
+  /** See `LogRoom`. Throws `StorageFull`. */
+  reserve(bytes: number): Disposable {
+    try {
+      return this.#room.reserve(bytes);
+    } catch (error) {
+      throw fullDiskOf(error);
+    }
   }
 
   /** The session calls this after each commit, before any other query can read what it brought. */
