@@ -6,7 +6,7 @@
  * and, where asked for, that no page is all zeros. That last sign can be wrong (rows may hold 4 KiB of zeros), so it is
  * asked for only of rows that are not acknowledged, and the doubt costs nothing but a retry.
  */
-import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { bytesOfBitmap } from '../deletion/roaring.ts';
 import type { StoredFile } from '../manifest/manifest-files.ts';
 import { lanceMagic, type Manifest } from '../manifest/parse-manifest.ts';
@@ -33,6 +33,16 @@ export function faultOfFile(file: StoredFile, manifest: Manifest, { outlivedPowe
   return faultOfContent(file, sizeBytes, manifest, outlivedPowerCut);
 }
 
+/** False for a deletion file that was cut short. */
+export function isWholeDeletionFile(path: string): boolean {
+  const disk = openSync(path, 'r');
+  try {
+    return hasShapeOf(disk, path, fstatSync(disk).size);
+  } finally {
+    closeSync(disk);
+  }
+}
+
 function faultOfContent(
   file: StoredFile,
   sizeBytes: number,
@@ -44,18 +54,18 @@ function faultOfContent(
   }
   const disk = openSync(file.path, 'r');
   try {
-    if (!hasShapeOf(disk, file, sizeBytes)) return 'does not begin or end as it should';
+    if (!hasShapeOf(disk, file.path, sizeBytes)) return 'does not begin or end as it should';
     return outlivedPowerCut && hasZeroPage(disk) ? 'has a page of zeros' : undefined;
   } finally {
     closeSync(disk);
   }
 }
 
-function hasShapeOf(disk: number, { path }: StoredFile, sizeBytes: number): boolean {
+function hasShapeOf(disk: number, path: string, sizeBytes: number): boolean {
   const begins = (text: string) => readText(disk, 0, text.length) === text;
   const ends = (text: string) => readText(disk, Math.max(0, sizeBytes - text.length), text.length) === text;
   if (path.endsWith('.lance')) return ends(lanceMagic);
-  if (path.endsWith('.arrow')) return begins(arrowMagic) && ends(arrowMagic);
+  if (path.endsWith('.arrow')) return sizeBytes > 2 * arrowMagic.length && begins(arrowMagic) && ends(arrowMagic);
   if (path.endsWith('.bin')) return bytesOfBitmap(readFileSync(path)) === sizeBytes;
   return true;
 }

@@ -234,6 +234,7 @@ class LocalShadow implements Shadow {
   async #step<Result>(call: EngineCall, run: () => Promise<Result>, filter?: string): Promise<Result> {
     this.#isSpoiled = true;
     const result = await engineCall(call, run, filter);
+    this.#folder.requireWholeDeletions();
     this.#isSpoiled = false;
     return result;
   }

@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync, statfsSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { storageFull } from '../../../kernel/errors.ts';
+import { isWholeDeletionFile } from '../../../lance-format/check/intact.ts';
 import { listVersions, manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import { changesIn, type PrivateChanges } from '../../../lance-format/transaction/transaction.ts';
@@ -196,6 +198,13 @@ export class ShadowFolder {
     if (this.#versions !== undefined) return this.#versions;
     const listed = listVersions(this.#versionsFolder);
     return { oldest: listed[0] ?? 0, newest: listed.at(-1) ?? 0 };
+  }
+
+  /** On a full disk the engine cuts a deletion file short and says nothing: no version must name it. Throws `StorageFull`. */
+  requireWholeDeletions(): void {
+    const folder = join(this.path, '_deletions');
+    const short = namesIn(folder).find((name) => !isWholeDeletionFile(join(folder, name)));
+    if (short !== undefined) throw storageFull(undefined, { file: short, fault: 'the engine cut it short' });
   }
 
   /** What stays after a failure goes when the branch is recovered. */
