@@ -42,13 +42,31 @@ export const createBranch =
       }
       // Until the branch is whole and on disk the catalog knows that it may be half made (P1).
       const { storageSession } = engine;
-      await catalog.markOpenForWriting({ tableId: record.id, branch: name, acknowledgedVersion: 0, storageSession });
-      await dataset.createBranch(name, { branch: fromBranch, version: fromVersion });
+      const unmade = { branch: name, acknowledgedVersion: 0, storageSession };
+      await catalog.markOpenForWriting({ tableId: record.id, ...unmade });
+      await dataset
+        .createBranch(name, { branch: fromBranch, version: fromVersion })
+        .catch((error) => undoHalf(engine, { location: record.location, ...unmade }, error));
       await catalog.closeBranch(record.id, name).catch(notTheFirstStep);
     } finally {
       leave();
     }
   };
+
+/**
+ * What a failing storage left of the branch would be in the way of the next create. The mark in the catalog stays: to remove it may
+ * need space, and the next start finds nothing to do. A branch that is whole after all stays, too.
+ */
+async function undoHalf(
+  engine: BranchRecovery,
+  unmade: Parameters<BranchRecovery['recover']>[0],
+  error: unknown,
+): Promise<never> {
+  if (error instanceof LancegateError && error.entry.status < 500) throw error;
+  const { kept } = await engine.recover(unmade);
+  if (kept.length > 0) notTheFirstStep(error);
+  throw error;
+}
 
 const branchExists = (table: TableRef, name: BranchName): LancegateError =>
   new LancegateError('TableBranchAlreadyExists', `table '${showTable(table)}' has a branch '${name}' already`);

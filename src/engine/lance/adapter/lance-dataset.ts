@@ -190,8 +190,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const choice = this.#commits?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
       const onCommit = (made: number, columns: ColumnsAfter) => this.head.committedElsewhere(made, columns);
-      const shadow = this.#commits?.shadows.begin(version, { usesIndex, onCommit });
-      return shadow ?? new EngineCommits(this, version);
+      const begin = async () => this.#commits?.shadows.begin(version, { usesIndex, onCommit });
+      return (await engineCall('replace', begin)) ?? new EngineCommits(this, version);
     });
   }
 
@@ -330,7 +330,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     name: BranchName,
     from: { branch: BranchName | undefined; version: number | undefined },
   ): Promise<void> {
-    await engineCall('branch', async () => {
+    await engineCall('new branch', async () => {
       this.head.requireWritable();
       if (this.#local !== undefined) requireWhole(this.#local.versions, from);
       const version = await createBranch(await this.head.table(), name, from);

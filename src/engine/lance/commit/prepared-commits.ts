@@ -79,7 +79,7 @@ export function prepare(
       if (made !== undefined) dataset.onCommit(made.version);
       return made?.removedFragments;
     };
-    return { commit: () => engineCall('maintain', commit), discard: () => prepared.discard() };
+    return { commit: () => engineCall(call, commit), discard: () => prepared.discard() };
   });
 }
 

@@ -44,7 +44,7 @@ const unavailable: Readonly<Record<string, string>> = {
   EMFILE: 'too many files are open',
   EROFS: 'the storage is read-only',
 };
-/** Codes of Node, which writes the files of a replacement: up to its commit nothing of them can be seen. */
+/** Codes of Node, which writes files of shadows and of replacements: up to the commit nothing of them can be seen. */
 const fullCodes: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
 
 /** The engine could neither commit nor see whether it had. */
@@ -194,7 +194,10 @@ const indexRules: readonly Rule[] = [
   ],
 ];
 
-/** The manifest comes last, and before it nothing of these can be seen. Maintenance may have done one of its steps already. */
+/**
+ * The manifest comes last, and before it nothing of these can be seen, or what can is undone. Maintenance may have done one of its
+ * steps already.
+ */
 const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'create',
   'append',
@@ -204,6 +207,7 @@ const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'restore',
   'replace',
   'index',
+  'new branch',
 ]);
 
 /** What was being done; decides which shapes are looked for. */
@@ -224,6 +228,8 @@ export type EngineCall =
   | 'query'
   | 'count'
   | 'branch'
+  /** Who calls it undoes what a failure leaves. */
+  | 'new branch'
   | 'maintain'
   | 'index'
   | 'sync'
@@ -242,6 +248,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   query: [...queryRules, ...filterRules, ...evaluationRules],
   count: [rowNames, ...filterRules, ...evaluationRules],
   branch: branchRules,
+  'new branch': branchRules,
   maintain: [...rowRules, unreadableRows],
   index: [...indexRules, ...rowRules, unreadableRows],
   sync: [],
@@ -271,8 +278,7 @@ function storageRefusal(
   internal: { engineCall: EngineCall },
 ): LancegateError | undefined {
   if (unknownShape.test(text)) return undefined;
-  const isOurs = internal.engineCall === 'replace' || internal.engineCall === 'restore';
-  const code = isOurs ? ((cause as NodeJS.ErrnoException).code ?? '') : '';
+  const code = (cause as NodeJS.ErrnoException).code ?? '';
   if (fullShape.test(text) || fullCodes.has(code)) return storageFull(cause, internal);
   const why = unavailable[unavailableShape.exec(text)?.[1] ?? code];
   return why === undefined ? undefined : storageUnavailable(why, cause, internal);
