@@ -24,6 +24,13 @@ describe('a version that a crash has half removed is no version any more (P1)', 
   });
 
   const requests = {
+    'a query': ['query', { k: 10, version: 1 }],
+    'a plan': ['explain_plan', { query: { k: 10, version: 1 } }],
+    'a plan that runs': ['analyze_plan', { k: 10, version: 1 }],
+    'a count': ['count_rows', { version: 1 }],
+    'a count under a predicate': ['count_rows', { predicate: 'id > 0', version: 1 }],
+    'a description of it': ['version/describe', { version: 1 }],
+    'a description of the table at it': ['describe', { version: 1 }],
     'a new tag': ['tags/create', { tag: 'first', version: 1 }],
     'a tag that is moved': ['tags/update', { tag: 'kept', version: 1 }],
     'a branch': ['branches/create', { name: 'b', from_version: 1 }],

@@ -53,8 +53,12 @@ export const describeVersion =
     const after = version === undefined ? undefined : version - 1;
     const order = version === undefined ? 'descending' : 'ascending';
     const page = { after, limit: 1, order } as const;
-    const [found] = await access.read(record, branch, undefined, (dataset) => dataset.versionPage(page));
-    if (found !== undefined && found.version === (version ?? found.version)) return listed(engine, record, found);
+    const found = await access.read(record, branch, undefined, async (dataset) => {
+      const [first] = await dataset.versionPage(page);
+      if (version === undefined || first === undefined) return first;
+      return first.version === version && (await dataset.isWhole(version)) ? first : undefined;
+    });
+    if (found !== undefined) return listed(engine, record, found);
     throw new LancegateError('TableVersionNotFound', `table '${showTable(table)}' has no version ${version}`);
   };
 

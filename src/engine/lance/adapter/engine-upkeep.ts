@@ -174,9 +174,9 @@ export const isWhole = (
   version: number,
 ): boolean => readWholeVersion(branchFolder(datasetPath, branch), version) !== undefined;
 
-/** `TableVersionNotFound` for a version that a branch cannot begin at. */
+/** `TableVersionNotFound` for a version that nothing can read or begin at. */
 export function requireWhole(
-  { datasetPath }: VersionsFolder,
+  { datasetPath }: Pick<VersionsFolder, 'datasetPath'>,
   { branch, version }: { branch: BranchName | undefined; version: number | undefined },
 ): void {
   if (version === undefined || isWhole({ datasetPath, branch }, version)) return;

@@ -48,6 +48,7 @@ import { BranchMirror } from '../store/branch-mirror.ts';
 import { BranchMirrors, mirrorsFolder } from '../store/branch-mirrors.ts';
 import { openStore } from '../store/open-store.ts';
 import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
+import { requireWhole } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
 import { LanceDataset } from './lance-dataset.ts';
 import { StorageRoot } from './storage-root.ts';
@@ -137,7 +138,9 @@ export class LanceEngine implements Engine {
         const parts = { ...surroundings, mirror, commits, onBranchDeleted };
         return new LanceDataset(() => this.#openNewest(request), parts);
       }
-      const state = this.#root.isLocal ? await inspectBranch(this.#branchAt(location, branch), true) : undefined;
+      const at = this.#root.isLocal ? this.#branchAt(location, branch) : undefined;
+      const state = at && (await inspectBranch(at, true));
+      if (at !== undefined) requireWhole(at, { branch, version });
       const table = await this.#openNewest(request);
       if (version === undefined) {
         const local = this.#localBranch(request, await table.version());
