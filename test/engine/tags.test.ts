@@ -65,6 +65,29 @@ describe('tags on a file system', () => {
     assert.deepEqual(listed, ['branched', 'ours', 'theirs']);
   });
 
+  test('of other programs are read whatever their metadata is', async (t) => {
+    const { dataset, tagFolder } = await taggable(t);
+    await dataset.tags.create(tag('ours', 1));
+    const contents = {
+      none: { metadata: null },
+      number: { metadata: 7 },
+      list: { metadata: ['a'], manifestSize: 'large' },
+      mixed: { metadata: { text: 'b', number: 1, object: {}, nothing: null }, manifestSize: null },
+    };
+    for (const [name, content] of Object.entries(contents)) {
+      writeFileSync(join(tagFolder, `${name}.json`), JSON.stringify({ branch: null, version: 2, ...content }));
+    }
+    const found = (await dataset.tags.list()).filter(({ name }) => name !== 'ours');
+    const read = found.map(({ name, metadata, manifestBytes }) => [name, metadata, manifestBytes]);
+    assert.deepEqual(read.sort(), [
+      ['list', {}, 0],
+      ['mixed', { text: 'b' }, 0],
+      ['none', {}, 0],
+      ['number', {}, 0],
+    ]);
+    await dataset.tags.update(tag('mixed', 1), found.find(({ name }) => name === 'mixed')!);
+  });
+
   test('a change has its content and its name on the disk before it counts (P3)', async (t) => {
     const { dataset, tagFolder, synced } = await taggable(t);
     synced.length = 0;

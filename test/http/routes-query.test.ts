@@ -207,6 +207,16 @@ describe('POST /v1/table/{id}/query', () => {
     refused(await query({ query: [] }, 'points', 'explain_plan'), 400, 13, /^query must be a JSON object$/);
   });
 
+  test('nor is the place in one of several scans', async () => {
+    const nearest = { vector: [4.1, 0, 1], k: 2, filter: 'id > 3' };
+    const plan = succeeded(await query({ query: nearest, verbose: true }, 'points', 'explain_plan'));
+    const analysis = succeeded(await query(nearest, 'points', 'analyze_plan'));
+    for (const text of [plan, analysis].map(String)) {
+      assert.ok(text.matchAll(/\buri=\(hidden\), projection=\[/g).toArray().length >= 2, text);
+      assert.doesNotMatch(text, /lancegate|points|tables/);
+    }
+  });
+
   test('a query reads the branch and the version that it names, and sees every acknowledged commit (P11)', async () => {
     succeeded(await service.post('/v1/table/fresh/create', people([0], 'x')));
     succeeded(await service.post('/v1/table/fresh/branches/create', { name: 'b' }));

@@ -60,17 +60,23 @@ function nameOf(file: string): string {
 
 function parseTag(text: string): TagContent {
   const fields = objectIn(text);
-  const { branch = null, version, manifestSize = 0, createdAt, updatedAt, metadata = {} } = fields;
+  const { branch = null, version, manifestSize, createdAt, updatedAt, metadata } = fields;
   const isBranch = branch === null || typeof branch === 'string';
   if (!isBranch || !Number.isSafeInteger(version)) throw new MalformedFile('a tag without a version');
   return {
     branch: branch === 'main' ? undefined : (branch ?? undefined),
     version: version as number,
-    manifestBytes: Number(manifestSize),
+    manifestBytes: Number.isSafeInteger(manifestSize) ? (manifestSize as number) : 0,
     createdAt: typeof createdAt === 'string' ? createdAt : undefined,
     updatedAt: typeof updatedAt === 'string' ? updatedAt : undefined,
-    metadata: metadata as TagContent['metadata'],
+    metadata: textsIn(metadata),
   };
+}
+
+/** Other programs write tags, too: what is no text under a name is left out. */
+function textsIn(value: unknown): Readonly<Record<string, string>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return {};
+  return Object.fromEntries(Object.entries(value).filter(([, text]) => typeof text === 'string'));
 }
 
 function objectIn(text: string): Readonly<Record<string, unknown>> {
