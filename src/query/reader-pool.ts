@@ -88,7 +88,7 @@ export class ReaderPool {
     if (!reader.wasReady) await firstOf(reader.ready, signal);
     let takeBack = (): void => undefined;
     const stopListening = onAbort(signal, () => {
-      takeBack = this.#endAfterGrace(reader);
+      takeBack = this.#endAfterGrace(reader, isTimedOut(signal.reason) ? 'deadline' : 'cancelled');
     });
     try {
       return await reader.ask(order, rows, take);
@@ -100,9 +100,9 @@ export class ReaderPool {
   }
 
   /** Kills the reader, unless the returned function is called within the grace. */
-  #endAfterGrace(reader: ReaderProcess): () => void {
+  #endAfterGrace(reader: ReaderProcess, reason: ReaderDeath): () => void {
     // Most end within milliseconds, and a new process takes longer to start.
-    return this.#parts.clock.schedule(100, () => reader.end('deadline'));
+    return this.#parts.clock.schedule(100, () => reader.end(reason));
   }
 
   async #reader(signal: AbortSignal): Promise<ReaderProcess> {
@@ -143,7 +143,7 @@ export class ReaderPool {
     this.#free.delete(reader);
     this.#parts.metrics.readerEnded(reason);
     if (reason === 'idle' || reason === 'stop' || this.#isClosed) return;
-    if (reason !== 'spent' && reason !== 'deadline' && reason !== 'memory') this.#backOff();
+    if (!isOfOrder.has(reason)) this.#backOff();
     // So that the next order does not wait for a start. After a failed start, the next order tries again.
     if (reader.wasReady) void (this.#pause ?? Promise.resolve()).then(() => this.#replace());
   }
@@ -166,6 +166,12 @@ export class ReaderPool {
     });
   }
 }
+
+/** Deaths that say nothing of the program, but of what it was to do. */
+const isOfOrder: ReadonlySet<ReaderDeath> = new Set(['spent', 'cancelled', 'deadline', 'memory']);
+
+/** An order also ends because its client left, or because its job was cancelled. */
+const isTimedOut = (reason: unknown): boolean => reason instanceof LancegateError && reason.kind === 'TimedOut';
 
 const stopping = (): LancegateError => new LancegateError('SlowDown', 'the service is stopping');
 

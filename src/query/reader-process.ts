@@ -202,6 +202,8 @@ export class ReaderProcess {
         return `the query needed more than the ${Math.floor((this.#memoryBytes + this.#extraBytes) / 2 ** 20)} MiB that it may have`;
       case 'deadline':
         return 'the query was ended at its deadline';
+      case 'cancelled':
+        return 'the query was cancelled';
       case 'stop':
         return 'the service is stopping';
       case 'start':
@@ -236,4 +238,4 @@ const channelOf = ({ stdio }: { readonly stdio: ChildProcess['stdio'] | undefine
 const isOfSystem = (error: unknown): boolean => error instanceof Error && 'code' in error;
 
 /** Ended by the service in normal operation. */
-const isNormal = (reason: ReaderDeath): boolean => reason === 'idle' || reason === 'spent' || reason === 'stop';
+const isNormal = (reason: ReaderDeath): boolean => ['idle', 'spent', 'stop', 'cancelled'].includes(reason);

@@ -14,7 +14,17 @@ export type ConnectionEnd = 'address_share' | 'all_taken' | 'gave_way' | 'silent
 export type CountsSource = 'key_index' | 'totals' | 'commit' | 'search';
 
 /** Why a reader process ended: the first three are normal. */
-export type ReaderDeath = 'idle' | 'spent' | 'stop' | 'deadline' | 'memory' | 'signal' | 'exit' | 'protocol' | 'start';
+export type ReaderDeath =
+  | 'idle'
+  | 'spent'
+  | 'stop'
+  | 'cancelled'
+  | 'deadline'
+  | 'memory'
+  | 'signal'
+  | 'exit'
+  | 'protocol'
+  | 'start';
 
 const requestSeconds = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const stageSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -130,7 +140,7 @@ export class Metrics {
   readonly readerEnded = this.#countBy<ReaderDeath>(
     'reason',
     'lancegate_reader_ends_total',
-    'Reader processes that ended, by reason: idle, spent (held much memory) and stop are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
+    'Reader processes that ended, by reason: idle, spent (held much memory), stop and cancelled (nobody waits for the answer any more) are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
   );
 
   /** As those of the readers. */

@@ -29,6 +29,7 @@ describe('queries run in readers', () => {
   };
   const running = () => gauge('lancegate_reader_queries_running');
   const deadlines = () => gauge('lancegate_reader_ends_total{reason="deadline"}');
+  const cancelled = () => gauge('lancegate_reader_ends_total{reason="cancelled"}');
   /** A query of its rows waits: for the engine, which waits for a file that nothing writes to. A reader is there. */
   const stalled = async (t: { after: (clean: () => void) => void }, table: string) => {
     await create(table);
@@ -80,7 +81,7 @@ describe('queries run in readers', () => {
     });
   }
 
-  test('the query of a client that left is ended (P12)', async (t) => {
+  test('the query of a client that left is ended, and not logged as one beyond its time or memory (P12)', async (t) => {
     await stalled(t, 'left');
     const leaver = new AbortController();
     const token = await service.mint('lancegate:admin');
@@ -91,11 +92,16 @@ describe('queries run in readers', () => {
       signal: leaver.signal,
     });
     await eventually('the query runs', async () => (await running()) === 1);
-    const ended = await deadlines();
+    const ended = await cancelled();
+    const seen = service.log.length;
     leaver.abort();
     await assert.rejects(asked);
     await eventually('nothing runs', async () => (await running()) === 0);
-    assert.equal(await deadlines(), ended + 1);
+    assert.equal(await cancelled(), ended + 1);
+    assert.deepEqual(
+      service.log.slice(seen).filter((line) => line.includes('was killed')),
+      [],
+    );
   });
 
   test('a principal whose queries take long keeps no other from asking (P10)', async (t) => {
