@@ -14,10 +14,7 @@ import { Random } from '#test/model/random.ts';
 import { CrashRound, type Victim } from './crash-round.ts';
 import { Sequence, type Subject, Tally } from './crash-sequence.ts';
 import { CrashService } from './crash-service.ts';
-import { columns, metadata } from './crash-subjects-of-columns.ts';
-import { indexSubjects } from './crash-subjects-of-indexes.ts';
-import { branches, overwrite, restore, rows, tags, versions } from './crash-subjects-of-rows.ts';
-import { namespaces, tables } from './crash-subjects-of-tables.ts';
+import { allSubjects } from './crash-subjects.ts';
 
 const crashes = Number(process.env.LANCEGATE_TEST_CRASHES ?? 4);
 const seed = Number(process.env.LANCEGATE_TEST_CRASH_SEED ?? 1);
@@ -25,13 +22,6 @@ const only = process.env.LANCEGATE_TEST_CRASH_ONLY?.split(',');
 const subjectsPerCrash = 5;
 /** Inserts of some thousand rows are several chunks. */
 const flags = ['--chunk-size', '16KiB', '--index-from-rows', '300'];
-
-const allSubjects = (tablesFolder: string) =>
-  [
-    ...[rows, overwrite, restore, tags, versions, branches, columns, metadata],
-    ...[tables(tablesFolder), namespaces(tablesFolder)],
-    ...indexSubjects,
-  ] as unknown as readonly Subject<unknown>[];
 
 const victims: readonly (readonly [number, Victim])[] = [
   [4, 'service'],

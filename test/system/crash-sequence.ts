@@ -3,6 +3,7 @@
  * at a crash one request at the most has no answer, and there are two states that the tables may be in.
  */
 import assert from 'node:assert/strict';
+import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Random } from '#test/model/random.ts';
 import type { Answer, Asked, CrashService, Json } from './crash-service.ts';
@@ -66,6 +67,16 @@ const isRefusedForNow = ({ status, body }: Answer): boolean => status === 503 ||
 
 const isUnknown = ({ status, body }: Answer): boolean => status === 500 && /is not known/.test(String(body.error));
 
+/** A client that waited long has the number of a job instead, which may fail. */
+async function endsWell(service: CrashService, { body: { job_id: id } }: Answer): Promise<boolean> {
+  if (typeof id !== 'string') return true;
+  for (;;) {
+    const { job_state: state } = await service.get({ path: '/v1/jobs/describe', body: { job_id: id } });
+    if (state !== 'IN_PROGRESS') return state === 'DONE';
+    await pause(100);
+  }
+}
+
 /** Without what is of the one request. */
 const resultOf = ({ body: { context: _, ...result } }: Answer): Json => result;
 
@@ -74,6 +85,8 @@ interface Parts<State> {
   readonly table: string;
   readonly random: Random;
   readonly tally: Tally;
+  /** Whether a refusal is held to its word, and an outcome that is not known leaves the step as a crash does. By default not. */
+  readonly doubtsRefusals?: boolean;
 }
 
 export class Sequence<State = unknown> {
@@ -118,12 +131,23 @@ export class Sequence<State = unknown> {
       if (!isOver()) throw new Error(`${step.name} got no answer`);
       return false;
     }
+    const { tally, doubtsRefusals = false } = this.#parts;
     if (isRefusedForNow(answer)) {
-      this.#parts.tally.count(`${step.name} refused for now`);
+      tally.count(`${step.name} refused for now`);
+      if (doubtsRefusals) await this.#requireState(service, [this.#state!], `${step.name} refused`);
       return true;
     }
+    if (doubtsRefusals && answer.status === 500) {
+      tally.count(`${step.name} of unknown outcome`);
+      return false;
+    }
     assert.equal(answer.status, 200, `${this.table} ${step.name}: ${JSON.stringify(answer.body)}`);
-    this.#parts.tally.count(`${step.name} answered`);
+    if (doubtsRefusals && !(await endsWell(service, answer))) {
+      tally.count(`${step.name} failed as a job`);
+      await this.#requireState(service, [this.#state!], `${step.name} failed`);
+      return true;
+    }
+    tally.count(`${step.name} answered`);
     this.#done(step, answer);
     return true;
   }
@@ -143,7 +167,8 @@ export class Sequence<State = unknown> {
   #done(step: Step<State>, answer: Answer): void {
     this.#open = undefined;
     this.#state = step.after;
-    this.#latest = { step, answer };
+    // Once its job is done, a repetition gets what the job did.
+    this.#latest = 'job_id' in answer.body ? undefined : { step, answer };
     this.#history.push({ answer: answer.body, state: step.after });
   }
 
@@ -175,6 +200,7 @@ export class Sequence<State = unknown> {
     const found = await this.#requireState(service, [before, step.after, ...(step.between ?? [])], step.name);
     const isDone = isDeepStrictEqual(found, step.after);
     const again = await service.ask(step.asked);
+    if (again?.status === 200) await endsWell(service, again);
     const what = `${this.table} ${step.name} cut short, ${isDone ? 'done' : 'not done'}, again: ${JSON.stringify(again)}`;
     tally.count(
       `${step.name} cut short, ${isDone ? 'done' : 'not done'}: ${again?.status} ${again?.isReplay ? 'replayed' : ''}`,

@@ -1,29 +1,26 @@
-/** On a file system of a few megabytes and files, which a mount namespace of their own gives the tests of `full-disk-cases.ts`. */
+/** On a file system of a few megabytes and files: what makes room on it, and what each operation that writes leaves there. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { runOnDisks } from './small-disks.ts';
 
-const cases = join(import.meta.dirname, 'full-disk-cases.ts');
-const mountAndRun = 'mount -t tmpfs -o size=24m,nr_inodes=4000 lancegate "$0" && TMPDIR="$0" exec "$@"';
-
-/** As root, or as who may have a user namespace; undefined where neither is allowed. */
-function namespaceFlags(folder: string): string | undefined {
-  return ['-m', '-rm'].find((flags) => inNamespace(flags, folder, ['true']).status === 0);
-}
-
-const inNamespace = (flags: string, folder: string, command: readonly string[]) => {
-  // What the runner of this test tells its own children would make the cases report to it.
-  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-  return spawnSync('unshare', [flags, 'sh', '-c', mountAndRun, folder, ...command], { env, encoding: 'utf8' });
-};
+const casesIn = (file: string): string => join(import.meta.dirname, file);
 
 test('a disk full of old versions gets free by itself, and by hand (P8)', { timeout: 180_000 }, (t) => {
-  const folder = temporaryFolder((clean) => t.after(clean));
-  const flags = namespaceFlags(folder);
-  if (flags === undefined) return t.skip('no file system can be mounted here');
-  const { status, stdout } = inNamespace(flags, folder, [process.execPath, '--test-reporter=spec', '--test', cases]);
-  assert.equal(status, 0, stdout);
-  assert.match(stdout, /pass 4\n/);
+  const mounts = { '': 'size=24m,nr_inodes=4000' };
+  const said = runOnDisks(t, { mounts, cases: casesIn('full-disk-cases.ts') });
+  if (said !== undefined) assert.match(said, /pass 4\n/);
+});
+
+/** By hand as many as are asked for: see `full-disk-operations.ts`. */
+test('what an operation writes on a disk that fills is there wholly or not at all (P1, P3, P6, P8)', (t) => {
+  const mounts = {
+    both: 'size=96m,nr_inodes=8000',
+    tables: 'size=96m,nr_inodes=8000',
+    catalog: 'size=16m,nr_inodes=4000',
+  };
+  const said = runOnDisks(t, { mounts, cases: casesIn('full-disk-operations.ts') });
+  if (said === undefined) return;
+  for (const line of said.split('\n')) if (line.startsWith('ℹ ')) t.diagnostic(line.slice(2));
+  assert.match(said, /pass 1\n/);
 });
