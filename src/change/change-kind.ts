@@ -6,6 +6,7 @@ import { principalKey } from '../kernel/request-scope.ts';
 import {
   type Committed,
   type Head,
+  isAtHead,
   requireTime,
   unchanged,
   type WriteBatch,
@@ -26,10 +27,11 @@ export const changeKind: WriteKind<ChangeRequest> = {
 async function commitManifest(
   request: ChangeRequest,
   change: ManifestChange,
-  { dataset }: Head,
+  head: Head,
 ): Promise<Committed | 'overtaken'> {
   requireTime([request]);
-  const made = await dataset.commitManifest(change);
+  if (!(await isAtHead(head))) return 'overtaken';
+  const made = await head.dataset.commitManifest(change);
   return made === 'overtaken' ? made : committed(made.version, []);
 }
 

@@ -13,6 +13,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import {
   type Committed,
   type Head,
+  isAtHead,
   longestTime,
   requireTime,
   unchanged,
@@ -65,7 +66,9 @@ class InsertBatch implements WriteBatch {
     this.#prepared?.discard();
   }
 
-  async #commitWritten({ dataset }: Head, mode: InsertMode, staged: StagedSource | undefined): Promise<Replacing> {
+  async #commitWritten(head: Head, mode: InsertMode, staged: StagedSource | undefined): Promise<Replacing> {
+    if (!(await isAtHead(head))) return 'overtaken';
+    const { dataset } = head;
     if (mode === 'overwrite') return staged === undefined ? 'refused' : dataset.overwriteRows(staged);
     if (staged !== undefined) return dataset.appendRows(staged);
     this.#prepared ??= dataset.prepareRows(this.#rows);

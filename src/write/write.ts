@@ -111,6 +111,12 @@ export interface WriteKind<Request extends WriteRequest> {
 /** The kinds of writes of one branch. The kind that a request names takes it. */
 export type WriteKinds = Readonly<Record<WriteRequest['kind'], WriteKind<WriteRequest>>>;
 
+/**
+ * Whether the dataset is still at the version of the head: a reader may have refreshed it. A commit to a later version would follow
+ * one for which nobody has confirmed that this process still owns the table. To be asked directly before a commit.
+ */
+export const isAtHead = async ({ dataset, version }: Head): Promise<boolean> => (await dataset.version()) === version;
+
 /** Nothing is written of a batch that changes nothing, and no version is made. */
 export const unchanged = (requests: readonly unknown[], { version }: Head): Committed => ({
   version,
