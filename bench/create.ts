@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { createBare } from './bare-engine.ts';
 import { median, type Row, timeMs } from './measure.ts';
 import { type ServerProcess, startServerProcess } from './server-process.ts';
-import type { ServiceProcess } from './service-process.ts';
+import { type ServiceProcess, startServiceProcess } from './service-process.ts';
 import { range, repeatedAsOneBatch, repeatedFile, repeatedStream, vectorTable } from './workloads.ts';
 
 const rowsPerBatch = 20_000;
@@ -98,24 +98,47 @@ const receiveRow = ({ bytes, receive }: Typical): Row => ({
   goal: '',
 });
 
-/** Resident memory of the service, above idle, while a large create streams in. */
-export async function measureMemory(service: ServiceProcess, megabytes: number): Promise<Row> {
+/** What a large stream of rows can be for. */
+const largeWrites = {
+  create: '/v1/table/large/create',
+  insert: '/v1/table/grown/insert',
+  overwrite: '/v1/table/grown/insert?mode=overwrite',
+} as const;
+
+/** Resident memory of a service of its own, above idle, while each of the large streams comes in. */
+export async function measureMemory(folder: string, megabytes: number): Promise<readonly Row[]> {
+  const rows: Row[] = [];
+  for (const [write, path] of Object.entries(largeWrites)) {
+    const service = await startServiceProcess(join(folder, `memory_${write}`));
+    try {
+      await service.post('/v1/table/grown/create', repeatedStream(batchOf(), 1));
+      rows.push(
+        await memoryRow(service, `memory above idle, ${write} of ${megabytes} MB`, () =>
+          service.post(path, repeatedStream(batchOf(), Math.round((megabytes * MB) / batchBytes))),
+        ),
+      );
+    } finally {
+      await service.stop();
+    }
+  }
+  return rows;
+}
+
+async function memoryRow(service: ServiceProcess, what: string, write: () => Promise<unknown>): Promise<Row> {
   const idleBytes = await service.residentBytes();
   let peakBytes = idleBytes;
   let busy = true;
-  const batch = batchOf();
   const watch = (async () => {
     while (busy) {
       peakBytes = Math.max(peakBytes, await service.residentBytes());
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   })();
-  const batches = Math.round((megabytes * MB) / batchBytes);
-  await service.post('/v1/table/large/create', repeatedStream(batch, batches));
+  await write();
   busy = false;
   await watch;
   return {
-    what: `memory above idle, create of ${megabytes} MB`,
+    what,
     lancegate: `${((peakBytes - idleBytes) / MB).toFixed(0)} MB (idle ${(idleBytes / MB).toFixed(0)} MB)`,
     bareEngine: '',
     ratio: '',

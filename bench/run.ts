@@ -23,7 +23,7 @@ try {
       ratio: '',
       goal: 'under 3 s',
     },
-    await measureMemory(service, 2000),
+    ...(await measureMemory(folder, 2000)),
     ...(await compareMerges(service, folder, {
       name: 'merge, 100 rows into 100,000',
       targetRows: 100_000,
