@@ -11,6 +11,7 @@ import { ApiKeyStore } from './auth/tokens/api-keys.ts';
 import { IntrospectionVerifier, introspectionDefaults } from './auth/tokens/introspection-verifier.ts';
 import { JwtVerifier, jwtIssuerDefaults } from './auth/tokens/jwt-verifier.ts';
 import { OwnIssuer } from './auth/tokens/own-issuer.ts';
+import { ReplicaTokens } from './auth/tokens/replica-tokens.ts';
 import type { Verifier } from './auth/tokens/verifier.ts';
 import type { Credentials } from './catalog/credentials.ts';
 import type { Service, StartParts } from './cli/serve.ts';
@@ -20,8 +21,10 @@ import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memo
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
 import type { IndexBuilds, ReaderChanges } from './engine/port/reader-work.ts';
+import { Forwarding } from './http/forwarding/forwarding.ts';
+import { ReplicaHop } from './http/forwarding/replica-hop.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
-import { startHttpServer } from './http/server.ts';
+import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
 import type { SchedulerPolicy } from './maintenance/scheduler.ts';
@@ -32,7 +35,7 @@ import { startOperations } from './operations/operations.ts';
 import { IndexBuilders } from './query/index-builders.ts';
 import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
-import { openState } from './stored-state.ts';
+import { openState, type StoredState } from './stored-state.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
 import type { Logger } from './telemetry/logger.ts';
@@ -60,7 +63,8 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const { policy, reload } = await openPolicy(start);
   const state = opened.use(await openState(config, folder, clock, logger));
   const { catalog } = state;
-  const authenticator = new Authenticator(await verifiers(start, state));
+  const tokens = replicaTokens(state, clock);
+  const authenticator = new Authenticator(await verifiers(start, state, tokens));
   // Before the server, so that it is closed after the last request.
   const audit = await openAudit(start);
   const readers = openReaders(start);
@@ -74,12 +78,8 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     newId: randomUUID,
     logger,
     metrics,
-    maxWaitingPerTable: config.maxQueuedMerges,
-    maxOpenDatasets: 512,
-    keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
-    idempotencyKeptMs: config.idempotencyKeptMs,
-    maintenanceLimits: maintenanceLimits(config),
+    ...operationLimits(config),
   });
   opened.defer(closeOperations);
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
@@ -99,6 +99,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     metrics,
     clock,
     newId: randomUUID,
+    forwarding: openForwarding(start, state, tokens),
   });
   await state.owners.join(config.advertise ?? server.url);
   state.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
@@ -111,10 +112,41 @@ export async function startService(config: Config, parts: StartParts): Promise<S
       await reload();
     },
     close: async (drainMs) => {
-      await Promise.all([state.owners.leave(), server.close(drainMs)]);
+      if (tokens !== undefined) await leave(state, server, clock);
+      await server.close(drainMs);
       await all.disposeAsync();
     },
   };
+}
+
+const operationLimits = (config: Config) => ({
+  maxWaitingPerTable: config.maxQueuedMerges,
+  maxOpenDatasets: 512,
+  keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
+  idempotencyKeptMs: config.idempotencyKeptMs,
+  maintenanceLimits: maintenanceLimits(config),
+});
+
+const replicaTokens = ({ replica }: StoredState, clock: Clock): ReplicaTokens | undefined =>
+  replica && new ReplicaTokens({ keys: replica.keys, replica: replica.id, clock, newId: randomUUID });
+
+function openForwarding({ config, clock, opened }: Start, { owners }: StoredState, tokens: ReplicaTokens | undefined) {
+  if (tokens === undefined) return undefined;
+  const hop = new ReplicaHop({
+    sign: (principal, audience) => tokens.sign(principal, audience),
+    silentAfterMs: config.maxTimeoutMs + 60_000,
+  });
+  opened.defer(() => hop.close());
+  return new Forwarding({ owners, others: () => owners.others(), hop, clock });
+}
+
+/** How long clients and balancers have to notice that they should go to another replica. */
+const leaveMs = 1_000;
+
+/** Other replicas take over, while this one still answers, and sends on what it does not own any more. */
+async function leave({ owners }: StoredState, server: HttpServer, clock: Clock): Promise<void> {
+  server.leave();
+  await Promise.all([owners.leave(), new Promise<void>((resolve) => clock.schedule(leaveMs, resolve))]);
 }
 
 function sayIfClosed({ folder: { root, wasOpenAs }, logger }: Start): void {
@@ -290,12 +322,14 @@ const acceptedCredentials = ({ ownIssuer, oidcIssuers = [], introspectionIssuer 
 async function verifiers(
   { config, logger, clock }: Start,
   { apiKeys, issuerKeys }: Credentials,
+  tokens: ReplicaTokens | undefined,
 ): Promise<readonly Verifier[]> {
   const own = config.ownIssuer ? [await OwnIssuer.open(issuerKeys, clock, logger)] : [];
   return [
     new ApiKeyStore(apiKeys, clock),
     ...own,
     ...jwtVerifiers(config, clock, logger),
+    ...(tokens === undefined ? [] : [tokens]),
     ...introspectionVerifiers(config, clock, logger),
   ];
 }

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { ApiKeyFile } from './auth/tokens/api-key-file.ts';
 import { IssuerKeyFile } from './auth/tokens/issuer-key-file.ts';
 import { CatalogProbe } from './catalog/catalog-probe.ts';
-import type { Credentials } from './catalog/credentials.ts';
+import type { Credentials, IssuerKeyRecords } from './catalog/credentials.ts';
 import type { Catalog } from './catalog/port.ts';
 import { openPostgresSession, sharedCatalogOf } from './catalog/postgres/open-postgres-catalog.ts';
 import type { SqlSession } from './catalog/sql-catalog.ts';
@@ -17,12 +17,18 @@ import { ReplicaOwners } from './ownership/replica-owners.ts';
 import { EmbeddedOwners, type TableOwners } from './table/table-owners.ts';
 import type { Logger } from './telemetry/logger.ts';
 
-interface StoredState extends Credentials {
+interface Replica {
+  readonly id: string;
+  /** By which replicas vouch for clients to one another. */
+  readonly keys: IssuerKeyRecords;
+}
+
+export interface StoredState extends Credentials {
   readonly catalog: Catalog;
   /** Which process writes to a table. */
   readonly owners: TableOwners;
-  /** Of the database that replicas share; undefined where this process has the catalog for itself. */
-  readonly session: SqlSession | undefined;
+  /** Of one of several replicas; undefined where this process has the catalog for itself. */
+  readonly replica: Replica | undefined;
   /** Throws where requests that need the catalog cannot be answered. */
   requireReady(): Promise<void>;
   /** Tells commands on this machine where the service listens. */
@@ -45,7 +51,7 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
   return {
     catalog,
     owners: new EmbeddedOwners(),
-    session: undefined,
+    replica: undefined,
     apiKeys,
     issuerKeys,
     requireReady: async () => {},
@@ -69,7 +75,7 @@ async function openShared(config: Config, folder: DataFolder, clock: Clock, logg
   return {
     catalog,
     owners,
-    session,
+    replica: { id: names.replica, keys: new SqlIssuerKeys(session, 'replicas') },
     ...credentialsIn(session, clock),
     requireReady: () => probe.requireAnswer(),
     announce: hold.announce,

@@ -17,7 +17,7 @@ import { methodFinder, type Route, type RouteMethods } from './route.ts';
 import { type PublicFile, publicFiles } from './routes/documents.ts';
 import { metricsRoute } from './routes/metrics.ts';
 
-interface HttpServer {
+export interface HttpServer {
   /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
   readonly url: string;
   /**
