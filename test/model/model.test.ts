@@ -7,8 +7,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
-import { failureText, replay, runRandom, type SequenceFailure, shrink } from './sequence.ts';
-import type { Step } from './steps.ts';
+import { compareTable, settle } from './compare.ts';
+import { Random } from './random.ts';
+import { randomStep } from './random-steps.ts';
+import { expect, type World } from './reference.ts';
+import { failureText, type Play, replay, runRandom, type SequenceFailure, shrink } from './sequence.ts';
+import { type Step, stepText } from './steps.ts';
 import { Subject } from './subject.ts';
 import { fromJson } from './values.ts';
 
@@ -19,6 +23,16 @@ const steps = Number(LANCEGATE_MODEL_STEPS ?? 60);
 /** What the engine said to an internal error is in the log alone. */
 const lastError = ({ log }: TestService): string | undefined =>
   log.findLast((line) => line.includes('"level":"error"'));
+
+const playOn = (subject: Subject): Play<World, Step> => ({
+  begin: new Map(),
+  draw: randomStep,
+  async perform(world, step, at) {
+    const next = settle(world, expect(world, step), await subject.apply(step));
+    await compareTable(subject, next, step, new Random(at));
+    return next;
+  },
+});
 
 describe('the service does what the reference model says, step by step', () => {
   let service: TestService;
@@ -33,17 +47,17 @@ describe('the service does what the reference model says, step by step', () => {
   });
 
   let sequences = 0;
-  const freshSubject = () => Subject.open(service, `sequence-${++sequences}`);
+  const fresh = async () => playOn(await Subject.open(service, `sequence-${++sequences}`));
 
-  async function requireNone(failure: SequenceFailure | undefined): Promise<void> {
-    if (failure !== undefined) assert.fail(failureText(await shrink(failure, freshSubject), lastError(service)));
+  async function requireNone(failure: SequenceFailure<Step> | undefined): Promise<void> {
+    if (failure !== undefined) assert.fail(failureText(await shrink(failure, fresh), stepText, lastError(service)));
   }
 
   if (LANCEGATE_MODEL_REPLAY !== undefined) {
     test(`the steps of ${LANCEGATE_MODEL_REPLAY}`, async () => {
       const recorded = fromJson(readFileSync(LANCEGATE_MODEL_REPLAY, 'utf8')) as Step[];
-      const failure = await replay(await freshSubject(), recorded);
-      if (failure !== undefined) assert.fail(failureText(failure, lastError(service)));
+      const failure = await replay(await fresh(), recorded);
+      if (failure !== undefined) assert.fail(failureText(failure, stepText, lastError(service)));
     });
     return;
   }
@@ -51,7 +65,7 @@ describe('the service does what the reference model says, step by step', () => {
   for (const seed of seeds) {
     test(`seed ${seed}: ${steps} random steps leave rows, counts and versions as the reference has them (P2, P4, P5)`, async (t) => {
       t.diagnostic(`LANCEGATE_MODEL_SEED=${seed} LANCEGATE_MODEL_STEPS=${steps}`);
-      await requireNone(await runRandom({ subject: await freshSubject(), seed, steps }));
+      await requireNone(await runRandom(await fresh(), { seed, steps }));
     });
   }
 });

@@ -87,6 +87,16 @@ function indexStep(random: Random, name: string, table: Table | undefined): Step
 function mergeStep(random: Random, name: string, table: Table | undefined): MergeStep {
   const branch = randomBranch(random, table);
   const columns = table?.state === 'created' ? table.columns : randomColumns(random);
+  const rows = table?.state === 'created' ? rowsOf(table.branches.get(branch ?? main) ?? mainOf(table)) : [];
+  return mergeInto(random, { columns, rows }, { table: name, branch });
+}
+
+/** A merge that fits a table of these columns and rows; sometimes one thing of it is wrong. */
+export function mergeInto(
+  random: Random,
+  { columns, rows: target }: Pick<Source, 'columns' | 'rows'>,
+  of: Pick<MergeStep, 'table' | 'branch'>,
+): MergeStep {
   const on = random.sample(
     scalarPaths(columns),
     random.weighted([
@@ -96,12 +106,10 @@ function mergeStep(random: Random, name: string, table: Table | undefined): Merg
     ]),
   );
   const sent = random.chance(65) ? columns : partOf(random, columns, on);
-  const target = table?.state === 'created' ? rowsOf(table.branches.get(branch ?? main) ?? mainOf(table)) : [];
   const rows = [...keyedRows(random, sent, on, target, random.int(9))];
   const step: MergeStep = {
     kind: 'merge',
-    table: name,
-    branch,
+    ...of,
     on: on.map((segments) => onPath(random, segments)),
     flags: randomFlags(random, columns, sent),
     useIndex: random.chance(15) ? random.chance(50) : undefined,
@@ -111,7 +119,11 @@ function mergeStep(random: Random, name: string, table: Table | undefined): Merg
 }
 
 /** Many clients declare every column nullable, whatever the table says; only values count. */
-const allNullable = (column: Column): Column => ({ ...column, nullable: true, fields: column.fields.map(allNullable) });
+export const allNullable = (column: Column): Column => ({
+  ...column,
+  nullable: true,
+  fields: column.fields.map(allNullable),
+});
 
 const mainOf = (table: Created): Branch => table.branches.get(main) as Branch;
 
@@ -123,7 +135,11 @@ function randomBranch(random: Random, table: Table | undefined): string | undefi
 }
 
 /** A partial update: the columns that must be there, and some others. */
-function partOf(random: Random, columns: readonly Column[], on: readonly (readonly string[])[]): readonly Column[] {
+export function partOf(
+  random: Random,
+  columns: readonly Column[],
+  on: readonly (readonly string[])[],
+): readonly Column[] {
   const needed = new Set(on.map(([first]) => first));
   const kept = columns.filter(({ name, nullable }) => needed.has(name) || !nullable || random.chance(40));
   return random.sample(kept, kept.length);
@@ -134,7 +150,7 @@ const envelope = (random: Random) => ({
   codec: random.pick(['none', 'lz4', 'zstd'] as const),
 });
 
-const sourceOf = (random: Random, columns: readonly Column[], rows: readonly Row[], more: number): Source => ({
+export const sourceOf = (random: Random, columns: readonly Column[], rows: readonly Row[], more: number): Source => ({
   ...envelope(random),
   columns,
   rows: [...rows, ...Array.from({ length: more }, () => randomRow(random, columns))],

@@ -1,37 +1,33 @@
-/** Runs sequences of steps on the service and the reference side by side; tells a failure so that it can be replayed. */
-import { compareTable, settle } from './compare.ts';
+/** Runs sequences of steps on the service and a reference side by side; tells a failure so that it can be replayed. */
 import { Random } from './random.ts';
-import { randomStep } from './random-steps.ts';
-import { expect, type World } from './reference.ts';
-import { type Step, stepText } from './steps.ts';
-import type { Subject } from './subject.ts';
 import { toJson } from './values.ts';
 
-interface SequenceRequest {
-  readonly subject: Subject;
-  readonly seed: number;
-  readonly steps: number;
+/** A model as sequences of its steps are run. `Step` is plain data. */
+export interface Play<World, Step> {
+  readonly begin: World;
+  draw(random: Random, world: World): Step;
+  /** Does the step, and throws unless all is as the reference has it. `at` is its place in the sequence. */
+  perform(world: World, step: Step, at: number): Promise<World>;
 }
 
-export interface SequenceFailure {
+export interface SequenceFailure<Step> {
   readonly steps: readonly Step[];
   readonly error: unknown;
 }
 
 /** Undefined where all went as expected. */
-export async function runRandom({
-  subject,
-  seed,
-  steps: count,
-}: SequenceRequest): Promise<SequenceFailure | undefined> {
+export async function runRandom<World, Step>(
+  play: Play<World, Step>,
+  { seed, steps: count }: { readonly seed: number; readonly steps: number },
+): Promise<SequenceFailure<Step> | undefined> {
   const random = new Random(seed);
   const steps: Step[] = [];
-  let world: World = new Map();
+  let world = play.begin;
   for (let i = 0; i < count; i++) {
-    const step = randomStep(random, world);
+    const step = play.draw(random, world);
     steps.push(step);
     try {
-      world = await perform(subject, world, step, i);
+      world = await play.perform(world, step, i);
     } catch (error) {
       return { steps, error };
     }
@@ -40,11 +36,14 @@ export async function runRandom({
 }
 
 /** The same steps again, or some of them: the reference knows what each must do wherever it stands. */
-export async function replay(subject: Subject, steps: readonly Step[]): Promise<SequenceFailure | undefined> {
-  let world: World = new Map();
+export async function replay<World, Step>(
+  play: Play<World, Step>,
+  steps: readonly Step[],
+): Promise<SequenceFailure<Step> | undefined> {
+  let world = play.begin;
   for (const [i, step] of steps.entries()) {
     try {
-      world = await perform(subject, world, step, i);
+      world = await play.perform(world, step, i);
     } catch (error) {
       return { steps: steps.slice(0, i + 1), error };
     }
@@ -52,28 +51,24 @@ export async function replay(subject: Subject, steps: readonly Step[]): Promise<
   return undefined;
 }
 
-async function perform(subject: Subject, world: World, step: Step, at: number): Promise<World> {
-  const expected = expect(world, step);
-  const next = settle(world, expected, await subject.apply(step));
-  await compareTable(subject, next, step, new Random(at));
-  return next;
-}
-
 /** About a minute of replaying. */
 const shrinkingSteps = 2000;
 
 /**
  * Fewer steps that fail at the same last one: ever smaller parts are left out, and stay out where the rest fails as well.
- * `subject` makes a fresh one for each try.
+ * `fresh` makes another one to play each time.
  */
-export async function shrink(failure: SequenceFailure, subject: () => Promise<Subject>): Promise<SequenceFailure> {
+export async function shrink<World, Step extends { readonly table?: string }>(
+  failure: SequenceFailure<Step>,
+  fresh: () => Promise<Play<World, Step>>,
+): Promise<SequenceFailure<Step>> {
   const last = failure.steps.at(-1);
   let smallest = failure;
   let stepsLeft = shrinkingSteps;
   const attempt = async (steps: readonly Step[]): Promise<void> => {
     if (stepsLeft < steps.length) return;
     stepsLeft -= steps.length;
-    const smaller = await replay(await subject(), steps);
+    const smaller = await replay(await fresh(), steps);
     if (smaller !== undefined && smaller.steps.at(-1) === last) smallest = smaller;
   };
   await attempt(failure.steps.filter(({ table }) => table === last?.table));
@@ -85,9 +80,13 @@ export async function shrink(failure: SequenceFailure, subject: () => Promise<Su
   return smallest;
 }
 
-export const failureText = ({ steps, error }: SequenceFailure, lastError: string | undefined): string =>
+export const failureText = <Step>(
+  { steps, error }: SequenceFailure<Step>,
+  textOf: (step: Step) => string,
+  lastError: string | undefined,
+): string =>
   [
-    ...steps.map((step, i) => `${i + 1}. ${stepText(step)}`),
+    ...steps.map((step, i) => `${i + 1}. ${textOf(step)}`),
     '',
     error instanceof Error ? (error.stack ?? error.message) : String(error),
     `The last error in the service's log: ${lastError ?? 'none'}`,

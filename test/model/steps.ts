@@ -77,7 +77,7 @@ export const mergeParameters = ({ on, branch, flags, useIndex }: MergeStep): str
 const columnText = ({ name, type, nullable, fields }: Column): string =>
   `${JSON.stringify(name)} ${type}${fields.length === 0 ? '' : `<${fields.map(columnText).join(', ')}>`}${nullable ? '' : ' not null'}`;
 
-const sourceText = ({ columns, rows, batches, codec }: Source): string =>
+export const sourceText = ({ columns, rows, batches, codec }: Source): string =>
   [`${columns.map(columnText).join(', ')} (${batches} batches, ${codec})`, ...rows.map(textOf)].join('\n      ');
 
 /** For people. */

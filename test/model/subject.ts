@@ -136,7 +136,7 @@ async function openStored(location: string): Promise<LanceTable> {
 
 const nativeOf = (table: LanceTable): NativeTable => (table as unknown as { inner: NativeTable }).inner;
 
-function rowsOfFile(file: Buffer): Row[] {
+export function rowsOfFile(file: Buffer): Row[] {
   const columns = Object.entries(decodeFile(file)) as [string, Value[]][];
   const count = columns[0]?.[1].length ?? 0;
   return Array.from({ length: count }, (_, i) =>
