@@ -7,6 +7,7 @@ import {
   FixedSizeList,
   Float32,
   Int32,
+  LargeUtf8,
   makeData,
   Schema,
   Struct,
@@ -18,6 +19,7 @@ import {
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startUnderPolicies, succeeded } from './checked-service.ts';
+import { people, stream } from './rows.ts';
 
 const policies = `
 permit (principal == Principal::"tester", action, resource);
@@ -195,5 +197,31 @@ describe('indexes of a table', () => {
     const path = '/v1/table/t/index/id_idx/drop';
     const dropped = succeeded(await service.post(path, undefined, { 'x-request-id': 'another' }));
     assert.deepEqual(succeeded(await service.post(path, undefined, { 'x-request-id': 'another' })), dropped);
+  });
+
+  test('an index that the engine does not build on values of this type is refused by the name of the column', async () => {
+    succeeded(
+      await service.post('/v1/table/typed/create', stream({ id: [1], text: vectorFromArray(['a'], new LargeUtf8()) })),
+    );
+    const body = { column: 'text', index_type: 'BTREE' };
+    refused(await service.post('/v1/table/typed/create_scalar_index', body), 400, 13, /text/);
+    assert.deepEqual(succeeded(await service.post('/v1/table/typed/index/list')).indexes, []);
+  });
+
+  test('an index is found on a branch of a branch that has it from main (P11)', async () => {
+    const ask = async (path: string, body: object) => succeeded(await service.post(`/v1/table/${path}`, body));
+    await ask('branched/create', people([1, 2, 3], 'one'));
+    await ask('branched/create_scalar_index', { column: 'id', index_type: 'BTREE' });
+    await ask('branched/branches/create', { name: 'a' });
+    await ask('branched/create_scalar_index', { branch: 'a', column: 'name', index_type: 'BTREE' });
+    await ask('branched/branches/create', { name: 'b', from_branch: 'a' });
+    await ask('branched/branches/create', { name: 'c', from_branch: 'b' });
+    for (const branch of ['b', 'c']) {
+      assert.equal(await ask('branched/count_rows', { branch, predicate: 'id = 2' }), 1);
+      assert.equal(await ask('branched/count_rows', { branch, predicate: "name = 'one'" }), 3);
+      const deleted = await ask('branched/delete', { branch, predicate: "id = 2 AND name = 'one'" });
+      assert.equal(deleted.num_deleted_rows, 1);
+    }
+    assert.equal(await ask('branched/count_rows', { branch: 'a' }), 3);
   });
 });

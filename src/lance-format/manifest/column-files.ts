@@ -1,6 +1,6 @@
 /**
- * Whether rows kept their values in a column from one version to another, by the files that hold them: no commit changes a file,
- * so a fragment that keeps its files of a column keeps what they say.
+ * Which files hold a column. Whether rows kept their values in it from one version to another, they say too: no commit changes a
+ * file, so a fragment that keeps its files of a column keeps what they say.
  */
 import { dataFileColumns, field, fragment, index, manifest } from '../messages.ts';
 import { decode } from '../protobuf.ts';
@@ -37,6 +37,38 @@ export function columnFiles(file: Buffer, fieldId: number): ColumnFiles | undefi
       return [id, JSON.stringify(holding.map(({ path }) => path).sort())];
     }),
   );
+}
+
+/**
+ * The ids of the fragments that have no file any more once the columns at these paths are gone. Rows that were inserted without the
+ * other columns are in such fragments, and Lance cannot read a table with one.
+ */
+export function fragmentsWithout(file: Buffer, gone: readonly (readonly string[])[]): readonly number[] {
+  const { fields = [], fragments = [] } = decode(manifest, sectionsOf(file).message, ['fields', 'fragments']);
+  const kept = fieldsWithout(fields, new Set(gone.map((path) => JSON.stringify(path))));
+  return fragments.flatMap((each) => {
+    const { id = 0, files = [] } = decode(fragment, each, ['id', 'files']);
+    const holds = (one: Uint8Array) =>
+      decode(dataFileColumns, one)
+        .fieldIds?.flat()
+        .some((own) => kept.has(own)) === true;
+    return files.length > 0 && !files.some(holds) ? [id] : [];
+  });
+}
+
+/** The ids of the fields that are not at these paths, nor in one that is. A field comes after the one that it is in. */
+function fieldsWithout(fields: readonly Uint8Array[], gone: ReadonlySet<string>): ReadonlySet<number> {
+  const paths = new Map<number, readonly string[]>();
+  const kept = new Set<number>();
+  for (const each of fields) {
+    const { id = 0, name = '', parentId } = decode(field, each, ['id', 'name', 'parentId']);
+    const parent = parentId === undefined ? undefined : Number(parentId);
+    const path = [...((parent !== undefined && paths.get(parent)) || []), name];
+    const isInGone = parent !== undefined && paths.has(parent) && !kept.has(parent);
+    paths.set(id, path);
+    if (!isInGone && !gone.has(JSON.stringify(path))) kept.add(id);
+  }
+  return kept;
 }
 
 /** The column itself and the fields in it: files of some versions of the format name both, others the innermost only. */

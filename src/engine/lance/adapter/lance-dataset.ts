@@ -49,6 +49,7 @@ import {
   isWhole,
   layoutOf,
   optimize,
+  placeIndexes,
   plainLayoutOf,
   prune,
   pruneMirrored,
@@ -334,7 +335,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       this.head.requireWritable();
       if (this.#local !== undefined) requireWhole(this.#local.versions, from);
       const version = await createBranch(await this.head.table(), name, from);
-      await this.#local?.durability.branchMade(name, version);
+      if (this.#local === undefined) return;
+      placeIndexes(this.#local.versions.datasetPath, name, { branch: from.branch, version });
+      await this.#local.durability.branchMade(name, version);
     });
   }
 

@@ -13,6 +13,11 @@ export type Rule = readonly [shape: RegExp, kind: ErrorName, message: string, re
 
 export const filterRules: readonly Rule[] = [
   [/No field named (.+?)\. /s, 'TableColumnNotFound', '{filter} names a column that does not exist: {part}'],
+  [
+    /Field '(.+?)' not found\.\nAvailable fields/s,
+    'TableColumnNotFound',
+    '{filter} names a column that does not exist: {part}',
+  ],
   [/Field (\S+) not found in struct/, 'TableColumnNotFound', '{filter} names a column that does not exist: {part}'],
   [
     /Ambiguous reference to unqualified field (\S+)/,

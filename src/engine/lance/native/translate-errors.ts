@@ -169,8 +169,13 @@ const columnRules: readonly Rule[] = [
   ],
 ];
 
-/** The request is checked before; these depend on the rows. */
+/** The request is checked before; these depend on the rows, or on what the engine's version of an index takes. */
 const indexRules: readonly Rule[] = [
+  [
+    /index cannot be created on the field `(.+?)` which has data type/s,
+    'InvalidInput',
+    'column: the engine builds no index of this type on values like those of {part}; choose another index_type',
+  ],
   [
     /Not enough rows to train PQ\. Requires (\d+) rows/,
     'InvalidInput',

@@ -1,14 +1,16 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
+import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type UpdateStep } from '../../port/change.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
-import { addressesFrom, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
+import { addressesFrom, addressesIn, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import type { BranchCommits } from '../commit/branch-commits.ts';
@@ -100,6 +102,7 @@ interface LocalShadowParts {
   readonly newTransaction: () => { readonly transactionId: string; readonly committedAtMs: number };
 }
 
+type DropColumnsStep = Extract<ChangeStep, { kind: 'drop columns' }>;
 type ShadowChange = Omit<ReaderChange, 'store' | 'location' | 'branch'>;
 
 /**
@@ -136,9 +139,24 @@ class LocalShadow implements Shadow {
   }
 
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
+    if (step.kind === 'drop columns') return this.#dropColumns(step, limits);
     return step.kind === 'update' && step.laterRounds !== undefined
       ? this.#updateInRounds(step, step.laterRounds, limits)
       : this.#change(step, file, limits);
+  }
+
+  /** Rows that have no other columns in their files are written anew before, with NULL in those that stay. */
+  async #dropColumns(step: DropColumnsStep, limits: ChangeLimits): Promise<MergeTotals> {
+    const gone = step.columns.map((path) => parseFieldPath(path).segments);
+    const rows = fragmentsWithout(this.#folder.changesSince(this.#parts.shadowVersion).result, gone);
+    if (rows.length > 0) {
+      const { fields } = (await this.columns()).schema;
+      const left = fields.filter(({ name }) => !gone.some(([first, ...inner]) => first === name && inner.length === 0));
+      const { name: column } = left.find(({ children }) => children.length === 0) ?? left[0]!;
+      const set = [{ column, value: ownSql(`\`${column}\``) }];
+      await this.#change({ kind: 'update', where: addressesIn(rows), set }, undefined, limits);
+    }
+    return this.#change(step, undefined, limits);
   }
 
   /** An update writes its rows into new fragments: by those the next round finds them. */
