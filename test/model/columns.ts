@@ -112,3 +112,18 @@ export function encodeRows(columns: readonly Column[], rows: readonly Row[], bat
 
 const columnwise = (columns: readonly Column[], rows: readonly Row[]): Rows =>
   Object.fromEntries(columns.map(({ name }) => [name, rows.map((row) => row[name] ?? null)]));
+
+/** As answers and requests name the type. */
+export function lanceType(type: Column['type']): string {
+  const { [type]: name = type } = lanceTypes;
+  return name;
+}
+
+const lanceTypes: Readonly<Partial<Record<Column['type'], string>>> = {
+  float32: 'float',
+  float64: 'double',
+  utf8: 'string',
+  large_utf8: 'large_string',
+  date: 'date32:day',
+  category: 'dict:string:int8:false',
+};

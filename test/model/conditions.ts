@@ -22,12 +22,14 @@ export const quoted = (segment: string): string => `\`${segment.replaceAll('`', 
 const keywords = ['select', 'from', 'in'];
 const needsQuotes = (name: string): boolean => !/^\w+$/.test(name) || keywords.includes(name);
 
+export const nameSql = (name: string): string => (needsQuotes(name) ? quoted(name) : name);
+
 function columnSql({ side, segments, isQuoted }: Reference): string {
-  const names = segments.map((name) => (isQuoted || needsQuotes(name) ? quoted(name) : name));
+  const names = segments.map((name) => (isQuoted ? quoted(name) : nameSql(name)));
   return [...(side === undefined ? [] : [side]), ...names].join('.');
 }
 
-function literalSql(value: Value): string {
+export function literalSql(value: Value): string {
   if (typeof value === 'string') return `'${value.replaceAll("'", "''")}'`;
   return String(value);
 }

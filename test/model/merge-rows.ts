@@ -11,7 +11,7 @@ export interface Counts {
 }
 
 /** Every column is there; those that were not sent are NULL. */
-const whole = (row: Row, columns: readonly Column[]): Row =>
+export const whole = (row: Row, columns: readonly Column[]): Row =>
   Object.fromEntries(columns.map(({ name }) => [name, row[name] ?? null]));
 
 /** Saying nothing is an upsert; once anything is said, what is left out is off, and a filter turns its action on. */

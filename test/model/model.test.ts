@@ -8,7 +8,6 @@ import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { compareTable, settle } from './compare.ts';
-import { Random } from './random.ts';
 import { randomStep } from './random-steps.ts';
 import { expect, type World } from './reference.ts';
 import { failureText, type Play, replay, runRandom, type SequenceFailure, shrink } from './sequence.ts';
@@ -24,12 +23,15 @@ const steps = Number(LANCEGATE_MODEL_STEPS ?? 60);
 const lastError = ({ log }: TestService): string | undefined =>
   log.findLast((line) => line.includes('"level":"error"'));
 
+/** About a minute of replaying. */
+const shrinkingSteps = 2_000;
+
 const playOn = (subject: Subject): Play<World, Step> => ({
   begin: new Map(),
   draw: randomStep,
-  async perform(world, step, at) {
+  async perform(world, step, looks) {
     const next = settle(world, expect(world, step), await subject.apply(step));
-    await compareTable(subject, next, step, new Random(at));
+    await compareTable(subject, next, step, looks);
     return next;
   },
 });
@@ -50,7 +52,8 @@ describe('the service does what the reference model says, step by step', () => {
   const fresh = async () => playOn(await Subject.open(service, `sequence-${++sequences}`));
 
   async function requireNone(failure: SequenceFailure<Step> | undefined): Promise<void> {
-    if (failure !== undefined) assert.fail(failureText(await shrink(failure, fresh), stepText, lastError(service)));
+    if (failure !== undefined)
+      assert.fail(failureText(await shrink(failure, fresh, shrinkingSteps), stepText, lastError(service)));
   }
 
   if (LANCEGATE_MODEL_REPLAY !== undefined) {

@@ -1,4 +1,5 @@
 /** Runs sequences of steps on the service and a reference side by side; tells a failure so that it can be replayed. */
+import { crc32 } from 'node:zlib';
 import { Random } from './random.ts';
 import { toJson } from './values.ts';
 
@@ -6,9 +7,12 @@ import { toJson } from './values.ts';
 export interface Play<World, Step> {
   readonly begin: World;
   draw(random: Random, world: World): Step;
-  /** Does the step, and throws unless all is as the reference has it. `at` is its place in the sequence. */
-  perform(world: World, step: Step, at: number): Promise<World>;
+  /** Does the step, and throws unless all is as the reference has it. `looks` decides what is looked at. */
+  perform(world: World, step: Step, looks: Random): Promise<World>;
 }
+
+/** The same after a step, whatever steps were left out before it. */
+const looksAfter = (step: unknown): Random => new Random(crc32(toJson(step)));
 
 export interface SequenceFailure<Step> {
   readonly steps: readonly Step[];
@@ -27,7 +31,7 @@ export async function runRandom<World, Step>(
     const step = play.draw(random, world);
     steps.push(step);
     try {
-      world = await play.perform(world, step, i);
+      world = await play.perform(world, step, looksAfter(step));
     } catch (error) {
       return { steps, error };
     }
@@ -43,7 +47,7 @@ export async function replay<World, Step>(
   let world = play.begin;
   for (const [i, step] of steps.entries()) {
     try {
-      world = await play.perform(world, step, i);
+      world = await play.perform(world, step, looksAfter(step));
     } catch (error) {
       return { steps: steps.slice(0, i + 1), error };
     }
@@ -51,23 +55,21 @@ export async function replay<World, Step>(
   return undefined;
 }
 
-/** About a minute of replaying. */
-const shrinkingSteps = 2000;
-
 /**
  * Fewer steps that fail at the same last one: ever smaller parts are left out, and stay out where the rest fails as well.
- * `fresh` makes another one to play each time.
+ * `fresh` makes another one to play each time. At most `stepsLeft` steps are replayed.
  */
-export async function shrink<World, Step extends { readonly table?: string }>(
+export async function shrink<World, Step extends { readonly table?: string | undefined }>(
   failure: SequenceFailure<Step>,
   fresh: () => Promise<Play<World, Step>>,
+  stepsLeft: number,
 ): Promise<SequenceFailure<Step>> {
   const last = failure.steps.at(-1);
   let smallest = failure;
-  let stepsLeft = shrinkingSteps;
+  let left = stepsLeft;
   const attempt = async (steps: readonly Step[]): Promise<void> => {
-    if (stepsLeft < steps.length) return;
-    stepsLeft -= steps.length;
+    if (left < steps.length) return;
+    left -= steps.length;
     const smaller = await replay(await fresh(), steps);
     if (smaller !== undefined && smaller.steps.at(-1) === last) smallest = smaller;
   };

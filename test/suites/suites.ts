@@ -17,7 +17,7 @@ const patternsOf = {
   '13-http-states': ['http/{states,idempotency,one-row-per-key}*.test.ts'],
   '14-memory': ['system/{memory,overload}*.test.ts'],
   '15-http': ['http/*.test.ts'],
-  '16-model': ['{model,fuzz}/*.test.ts'],
+  '16-model': ['{model,fuzz}/**/*.test.ts'],
   '17-maintenance': ['maintenance/*.test.ts'],
   '18-table': ['table/*.test.ts'],
   '19-cli': ['cli/*.test.ts'],
