@@ -82,7 +82,7 @@ async function migrate(connection: DatabaseConnection, clock: Clock): Promise<vo
     if ((await pendingMigrations(db, migrations)).length === 0) return;
     await db.transaction().execute(async (locked) => {
       await sql`select pg_advisory_xact_lock(${sql.lit(migrationLock)})`.execute(locked);
-      await migrateCatalog(locked, migrations);
+      await migrateCatalog<CatalogSchema>(locked, migrations);
     });
   } finally {
     await db.destroy();
