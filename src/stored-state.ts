@@ -17,7 +17,7 @@ import { ReplicaOwners } from './ownership/replica-owners.ts';
 import { EmbeddedOwners, type TableOwners } from './table/table-owners.ts';
 import type { Logger } from './telemetry/logger.ts';
 
-interface Replica {
+interface ReplicaIdentity {
   readonly id: string;
   /** By which replicas vouch for clients to one another. */
   readonly keys: IssuerKeyRecords;
@@ -28,7 +28,7 @@ export interface StoredState extends Credentials {
   /** Which process writes to a table. */
   readonly owners: TableOwners;
   /** Of one of several replicas; undefined where this process has the catalog for itself. */
-  readonly replica: Replica | undefined;
+  readonly replica: ReplicaIdentity | undefined;
   /** Throws where requests that need the catalog cannot be answered. */
   requireReady(): Promise<void>;
   /** Tells commands on this machine where the service listens. */
