@@ -60,7 +60,7 @@ await answerOrders({
     yieldToService(niceness);
     const firstIndexCacheBytes = options.indexCacheBytes;
     const engineAt = (folder: string) =>
-      new LanceEngine({ ...options, firstIndexCacheBytes, root: folder, scratchFolder, isReader: true });
+      new LanceEngine({ ...options, firstIndexCacheBytes, root: folder, scratchFolder });
     const tables = engineAt(root);
     const shadow = hasScheme(root) ? engineAt(mirrorsFolder(scratchFolder)) : tables;
     return { root: tables, shadow, scratch: engineAt(scratchFolder) };

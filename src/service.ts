@@ -20,6 +20,7 @@ import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts'
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
+import { openStore } from './engine/lance/store/open-store.ts';
 import type { IndexBuilds, ReaderChanges } from './engine/port/reader-work.ts';
 import { Forwarding } from './http/forwarding/forwarding.ts';
 import { ReplicaHop } from './http/forwarding/replica-hop.ts';
@@ -261,6 +262,7 @@ async function openEngine(start: Start, readerChanges: ReaderChanges): Promise<L
   const engine = new LanceEngine({
     root: config.storageRoot,
     rootOptions: config.storageOptions,
+    store: await openStore(config.storageRoot, config.storageOptions),
     scratchFolder: folder.scratchFolder,
     memoryFolder,
     readerChanges,

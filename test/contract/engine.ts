@@ -59,13 +59,16 @@ async function addressesOf(dataset: Dataset, where: string): Promise<RowAddressS
 }
 
 /** What every engine must do; `open` gives a fresh one on empty storage. */
-export function engineContract(name: string, open: (t: { after(clean: () => void): void }) => EngineUnderTest): void {
+export function engineContract(
+  name: string,
+  open: (t: { after(clean: () => void): void }) => EngineUnderTest | Promise<EngineUnderTest>,
+): void {
   let places = 0;
   const place = (): Location => `folder/t${++places}.lance` as Location;
 
   describe(`engine: ${name}`, () => {
     test('a created dataset has its rows, is at version 1, and is there for the next who opens it', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const at = place();
       assert.equal(await engine.isVacant(at), true);
       const created = await createDataset(engine, at, ipcFile(table(1, 2)), {});
@@ -78,7 +81,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('a location that is taken is not written to, and the error says so', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const at = place();
       await createDataset(engine, at, ipcFile(table(1)), {});
       await assert.rejects(createDataset(engine, at, ipcFile(table(2)), {}), (error) =>
@@ -88,7 +91,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('appended rows join, and an earlier version still shows what it had', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.append(ipcFile(table(2)));
@@ -97,7 +100,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('a merge reports what it did and makes one version (P4)', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
       const counts = await dataset.merge(upsert, ipcFile(table(2, 3, 4)), 60_000);
       assert.deepEqual(counts, {
@@ -112,7 +115,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('a merge may have been committed from its version on only where one has been begun (P6)', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1)), {});
       assert.equal(await dataset.mayHaveCommitted(1), false);
       await dataset.merge(upsert, ipcFile(table(2)), undefined);
@@ -120,7 +123,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('the same goes for a branch, by its own commits and not those of main (P6)', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.merge(upsert, ipcFile(table(2)), undefined);
@@ -136,7 +139,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('commits of others are seen after a refresh, and only then', async (t) => {
-      const { engine, externalWriter } = open(t);
+      const { engine, externalWriter } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.refresh();
@@ -152,7 +155,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('commits of others are seen even if the manifest that came next was pruned again', async (t) => {
-      const { engine, externalWriter } = open(t);
+      const { engine, externalWriter } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.refresh();
@@ -165,7 +168,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('rows are replaced by their addresses, fragments moved and changed rows listed', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
       await dataset.append(ipcFile(table(3)));
       const { version } = await dataset.merge(upsert, ipcFile(table(2)), undefined);
@@ -187,7 +190,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('an index is read into memory, which changes nothing else, and needs none to be there', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2, 3)), {});
       assert.equal(await dataset.warmIndex('id'), true);
       await createIndex(dataset, 'id');
@@ -200,7 +203,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('rows are deleted by their addresses, those that moved meanwhile are not', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1, 2, 3)), {});
       const [first, second] = await addressesOf(dataset, 'id < 3');
@@ -213,7 +216,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('rows can be read by their addresses, those that are not there are passed over', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2, 3)), {});
       const [first, second] = await addressesOf(dataset, 'id < 3');
       assert.ok(first !== undefined && second !== undefined);
@@ -229,7 +232,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('an update can be held to rows at certain addresses', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
       const [second] = await addressesOf(dataset, 'id = 2');
       const filter = ownSql(`target._rowaddr IN (${second})`);
@@ -239,7 +242,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('a selection promotes nested fields, filters, and has a schema even without rows', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const meta = new Struct([new Field('k', new Int32(), true)]);
       const nested = new Table({ meta: vectorFromArray([{ k: 1 }, { k: 2 }, null], meta) });
       const dataset = await createDataset(engine, place(), ipcFile(nested), {});
@@ -253,7 +256,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('a branch has a version chain of its own, and lists where it came from', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.createBranch(dev, { branch: main, version: undefined });
@@ -273,7 +276,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('scratch datasets live until they are discarded', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const scratch = await engine.scratch();
       const dataset = await scratch.create('a', ipcFile(table(1, 2)));
       assert.equal(await dataset.countRows(), 2);
@@ -281,7 +284,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('a page of versions holds those that come after the last page, in either order, and of its branch only', async (t) => {
-      const { engine, storage } = open(t);
+      const { engine, storage } = await open(t);
       const location = place();
       const dataset = await createDataset(engine, location, ipcFile(table(1)), {});
       await dataset.append(ipcFile(table(2)));
@@ -311,7 +314,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('an older version is restored as the next one, and one that is not there is refused', async (t) => {
-      const { engine, externalWriter } = open(t);
+      const { engine, externalWriter } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1, 2)), {});
       await dataset.append(ipcFile(table(3)));
@@ -327,7 +330,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('metadata of the schema is replaced, and lasts', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1)), {});
       const set = (metadata: Record<string, string>) => dataset.commitManifest({ kind: 'schema metadata', metadata });
       await set({ a: 'b', c: 'd' });
@@ -338,7 +341,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('a fence takes the next number, changes nothing, and says who made it (P1)', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1, 2)), {});
       await dataset.refresh('to write');
@@ -363,7 +366,7 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('statistics count the rows, fragments and indexes of the version', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
       await dataset.append(ipcFile(table(3)));
       await createIndex(dataset, 'id');
@@ -374,14 +377,14 @@ export function engineContract(name: string, open: (t: { after(clean: () => void
     });
 
     test('a location is resolved to itself where no link leads elsewhere', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const location = engine.locationOf('folder/x.lance');
       (await createDataset(engine, location, ipcFile(table(1)), {})).close();
       assert.deepEqual(await engine.resolve(location), { location, spelling: 'exact' });
     });
 
     test('no path or URI leads outside the root (P9)', async (t) => {
-      const { engine } = open(t);
+      const { engine } = await open(t);
       const inside = engine.locationOf('folder/x.lance');
       assert.equal(inside, 'folder/x.lance');
       assert.equal(engine.locationOf(engine.uriOf(inside)), inside);

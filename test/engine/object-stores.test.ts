@@ -4,6 +4,7 @@ import { putUntilKnown } from '#src/engine/lance/store/conditional-put.ts';
 import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { objectStoreContract } from '#test/contract/object-store.ts';
+import { startAzureEmulator, withoutAzureEmulator } from '#test/fixtures/azure-emulator.ts';
 import { FolderStore } from '#test/fixtures/folder-store.ts';
 import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -15,11 +16,19 @@ objectStoreContract('a local folder', () => folderStore);
 
 if (withoutS3Gateway === undefined) {
   const { newRoot, storageOptions } = await startS3Gateway(after);
-  const opened = openStore(newRoot(), storageOptions) ?? assert.fail();
+  const opened = (await openStore(newRoot(), storageOptions)) ?? assert.fail();
   after(() => opened.store.close());
   objectStoreContract('an S3 gateway', () => opened.store);
 } else {
   test('object store: an S3 gateway', { skip: withoutS3Gateway }, () => undefined);
+}
+
+if (withoutAzureEmulator === undefined) {
+  const { newRoot, storageOptions } = await startAzureEmulator(after);
+  const opened = (await openStore(newRoot(), storageOptions)) ?? assert.fail();
+  objectStoreContract("Azure's emulator", () => opened.store);
+} else {
+  test("object store: Azure's emulator", { skip: withoutAzureEmulator }, () => undefined);
 }
 
 const key = 'version';

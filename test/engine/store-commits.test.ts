@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { openStore } from '#src/engine/lance/store/open-store.ts';
 import { fenceProperty } from '#src/engine/port/change.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { BeforeVersion, PlannedVersion } from '#src/engine/port/engine.ts';
@@ -44,18 +45,19 @@ interface Opened {
   reopen(): Promise<Dataset>;
 }
 
-function engineOf(
+async function engineOf(
   t: { after(clean: () => void): void },
   root: string,
   rootOptions: Properties,
   beforeVersion?: BeforeVersion,
-): LanceEngine {
+): Promise<LanceEngine> {
   const scratchFolder = join(
     temporaryFolder((clean) => t.after(clean)),
     'scratch',
   );
   const caches = { indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 };
-  return new LanceEngine({ root, rootOptions, scratchFolder, beforeVersion, ...caches });
+  const store = await openStore(root, rootOptions);
+  return new LanceEngine({ root, rootOptions, store, scratchFolder, beforeVersion, ...caches });
 }
 
 describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, async () => {
@@ -66,14 +68,14 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     const proxy = await startStoreProxy((clean) => t.after(clean), storageOptions);
     const root = newRoot();
     const engineOn = () => engineOf(t, root, proxy.storageOptions);
-    const engine = engineOn();
+    const engine = await engineOn();
     t.after(() => void engine.close());
     const dataset = await createDataset(engine, location, ipcFile(table(1, 2, 3)), {});
     await dataset.refresh('to write');
     const tracked = dataset.liveRows() ?? assert.fail();
     tracked.advance(1);
     proxy.reset();
-    return { proxy, root, storageOptions, dataset, tracked, reopen: () => engineOn().open({ location }) };
+    return { proxy, root, storageOptions, dataset, tracked, reopen: async () => (await engineOn()).open({ location }) };
   };
   const row = (offset: number): RowAddress => ({ fragment: 0, offset });
 
@@ -130,13 +132,13 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
 
   test('of a process that another one has fenced off is not made, whenever it arrives (P1, P2)', async (t) => {
     const { proxy, root, storageOptions } = await opened(t);
-    const engine = engineOf(t, root, proxy.storageOptions);
+    const engine = await engineOf(t, root, proxy.storageOptions);
     t.after(() => void engine.close());
     const zombie = await engine.open({ location });
     await zombie.refresh('to write');
     const tracked = zombie.liveRows() ?? assert.fail();
     tracked.advance(1);
-    const owner = await engineOf(t, root, storageOptions).open({ location });
+    const owner = await (await engineOf(t, root, storageOptions)).open({ location });
     const { promise: fenced, resolve } = Promise.withResolvers<void>();
     proxy.faults = (request) => (isCommit(request) ? { kind: 'late', until: fenced } : undefined);
     const late = zombie.replaceRows(tracked, [row(0)], rows(9));
@@ -145,7 +147,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     resolve();
     assert.equal(await late, 'overtaken');
     await proxy.delivered();
-    const other = await engineOf(t, root, storageOptions).open({ location });
+    const other = await (await engineOf(t, root, storageOptions)).open({ location });
     assert.deepEqual(
       [await other.version(), (await other.transactionOf(2))?.id, await idsOf(other)],
       [2, transactionId, [1, 2, 3]],
@@ -179,7 +181,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     const { promise, resolve } = Promise.withResolvers<void>();
     proxy.faults = (request) => (isCommit(request) ? { kind: 'late', until: promise } : undefined);
     const dying = dataset.replaceRows(tracked, [row(0)], rows(9));
-    const next = engineOf(t, root, storageOptions);
+    const next = await engineOf(t, root, storageOptions);
     t.after(() => void next.close());
     const mark = { location, branch: undefined, acknowledgedVersion: 1, storageSession: 'object store' };
     const recovered = await next.recover(mark);
@@ -199,13 +201,13 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
       announced.push(planned);
       if (refusal !== undefined) throw refusal;
     };
-    const engine = engineOf(t, root, proxy.storageOptions, beforeVersion);
+    const engine = await engineOf(t, root, proxy.storageOptions, beforeVersion);
     t.after(() => void engine.close());
     const dataset = await engine.open({ location });
     await dataset.refresh('to write');
     const tracked = dataset.liveRows() ?? assert.fail();
     tracked.advance(1);
-    const external = await engineOf(t, root, storageOptions).open({ location });
+    const external = await (await engineOf(t, root, storageOptions)).open({ location });
     await external.commitManifest({ kind: 'schema metadata', metadata: { of: 'another program' } });
     const made = await dataset.replaceRows(tracked, [row(0)], rows(9));
     assert.equal(typeof made === 'object' && made.version, 3);
@@ -266,7 +268,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
 
   test('of a new table is one version of any number of parts, in one round of uploads and one manifest (P1)', async (t) => {
     const { proxy, root } = await opened(t);
-    const engine = engineOf(t, root, proxy.storageOptions);
+    const engine = await engineOf(t, root, proxy.storageOptions);
     t.after(() => void engine.close());
     const other = 'new.lance' as Location;
     const staged = await engine.newTable(other, {});

@@ -41,14 +41,13 @@ describe('upkeep on an object store', { skip: withoutS3Gateway ?? false }, async
   const opened = async (t: { after(clean: () => void): void }) => {
     const { storageOptions, newRoot } = gateway ?? assert.fail();
     const root = newRoot();
-    const place = openStore(root, storageOptions) ?? assert.fail();
-    t.after(() => place.store.close());
+    const place = (await openStore(root, storageOptions)) ?? assert.fail();
     const scratchFolder = join(
       temporaryFolder((clean) => t.after(clean)),
       'scratch',
     );
     const caches = { indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 };
-    const engine = new LanceEngine({ root, rootOptions: storageOptions, scratchFolder, ...caches });
+    const engine = new LanceEngine({ root, rootOptions: storageOptions, store: place, scratchFolder, ...caches });
     t.after(() => void engine.close());
     const dataset = await createDataset(engine, location, ipcFile(table(1, 2, 3)), {});
     return { engine, place, dataset };

@@ -46,7 +46,7 @@ import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { BranchMirror } from '../store/branch-mirror.ts';
 import { BranchMirrors, mirrorsFolder } from '../store/branch-mirrors.ts';
-import { openStore } from '../store/open-store.ts';
+import type { StorePlace } from '../store/open-store.ts';
 import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
 import { requireWhole } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
@@ -68,8 +68,8 @@ export interface LanceEngineOptions extends CacheLimits {
   /** Without it, all indexes are built in this process. */
   readonly indexBuilds?: IndexBuilds | undefined;
   readonly beforeVersion?: BeforeVersion | undefined;
-  /** It only reads, so it needs no mirrors of branches on an object store. */
-  readonly isReader?: boolean | undefined;
+  /** The object store of the root. Without it the engine makes all commits there: a reader has no need of it. */
+  readonly store?: StorePlace | undefined;
   /** Only tests bring their own. */
   readonly fileSync?: FileSync;
   readonly machineStart?: MachineStart;
@@ -95,7 +95,7 @@ export class LanceEngine implements Engine {
     this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
     this.#caches = new EngineCaches(options);
-    this.#mirrors = mirrorsOf(options, this.#root);
+    this.#mirrors = mirrorsOf(options);
     const { memoryFolder } = options;
     this.#shadowFolders = new ShadowFolders((folder) => this.#connect(folder), memoryFolder);
     this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
@@ -374,13 +374,8 @@ function shadowOf(
   return { store: 'shadow', location: `${within}/${name}.lance` as Location, branch: undefined };
 }
 
-function mirrorsOf(
-  { root, rootOptions, scratchFolder, isReader }: LanceEngineOptions,
-  { isLocal }: StorageRoot,
-): BranchMirrors | undefined {
-  const place = isLocal || isReader === true ? undefined : openStore(root, rootOptions);
-  return place && new BranchMirrors(place, root.replace(/\/+$/, ''), mirrorsFolder(scratchFolder), fresh);
-}
+const mirrorsOf = ({ store, root, scratchFolder }: LanceEngineOptions): BranchMirrors | undefined =>
+  store && new BranchMirrors(store, root.replace(/\/+$/, ''), mirrorsFolder(scratchFolder), fresh);
 
 async function fenced(mirror: BranchMirror, acknowledgedVersion: number): Promise<Recovery> {
   if (acknowledgedVersion === 0) return nothingRecovered(0);

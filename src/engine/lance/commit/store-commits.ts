@@ -53,23 +53,31 @@ export class StoreCommits implements BranchCommits {
   }
 
   async make(next: NewVersion, after: string, files?: Promise<unknown>): Promise<boolean> {
-    const { store, prefix } = this.#mirror;
-    const { version, bytes, transaction, transactionFile } = next;
+    const { prefix } = this.#mirror;
+    const { version, transaction, transactionFile } = next;
     const naming = manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0;
     const name = manifestNames(version)[naming];
     const recorded = join('_transactions', transactionFile);
     const transactionId = transactionFile.slice(String(version - 1).length + 1, -'.txn'.length);
     await Promise.all([files, this.#put(recorded, transaction), this.#before({ version, transactionId })]);
-    const isMade = await store.putIfAbsent(`${prefix}_versions/${name}`, bytes).catch((error: unknown) => {
-      this.#mirror.unsettled(version);
-      throw error;
-    });
+    // The number may be free again that another program took long ago.
+    const mustLook = this.#mirror.known !== undefined && !this.#mirror.isCurrent;
+    const isMade = !mustLook && (await this.#makeManifest(`${prefix}_versions/${name}`, next));
     if (isMade) this.#mirror.committed(next, name);
     else {
       this.#mirror.distrust();
       this.#forget([recorded]);
     }
     return isMade;
+  }
+
+  async #makeManifest(key: string, { version, bytes }: NewVersion): Promise<boolean> {
+    try {
+      return await this.#mirror.store.putIfAbsent(key, bytes);
+    } catch (error) {
+      if (isOutcomeUnknown(error)) this.#mirror.unsettled(version);
+      throw error;
+    }
   }
 
   async lift(lifted: LiftedVersion, from: string, after: string): Promise<boolean> {

@@ -25,6 +25,12 @@ import type { TableColumns } from '../../port/table-columns.ts';
 import { FileSpans } from './file-spans.ts';
 import type { ObjectStore, StoredObject } from './object-store.ts';
 
+/**
+ * A version stays on the store for twice as long at least (`numberTakenMs` of `prune-store.ts`), so the number after one that was seen
+ * within this time is free only if no one has taken it.
+ */
+export const knownForMs = 15 * 60_000;
+
 /** Commits of others are followed through so many versions (`transactionsBetween`). */
 const mostVersions = 64;
 const commitsPerSweep = 16;
@@ -71,6 +77,7 @@ export class BranchMirror {
   #newest: Newest | undefined;
   /** False once another program may have made a version that is not known. */
   #isTrusted = false;
+  #knownAt = { wallMs: 0, monotonicMs: 0 };
   /** A version of this process may be made later: whether its write arrives is not known. */
   #unsettled: number | undefined;
   readonly #fresh: MirroredBranch['fresh'];
@@ -116,6 +123,23 @@ export class BranchMirror {
     this.#isTrusted = false;
   }
 
+  /** Whether the number after the known version may be taken. A process that was frozen for long has to look again. */
+  get isCurrent(): boolean {
+    const { wallMs, monotonicMs } = this.#knownAt;
+    const elapsedMs = Math.max(this.#fresh.nowMs() - wallMs, performance.now() - monotonicMs);
+    return this.#isTrusted && elapsedMs < knownForMs;
+  }
+
+  #knows(newest: Newest, at = this.#now()): void {
+    this.#newest = newest;
+    this.#knownAt = at;
+    this.#isTrusted = true;
+  }
+
+  #now(): Readonly<Record<'wallMs' | 'monotonicMs', number>> {
+    return { wallMs: this.#fresh.nowMs(), monotonicMs: performance.now() };
+  }
+
   /** The newest version that this process knows: of its own commits, or of the last look. */
   get known(): number | undefined {
     return this.#newest?.version;
@@ -127,7 +151,7 @@ export class BranchMirror {
    */
   async newestToWrite(): Promise<number> {
     const known = this.#newest;
-    if (this.#isTrusted && this.#hasDeletions && known !== undefined) return known.version;
+    if (this.isCurrent && this.#hasDeletions && known !== undefined) return known.version;
     const version = await this.refresh();
     await this.#takeDeletions(version);
     this.#hasDeletions = true;
@@ -159,6 +183,7 @@ export class BranchMirror {
   async refresh(): Promise<number> {
     if (this.#unsettled !== undefined) await this.#settle(this.#unsettled);
     const before = this.#newest;
+    const lookedAt = this.#now();
     const found = await this.findNewest();
     const now = this.#newest;
     // A listing that began before a commit of this process.
@@ -169,8 +194,7 @@ export class BranchMirror {
     else if (!isSame(now, found)) await this.#follow(now, found);
     const meanwhile = this.#newest;
     if (meanwhile !== now && meanwhile !== undefined && meanwhile.version >= found.version) return meanwhile.version;
-    this.#newest = found;
-    this.#isTrusted = true;
+    this.#knows(found, lookedAt);
     return found.version;
   }
 
@@ -247,8 +271,7 @@ export class BranchMirror {
   /** This process has made a version on the store. */
   committed({ version, bytes }: Pick<NewVersion, 'version' | 'bytes'>, name: string): void {
     this.put(join('_versions', name), bytes);
-    this.#newest = { version, bytes: bytes.length, tag: undefined };
-    this.#isTrusted = true;
+    this.#knows({ version, bytes: bytes.length, tag: undefined });
     this.#commits += 1;
     if (this.#commits % commitsPerSweep === 0) this.#sweep(version, bytes);
   }

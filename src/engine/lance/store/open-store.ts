@@ -1,7 +1,7 @@
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { Properties } from '../../../kernel/ids.ts';
 import type { ObjectStore } from './object-store.ts';
-import { S3Store } from './s3-store.ts';
+import { StoreOptions } from './store-options.ts';
 
 /** A part of a bucket. */
 export interface StorePlace {
@@ -10,11 +10,30 @@ export interface StorePlace {
   readonly prefix: string;
 }
 
-/** undefined for a store that only the engine can reach. */
-export function openStore(uri: string, options: Properties): StorePlace | undefined {
+/**
+ * undefined for a store that only the engine can reach, and for a folder. The library of a vendor takes memory, so it is loaded where it
+ * is used.
+ */
+export async function openStore(uri: string, options: Properties): Promise<StorePlace | undefined> {
   const [, scheme = '', bucket = '', path = ''] = /^([a-z0-9+]+):\/\/([^/]+)\/?(.*)$/.exec(uri) ?? [];
-  if (scheme !== 's3') return undefined;
-  return { store: new S3Store(bucket, options), prefix: path === '' ? '' : `${path.replace(/\/+$/, '')}/` };
+  const store = await storeOf(scheme, bucket, options);
+  return store && { store, prefix: path === '' ? '' : `${path.replace(/\/+$/, '')}/` };
+}
+
+async function storeOf(scheme: string, bucket: string, options: Properties): Promise<ObjectStore | undefined> {
+  switch (scheme) {
+    case 's3': {
+      const { S3Store } = await import('./s3-store.ts');
+      return new S3Store(bucket, new StoreOptions(options, /^aws_/));
+    }
+    case 'az': {
+      const { AzureStore, azureAccountIn } = await import('./azure-store.ts');
+      const account = azureAccountIn(new StoreOptions(options, /^azure_(?:storage_)?/));
+      return account && new AzureStore(bucket, account);
+    }
+    default:
+      return undefined;
+  }
 }
 
 const racers = 8;

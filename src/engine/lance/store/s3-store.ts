@@ -12,9 +12,9 @@ import {
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import { storageUnavailable } from '../../../kernel/errors.ts';
-import type { Properties } from '../../../kernel/ids.ts';
 import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
 import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
+import type { StoreOptions } from './store-options.ts';
 
 /** Larger files go up in parts of this size. */
 const partBytes = 2 ** 23;
@@ -33,8 +33,7 @@ export class S3Store implements ObjectStore {
   /** For requests whose refusal has to be told from that of a repeated one. */
   readonly #once: S3Client;
 
-  /** `options`: as the engine takes them, with or without `aws_`. */
-  constructor(bucket: string, options: Properties) {
+  constructor(bucket: string, options: StoreOptions) {
     this.#bucket = bucket;
     this.#client = new S3Client({ ...configOf(options), maxAttempts: mostAttempts });
     this.#once = new S3Client({ ...configOf(options), maxAttempts: 1 });
@@ -126,11 +125,8 @@ export class S3Store implements ObjectStore {
 /** Of a timeout, a conflict with another conditional request, and too many requests. */
 const ambiguousStatus: ReadonlySet<number> = new Set([408, 409, 429]);
 
-function configOf(options: Properties): S3ClientConfig {
-  const of = (name: string): string | undefined => {
-    const [, value] = Object.entries(options).find(([key]) => key.toLowerCase().replace(/^aws_/, '') === name) ?? [];
-    return value;
-  };
+function configOf(options: StoreOptions): S3ClientConfig {
+  const of = (name: string) => options.of(name);
   const [endpoint, accessKeyId, secretAccessKey] = ['endpoint', 'access_key_id', 'secret_access_key'].map(of);
   const sessionToken = of('session_token');
   const region = of('region') ?? (endpoint === undefined ? undefined : 'us-east-1');

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { cpSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { tableFromArrays } from 'apache-arrow';
+import { StoreCommits } from '#src/engine/lance/commit/store-commits.ts';
+import { BranchMirror, knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
+import type { Location } from '#src/kernel/ids.ts';
+import { fenceVersion } from '#src/lance-format/manifest/fence-version.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { engineIn } from '#test/fixtures/engine-in.ts';
+import { FolderStore } from '#test/fixtures/folder-store.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const location = 't.lance' as Location;
+
+test('a process that was frozen for long looks before it takes a number, which may be free again (P1)', async (t) => {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const dataset = await createDataset(engineIn(folder), location, ipcFile(tableFromArrays({ id: [1] })), {});
+  dataset.close();
+  const bucket = temporaryFolder((clean) => t.after(clean));
+  cpSync(join(folder, location), join(bucket, location), { recursive: true });
+  const store = new FolderStore(bucket);
+  let listings = 0;
+  const list = store.list.bind(store);
+  store.list = (request) => {
+    listings += 1;
+    return list(request);
+  };
+  let nowMs = 1_000_000;
+  const mirror = new BranchMirror({
+    ...{ store, datasetPrefix: `${location}/`, datasetUri: `s3://b/${location}`, branch: undefined },
+    datasetPath: join(
+      temporaryFolder((clean) => t.after(clean)),
+      location,
+    ),
+    fresh: { nowMs: () => nowMs, uuid: randomUUID },
+  });
+  assert.equal(await mirror.newestToWrite(), 1);
+  assert.equal(await mirror.newestToWrite(), 1);
+  assert.equal(listings, 1);
+  const head = (await mirror.take(1)) ?? assert.fail();
+  const next = fenceVersion(head.bytes, {}, { transactionId: randomUUID(), committedAtMs: nowMs });
+  nowMs += knownForMs;
+  const commits = new StoreCommits(mirror);
+  assert.equal(await commits.make(next, head.path), false);
+  assert.equal(await commits.newest(), 1);
+  assert.equal(await commits.make(next, head.path), true);
+  assert.equal(await mirror.newestToWrite(), 2);
+  assert.equal(listings, 2);
+});
