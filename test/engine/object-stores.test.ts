@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { putUntilKnown } from '#src/engine/lance/store/conditional-put.ts';
 import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.ts';
+import { UploadBudget } from '#src/engine/lance/store/upload-budget.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { objectStoreContract } from '#test/contract/object-store.ts';
 import { startAzureEmulator, withoutAzureEmulator } from '#test/fixtures/azure-emulator.ts';
@@ -80,4 +81,23 @@ test('a store that lets several programs make the same object is refused by its 
   const store = folder();
   store.putIfAbsent = async () => true;
   await assert.rejects(requireOneWinner({ store, prefix: '' }, 'probe', 's3://careless/tables'), /s3:\/\/careless/);
+});
+
+test('any number of files is uploaded with no more than 64 MiB of them in memory, the first first (P7)', async () => {
+  const uploads = new UploadBudget();
+  let [held, most] = [0, 0];
+  const started: number[] = [];
+  const upload = (file: number, bytes: number) =>
+    uploads.use(bytes, async () => {
+      started.push(file);
+      held += bytes;
+      most = Math.max(most, held);
+      await new Promise(setImmediate);
+      held -= bytes;
+    });
+  const sizes = Array.from({ length: 100 }, (_, file) => (file % 4 === 0 ? 2 ** 24 : 2 ** 20));
+  const failing = uploads.use(2 ** 26, () => Promise.reject(new Error('no answer')));
+  await Promise.all([assert.rejects(failing, /no answer/), ...sizes.map((bytes, file) => upload(file, bytes))]);
+  assert.deepEqual([started, held], [sizes.map((_, file) => file), 0]);
+  assert.ok(most > 2 ** 25 && most <= 2 ** 26, `${most}`);
 });

@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import {
   AnonymousCredential,
   type BlobItem,
@@ -10,12 +11,13 @@ import { storageUnavailable } from '../../../kernel/errors.ts';
 import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
 import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
 import type { StoreOptions } from './store-options.ts';
+import { UploadBudget } from './upload-budget.ts';
 
 const mostTries = 4;
 /** For one attempt at one request, of which the largest has a block. */
 const tryTimeoutMs = 15_000;
 const blockBytes = 2 ** 23;
-const blocksAtOnce = 4;
+const blocksAtOnce = 2;
 const pageSize = 1_000;
 const deletionsAtOnce = 16;
 
@@ -24,6 +26,7 @@ export class AzureStore implements ObjectStore {
   readonly #container: ContainerClient;
   /** For requests whose refusal has to be told from that of a repeated one. */
   readonly #once: ContainerClient;
+  readonly #uploads = new UploadBudget();
 
   constructor(container: string, account: AzureAccount) {
     this.#container = clientOf(account, mostTries).getContainerClient(container);
@@ -49,11 +52,14 @@ export class AzureStore implements ObjectStore {
 
   async put(key: string, content: Content): Promise<void> {
     const blob = this.#container.getBlockBlobClient(key);
-    const parts = { blockSize: blockBytes, concurrency: blocksAtOnce };
-    await (content instanceof Uint8Array
-      ? blob.upload(Buffer.from(content), content.length)
-      : blob.uploadFile(content.path, parts)
-    ).catch(rethrow);
+    if (content instanceof Uint8Array) {
+      await blob.upload(Buffer.from(content), content.length).catch(rethrow);
+      return;
+    }
+    const { path } = content;
+    const blocks = { blockSize: blockBytes, maxSingleShotSize: blockBytes, concurrency: blocksAtOnce };
+    const bytes = Math.min((await stat(path)).size, blockBytes * blocksAtOnce);
+    await this.#uploads.use(bytes, () => blob.uploadFile(path, blocks)).catch(rethrow);
   }
 
   async get(key: string, range?: ByteRange): Promise<Buffer | undefined> {

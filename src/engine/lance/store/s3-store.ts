@@ -1,4 +1,4 @@
-import { createReadStream } from 'node:fs';
+import { createReadStream, type ReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import {
   CopyObjectCommand,
@@ -15,9 +15,11 @@ import { storageUnavailable } from '../../../kernel/errors.ts';
 import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
 import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
 import type { StoreOptions } from './store-options.ts';
+import { UploadBudget } from './upload-budget.ts';
 
 /** Larger files go up in parts of this size. */
 const partBytes = 2 ** 23;
+const partsAtOnce = 2;
 const mostSockets = 128;
 const connectTimeoutMs = 5_000;
 /** For one attempt at one request, of which the largest has a part. */
@@ -32,6 +34,7 @@ export class S3Store implements ObjectStore {
   readonly #client: S3Client;
   /** For requests whose refusal has to be told from that of a repeated one. */
   readonly #once: S3Client;
+  readonly #uploads = new UploadBudget();
 
   constructor(bucket: string, options: StoreOptions) {
     this.#bucket = bucket;
@@ -56,14 +59,21 @@ export class S3Store implements ObjectStore {
   }
 
   async put(key: string, content: Content): Promise<void> {
-    const isFile = !(content instanceof Uint8Array);
-    const isLarge = isFile && (await stat(content.path)).size > partBytes;
-    const Body = isLarge ? createReadStream(content.path) : isFile ? await readFile(content.path) : content;
+    if (content instanceof Uint8Array) return this.#put(key, content);
+    const { path } = content;
+    const { size } = await stat(path);
+    if (size <= partBytes) return this.#uploads.use(size, async () => this.#put(key, await readFile(path)));
+    await this.#uploads.use(partBytes * partsAtOnce, () => this.#putInParts(key, createReadStream(path)));
+  }
+
+  async #put(key: string, Body: Uint8Array): Promise<void> {
+    await this.#client.send(new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body })).catch(rethrow);
+  }
+
+  async #putInParts(key: string, Body: ReadStream): Promise<void> {
     const params = { Bucket: this.#bucket, Key: key, Body };
-    await (isLarge
-      ? new Upload({ client: this.#client, params, partSize: partBytes }).done()
-      : this.#client.send(new PutObjectCommand(params))
-    ).catch(rethrow);
+    const parts = { partSize: partBytes, queueSize: partsAtOnce };
+    await new Upload({ client: this.#client, params, ...parts }).done().catch(rethrow);
   }
 
   async get(key: string, range?: ByteRange): Promise<Buffer | undefined> {
