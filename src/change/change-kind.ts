@@ -31,6 +31,7 @@ async function commitManifest(
 ): Promise<Committed | 'overtaken'> {
   requireTime([request]);
   if (!(await isAtHead(head))) return 'overtaken';
+  head.note?.([sumOf([])]);
   const made = await head.dataset.commitManifest(change);
   return made === 'overtaken' ? made : committed(made.version, []);
 }
@@ -50,6 +51,7 @@ async function commitSteps(
     if (steps.every((step, index) => changesRowsOnly(step) && isNothing(each[index]!))) {
       return unchanged([request], head);
     }
+    head.note?.([sumOf(each)]);
     const made = await shadow.commit(() => requireTime([request]));
     return made === 'overtaken' ? made : committed(made.version, each);
   } finally {

@@ -20,6 +20,7 @@ import {
   type WriteBatch,
   type WriteKind,
   type WriteRequest,
+  type WriteTotals,
 } from '../write/write.ts';
 import type { InsertMode } from './insert-command.ts';
 
@@ -57,6 +58,7 @@ class InsertBatch implements WriteBatch {
   async commit(head: Head): Promise<Committed | 'overtaken'> {
     const { mode, staged } = this.#requests[0]!;
     if (mode === 'append' && this.numRows === 0) return unchanged(this.#requests, head);
+    head.note?.(this.#totals);
     const written = await this.#commitWritten(head, mode, staged);
     const made = written === 'refused' ? await this.#commitInShadow(head, mode, staged) : written;
     return made === 'overtaken' ? made : this.#committed(made.version);
@@ -122,12 +124,12 @@ class InsertBatch implements WriteBatch {
     return concatRows(this.#requests.map(({ chunk }) => ({ chunk: chunk!, keep: undefined })));
   }
 
+  get #totals(): readonly WriteTotals[] {
+    return this.#requests.map(({ rows }) => ({ numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0 }));
+  }
+
   #committed(version: number): Committed {
-    const each = this.#requests.map(({ rows }) => ({
-      numInsertedRows: rows,
-      numUpdatedRows: 0,
-      numDeletedRows: 0,
-    }));
+    const each = this.#totals;
     return {
       version,
       count: async () => ({ each, by: undefined }),

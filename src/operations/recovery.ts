@@ -1,5 +1,7 @@
 import type { OpenBranchCatalog, OpenBranchRecord } from '../catalog/port.ts';
+import type { BranchHead, HeadCommits, Snapshot } from '../engine/port/dataset.ts';
 import type { BranchRecovery, Datasets, Recovery } from '../engine/port/engine.ts';
+import type { NewId } from '../kernel/clock.ts';
 import { isStorageFull, LancegateError } from '../kernel/errors.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -35,13 +37,14 @@ function staysListed(error: unknown, log: Logger): void {
  * from now on it fails, and what is there is all that there will be (docs/adr/0038-one-writer-per-table.md).
  */
 export async function takeOverBranches(
-  { catalog, engine, logger }: Deps & { readonly engine: Datasets },
+  { catalog, engine, logger, newId }: Deps & { readonly engine: Datasets; readonly newId: NewId },
   table: TableRef,
 ): Promise<void> {
   for (const open of await catalog.recoveryMarks(table)) {
     const log = logger.child({ table: showTable(open.ref), branch: open.branch ?? 'main' });
     if (!(await recover(engine, open, log))) continue;
-    if (open.acknowledgedVersion > 0) await fence(engine, open, log);
+    if (open.acknowledgedVersion > 0)
+      await fence(await engine.open({ location: open.location, branch: open.branch }), newId, log);
     await catalog.closeBranch(open.tableId, open.branch);
   }
 }
@@ -49,13 +52,11 @@ export async function takeOverBranches(
 /** A last owner that has lost its lease is not expected to commit even once. */
 const mostFences = 100;
 
-/** The fence and all before it are durable when this resolves. */
-async function fence(engine: Datasets, { location, branch }: OpenBranchRecord, log: Logger): Promise<void> {
-  const dataset = await engine.open({ location, branch });
+/** The fence and all before it are durable when this resolves. Closes the dataset. */
+async function fence(dataset: Snapshot & BranchHead & HeadCommits, newId: NewId, log: Logger): Promise<void> {
   try {
     for (let attempt = 1; attempt <= mostFences; attempt++) {
-      const version = await dataset.version();
-      const made = await dataset.commitManifest({ kind: 'restore', version });
+      const made = await takeNextVersion(dataset, newId);
       if (made !== 'overtaken') {
         await dataset.sync();
         log.info({ version: made.version }, 'took over a branch whose last writer is gone');
@@ -69,6 +70,16 @@ async function fence(engine: Datasets, { location, branch }: OpenBranchRecord, l
   throw new LancegateError('ConcurrentModification', 'the last writer of the table goes on; nothing was written', {
     retryAfterSeconds: 1,
   });
+}
+
+/** Of a table that only the engine can change, the engine can restore the newest version, with which all other commits conflict. */
+async function takeNextVersion(dataset: Snapshot & HeadCommits, newId: NewId) {
+  try {
+    return await dataset.commitManifest({ kind: 'fence', transactionId: newId(), properties: {} });
+  } catch (error) {
+    if (!(error instanceof LancegateError) || error.kind !== 'Unsupported') throw error;
+    return dataset.commitManifest({ kind: 'restore', version: await dataset.version() });
+  }
 }
 
 async function recover(engine: BranchRecovery, open: OpenBranchRecord, log: Logger): Promise<boolean> {

@@ -2,6 +2,7 @@ import type { OpenBranchCatalog, TableCatalog } from '../catalog/port.ts';
 import type { TableMaker } from '../create/table-maker.ts';
 import type { BranchRecovery, Datasets } from '../engine/port/engine.ts';
 import type { IndexJobs } from '../indexing/index-jobs.ts';
+import type { NewId } from '../kernel/clock.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import type { MaintenanceScheduler } from '../maintenance/scheduler.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
@@ -24,6 +25,7 @@ interface HandoverDeps {
   readonly writer: TableWriter;
   readonly maintenance: MaintenanceScheduler;
   readonly indexJobs: IndexJobs;
+  readonly newId: NewId;
   readonly logger: Logger;
 }
 

@@ -13,6 +13,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import { keyedAnswer } from '../operations/idempotency/idempotency.ts';
+import { notedOutcomes } from '../operations/idempotency/noted-outcomes.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
@@ -30,6 +31,7 @@ import {
   type WriteCounts,
   type WriteKinds,
   type WriteRequest,
+  type WriteTotals,
 } from './write.ts';
 
 /** A write that is to be committed, and how it is answered. */
@@ -108,7 +110,7 @@ export class Committer {
   async #commitToHead(requests: readonly WriteRequest[], batch: WriteBatch, newest: Head): Promise<CommittedBatch> {
     let head = newest;
     for (let attempt = 1; attempt <= mostAttempts; attempt++) {
-      const outcome = await this.#attempt(requests, batch, head);
+      const outcome = await this.#attempt(requests, batch, head, attempt);
       if (outcome !== 'overtaken') return { ...outcome, head, attempt };
       this.#deps.metrics.commitOvertaken();
       requireTime(requests);
@@ -118,11 +120,18 @@ export class Committer {
   }
 
   /** No write is refused, or found to change nothing, by a head that another program has left behind meanwhile. */
-  async #attempt(requests: readonly WriteRequest[], batch: WriteBatch, head: Head): Promise<Committed | 'overtaken'> {
+  async #attempt(
+    requests: readonly WriteRequest[],
+    batch: WriteBatch,
+    head: Head,
+    attempt: number,
+  ): Promise<Committed | 'overtaken'> {
     try {
       await requireFit(requests, head);
       await this.#recordIntents(requests, head);
-      const outcome = await this.#deps.metrics.writeStage('engine', () => batch.commit(head));
+      const outcome = await this.#noting(requests, head, attempt, (noting) =>
+        this.#deps.metrics.writeStage('engine', () => batch.commit(noting)),
+      );
       if (outcome === 'overtaken' || outcome.version !== head.version) return outcome;
       return (await isBehind(head)) ? 'overtaken' : outcome;
     } catch (error) {
@@ -135,6 +144,29 @@ export class Committer {
   #roomForRecords(requests: readonly WriteRequest[]): Disposable {
     const answers = requests.filter(({ keyed }) => keyed !== undefined).length;
     return this.#deps.catalog.reserveRoom(requests.length, answers);
+  }
+
+  /** The commit says what it does for keyed requests, so that their answers can be given although nothing else recorded them. */
+  async #noting<Result>(
+    requests: readonly WriteRequest[],
+    head: Head,
+    numAttempts: number,
+    commit: (head: Head) => Promise<Result>,
+  ): Promise<Result> {
+    if (requests.every(({ keyed }) => keyed === undefined)) return commit(head);
+    const note = (each: readonly WriteTotals[]): void => {
+      const outcomes = requests.flatMap(({ keyed, transactionId, operation }, index) =>
+        keyed === undefined
+          ? []
+          : { attempt: keyed.attempt, transactionId, operation, numAttempts, totals: each[index]! },
+      );
+      head.dataset.note(notedOutcomes(outcomes));
+    };
+    try {
+      return await commit({ ...head, note });
+    } finally {
+      head.dataset.note(undefined);
+    }
   }
 
   /** See operations/idempotency/idempotency.ts: a crash must not make a committed write look like one that never was. */

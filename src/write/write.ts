@@ -63,6 +63,8 @@ export interface Head {
   readonly location: Location;
   readonly branch: BranchName | undefined;
   readonly version: number;
+  /** To be called before the commit where it is known by then what each write does: a retry after a crash gets that answer. */
+  readonly note?: (each: readonly WriteTotals[]) => void;
 }
 
 /** What each write of a batch did (P4). */

@@ -103,6 +103,7 @@ async function start(t: TestContext) {
     faults,
     engineFaults,
     close,
+    settle: () => deps.idempotency.settle(),
     merge: (n: number, key = `k${n}`) => merge({ ...command, ...contentOf(n, key) }, scope),
     count: () => countRows(deps)({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
   };
@@ -120,6 +121,20 @@ test('a merge whose record cannot be written is not acknowledged, and its retry 
   await assert.rejects(merge(2, 'k1'), refusedAs('InvalidInput'));
   assert.equal(await count(), 2);
   assert.equal((await catalog.writeIntents()).length, 1);
+});
+
+test('a merge whose record was lost gets its first answer once the next start has found its commit (P6)', async (t) => {
+  const { merge, count, faults, catalog, settle } = await start(t);
+  const { transactionId: _, isReplay: __, ...usual } = await merge(1);
+  faults.now = { recordTransactions: brokenDisk };
+  await assert.rejects(merge(2), refusedAs('Internal'));
+  faults.now = {};
+  await settle();
+  const { transactionId, isReplay, ...first } = await merge(2);
+  assert.deepEqual([isReplay, first], [true, { ...usual, version: usual.version + 1 }]);
+  assert.equal((await catalog.findTransaction(transactionId))?.version, first.version);
+  assert.deepEqual(await catalog.writeIntents(), []);
+  assert.equal(await count(), 3);
 });
 
 test('a merge that found the disk full has written nothing, and its retry is applied once there is room (P6)', async (t) => {

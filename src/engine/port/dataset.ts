@@ -138,6 +138,11 @@ export interface HeadCommits {
    */
   commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'>;
   /**
+   * What the transactions of this dataset's next commits say besides, for `transactionOf`; nothing after undefined. Commits that the
+   * engine makes do not say it.
+   */
+  note(properties: Readonly<Record<string, string>> | undefined): void;
+  /**
    * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows. False if it must not use
    * one; else true if that is not known, as without an index.
    */

@@ -30,6 +30,8 @@ export interface VersionIdentity {
   /** A version-4 UUID. */
   readonly transactionId: string;
   readonly committedAtMs: number;
+  /** What its transaction says besides. */
+  readonly properties?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface NewVersion {
@@ -56,9 +58,10 @@ export const ofOneVersion = {
 export function versionAfter(
   { message, readVersion, like }: { readonly message: Uint8Array; readonly readVersion: number; readonly like: Buffer },
   changes: Decoded<typeof manifest>,
-  { indexes, transaction }: { readonly indexes: Uint8Array | undefined; readonly transaction: Buffer },
-  { transactionId, committedAtMs }: VersionIdentity,
+  parts: { readonly indexes: Uint8Array | undefined; readonly transaction: Buffer },
+  { transactionId, committedAtMs, properties }: VersionIdentity,
 ): NewVersion {
+  const recorded = withProperties(parts.transaction, properties);
   const version = readVersion + 1;
   const transactionFile = `${readVersion}-${transactionId}.txn`;
   const seconds = Math.floor(committedAtMs / 1_000);
@@ -72,10 +75,17 @@ export function versionAfter(
   });
   return {
     version,
-    bytes: manifestFileOf({ message: next, indexes, transaction }, like),
-    transaction,
+    bytes: manifestFileOf({ message: next, indexes: parts.indexes, transaction: recorded }, like),
+    transaction: recorded,
     transactionFile,
   };
+}
+
+/** A message followed by another of its kind is the two together. */
+function withProperties(recorded: Buffer, properties: VersionIdentity['properties']): Buffer {
+  if (properties === undefined) return recorded;
+  const entries = Object.entries(properties).map(([key, value]) => encode(mapEntry, { key, value }));
+  return Buffer.concat([recorded, encode(transaction, { properties: entries })]);
 }
 
 /** The file of a fragment's new deletion vector. */

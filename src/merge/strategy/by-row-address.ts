@@ -51,6 +51,7 @@ export class ByRowAddress {
     if (parts.every(isEmpty)) return unchanged(batch.requests, head);
     const old = batch.updates ? addressesOf(found) : [];
     if (index.tracked.version !== head.version) return 'overtaken'; // a reader has refreshed the dataset since
+    head.note?.(countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert));
     const replaced = await head.dataset.replaceRows(index.tracked, old, batch.prepare(head.dataset, parts));
     if (replaced === 'refused') return this.#refuse(batch.first, await head.dataset.schema(), index);
     if (replaced === 'overtaken') return this.#overtaken(index);

@@ -38,6 +38,7 @@ export class InShadow {
       if (shadow.baseVersion !== head.version) return 'overtaken';
       const merged = await this.#merge(batch, head.dataset, shadow);
       if (!hasChanged(merged.totals)) return unchanged(batch.requests, head);
+      await this.#note(batch, head, merged, before);
       const made = await shadow.commit(() => batch.requireTime());
       if (made === 'overtaken') return 'overtaken';
       const { gainsByIndex, surplusRows } = merged;
@@ -65,6 +66,21 @@ export class InShadow {
     const useIndex = batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
     const gainsByIndex = await dataset.gainsByIndex(specOf(batch, useIndex), batch.chunk().file.length);
     return { ...(await mergeInto(this.#engine, target, batch, useIndex)), gainsByIndex };
+  }
+
+  /** Not where the rows that were there have to be looked for in the commit. */
+  async #note(
+    batch: Batch,
+    { dataset, note }: Head,
+    { totals, surplusRows }: ShadowMerge,
+    before: CountedRows | undefined,
+  ): Promise<void> {
+    if (note === undefined) return;
+    if (batch.requests.length === 1) return note([totals]);
+    const counted = before ?? (surplusRows === 0 ? rowsBeforeByTotals(batch, totals) : undefined);
+    if (counted === undefined) return;
+    const isWhole = leavesOneRow(batch, (await dataset.schema()).fields.length);
+    note(countsOfEach(batch, counted.rowsBefore, isWhole));
   }
 
   async #count(

@@ -24,10 +24,12 @@ import type {
   KeyedRequestCatalog,
   RequestOwner,
   TableCatalog,
+  TransactionCatalog,
   TransactionRecord,
   WriteIntent,
 } from '../../catalog/port.ts';
 import { fenceProperty } from '../../engine/port/change.ts';
+import type { History, Snapshot } from '../../engine/port/dataset.ts';
 import type { Clock, NewId } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { IdempotencyKey, TableRef } from '../../kernel/ids.ts';
@@ -35,6 +37,8 @@ import { ReadWriteLock } from '../../kernel/read-write-lock.ts';
 import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { outcomeOf } from '../../write/write.ts';
+import { outcomeNotedFor } from './noted-outcomes.ts';
 
 /** What came with an `Idempotency-Key`. */
 export interface IdempotencyHeader {
@@ -69,7 +73,7 @@ export type Replayable<Result> = Result & { readonly isReplay: boolean };
 const maxWaiting = 15;
 
 export class Idempotency {
-  readonly #catalog: KeyedRequestCatalog & TableCatalog;
+  readonly #catalog: KeyedRequestCatalog & TableCatalog & TransactionCatalog;
   readonly #access: TableAccess;
   readonly #clock: Clock;
   readonly #newId: NewId;
@@ -79,7 +83,7 @@ export class Idempotency {
   readonly #locks = new Map<string, ReadWriteLock>();
 
   constructor(parts: {
-    catalog: KeyedRequestCatalog & TableCatalog;
+    catalog: KeyedRequestCatalog & TableCatalog & TransactionCatalog;
     access: TableAccess;
     clock: Clock;
     newId: NewId;
@@ -131,7 +135,7 @@ export class Idempotency {
   /** Of one table, or of all: when interrupted commits are undone and before new ones begin. */
   async settle(table?: TableRef): Promise<void> {
     for (const intent of await this.#catalog.writeIntents(table)) {
-      if (await this.#wasNotMade(intent)) continue;
+      if ((await this.#wasNotMade(intent)) || (await this.#answerNoted(intent))) continue;
       const { ref, branch, baseVersion } = intent;
       this.#logger.warn(
         { table: ref, branch, baseVersion },
@@ -185,16 +189,38 @@ export class Idempotency {
     return true;
   }
 
+  /** True if the commit says what it did for the intent; then that is recorded. The commit is durable. */
+  async #answerNoted(intent: WriteIntent): Promise<boolean> {
+    const { ref, tableId, branch, attempt } = intent;
+    const version = intent.baseVersion + 1;
+    const transaction = await this.#read(intent, (dataset) => dataset.transactionOf(version));
+    const noted = transaction && outcomeNotedFor(attempt, transaction.properties);
+    if (noted === undefined) return false;
+    const { transactionId, operation, numAttempts, totals } = noted;
+    const about = { id: transactionId, tableId, ref, operation, branch, version };
+    const record = { ...about, outcome: outcomeOf(totals), committedAtMs: this.#clock.nowMs() };
+    const answer = keyedAnswer(intent, { transactionId, ...totals, version, numAttempts });
+    await this.#catalog.recordTransactions([record], [answer]);
+    return true;
+  }
+
+  #newestOf(intent: WriteIntent): Promise<NewestVersion | undefined> {
+    return this.#read(intent, async (dataset) => {
+      const version = await dataset.version();
+      const next = version > intent.baseVersion ? await dataset.transactionOf(intent.baseVersion + 1) : undefined;
+      return { version, isFencedOff: next?.properties[fenceProperty] !== undefined };
+    });
+  }
+
   /** Undefined if the branch does not exist any more, or cannot be read. */
-  async #newestOf({ ref, tableId, branch, baseVersion }: WriteIntent): Promise<NewestVersion | undefined> {
+  async #read<Result>(
+    { ref, tableId, branch }: WriteIntent,
+    read: (dataset: Snapshot & History) => Promise<Result>,
+  ): Promise<Result | undefined> {
     const record = await this.#catalog.findTable(ref);
     if (record?.id !== tableId) return undefined;
     try {
-      return await this.#access.read(record, branch, undefined, async (dataset) => {
-        const version = await dataset.version();
-        const next = version > baseVersion ? await dataset.transactionOf(baseVersion + 1) : undefined;
-        return { version, isFencedOff: next?.properties[fenceProperty] !== undefined };
-      });
+      return await this.#access.read(record, branch, undefined, read);
     } catch (error) {
       this.#logger.warn({ table: ref, branch, error }, 'the commit of a write intent could not be looked for');
       return undefined;

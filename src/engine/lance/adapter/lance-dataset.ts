@@ -217,6 +217,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
+  note(properties: Readonly<Record<string, string>> | undefined): void {
+    if (this.#commits !== undefined) this.#commits.notes.properties = properties;
+  }
+
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
     return engineCall(
       'open',

@@ -32,7 +32,7 @@ import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
 import { cloneStored } from '../commit/store-clone.ts';
 import { StoreCommits } from '../commit/store-commits.ts';
-import type { Fresh } from '../commit/version-commit.ts';
+import { type Fresh, withNotes } from '../commit/version-commit.ts';
 import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
 import { nothingRecovered, recoverBranch } from '../durability/recover-branch.ts';
@@ -303,12 +303,13 @@ export class LanceEngine implements Engine {
     const buildInProcess = this.#buildsInShadow(location, branch);
     const changeInReader = this.#readerOfShadow(location, branch);
     const folders = this.#shadowFolders;
+    const { notes, parts } = withNotes({ commits, fresh });
     return {
-      versionsFolder,
+      ...{ versionsFolder, notes },
       inRemoval: this.#inRemoval,
-      replacement: new RowReplacement({ folder, staging, commits, fresh }),
-      manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, commits, readWhole, fresh }),
-      shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, commits, fresh, changeInReader }),
+      replacement: new RowReplacement({ folder, staging, ...parts }),
+      manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, readWhole, ...parts }),
+      shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, changeInReader, ...parts }),
       preparation: { folder, staging, commits, fresh, buildInProcess },
       indexChoice: new IndexChoice(versionsFolder),
     };

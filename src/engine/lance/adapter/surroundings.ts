@@ -5,6 +5,7 @@ import type { IndexBuild, ReaderChange } from '../../port/reader-work.ts';
 import type { ManifestCommit } from '../commit/manifest-commit.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
+import type { CommitNotes } from '../commit/version-commit.ts';
 import type { Durability } from '../durability/durability.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { BranchState } from '../head/branch-state.ts';
@@ -27,6 +28,7 @@ export interface OwnCommits {
   readonly shadows: BranchShadows;
   readonly indexChoice: IndexChoice;
   readonly preparation: PreparationParts;
+  readonly notes: CommitNotes;
 }
 
 /** What it has besides on a file system. */

@@ -16,20 +16,39 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
+import type { NewVersion, VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
 
 /** What is new each time. */
 export interface Fresh {
   nowMs(): number;
   /** Version 4, which is random. */
   uuid(): string;
+  /** As `HeadCommits.note`. */
+  noted?(): VersionIdentity['properties'];
+}
+
+/** What the transactions of the next commits of a dataset say besides. */
+export interface CommitNotes {
+  properties: VersionIdentity['properties'];
+}
+
+/** Notes, and the parts of commits that say what they have. */
+export function withNotes<Parts extends { readonly fresh: Fresh }>(
+  parts: Parts,
+): { readonly notes: CommitNotes; readonly parts: Parts } {
+  const notes: CommitNotes = { properties: undefined };
+  return { notes, parts: { ...parts, fresh: { ...parts.fresh, noted: () => notes.properties } } };
 }
 
 /**
  * The id and the time of a new version. The time is a millisecond ago: a program that notes the time after the commit, in whole
  * milliseconds too, notes a later one, and such times decide what is pruned.
  */
-export const newTransaction = (fresh: Fresh) => ({ transactionId: fresh.uuid(), committedAtMs: fresh.nowMs() - 1 });
+export const newTransaction = (fresh: Fresh): VersionIdentity => ({
+  transactionId: fresh.uuid(),
+  committedAtMs: fresh.nowMs() - 1,
+  properties: fresh.noted?.(),
+});
 
 /** Names a deletion vector. The id is as random as the last 64 bits of a UUID are, of which two are not. */
 export const randomId = (fresh: Fresh): bigint => BigInt(`0x${fresh.uuid().replaceAll('-', '').slice(-16)}`);

@@ -5,7 +5,11 @@ import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { ifNotReplaceable, nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts';
+import {
+  ifNotReplaceable,
+  nextFragmentId,
+  type VersionIdentity,
+} from '../../../lance-format/manifest/next-manifest.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type UpdateStep } from '../../port/change.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
@@ -99,7 +103,7 @@ interface LocalShadowParts {
   readonly onCommit: (version: number, columns: ColumnsAfter) => void;
   /** Nothing uses the folder any more. `made`: the version that was committed. */
   readonly release: (made: Original | undefined) => void;
-  readonly newTransaction: () => { readonly transactionId: string; readonly committedAtMs: number };
+  readonly newTransaction: () => VersionIdentity;
 }
 
 type DropColumnsStep = Extract<ChangeStep, { kind: 'drop columns' }>;

@@ -1,0 +1,35 @@
+/**
+ * What a commit says of the keyed requests that it carries out, in the properties of its transaction: whoever finds the commit after
+ * a crash can give their first answers, although the catalog did not learn of them (P6).
+ */
+import type { WriteOperation } from '../../catalog/port.ts';
+import type { MergeTotals } from '../../engine/port/shadow.ts';
+import type { TransactionId } from '../../kernel/ids.ts';
+
+export interface NotedOutcome {
+  /** `KeyedRequest.attempt`. */
+  readonly attempt: string;
+  readonly transactionId: TransactionId;
+  readonly operation: WriteOperation;
+  readonly numAttempts: number;
+  readonly totals: MergeTotals;
+}
+
+const property = 'lancegate.requests';
+
+export const notedOutcomes = (outcomes: readonly NotedOutcome[]): Readonly<Record<string, string>> => ({
+  [property]: JSON.stringify(outcomes),
+});
+
+/** undefined where the commit was not made for this attempt, or where it does not say. */
+export function outcomeNotedFor(
+  attempt: string,
+  properties: Readonly<Record<string, string>>,
+): NotedOutcome | undefined {
+  try {
+    const noted: unknown = JSON.parse(properties[property] ?? '[]');
+    return Array.isArray(noted) ? (noted as NotedOutcome[]).find((each) => each?.attempt === attempt) : undefined;
+  } catch {
+    return undefined; // translated: another program wrote it
+  }
+}
