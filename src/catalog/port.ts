@@ -239,6 +239,11 @@ export interface CreationCatalog {
    * If the location is that of a declared table, it stays with the table: remove what was written before calling.
    */
   abandonCreation(creation: Creation): Promise<void>;
+  /**
+   * Whether the reservation stands. A publication that nobody has heard of, but that the database may still commit, has failed or
+   * taken place when this resolves.
+   */
+  isReserved(creation: Creation): Promise<boolean>;
 
   /** True if no table, reservation or discarded location ever had this location. */
   isLocationFresh(location: Location): Promise<boolean>;

@@ -153,6 +153,7 @@ function nameMethods(
       ),
     ),
     abandonCreation: writing(creations.abandonCreation),
+    isReserved: writing(creations.isReserved),
     unfinished: writing(async (db, ref) => ({
       creations: await creations.unfinishedCreations(db, ref),
       discarded: await creations.discardedLocations(db, ref),

@@ -143,7 +143,7 @@ export class TableMaker {
    * reservation, which `sweep` would undo as well. `reserveCreation` refuses a location that another create is filling.
    */
   async #declaredLocation({ ref, location }: TableRecord): Promise<Location> {
-    if ((await this.#deps.engine.isVacant(location)) || (await this.#isReserved(location))) return location;
+    if ((await this.#deps.engine.isVacant(location)) || (await this.#isBeingFilled(location))) return location;
     throw new LancegateError(
       'InvalidTableState',
       `table '${showTable(ref)}' is only declared, but a writer outside this service has stored something at its location; ` +
@@ -151,7 +151,7 @@ export class TableMaker {
     );
   }
 
-  async #isReserved(location: Location): Promise<boolean> {
+  async #isBeingFilled(location: Location): Promise<boolean> {
     const { creations } = await this.#deps.catalog.unfinished();
     return creations.some((creation) => creation.location === location);
   }
@@ -160,11 +160,12 @@ export class TableMaker {
    * Files first: without the reservation the location belongs to the declared table again, so it must be empty by then. If the
    * files cannot be removed the reservation stands until the next create or the next start tries again. Files that another
    * program wrote stay, and so do those of a create that was published although the catalog failed to say so: it has no
-   * reservation any more.
+   * reservation any more. The reservation counts, and not the location: another replica may have undone this create, and fill the
+   * same declared location now.
    */
   async #undo(creation: Creation, leavesFiles: boolean): Promise<void> {
     try {
-      if (!(await this.#isReserved(creation.location))) {
+      if (!(await this.#deps.catalog.isReserved(creation))) {
         if (!leavesFiles) await this.#removeAbandoned(creation);
         return;
       }

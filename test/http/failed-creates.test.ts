@@ -5,15 +5,18 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Int32, vectorFromArray } from 'apache-arrow';
 import type { Catalog } from '#src/catalog/port.ts';
+import { openPostgresCatalog } from '#src/catalog/postgres/open-postgres-catalog.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
-import { TableMaker, type WrittenTable } from '#src/create/table-maker.ts';
+import { type TableCreation, TableMaker, type WrittenTable } from '#src/create/table-maker.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Engine } from '#src/engine/port/engine.ts';
-import { systemClock } from '#src/kernel/clock.ts';
+import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
-import type { ObjectName } from '#src/kernel/ids.ts';
+import type { Location, ObjectName, TableRef } from '#src/kernel/ids.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
+import { sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
+import { PostgresProxy } from '#test/fixtures/postgres-proxy.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -25,16 +28,40 @@ interface Faults {
 }
 
 interface Maker {
+  readonly maker: TableMaker;
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly faults: Faults;
   make(name: string): Promise<WrittenTable>;
 }
 
-async function newMaker(t: TestContext): Promise<Maker> {
+const openInFile = (folder: string) =>
+  openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'a test' } });
+
+const makerOn = (catalog: Catalog, engine: Engine): TableMaker =>
+  new TableMaker({
+    catalog,
+    engine,
+    clock: systemClock,
+    newId: randomUUID,
+    logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
+    metrics: new Metrics(),
+  });
+
+const fill = (creation: TableCreation): Promise<WrittenTable> => {
+  const source = sourceFrom(inChunks(stream({ id: vectorFromArray([1, 2], new Int32()) })));
+  return creation.write(source.chunks(), new AbortController().signal);
+};
+const published = { operation: 'create_table', outcome: {}, answer: undefined } as const;
+
+/** The catalog is closed at the end. */
+async function newMaker(
+  t: TestContext,
+  openCatalog: (folder: string) => Promise<Catalog> = openInFile,
+): Promise<Maker> {
   const folder = temporaryFolder((clean) => t.after(clean));
   const faults: Faults = { catalog: {}, engine: {} };
-  const catalog = await openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'a test' } });
+  const catalog = await openCatalog(folder);
   t.after(() => catalog.close());
   const engine = new LanceEngine({
     root: join(folder, 'tables'),
@@ -43,23 +70,18 @@ async function newMaker(t: TestContext): Promise<Maker> {
     indexCacheBytes: 1 << 20,
     metadataCacheBytes: 1 << 20,
   });
-  const maker = new TableMaker({
-    catalog: replacingNow(catalog, () => faults.catalog),
-    engine: replacingNow<Engine>(engine, () => faults.engine),
-    clock: systemClock,
-    newId: randomUUID,
-    logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
-    metrics: new Metrics(),
-  });
+  const maker = makerOn(
+    replacingNow(catalog, () => faults.catalog),
+    replacingNow<Engine>(engine, () => faults.engine),
+  );
   const make = async (name: string): Promise<WrittenTable> => {
     const table = { namespace: [], name: name as ObjectName };
     await using creation = await maker.begin({ table, existing: undefined, properties: undefined, storageOptions: {} });
-    const source = sourceFrom(inChunks(stream({ id: vectorFromArray([1, 2], new Int32()) })));
-    const written = await creation.write(source.chunks(), new AbortController().signal);
-    await creation.publish(written, { operation: 'create_table', outcome: {}, answer: undefined });
+    const written = await fill(creation);
+    await creation.publish(written, published);
     return written;
   };
-  return { catalog, engine, faults, make };
+  return { maker, catalog, engine, faults, make };
 }
 
 /** As `replacing`, with methods that change. */
@@ -100,9 +122,64 @@ test('one that was published, though the catalog failed on the way back, keeps i
     },
   };
   await assert.rejects(make('t'), refusedAs('Internal'));
-  const published = await catalog.findTable({ namespace: [], name: 't' as ObjectName });
-  assert.ok(published !== undefined);
+  assert.equal(await rowsOf({ catalog, engine }), 2);
+});
+
+const nameOfTable: TableRef = { namespace: [], name: 't' as ObjectName };
+
+/** Of the files of the table; undefined without a table. */
+async function rowsOf({ catalog, engine }: Pick<Maker, 'catalog' | 'engine'>): Promise<number | undefined> {
+  const published = await catalog.findTable(nameOfTable);
+  if (published === undefined) return undefined;
   const dataset = await engine.open({ location: published.location });
-  assert.equal(await dataset.countRows(), 2);
-  dataset.close();
+  try {
+    return await dataset.countRows();
+  } finally {
+    dataset.close();
+  }
+}
+
+/** Limits and pauses pass in a twentieth of their time. */
+const hurried: Clock = {
+  nowMs: () => systemClock.nowMs() * 20,
+  schedule: (afterMs, run) => systemClock.schedule(afterMs / 20, run),
+};
+
+test('so does one that PostgreSQL commits long after its COMMIT was lost (P1)', {
+  skip: withoutPostgres ?? false,
+}, async (t) => {
+  const server = await sharedPostgres();
+  const url = new URL(await server.newDatabase());
+  const proxy = await PostgresProxy.open(server.port);
+  t.after(() => proxy[Symbol.asyncDispose]());
+  url.port = String(proxy.port);
+  const { catalog, engine, make, faults } = await newMaker(t, () =>
+    openPostgresCatalog({ url: url.href }, { clock: hurried }),
+  );
+  const [isGivenUp, isCommitted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  faults.catalog = {
+    publishCreation: (...publication) => {
+      proxy.failCommit({ kind: 'late', until: isGivenUp.promise.then(isCommitted.resolve) });
+      return catalog.publishCreation(...publication);
+    },
+  };
+  await assert.rejects(make('t'), refusedAs('Internal'));
+  isGivenUp.resolve();
+  await isCommitted.promise;
+  faults.catalog = {};
+  await make('u');
+  assert.equal(await rowsOf({ catalog, engine }), 2);
+});
+
+test('one that another replica undid removes nothing of the create that fills the declared location since (P1)', async (t) => {
+  const { maker, catalog, engine } = await newMaker(t);
+  const other = makerOn(catalog, engine);
+  const existing = await catalog.declareTable(nameOfTable, 't.lance' as Location, {});
+  const frozen = await maker.beginDeclared(existing);
+  await other.sweep(nameOfTable);
+  await using next = await other.beginDeclared(existing);
+  const written = await fill(next);
+  await frozen[Symbol.asyncDispose]();
+  await next.publish(written, published);
+  assert.equal(await rowsOf({ catalog, engine }), 2);
 });

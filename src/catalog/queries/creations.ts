@@ -103,6 +103,17 @@ async function publishedBefore(
   return table;
 }
 
+/** Whether the name is reserved by it. Writes the row, so it waits for a transaction that is about to end the reservation. */
+export async function isReserved(db: CatalogDb, { id, location }: Creation): Promise<boolean> {
+  const row = await db
+    .updateTable('creations')
+    .set({ location })
+    .where('id', '=', id)
+    .returning('id')
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
 async function takeCreation(db: CatalogDb, creation: Creation): Promise<Creation | undefined> {
   const row = await db.deleteFrom('creations').where('id', '=', creation.id).returningAll().executeTakeFirst();
   return row && creationOf(row);
