@@ -3,7 +3,6 @@ import { execFile } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { settings } from '#src/config/settings.ts';
 import { freePort } from '#test/fixtures/free-port.ts';
 import { startPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
 import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
@@ -29,11 +28,8 @@ export interface Cluster {
   restartCatalog?(): Promise<void>;
 }
 
-const knowEachOther = Object.values(settings).some(({ flag }) => flag === 'advertise');
-
 /** Why the tests of replicas are skipped, if they are. */
-export const withoutReplicas: string | undefined =
-  withoutS3Gateway ?? withoutPostgres ?? (knowEachOther ? undefined : 'replicas do not know each other yet');
+export const withoutReplicas: string | undefined = withoutS3Gateway ?? withoutPostgres;
 
 type After = (clean: () => void | Promise<void>) => void;
 
