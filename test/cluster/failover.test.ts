@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
-import type { Target } from './history/attempts.ts';
+import { outcomeOf, type Target } from './history/attempts.ts';
 import { HttpTarget } from './history/http-target.ts';
 import { emptyTable, registerRows } from './history/register-clients.ts';
 import { type Cluster, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
@@ -39,7 +39,7 @@ class Pulse {
     await this.#running;
   }
 
-  /** What was said other than 200 and 503. */
+  /** What no replica that goes explains. */
   get refusals(): readonly string[] {
     return this.#refusals;
   }
@@ -72,10 +72,9 @@ class Pulse {
         registerRows([writer], value),
         headers,
       );
-      if (sent !== undefined && sent !== 'not sent') {
-        if (sent.status === 200) return;
-        if (sent.status !== 503) this.#refusals.push(`${sent.status} ${sent.body}`);
-      }
+      const outcome = outcomeOf(sent, 'num_inserted_rows');
+      if (outcome.kind === 'done') return;
+      if (outcome.kind === 'surprise') this.#refusals.push(outcome.text);
       await pause(50);
     }
   }

@@ -153,9 +153,7 @@ describe('an owner that stands still in the middle of a commit', {
     assert.equal(await race('raced', 'the retry'), 1);
   });
 
-  const forgotten =
-    'an intent whose commit is there is answered OutcomeUnknown; it needs the transaction and the counts';
-  test('leaves the first answer to the next owner if its commit was there (P6)', { todo: forgotten }, async () => {
+  test('leaves the first answer to the next owner if its commit was there (P6)', async () => {
     const key = randomUUID();
     const { other, path, first, next, wake: go } = await overtake('landed', 'stalled', { 'idempotency-key': key });
     const retried = await untilDone(other, path, appendedRow('of the first'), key);
