@@ -101,3 +101,12 @@ test('any number of files is uploaded with no more than 64 MiB of them in memory
   assert.deepEqual([started, held], [sizes.map((_, file) => file), 0]);
   assert.ok(most > 2 ** 25 && most <= 2 ** 26, `${most}`);
 });
+
+test('a store that does not answer, or has no such bucket, is refused by its name', async () => {
+  const options = { endpoint: 'http://127.0.0.1:1', region: 'x', access_key_id: 'k', secret_access_key: 's' };
+  const place = (await openStore('s3://tables/lance', options)) ?? assert.fail();
+  await assert.rejects(
+    requireOneWinner(place, 'probe', 's3://tables/lance'),
+    /^StoreUnusable: s3:\/\/tables\/lance cannot be used: .*ECONNREFUSED/,
+  );
+});

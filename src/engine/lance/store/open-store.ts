@@ -36,6 +36,30 @@ async function storeOf(scheme: string, bucket: string, options: Properties): Pro
   }
 }
 
+/** The store does not do what the service needs of it. The operator reads the text at the start; it never reaches a client. */
+export class StoreUnusable extends Error {
+  override readonly name = 'StoreUnusable';
+
+  constructor(message: string, cause: unknown) {
+    super(message, { cause });
+  }
+}
+
+/** What the vendor's library or the network said first. */
+function faultOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? faultOf(error.cause) : error.message || error.name;
+}
+
+/** Before anything is written, so that what the store says is not an outcome that is not known. */
+async function requireAnswer({ store, prefix }: StorePlace, uri: string): Promise<void> {
+  try {
+    for await (const _ of store.list({ prefix, most: 1 })) return;
+  } catch (error) {
+    throw new StoreUnusable(`${uri} cannot be used: ${faultOf(error)}`, error);
+  }
+}
+
 const racers = 8;
 
 /**
@@ -43,6 +67,7 @@ const racers = 8;
  * there. `name`: a key that no table has. `uri` names the store in the error.
  */
 export async function requireOneWinner({ store, prefix }: StorePlace, name: string, uri: string): Promise<void> {
+  await requireAnswer({ store, prefix }, uri);
   const key = `${prefix}${name}`;
   const races = Array.from({ length: racers }, (_, racer) => store.putIfAbsent(key, Buffer.from(`${name} ${racer}`)));
   const outcomes = await Promise.allSettled(races);
