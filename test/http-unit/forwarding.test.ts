@@ -201,6 +201,42 @@ test('where the owner ends in the middle of a body, nothing was written (P6)', a
   assert.match(await client.until('"code":17}'), /^HTTP\/1.1 503 .*nothing was written/s);
 });
 
+test('a body of a known length is whole with its last byte, although its end is not read yet (P6)', async () => {
+  const hop = new ReplicaHop({ sign: async () => 'token', silentAfterMs: 5_000 });
+  using owner = await brokenOwner((socket, received) => {
+    if (received.endsWith('\r\n\r\n')) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+    else if (received.endsWith('whole')) socket.destroy();
+  });
+  const body = async function* () {
+    yield Buffer.from('whole');
+    await new Promise(() => {}); // its end is still to come
+  };
+  const request = {
+    method: 'POST',
+    target: mergePath,
+    rawHeaders: ['content-length', '5'],
+    peer: '127.0.0.1',
+    body: body(),
+    principal: { subject: 'ann', scopes: [], groups: [], issuer: 'test' },
+    signal: new AbortController().signal,
+  };
+  await assert.rejects(hop.forward(request, { id: 'second', address: owner.url }), { kind: 'OwnerLost' });
+  hop.close();
+});
+
+test('headers with the names of what every object has go on to the owner', async () => {
+  const { replicas, first } = await twoReplicas();
+  await using _ = replicas;
+  using client = await RawClient.connect(first);
+  await client.head('POST /v1/table/users/drop', [
+    'content-length: 0',
+    'constructor: a',
+    '__proto__: b',
+    '__proto__: c',
+  ]);
+  assert.match(await client.until('}'), /^HTTP\/1.1 200 /);
+});
+
 test('a client cannot vouch for itself: with a key of its own it is 401 (P9)', async () => {
   const { replicas, second } = await twoReplicas();
   await using _ = replicas;

@@ -28,7 +28,7 @@ export function forwardedHeaders(
   { rawHeaders, peer, body }: ClientRequestHead,
   token: string,
 ): Record<string, string[]> {
-  const headers: Record<string, string[]> = {};
+  const headers: Record<string, string[]> = Object.create(null); // `constructor` is a name that clients can send
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]!.toLowerCase();
     if (!replaced.has(name)) headers[name] = [...(headers[name] ?? []), rawHeaders[at + 1]!];

@@ -147,9 +147,13 @@ class Exchange {
     }
   }
 
+  /** A body of a known length is whole for the owner with its last byte, before anybody has said that it ends. */
   async #sendBody(body: AsyncIterable<Uint8Array>): Promise<void> {
+    let leftBytes = Number(this.#outgoing.getHeader('content-length') ?? Number.POSITIVE_INFINITY);
     for await (const chunk of body) {
       if (this.#outgoing.destroyed) return;
+      leftBytes -= chunk.length;
+      if (leftBytes <= 0) this.#taking('all');
       if (!this.#outgoing.write(chunk)) await Promise.race([once(this.#outgoing, 'drain'), this.#response]);
     }
     this.#taking('all');
