@@ -51,6 +51,10 @@ const planted: Readonly<Record<string, { files: Readonly<Record<string, string>>
     files: { 'src/operations/planted-pg.ts': ofVendor('pg') },
     reported: 'pg-only-in-the-postgres-catalog: src/operations/planted-pg.ts',
   },
+  'the library of an object store outside its adapter': {
+    files: { 'src/engine/lance/commit/planted-store.ts': ofVendor('@azure/storage-blob') },
+    reported: 'object-stores-only-in-their-adapters: src/engine/lance/commit/planted-store.ts',
+  },
   'a package in the format': {
     files: { 'src/lance-format/manifest/planted-4.ts': ofVendor('jose') },
     reported: 'lance-format-imports-node-only: src/lance-format/manifest/planted-4.ts',
