@@ -29,11 +29,10 @@ export function addColumns(state: State, added: readonly NewColumn[]): Change {
   return ofColumns({ ...state, columns: [...state.columns, ...columns], rows });
 }
 
-/** NULL in every row. */
+/** NULL in every row, so all are nullable. */
 export function addNullColumns(state: State, added: readonly Column[]): Change {
   const names = added.map(({ name }) => name);
   const faults = faultsOfNew(state, names);
-  if (added.some(({ nullable }) => !nullable)) faults.push('TableSchemaValidationError');
   const nulls = Object.fromEntries(names.map((name) => [name, null]));
   const rows = state.rows.map((row) => ({ ...row, ...nulls }));
   return refusedFor(faults) ?? ofColumns({ ...state, columns: [...state.columns, ...added], rows });

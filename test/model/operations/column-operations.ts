@@ -63,7 +63,11 @@ interface AddNullColumnsStep extends Target, Keyed {
 }
 
 const addNull: Operation<AddNullColumnsStep> = {
-  expect: (world, step) => changeBranch(world, step, (state) => addNullColumns(state, step.columns)),
+  expect(world, step) {
+    const isRequired = step.columns.some(({ nullable }) => !nullable);
+    const faults = isRequired ? (['TableSchemaValidationError'] as const) : [];
+    return changeBranch(world, step, (state) => addNullColumns(state, step.columns), { faults });
+  },
   request: (_, { table, branch, columns }) =>
     tableRequest(
       table,
