@@ -187,6 +187,7 @@ describe('POST /v1/table/{id}/query', () => {
     [{ use_lsm: true }, /^use_lsm, use_rte: /],
     [{ version: 99 }, /no such version/, 11],
     [{ branch: 'nope' }, /no such branch/, 22],
+    [{ branch: 'nope', version: 1 }, /no such branch/, 22],
   ];
   for (const [body, error, code = 13] of wrong) {
     test(`${JSON.stringify(body).slice(0, 90)}: ${error}`, async () => {

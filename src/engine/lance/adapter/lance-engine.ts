@@ -140,7 +140,7 @@ export class LanceEngine implements Engine {
       }
       const at = this.#root.isLocal ? this.#branchAt(location, branch) : undefined;
       const state = at && (await inspectBranch(at, true));
-      if (at !== undefined) requireWhole(at, { branch, version });
+      if (at !== undefined && state !== undefined) requireWhole(at, { branch, version });
       const table = await this.#openNewest(request);
       if (version === undefined) {
         const local = this.#localBranch(request, await table.version());
