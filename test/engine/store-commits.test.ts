@@ -11,9 +11,10 @@ import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { BeforeVersion, PlannedVersion } from '#src/engine/port/engine.ts';
 import type { LiveRows, RowAddress } from '#src/engine/port/row-address.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
-import type { Location, Properties } from '#src/kernel/ids.ts';
+import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { createIndex } from '#test/fixtures/create-index.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { isCommit, onNth, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
@@ -276,5 +277,26 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     assert.equal(await engine.isVacant(other), true);
     assert.equal(await staged.commit(), 1);
     assert.deepEqual(await idsOf(await engine.open({ location: other })), [1, 2, 3]);
+  });
+
+  test('leaves no branch of a branch whose indexes could not be placed, and says so (P1, P6)', async (t) => {
+    const { proxy, dataset } = await opened(t);
+    await createIndex(dataset, 'id');
+    const [parent, branch] = ['a' as BranchName, 'b' as BranchName];
+    await dataset.createBranch(parent, { branch: undefined, version: undefined });
+    proxy.faults = (asked) =>
+      asked.method === 'PUT' && asked.kind === 'manifest' && !asked.isConditional
+        ? { kind: 'error before' }
+        : undefined;
+    await assert.rejects(dataset.createBranch(branch, { branch: parent, version: undefined }), {
+      kind: 'StorageUnavailable',
+    });
+    proxy.faults = () => undefined;
+    assert.deepEqual(
+      (await dataset.listBranches()).map(({ name }) => name),
+      [parent],
+    );
+    await dataset.createBranch(branch, { branch: parent, version: undefined });
+    assert.equal((await dataset.listBranches()).length, 2);
   });
 });

@@ -165,6 +165,36 @@ describe('a service whose storage root is a real S3 gateway', { skip: withoutS3G
     assert.deepEqual(await rowsOf('main-clone'), ['1x', '2y']);
   });
 
+  test('rows that were inserted without the other columns are kept when theirs are dropped (P1)', async () => {
+    await onS3('dropped/create', people([1, 2], 'old'));
+    await onS3('dropped/insert', stream({ name: ['new', 'newer'] }));
+    await onS3('dropped/delete', { predicate: "name = 'newer'" });
+    assert.equal((await onS3('dropped/drop_columns', { columns: ['name'] })).version, 4);
+    assert.equal(await onS3('dropped/count_rows', { predicate: 'id IS NULL' }), 1);
+    assert.equal(await onS3('dropped/count_rows', { predicate: 'id IN (1, 2)' }), 2);
+    const upserted = await onS3('dropped/merge_insert?on=id', stream({ id: [2, 3] }));
+    assert.deepEqual([upserted.num_updated_rows, upserted.num_inserted_rows], [1, 1]);
+  });
+
+  test('an index is found on a branch of a branch that has it from main, after a restart too (P11)', async () => {
+    await onS3('branched/create', people([1, 2, 3], 'one'));
+    await onS3('branched/create_scalar_index', { column: 'id', index_type: 'BTREE' });
+    await onS3('branched/branches/create', { name: 'a' });
+    await onS3('branched/create_scalar_index', { branch: 'a', column: 'name', index_type: 'BTREE' });
+    await onS3('branched/branches/create', { name: 'b', from_branch: 'a' });
+    await onS3('branched/branches/create', { name: 'c', from_branch: 'b' });
+    for (const branch of ['b', 'c']) {
+      assert.equal(await onS3('branched/count_rows', { branch, predicate: 'id = 2' }), 1);
+      const deleted = await onS3('branched/delete', { branch, predicate: "id = 2 AND name = 'one'" });
+      assert.equal(deleted.num_deleted_rows, 1);
+    }
+    await service.restart();
+    for (const branch of ['b', 'c']) {
+      assert.equal(await onS3('branched/count_rows', { branch, predicate: "id > 1 AND name = 'one'" }), 1);
+    }
+    assert.equal(await onS3('branched/count_rows', { branch: 'a' }), 3);
+  });
+
   test('refuses what would duplicate a key, and a dropped table leaves no file behind', async () => {
     const twice = new Table({
       id: vectorFromArray([7, 7], new Int32()),

@@ -1,11 +1,9 @@
 /** What the storage of one branch looks like, and the engine's own maintenance of it. */
-import { renameSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { basename, dirname, join, posix } from 'node:path';
+import { join, posix } from 'node:path';
 import type { Field, Schema } from '../../../arrow/schema/schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
-import { branchManifest } from '../../../lance-format/manifest/branch-manifest.ts';
 import {
   branchFolder,
   listVersions,
@@ -248,37 +246,6 @@ async function createdAtSeconds(branches: NativeBranches, name: string): Promise
   } finally {
     table.close();
   }
-}
-
-/** Returns the version at which the new branch begins. */
-export async function createBranch(
-  dataset: NativeTable,
-  name: BranchName,
-  from: { branch: BranchName | undefined; version: number | undefined },
-): Promise<number> {
-  const branches = await dataset.branches();
-  const made = await branches.create(name, from.branch ?? null, from.version ?? null);
-  try {
-    return await made.version();
-  } finally {
-    made.close();
-  }
-}
-
-/** Puts right what Lance says of the indexes of a branch that `createBranch` made of `version` on a file system. */
-export function placeIndexes(
-  datasetPath: string,
-  name: BranchName,
-  { branch, version }: { readonly branch: BranchName | undefined; readonly version: number },
-): void {
-  const [made, parent] = [name, branch].map((of) =>
-    readManifest(join(branchFolder(datasetPath, of), '_versions'), version),
-  );
-  const placed = made && parent && branchManifest(made.bytes, parent.bytes);
-  if (placed === undefined) return;
-  const draft = join(dirname(made!.path), `.tmp-${basename(made!.path)}`);
-  writeFileSync(draft, placed);
-  renameSync(draft, made!.path);
 }
 
 /** As `Dataset.commitManifest`, by the engine, on a handle of its own: reads of others go on with another. */

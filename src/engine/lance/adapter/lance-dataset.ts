@@ -44,12 +44,10 @@ import { type DatasetCaches, warmIndex } from './engine-caches.ts';
 import {
   branchesOf,
   commitManifest,
-  createBranch,
   enginePage,
   isWhole,
   layoutOf,
   optimize,
-  placeIndexes,
   plainLayoutOf,
   prune,
   pruneMirrored,
@@ -57,6 +55,7 @@ import {
   storedPage,
 } from './engine-upkeep.ts';
 import { LanceSnapshot } from './lance-snapshot.ts';
+import { createBranch, placeIndexes, placeStoredIndexes } from './new-branch.ts';
 import { StoredIndexes } from './stored-indexes.ts';
 import type { DatasetBuilds, LocalBranch, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
 
@@ -338,11 +337,19 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     await engineCall('new branch', async () => {
       this.head.requireWritable();
       if (this.#local !== undefined) requireWhole(this.#local.versions, from);
-      const version = await createBranch(await this.head.table(), name, from);
+      const made = await createBranch(await this.head.table(), name, from);
+      if (this.#mirror !== undefined) {
+        await placeStoredIndexes(this.#mirror, made).catch((error) => this.#unmake(name, error));
+      }
       if (this.#local === undefined) return;
-      placeIndexes(this.#local.versions.datasetPath, name, { branch: from.branch, version });
-      await this.#local.durability.branchMade(name, version);
+      placeIndexes(this.#local.versions.datasetPath, made);
+      await this.#local.durability.branchMade(name, made.version);
     });
+  }
+
+  async #unmake(name: BranchName, error: unknown): Promise<never> {
+    await this.deleteBranch(name);
+    throw error;
   }
 
   listBranches(): Promise<readonly StoredBranch[]> {
