@@ -242,6 +242,23 @@ describe('rows are changed by a predicate', () => {
     });
   }
 
+  test('an update that leaves a NULL where the table has none is refused by the name of the column, as an insert is', async () => {
+    const table = await newTable();
+    const required = { alterations: [{ path: 'id', nullable: false }] };
+    succeeded(await service.post(`/v1/table/${table}/alter_columns`, required));
+    for (const value of ['NULL', 'nullif(id, 4)']) {
+      refused(await update(table, { updates: [['id', value]] }), 400, 20, /^column id must not be null/);
+    }
+    refused(
+      await service.post(`/v1/table/${table}/insert`, stream({ id: [null], name: ['new'] })),
+      400,
+      20,
+      /column id/,
+    );
+    succeeded(await update(table, { predicate: 'id > 9', updates: [['id', 'NULL']] }));
+    assert.deepEqual(await names(table), ['1 old', '2 old', '3 old', '4 old']);
+  });
+
   test('a delete is refused without a predicate, or with one that is none', async () => {
     const table = await newTable();
     refused(await remove(table, {}), 400, 13, /predicate/);

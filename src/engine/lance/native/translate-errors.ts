@@ -85,6 +85,11 @@ const rowRules: readonly Rule[] = [
     'column {part} must not be null, and a row of the source leaves it so',
   ],
   [
+    /Column '(.+?)' is declared as non-nullable but contains null values/s,
+    'TableSchemaValidationError',
+    'column {part} must not be null, and in a row it would be',
+  ],
+  [
     /Append with different schema: `(.+?)` should have type/,
     'TableSchemaValidationError',
     'column {part} has another type in the table',
