@@ -75,9 +75,7 @@ export function updateRows(state: State, { predicate, updates }: RowsUpdate): Ch
       ? { ...row, ...Object.fromEntries(updates.map(([name, value]) => [name, expressionValue(value, row)])) }
       : row,
   );
-  const isNullable = (name: string) => columnAt(state.columns, [name])?.nullable === true;
-  const isNull = updates.some(([name]) => !isNullable(name) && rows.some((row) => row[name] === null));
-  return isNull ? { refused: ['InvalidInput'] } : ofRows(state, rows, { updated: state.rows.filter(matches).length });
+  return ofRows(state, rows, { updated: state.rows.filter(matches).length });
 }
 
 function faultsOfUpdates(columns: readonly Column[], updates: RowsUpdate['updates']): ErrorName[] {
