@@ -11,7 +11,7 @@ const reachesRows = ({ source, flags }: MergeStep): boolean =>
 
 /** Of the request alone. */
 export function faultsOfSource({ on, source, flags }: MergeStep): ErrorName[] {
-  const faults: ErrorName[] = [];
+  const faults: ErrorName[] = on.length === 0 ? ['InvalidInput'] : [];
   const columns = on.map(({ segments }) => columnAt(source.columns, segments));
   if (columns.includes(undefined)) faults.push('TableColumnNotFound');
   if (columns.some((column) => column?.type === 'struct' || column?.type === 'list')) faults.push('InvalidInput');
