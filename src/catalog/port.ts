@@ -279,8 +279,8 @@ export interface KeyedRequestCatalog {
   recordIntents(intents: readonly WriteIntent[]): Promise<void>;
   /** The write intents of requests that were never answered: all, or those of the table of this name. */
   writeIntents(ref?: TableRef): Promise<readonly WriteIntent[]>;
-  /** The commit of the attempt was not made after all. An answer stays. */
-  withdrawIntent(request: Pick<KeyedRequest, 'owner' | 'key' | 'attempt'>): Promise<void>;
+  /** The commit of the attempt was not made after all. An answer stays. Of an attempt of another process, with its `ref`. */
+  withdrawIntent(request: Pick<KeyedRequest, 'owner' | 'key' | 'attempt'> & { readonly ref?: TableRef }): Promise<void>;
   findKeyed(owner: RequestOwner, key: IdempotencyKey): Promise<KeyedAnswer | WriteIntent | undefined>;
   /** Forgets up to `limit` keys that had expired at that time, the oldest first; the number that went. */
   forgetKeys(atMs: number, limit: number): Promise<number>;

@@ -56,6 +56,7 @@ export interface SqlSession {
 
 const first = (ref: TableRef): readonly TableRef[] => [ref];
 const named = ({ ref }: { readonly ref: TableRef }): readonly TableRef[] => [ref];
+const perhapsNamed = ({ ref }: { readonly ref?: TableRef }): readonly TableRef[] => (ref === undefined ? [] : [ref]);
 const allNamed = (records: readonly { readonly ref: TableRef }[]): readonly TableRef[] => records.map(({ ref }) => ref);
 
 type Query<Args extends readonly unknown[], Result> = (db: CatalogDb, ...args: Args) => Promise<Result>;
@@ -182,7 +183,7 @@ const commitMethods = ({
 
   recordIntents: writing(owning(allNamed, commits.insertIntents)),
   writeIntents: reading(commits.writeIntents),
-  withdrawIntent: writing(commits.withdrawIntent),
+  withdrawIntent: writing(owning(perhapsNamed, commits.withdrawIntent)),
   findKeyed: reading(commits.findKeyed),
   forgetKeys: writing(commits.forgetKeys),
 

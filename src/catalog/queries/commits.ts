@@ -271,7 +271,7 @@ export async function writeIntents(db: CatalogDb, ref?: TableRef): Promise<reado
 
 export async function withdrawIntent(
   db: CatalogDb,
-  { owner, key, attempt }: Pick<KeyedRequest, 'owner' | 'key' | 'attempt'>,
+  { owner, key, attempt }: Pick<KeyedRequest, 'owner' | 'key' | 'attempt'> & { readonly ref?: TableRef },
 ): Promise<void> {
   await db
     .deleteFrom('idempotency_keys')

@@ -36,6 +36,7 @@ import type { IdempotencyKey, TableRef } from '../../kernel/ids.ts';
 import { ReadWriteLock } from '../../kernel/read-write-lock.ts';
 import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
+import type { TableOwners } from '../../table/table-owners.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { outcomeOf } from '../../write/write.ts';
 import { outcomeNotedFor } from './noted-outcomes.ts';
@@ -75,6 +76,7 @@ const maxWaiting = 15;
 export class Idempotency {
   readonly #catalog: KeyedRequestCatalog & TableCatalog & TransactionCatalog;
   readonly #access: TableAccess;
+  readonly #owners: Pick<TableOwners, 'hold'> | undefined;
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #logger: Logger;
@@ -85,6 +87,8 @@ export class Idempotency {
   constructor(parts: {
     catalog: KeyedRequestCatalog & TableCatalog & TransactionCatalog;
     access: TableAccess;
+    /** Without it every name is this process's own. */
+    owners?: Pick<TableOwners, 'hold'>;
     clock: Clock;
     newId: NewId;
     logger: Logger;
@@ -93,6 +97,7 @@ export class Idempotency {
   }) {
     this.#catalog = parts.catalog;
     this.#access = parts.access;
+    this.#owners = parts.owners;
     this.#clock = parts.clock;
     this.#newId = parts.newId;
     this.#logger = parts.logger;
@@ -164,7 +169,11 @@ export class Idempotency {
   async #firstAnswer<Result>(keyed: Keyed): Promise<Result | undefined> {
     const known = await this.#catalog.findKeyed(keyed.owner, keyed.key);
     if (known === undefined || known.expiresAtMs <= this.#clock.nowMs()) return undefined;
-    if (!('answer' in known) && (await this.#wasNotMade(known))) return undefined;
+    if (!('answer' in known)) {
+      const holding = this.#owners?.hold(known.ref);
+      if (holding !== undefined) return holding.then(() => this.#firstAnswer(keyed)); // what its last owner left is settled then
+      if (await this.#wasNotMade(known)) return undefined;
+    }
     if (known.requestDigest !== keyed.requestDigest) throw otherContent('parameters');
     if (known.bodyDigest !== (await keyed.request()).bodyDigest) throw otherContent('body');
     if (!('answer' in known)) throw outcomeUnknown();
@@ -181,7 +190,7 @@ export class Idempotency {
     }
   }
 
-  /** True if certainly not; then the write intent is gone. */
+  /** True if certainly not; then the write intent is gone. `WriterMoved` where another process owns the table by now. */
   async #wasNotMade(intent: WriteIntent): Promise<boolean> {
     const newest = await this.#newestOf(intent);
     if (newest === undefined || (newest.version > intent.baseVersion && !newest.isFencedOff)) return false;

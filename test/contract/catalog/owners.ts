@@ -147,6 +147,7 @@ export function ownersContract(open: () => Promise<SharedDatabase>): void {
         await rejects(zombie.catalog.recordTransactions([transactionOf('1', { ref })], [answer]), 'WriterMoved');
         const intent = { ...keyed, askedAtMs: 0, expiresAtMs: 9, tableId, ref, branch: undefined, baseVersion: 1 };
         await rejects(zombie.catalog.recordIntents([intent]), 'WriterMoved');
+        await rejects(zombie.catalog.withdrawIntent(intent), 'WriterMoved');
         assert.equal(await owner.catalog.findTransaction('1' as never), undefined);
         assert.equal(await owner.catalog.findKeyed('o' as never, 'k' as never), undefined);
       });
