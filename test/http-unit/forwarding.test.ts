@@ -187,6 +187,30 @@ test('where the owner ends after it had the whole body, the answer says that the
   assert.match((json as { error: string }).error, /whether the request was carried out is not known/);
 });
 
+test('an owner that stands still is waited for until its lease is over, and then another one answers (P6)', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first');
+  using frozen = await brokenOwner(() => {
+    replicas.owner = {}; // the first one claims the table
+  });
+  replicas.owns('second', frozen, 'first');
+  const { status } = await upload(first, mergePath);
+  assert.equal(status, 200);
+  assert.equal(first.asked.length, 1);
+});
+
+test('an owner that stands still with the whole body leaves the outcome unknown once its lease is over (P6)', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first');
+  using frozen = await brokenOwner((socket, received) => {
+    if (received.endsWith('\r\n\r\n')) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+  });
+  replicas.owns('second', frozen, 'first');
+  const { status, json } = await upload(first, mergePath);
+  assert.equal(status, 500);
+  assert.match((json as { error: string }).error, /whether the request was carried out is not known/);
+});
+
 test('where the owner ends in the middle of a body, nothing was written (P6)', async () => {
   await using replicas = new Replicas();
   const first = await replicas.start('first');

@@ -18,6 +18,8 @@ interface ForwardingDeps {
 
 /** A table changes hands within a few of these, where its owner hands it over. */
 const askAgainAfterMs = 50;
+/** How often the owner of a request under way is looked for among the living. */
+const lookEveryMs = 1_000;
 /** Past the lease of an owner that died, which another replica then claims. */
 const mostAttempts = 200;
 
@@ -45,7 +47,7 @@ export class Forwarding {
     let owner: OtherReplica | undefined = first;
     for (let attempt = 1; owner !== undefined; attempt++) {
       try {
-        return await this.#deps.hop.forward(request, owner);
+        return await this.#whileAlive(request, owner);
       } catch (error) {
         if (!(error instanceof NotTaken)) throw error;
         if (attempt === mostAttempts) throw unreachable(error);
@@ -65,6 +67,29 @@ export class Forwarding {
       return this.#deps.hop.forward(sent, replica).catch(() => undefined); // compensated: it has nothing to say
     });
     return (await Promise.all(asked)).filter((answer) => answer !== undefined);
+  }
+
+  /** A process that stands still keeps its connections: what it does not answer ends when it has lost its lease. */
+  async #whileAlive(request: ForwardedRequest, owner: OtherReplica): Promise<ForwardedAnswer> {
+    const { hop, clock, others } = this.#deps;
+    const ended = new AbortController();
+    let cancel = (): void => undefined;
+    let isOver = false;
+    const look = async (): Promise<void> => {
+      const isAlive = (await others()).some(({ id }) => id === owner.id);
+      if (!isAlive) ended.abort(new Error('the owner has lost its lease'));
+      else if (!isOver) watch();
+    };
+    const watch = (): void => {
+      cancel = clock.schedule(lookEveryMs, () => void look());
+    };
+    watch();
+    try {
+      return await hop.forward({ ...request, signal: AbortSignal.any([request.signal, ended.signal]) }, owner);
+    } finally {
+      isOver = true;
+      cancel();
+    }
   }
 
   async #wait(signal: AbortSignal): Promise<void> {
