@@ -55,7 +55,9 @@ export class OpenDatasets {
       return this.#latest(location, branch, purpose, dataset.lineage);
     }
     await dataset.refresh(purpose);
-    return dataset;
+    if (!dataset.isReplaced) return dataset;
+    this.#drop(keyOf(location, branch), entry);
+    return this.#latest(location, branch, purpose);
   }
 
   async #find(

@@ -93,6 +93,8 @@ export interface Snapshot {
 export interface BranchHead {
   /** Whether indexes got more room in memory, since the dataset was opened, than it can use. It works on, but more slowly. */
   readonly isOutgrown: boolean;
+  /** Whether the last refresh found another table or branch in its place, which has to be opened anew: this one stays as it was. */
+  readonly isReplaced: boolean;
   /**
    * Moves to the newest version. `to write`: what is kept of the branch may do, since the commit fails where it is not the newest; then
    * the next refresh looks. On a file system both look.

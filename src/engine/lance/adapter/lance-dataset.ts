@@ -109,6 +109,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return this.#caches?.areReplaced() === true;
   }
 
+  get isReplaced(): boolean {
+    return this.head.isReplaced;
+  }
+
   refresh(purpose: 'to read' | 'to write' = 'to read'): Promise<void> {
     return engineCall('open', () => this.head.refresh(purpose));
   }

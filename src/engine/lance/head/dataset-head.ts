@@ -2,7 +2,7 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
-import type { LancegateError } from '../../../kernel/errors.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
 import { branchFolder, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import type { NativeTable } from '../native/native.ts';
@@ -37,6 +37,8 @@ export class DatasetHead {
   readonly #folder: VersionsFolder | undefined;
   /** Of a branch on an object store. */
   readonly #mirror: BranchMirror | undefined;
+  /** Of the mirror when this was made. */
+  readonly #incarnation: number | undefined;
   #writeRefusal: LancegateError | undefined;
   /** undefined if it has to be asked of the engine, which takes 0.1 ms. */
   #version: number | undefined;
@@ -49,6 +51,7 @@ export class DatasetHead {
     this.#open = typeof handle === 'function' ? handle : async () => handle;
     this.#folder = folder;
     this.#mirror = mirror;
+    this.#incarnation = mirror?.incarnation;
     this.#writeRefusal = state?.writeRefusal;
     if (mirror?.known !== undefined) this.#follow(mirror.known);
   }
@@ -98,7 +101,13 @@ export class DatasetHead {
     return this.#columns;
   }
 
+  /** Another table or branch has taken the place of the one that was opened: what is known of this one holds no more. */
+  get isReplaced(): boolean {
+    return this.#mirror?.incarnation !== this.#incarnation || this.#folder?.isReplaced === true;
+  }
+
   requireWritable(): void {
+    if (this.isReplaced) throw replaced();
     if (this.#writeRefusal !== undefined) throw this.#writeRefusal;
   }
 
@@ -110,6 +119,7 @@ export class DatasetHead {
       return;
     }
     const folder = this.#folder;
+    if (this.isReplaced) return;
     const change = folder?.changeFrom(await this.version());
     if (change === 'none') return;
     if (folder !== undefined) await this.#inspect(folder, change === 'files');
@@ -185,6 +195,11 @@ export class DatasetHead {
   }
 }
 
+const replaced = (): LancegateError =>
+  new LancegateError('ConcurrentModification', 'the branch was made again meanwhile; nothing was written', {
+    retryAfterSeconds: 1,
+  });
+
 /** `files`: also the folders of the rows, or the manifest in use, have changed. */
 type FolderChange = 'none' | 'versions' | 'files';
 
@@ -211,12 +226,20 @@ export class VersionsFolder {
   /** What `#above` held when the folders of the rows were last found unchanged. */
   #entries: string | undefined;
   readonly #rowFolders = new Map<string, number>();
+  readonly #identity: string | undefined;
 
   constructor(datasetPath: string, branch: string | undefined) {
     this.datasetPath = datasetPath;
     this.branch = branch;
     this.#above = branchFolder(datasetPath, branch);
     this.path = join(this.#above, '_versions');
+    this.#identity = identityOf(this.path);
+  }
+
+  /** Whether this is another folder than the one that was opened: that of another table or branch. One that is missing is not. */
+  get isReplaced(): boolean {
+    const identity = identityOf(this.path);
+    return identity !== undefined && identity !== this.#identity;
   }
 
   /** What has changed in the folder since `remember`. */
@@ -290,6 +313,12 @@ interface StoredManifest {
   readonly paths: readonly string[];
   readonly nextPaths: readonly string[];
   readonly bytes: number | undefined;
+}
+
+/** A new folder may get the number of one that was removed. */
+function identityOf(folder: string): string | undefined {
+  const found = statSync(folder, { bigint: true, throwIfNoEntry: false });
+  return found && `${found.ino} ${found.birthtimeNs}`;
 }
 
 /** Of the first of the files that is there. */

@@ -83,6 +83,7 @@ export class BranchMirror {
   readonly #fresh: MirroredBranch['fresh'];
   #hasDeletions = false;
   #commits = 0;
+  #incarnation = 0;
 
   constructor({ store, datasetPrefix, datasetUri, datasetPath, branch, fresh }: MirroredBranch) {
     this.store = store;
@@ -93,6 +94,11 @@ export class BranchMirror {
     this.uri = branch === undefined ? datasetUri : `${datasetUri}/tree/${branch}`;
     this.folder = branchFolder(datasetPath, branch);
     this.versionsFolder = join(this.folder, '_versions');
+  }
+
+  /** Another number once another table or branch has taken the place of the one that was known. */
+  get incarnation(): number {
+    return this.#incarnation;
   }
 
   /** Other versions than the known ones may be there. */
@@ -199,10 +205,19 @@ export class BranchMirror {
   }
 
   async #follow(known: Newest, found: Newest & { readonly name: string }): Promise<void> {
-    const isOtherTable = found.version <= known.version;
+    const isOtherTable = found.version <= known.version || !(await this.#isStill(known));
     if (isOtherTable) this.#clear();
     await this.#takeThrough(found, isOtherTable ? found.version - 1 : known.version);
     if (this.#hasDeletions) await this.#takeDeletions(found.version);
+  }
+
+  /** Another process can have deleted a branch and made one of its name, which has got further by now. */
+  async #isStill({ version }: Newest): Promise<boolean> {
+    if (this.#branch === undefined) return true;
+    const mirrored = readManifest(this.versionsFolder, version);
+    if (mirrored === undefined) return false;
+    const stored = await this.store.get(`${this.prefix}_versions/${basename(mirrored.path)}`);
+    return stored?.equals(mirrored.bytes) === true;
   }
 
   /** The name of its manifest says how those of the branch are named. undefined without any version. */
@@ -301,6 +316,7 @@ export class BranchMirror {
   }
 
   #clear(): void {
+    this.#incarnation += 1;
     this.#hasDeletions = false;
     this.#columns = undefined;
     this.spans.clear();
