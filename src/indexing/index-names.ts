@@ -1,3 +1,4 @@
+import { parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { Layout } from '../engine/port/upkeep.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
@@ -7,7 +8,9 @@ export function requireFree(indexes: Layout['indexes'], { name, column }: IndexS
   const taken = indexes.find((index) => index.name === name);
   if (taken === undefined) return;
   if (!isReplacing) throw new LancegateError('TableIndexAlreadyExists', `the table already has an index ${name}`);
-  if (taken.columns.length !== 1 || taken.columns[0] !== column)
+  const [first = '', ...others] = taken.columns;
+  // The engine quotes more names than have to be.
+  if (others.length > 0 || !sameFieldPath(parseFieldPath(first), parseFieldPath(column)))
     throw invalidInput(`name: the index ${name} is of another column; drop it first, or choose another name`);
 }
 

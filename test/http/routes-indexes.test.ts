@@ -208,6 +208,18 @@ describe('indexes of a table', () => {
     assert.deepEqual(succeeded(await service.post('/v1/table/typed/index/list')).indexes, []);
   });
 
+  test('an index of a column whose name the engine quotes is replaced under its name', async () => {
+    succeeded(await service.post('/v1/table/spaced/create', stream({ 'a name': [1, 2], other: [1, 2] })));
+    for (const type of ['BTREE', 'BITMAP']) {
+      const body = { column: '`a name`', index_type: type };
+      succeeded(await service.post('/v1/table/spaced/create_index', body));
+    }
+    const { indexes } = succeeded(await service.post('/v1/table/spaced/index/list'));
+    assert.equal((indexes as object[]).length, 1);
+    const taken = { column: 'other', index_type: 'BTREE', name: 'a name_idx' };
+    refused(await service.post('/v1/table/spaced/create_index', taken), 400, 13, /another column/);
+  });
+
   test('an index is found on a branch of a branch that has it from main (P11)', async () => {
     const ask = async (path: string, body: object) => succeeded(await service.post(`/v1/table/${path}`, body));
     await ask('branched/create', people([1, 2, 3], 'one'));
