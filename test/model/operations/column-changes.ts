@@ -71,11 +71,17 @@ export function alterColumns(state: State, alterations: readonly Alteration[]): 
   if (new Set(paths).size < paths.length) faults.push('InvalidInput');
   const isCast = alterations.some(({ type }) => type !== undefined);
   if (isCast && alterations.some(({ nullable }) => nullable === false)) faults.push('InvalidInput');
-  const altered = alterations.reduce(alter, state);
+  const altered = atOnce(alterations).reduce(alter, state);
   const names = altered.columns.map(({ name }) => name);
   if (new Set(names).size < names.length) faults.push('TableSchemaValidationError');
   return refusedFor(faults) ?? ofColumns(altered);
 }
+
+/** A column may get the name that another one gives up: all step aside before any has its name. */
+const atOnce = (alterations: readonly Alteration[]): readonly Alteration[] => [
+  ...alterations.map((each, i) => ({ ...each, rename: `\0${i}` })),
+  ...alterations.map(({ path, rename = path }, i) => ({ path: `\0${i}`, rename })),
+];
 
 function faultsOfAlteration(state: State, { path, nullable, type }: Alteration): ErrorName[] {
   const column = state.columns.find(({ name }) => name === path);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { errorCatalogue } from '#src/kernel/errors.ts';
 import type { Answer } from '#test/fixtures/service.ts';
 import { lanceType } from '../columns.ts';
-import { holds, quoted } from '../conditions.ts';
+import { conditionSql, holds, quoted } from '../conditions.ts';
 import type { Random } from '../random.ts';
 import { main } from '../reference.ts';
 import { type Row, textOf } from '../values.ts';
@@ -175,7 +175,11 @@ async function compareFiltered(
 ): Promise<void> {
   const filter = fittingPredicate(random, state);
   const expected = state.rows.filter((row) => holds(filter, { target: row }));
-  compareRows(await subject.rows(name, of, undefined, filter), expected, `rows of ${name} on ${of} by a filter`);
+  compareRows(
+    await subject.rows(name, of, undefined, filter),
+    expected,
+    `rows of ${name} on ${of} where ${conditionSql(filter)}`,
+  );
 }
 
 function compareColumns({ columns, metadata }: Described, state: State, what: string): void {

@@ -1,5 +1,5 @@
 /** Several operations as one version, or nothing. */
-
+import type { ErrorName } from '#src/kernel/errors.ts';
 import { bodyOf, multipart, type Part, part } from '#test/http/multipart-body.ts';
 import { type Condition, conditionSql } from '../conditions.ts';
 import { faultsOfSource } from '../merge-faults.ts';
@@ -75,10 +75,7 @@ interface Together {
 
 /** Where several are at fault, any of them may be named. */
 function changeByAll(state: State, members: readonly Member[]): Together {
-  const refusals = members.flatMap((member) => {
-    const change = member.operation === 'merge_insert' ? faultsOfSource(member.merge) : [];
-    return change;
-  });
+  const refusals: ErrorName[] = [];
   const each: Counts[] = [];
   let now = state;
   let isVersion = false;
@@ -164,7 +161,8 @@ export const transact: Operation<TransactStep> = {
         ...allCounts(counts),
       })),
     });
-    return changeBranch(world, step, change, { fieldsOf, faults: [] });
+    const faults = step.members.flatMap((of) => (of.operation === 'merge_insert' ? faultsOfSource(of.merge) : []));
+    return changeBranch(world, step, change, { fieldsOf, faults });
   },
   request(_, { table, branch, members }) {
     const parts = members.map(partsOf);
