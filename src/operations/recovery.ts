@@ -20,7 +20,7 @@ interface Deps {
 export async function recoverTables({ catalog, engine, logger }: Deps): Promise<void> {
   for (const open of await catalog.recoveryMarks()) {
     const log = logger.child({ table: showTable(open.ref), branch: open.branch ?? 'main' });
-    const recovered = await recover(engine, open, log);
+    const recovered = await recover(engine, open, log, 'start');
     if (recovered) await catalog.closeBranch(open.tableId, open.branch).catch((error) => staysListed(error, log));
   }
 }
@@ -34,7 +34,8 @@ function staysListed(error: unknown, log: Logger): void {
 /**
  * As `recoverTables`, of one table whose last owner may still run without knowing that it is replaced. Each of its branches gets a
  * version that changes nothing, a fence: a commit of the last owner follows a version from before this process claimed the table, so
- * from now on it fails, and what is there is all that there will be (docs/adr/0038-one-writer-per-table.md).
+ * from now on it fails, and what is there is all that there will be (docs/adr/0038-one-writer-per-table.md). Throws where a fence
+ * may be possible later: without one, a write intent would be called not made whose commit is still on its way.
  */
 export async function takeOverBranches(
   { catalog, engine, logger, newId }: Deps & { readonly engine: Datasets; readonly newId: NewId },
@@ -42,7 +43,7 @@ export async function takeOverBranches(
 ): Promise<void> {
   for (const open of await catalog.recoveryMarks(table)) {
     const log = logger.child({ table: showTable(open.ref), branch: open.branch ?? 'main' });
-    if (!(await recover(engine, open, log))) continue;
+    if (!(await recover(engine, open, log, 'take over'))) continue;
     if (open.acknowledgedVersion > 0)
       await fence(await engine.open({ location: open.location, branch: open.branch }), newId, log);
     await catalog.closeBranch(open.tableId, open.branch);
@@ -82,12 +83,19 @@ async function takeNextVersion(dataset: Snapshot & HeadCommits, newId: NewId) {
   }
 }
 
-async function recover(engine: BranchRecovery, open: OpenBranchRecord, log: Logger): Promise<boolean> {
+async function recover(
+  engine: BranchRecovery,
+  open: OpenBranchRecord,
+  log: Logger,
+  when: 'start' | 'take over',
+): Promise<boolean> {
   try {
     const recovery = await engine.recover(open);
     report(recovery, open, log);
     return recovery.damage === undefined;
   } catch (error) {
+    const isPassing = error instanceof LancegateError && error.entry.retry === 'later';
+    if (when === 'take over' && isPassing) throw error;
     log.error({ error }, 'a table could not be examined after a crash; it is left as it is');
     return false;
   }

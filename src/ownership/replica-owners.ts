@@ -233,9 +233,9 @@ export class ReplicaOwners implements TableOwners {
     }
     const name = { ref: table, epoch: claim.epoch };
     this.#believed.delete(keyOf(table));
-    names.add(name);
     try {
-      await this.#owned.forget(table);
+      await this.#owned.forget(table); // before what was begun in an earlier epoch can be confirmed in this one
+      names.add(name);
       if (!claim.isSettled) await this.#owned.takeOver(table);
       logger.debug({ table: showTable(table), ...claim }, 'this replica writes to a table from now on');
       return undefined;

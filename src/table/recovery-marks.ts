@@ -1,7 +1,7 @@
 import type { OpenBranchCatalog, TableRecord } from '../catalog/port.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import type { BranchRecovery } from '../engine/port/engine.ts';
-import type { BranchName, TableId } from '../kernel/ids.ts';
+import type { BranchName, TableId, TableRef } from '../kernel/ids.ts';
 import { EmbeddedOwners, type TableOwners } from './table-owners.ts';
 
 interface Opened {
@@ -39,6 +39,11 @@ export class RecoveryMarks {
   ): Promise<void> {
     if (!this.#opened.has(keyOf(id, branch))) await this.#mark(id, branch, dataset);
     await this.#owners.confirm(ref);
+  }
+
+  /** To be called before a change that is no commit: it is not stopped by what the next owner commits. `WriterMoved`. */
+  async confirm(table: TableRef): Promise<void> {
+    await this.#owners.confirm(table);
   }
 
   async #mark(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {

@@ -45,12 +45,21 @@ async function cluster(t: TestContext) {
         did.push(`hands over ${given.name}`);
         return handOver.how(given, signal);
       },
-      forget: async () => undefined,
+      forget: async (given) => void did.push(`forgets ${given.name} in epoch ${names.epochOf(given)}`),
       isIdle: () => true,
     });
     await owners.join(`http://${id}`);
     await turns();
-    return { id, owners, did, handOver };
+    const withoutForgetting = () => did.filter((each) => !each.startsWith('forgets'));
+    return {
+      id,
+      owners,
+      all: did,
+      get did() {
+        return withoutForgetting();
+      },
+      handOver,
+    };
   };
   const pass = async (ms: number): Promise<void> => {
     for (let passed = 0; passed < ms; passed += 500) {
@@ -245,4 +254,17 @@ test('a replica that joins gets its share of what is idle', async (t) => {
   for (const name of names)
     assert.equal(await ownerOf(b, name, { mustClaim: false, isRepeated: false }), chosenFor(name, replicas)?.id);
   assert.ok(names.some((name) => b.owners.isOwn(name)) && names.some((name) => a.owners.isOwn(name)));
+});
+
+test('a replica forgets what it knew of a table before work of an earlier epoch can be confirmed again (P6)', async (t) => {
+  const { join, pass, frozen } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  frozen.add('a');
+  await pass(5_000);
+  await ownerOf(b, table('t'), { mustClaim: true, isRepeated: true });
+  assert.deepEqual(
+    [...a.all, ...b.all],
+    ['forgets t in epoch undefined', 'forgets t in epoch undefined', 'takes over t'],
+  );
 });
