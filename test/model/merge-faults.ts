@@ -9,9 +9,14 @@ import { keyOf, type Row } from './values.ts';
 const reachesRows = ({ source, flags }: MergeStep): boolean =>
   source.rows.length > 0 || flags.delete === true || flags.deleteIf !== undefined;
 
+/** Of a source without columns. */
+export const faultsOfNone = (columns: readonly Column[]): ErrorName[] =>
+  columns.length === 0 ? ['TableSchemaValidationError'] : [];
+
 /** Of the request alone. */
 export function faultsOfSource({ on, source, flags }: MergeStep): ErrorName[] {
   const faults: ErrorName[] = on.length === 0 ? ['InvalidInput'] : [];
+  faults.push(...faultsOfNone(source.columns));
   const columns = on.map(({ segments }) => columnAt(source.columns, segments));
   if (columns.includes(undefined)) faults.push('TableColumnNotFound');
   if (columns.some((column) => column?.type === 'struct' || column?.type === 'list')) faults.push('InvalidInput');

@@ -1,7 +1,7 @@
 /** Creates, and what changes rows. */
 import { encodeRows } from '../columns.ts';
 import { type Condition, conditionSql } from '../conditions.ts';
-import { faultsOfSource } from '../merge-faults.ts';
+import { faultsOfNone, faultsOfSource } from '../merge-faults.ts';
 import type { Random } from '../random.ts';
 import { mergeInto } from '../random-steps.ts';
 import { type MergeStep, mergeParameters, type Source } from '../steps.ts';
@@ -99,7 +99,9 @@ const insert: Operation<InsertStep> = {
     const { mode, source } = step;
     const answer = { num_inserted_rows: source.rows.length };
     const change = (state: State) => (mode === 'append' ? append(state, source) : overwrite(source));
-    return intoDeclared(world, step, source, answer) ?? changeBranch(world, step, change, { fieldsOf: () => answer });
+    const faults = faultsOfNone(source.columns);
+    const made = faults.length > 0 ? undefined : intoDeclared(world, step, source, answer);
+    return made ?? changeBranch(world, step, change, { fieldsOf: () => answer, faults });
   },
   request: (_, { table, branch, mode, source }) =>
     tableRequest(table, `insert?${new URLSearchParams({ mode, ...(branch && { branch }) })}`, streamOf(source)),

@@ -2,7 +2,7 @@
 import type { ErrorName } from '#src/kernel/errors.ts';
 import { bodyOf, multipart, type Part, part } from '#test/http/multipart-body.ts';
 import { type Condition, conditionSql } from '../conditions.ts';
-import { faultsOfSource } from '../merge-faults.ts';
+import { faultsOfNone, faultsOfSource } from '../merge-faults.ts';
 import type { Counts } from '../merge-rows.ts';
 import type { Random } from '../random.ts';
 import { mergeInto } from '../random-steps.ts';
@@ -146,6 +146,11 @@ function randomMember(random: Random, state: State): Member {
 
 const neverTrue: RowsUpdate = { updates: [['nothing', { op: 'literal', value: null }]] };
 
+function faultsOfMember(member: Member): ErrorName[] {
+  if (member.operation === 'merge_insert') return faultsOfSource(member.merge);
+  return member.operation === 'insert' ? faultsOfNone(member.source.columns) : [];
+}
+
 export const transact: Operation<TransactStep> = {
   expect(world, step) {
     let each: readonly Counts[] = [];
@@ -161,7 +166,7 @@ export const transact: Operation<TransactStep> = {
         ...allCounts(counts),
       })),
     });
-    const faults = step.members.flatMap((of) => (of.operation === 'merge_insert' ? faultsOfSource(of.merge) : []));
+    const faults = step.members.flatMap(faultsOfMember);
     return changeBranch(world, step, change, { fieldsOf, faults });
   },
   request(_, { table, branch, members }) {
