@@ -7,6 +7,7 @@ import { connect } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
 import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
@@ -53,6 +54,15 @@ async function readAll(folder: string, of?: string): Promise<ReadonlyMap<number,
 const filesIn = (folder: string): readonly string[] => readdirSync(folder, { recursive: true }).map(String).sort();
 
 describe('removing old versions without room to write (P8)', () => {
+  test('removes nothing once the process has lost the table', async (t) => {
+    const { folder, dataset } = await oldTable(t);
+    const before = filesIn(folder);
+    const confirm = () => Promise.reject(new LancegateError('WriterMoved', 'moved'));
+    const pruning = dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version(), confirm });
+    await assert.rejects(pruning, { kind: 'WriterMoved' });
+    assert.deepEqual(filesIn(folder), before);
+  });
+
   test('leaves the newest version, and not a file of the others', async (t) => {
     const { folder, datasetPath, dataset } = await oldTable(t);
     const newest = await dataset.version();

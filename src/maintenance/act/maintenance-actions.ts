@@ -170,7 +170,12 @@ export class MaintenanceActions {
   ): Promise<PruneReport | undefined> {
     return this.#onTable(target, (dataset) =>
       this.#whileTagsStand(target, dataset, 'by hand', async (keptFromVersion) => {
-        const removed = await dataset.prune({ supersededBeforeMs, keptFromVersion, within });
+        const removed = await dataset.prune({
+          supersededBeforeMs,
+          keptFromVersion,
+          within,
+          confirm: this.#confirms(target),
+        });
         if (removed !== undefined) return removed;
         throw new LancegateError('Unsupported', 'versions of a table on an object store are removed by maintain alone');
       }),
@@ -309,9 +314,13 @@ export class MaintenanceActions {
       dataset,
       reason,
       async (keptFromVersion) =>
-        (await dataset.prune({ supersededBeforeMs, keptFromVersion })) ??
+        (await dataset.prune({ supersededBeforeMs, keptFromVersion, confirm: this.#confirms(target) })) ??
         (await this.#compactLocked(target, dataset, await dataset.layout(), supersededBeforeMs)),
     );
+  }
+
+  #confirms({ table }: BranchRef): () => Promise<void> {
+    return () => this.#deps.recoveryMarks.confirm(table);
   }
 
   /** `remove` gets the version from which on all stay: an index is built from it, or recovery or a writer may need it. */

@@ -49,6 +49,7 @@ export async function pruneStore(pruning: StorePruning): Promise<PruneResult> {
   const end = inRemoval.begin(mirror.versionsFolder, new Set(old.map(({ version }) => version)));
   try {
     const detached = await readManifests(mirror, versions, listed);
+    await pruning.confirm?.();
     const removedBytes = await removeVersions(mirror, versions, old, detached);
     if (mustSearch) await removeOrphans(mirror, detached, pruning.supersededBeforeMs);
     return { removedVersions: old.length, removedBytes, isHeldByTag };

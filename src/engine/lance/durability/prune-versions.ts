@@ -59,12 +59,13 @@ export const isWithin = (ranges: readonly VersionRange[], version: number): bool
 
 /** Returns the bytes freed. */
 async function removeAll(
-  { datasetPath, branch, supersededBeforeMs }: VersionPruning,
+  { datasetPath, branch, supersededBeforeMs, confirm }: VersionPruning,
   old: readonly OldVersion[],
   remove: typeof removePath,
 ): Promise<number> {
   const folder = branchFolder(datasetPath, branch);
   const named = await namedFiles(datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
+  await confirm?.();
   let removedBytes = 0;
   // Many versions name the same file, and to remove what is gone takes as long as to remove what is there.
   const gone = new Set<string>();
