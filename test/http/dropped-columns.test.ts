@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
-import { startCheckedService, succeeded } from './checked-service.ts';
+import { refused, startCheckedService, succeeded } from './checked-service.ts';
 import { part, transact } from './multipart-body.ts';
 import { people, storedRows, stream } from './rows.ts';
 
@@ -43,5 +43,17 @@ describe('dropped columns', () => {
     await ask('together/drop_columns', { branch: 'dev', columns: ['b', 'id'] });
     assert.equal(await ask('together/count_rows', { branch: 'dev', predicate: '`a name` IS NULL' }), 1);
     assert.equal(await ask('together/count_rows', { branch: 'dev' }), 2);
+  });
+
+  test('a table that only the engine commits to refuses a drop after which it could not be read (P1)', async () => {
+    const options = encodeURIComponent(JSON.stringify({ new_table_enable_stable_row_ids: 'true' }));
+    await ask(`numbered/create?storage_options=${options}`, people([1], 'old'));
+    await ask('numbered/insert', stream({ name: ['new'] }));
+    const drop = await service.post('/v1/table/numbered/drop_columns', { columns: ['name'] });
+    refused(drop, 400, 13, /^columns: some rows were inserted with no other column/);
+    assert.equal(await ask('numbered/count_rows', {}), 2);
+    await ask('numbered/update', { updates: [['id', '7']], predicate: 'id IS NULL' });
+    await ask('numbered/drop_columns', { columns: ['name'] });
+    assert.deepEqual(await storedRows(service, 'numbered'), [{ id: 1 }, { id: 7 }]);
   });
 });

@@ -195,7 +195,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
       const onCommit = (made: number, columns: ColumnsAfter) => this.head.committedElsewhere(made, columns);
       const begin = async () => this.#commits?.shadows.begin(version, { usesIndex, onCommit });
-      return (await engineCall('replace', begin)) ?? new EngineCommits(this, version);
+      const versionsFolder = this.#local?.versions.path ?? this.#mirror?.versionsFolder;
+      return (await engineCall('replace', begin)) ?? new EngineCommits(this, version, versionsFolder);
     });
   }
 

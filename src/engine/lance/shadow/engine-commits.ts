@@ -1,6 +1,9 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
+import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { ChangeLimits, ChangeStep } from '../../port/change.ts';
 import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
@@ -23,9 +26,12 @@ export class EngineCommits implements Shadow {
   readonly baseVersion: number;
   readonly isPrivate = false;
   readonly #dataset: EngineDataset;
+  readonly #versionsFolder: string | undefined;
 
-  constructor(dataset: EngineDataset, baseVersion: number) {
+  /** `versionsFolder`: where manifests can be read; undefined on a store that only the engine reaches. */
+  constructor(dataset: EngineDataset, baseVersion: number, versionsFolder: string | undefined) {
     this.#dataset = dataset;
+    this.#versionsFolder = versionsFolder;
     this.baseVersion = baseVersion;
   }
 
@@ -42,12 +48,21 @@ export class EngineCommits implements Shadow {
   async change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
     if (step.kind === 'update' && step.laterRounds !== undefined) throw needsShadow();
     const before = await this.#dataset.version();
+    if (step.kind === 'drop columns') this.#requireOthers(step.columns, before);
     try {
       return await this.#dataset.change(step, file, limits);
     } catch (error) {
       if (isCutShort(error) && (await this.#dataset.mayHaveCommitted(before))) throw mayBeWritten(error);
       throw error;
     }
+  }
+
+  /** A shadow writes such rows anew first; here that would be a commit of its own. */
+  #requireOthers(columns: readonly string[], version: number): void {
+    const head = this.#versionsFolder === undefined ? undefined : readManifest(this.#versionsFolder, version);
+    if (head === undefined) return;
+    const gone = columns.map((path) => parseFieldPath(path).segments);
+    if (fragmentsWithout(head.bytes, gone).length > 0) throw onlyColumns();
   }
 
   async deleteRows(addresses: readonly RowAddressSql[]): Promise<number> {
@@ -78,6 +93,13 @@ const needsShadow = (): LancegateError =>
   new LancegateError(
     'InvalidInput',
     'updates: one column is set to what another had, and this table takes no such update in one version; send several',
+  );
+
+/** Lance cannot read a table in which rows have no column at all. */
+const onlyColumns = (): LancegateError =>
+  new LancegateError(
+    'InvalidInput',
+    'columns: some rows were inserted with no other column, and this table takes no such drop; set one of the others in those rows first',
   );
 
 /** At its deadline, or because its reader died. */
