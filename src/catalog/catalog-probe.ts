@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.ts';
 import type { NamespaceCatalog } from './port.ts';
 
-/** How long an answer stands: whoever probes, the catalog is asked no more often. */
+/** How long an answer stands: the catalog is asked no more often, however many probes there are. */
 const believedForMs = 1_000;
 
 /** Whether the catalog answers, for readiness checks, which come without a credential. */

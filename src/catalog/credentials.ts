@@ -28,7 +28,7 @@ export interface ApiKeyRecords {
   revoke(id: string, atMs: number): Promise<boolean>;
 }
 
-/** One document with the keys of an issuer, in JSON. Whoever reads it can mint a token for any principal. */
+/** One document with the keys of an issuer, in JSON. A program that reads it can mint a token for any principal. */
 export interface IssuerKeyRecords {
   /** For the operator, where a sentence begins. */
   readonly name: string;

@@ -240,7 +240,7 @@ export interface CreationCatalog {
    */
   abandonCreation(creation: Creation): Promise<void>;
   /**
-   * Whether the reservation stands. A publication that nobody has heard of, but that the database may still commit, has failed or
+   * Whether the reservation stands. A publication whose answer was lost, but that the database may still commit, has failed or
    * taken place when this resolves.
    */
   isReserved(creation: Creation): Promise<boolean>;

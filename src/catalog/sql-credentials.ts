@@ -11,7 +11,7 @@ type Asked = Map<string, PromiseWithResolvers<StoredApiKey | undefined>>;
 const believedForMs = 1_000;
 
 /**
- * API keys by one query at a time, for all requests that wait for one: whoever tries ids has one connection of the catalog, and no
+ * API keys by one query at a time, for all requests that wait for one: a client that tries ids has one connection of the catalog, and no
  * more.
  */
 export class SqlApiKeys implements ApiKeyRecords {

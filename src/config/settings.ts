@@ -83,7 +83,7 @@ export const settings = {
   ...inGroup('storage', {
     catalogUrl: optional(databaseUrl, {
       flag: 'catalog',
-      doc: 'PostgreSQL database of the catalog, the API keys and the issuer key, for replicas that share them, such as `postgres://lancegate@db.example/lancegate`. Nobody else uses it. To other machines the connection is encrypted and the server must prove who it is, unless the URL has another `sslmode`; `sslrootcert` names the file of its CA. A password is refused in the flag, which other users of the machine can see: it belongs into the variable, `--catalog-password-file`, `PGPASSWORD` or `PGPASSFILE`. Without this setting, they are in files of `--data`.',
+      doc: 'PostgreSQL database of the catalog, the API keys and the issuer key, for replicas that share them, such as `postgres://lancegate@db.example/lancegate`. No other program uses it. To other machines the connection is encrypted and the server must prove who it is, unless the URL has another `sslmode`; `sslrootcert` names the file of its CA. A password is refused in the flag, which other users of the machine can see: it belongs into the variable, `--catalog-password-file`, `PGPASSWORD` or `PGPASSFILE`. Without this setting, they are in files of `--data`.',
     }),
     catalogPasswordFile: optional(path, {
       flag: 'catalog-password-file',

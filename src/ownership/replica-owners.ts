@@ -158,7 +158,7 @@ export class ReplicaOwners implements TableOwners {
 
   async #leaveLease(): Promise<void> {
     await this.#lease.leave().catch((error: unknown) => {
-      this.#deps.logger.warn({ error }, 'the other replicas could not be told that this one ends');
+      this.#deps.logger.warn({ error }, 'the catalog does not say that this replica ends');
     });
   }
 
@@ -183,7 +183,7 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 
-  /** Another living replica; undefined where nobody owns the name, or this replica without knowing it. */
+  /** Another living replica; undefined where no replica owns the name, or this replica without knowing it. */
   async #ownerInCatalog(table: TableRef): Promise<NameOwner | undefined> {
     const owner = await this.#deps.catalog.findOwner(table);
     if (owner === undefined || owner.id === this.#id) return undefined;
@@ -361,7 +361,7 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 
-  /** What replicas left that are gone, although nobody has asked for it. */
+  /** What replicas left that are gone, although no request has asked for it. */
   async #takeOverLeft(): Promise<void> {
     const { catalog, logger } = this.#deps;
     for (const table of await catalog.unsettledNames(takenOverPerRound)) {

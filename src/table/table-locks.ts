@@ -18,7 +18,7 @@ interface LocksOfTable {
  * branches do not wait for each other, and what replaces or removes the table waits for all of them and keeps new ones out.
  *
  * A lock belongs to the table's name, not to its files: a merge that waited while the table was replaced finds the new one.
- * It orders the writers of this process only, which therefore has to own the name: it claims one that nobody owns, before it waits
+ * It orders the writers of this process only, which therefore has to own the name: it claims one that no process owns, before it waits
  * for the lock, and looks again when it has it. An embedded data folder has one process; the catalog's lock sees to it.
  */
 export class TableLocks {
@@ -53,7 +53,7 @@ export class TableLocks {
     return this.#owners.isOwn(table);
   }
 
-  /** Whether nobody holds or waits for a lock of the table. */
+  /** Whether nothing holds or waits for a lock of the table. */
   isIdle(table: TableRef): boolean {
     return !this.#locks.has(keyOf(table));
   }

@@ -16,7 +16,7 @@ export interface ReplicaAddress {
 export type Owner = { readonly kind: 'self' } | (ReplicaAddress & { readonly kind: 'replica' });
 
 export interface OwnerQuestion {
-  /** The request was forwarded to this replica, so it claims the name where nobody owns it. */
+  /** The request was forwarded to this replica, so it claims the name where no replica owns it. */
   readonly mustClaim: boolean;
   /** The last answer led to a replica that does not own the name or cannot be reached, so the catalog is asked again. */
   readonly isRepeated?: boolean;
@@ -53,7 +53,7 @@ export interface TableOwners extends FindsOwner {
   /** The living replicas but this one, as of the last second. */
   others(): Promise<readonly ReplicaAddress[]>;
   /**
-   * Resolves when this process owns the name, which it claims where nobody does; undefined where it owns it already.
+   * Resolves when this process owns the name, which it claims where no process does; undefined where it owns it already.
    * `WriterMoved` where another replica owns it.
    */
   hold(table: TableRef): Promise<void> | undefined;
@@ -61,7 +61,7 @@ export interface TableOwners extends FindsOwner {
   isOwn(table: TableRef): boolean;
   /**
    * To be called before every commit, after the version that it follows is known. Resolves if this process owned the name at a
-   * time after the call, and throws `WriterMoved` if not; undefined where nobody else can own it.
+   * time after the call, and throws `WriterMoved` if not; undefined where no other process can own it.
    */
   confirm(table: TableRef): Promise<void> | undefined;
   /** As `hold`, of several names, and from other replicas too: those hand them over first. */

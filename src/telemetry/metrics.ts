@@ -140,7 +140,7 @@ export class Metrics {
   readonly readerEnded = this.#countBy<ReaderDeath>(
     'reason',
     'lancegate_reader_ends_total',
-    'Reader processes that ended, by reason: idle, spent (held much memory), stop and cancelled (nobody waits for the answer any more) are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
+    'Reader processes that ended, by reason: idle, spent (held much memory), stop and cancelled (no client waits for the answer any more) are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
   );
 
   /** As those of the readers. */

@@ -115,7 +115,7 @@ export type WriteKinds = Readonly<Record<WriteRequest['kind'], WriteKind<WriteRe
 
 /**
  * Whether the dataset is still at the version of the head: a reader may have refreshed it. A commit to a later version would follow
- * one for which nobody has confirmed that this process still owns the table. To be asked directly before a commit.
+ * one for which the catalog has not confirmed that this process still owns the table. To be asked directly before a commit.
  */
 export const isAtHead = async ({ dataset, version }: Head): Promise<boolean> => (await dataset.version()) === version;
 

@@ -1,5 +1,5 @@
 /**
- * The catalog of several replicas: a PostgreSQL database that they share, and nobody else uses. What it acknowledges is as durable
+ * The catalog of several replicas: a PostgreSQL database that they share, and no other program uses. What it acknowledges is as durable
  * as the server's `synchronous_commit` makes it (P3).
  */
 import { randomUUID } from 'node:crypto';

@@ -62,7 +62,7 @@ export function openFaultOf(error: unknown): string {
   return failure instanceof Error ? failure.message : String(failure);
 }
 
-/** What a caller is told where repeating did not help. */
+/** The error where repeating did not help. */
 export function refusalOf(error: unknown): LancegateError {
   const internal = { catalog: 'the database failed', sqlState: codeOf(error) };
   if (error instanceof CommitUnanswered) return outcomeOpen(error);

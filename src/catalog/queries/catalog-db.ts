@@ -102,7 +102,7 @@ export interface ReplicaRow {
 /** Which replica writes to what has this name. */
 export interface TableOwnerRow {
   readonly path: FullPath;
-  /** null where nobody does. */
+  /** null where no replica does. */
   readonly replica: string | null;
   /** Each claim raises it. */
   readonly epoch: number;

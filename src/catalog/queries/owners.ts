@@ -136,7 +136,7 @@ export async function unsettledNames(db: CatalogDb, engine: OwnerSql, limit: num
   return rows.map(({ path }) => tableRefOf(path));
 }
 
-/** For how long the row of a replica is kept that has ended: nobody needs it. */
+/** For how long the row of a replica is kept that has ended, and that no query needs. */
 const endedForMs = 3_600_000;
 
 export async function forgetEndedReplicas(db: CatalogDb, { nowMs }: OwnerSql): Promise<void> {
@@ -148,7 +148,7 @@ export async function forgetEndedReplicas(db: CatalogDb, { nowMs }: OwnerSql): P
 
 /**
  * Throws `WriterMoved` unless the replica owns these names in the epochs that it knows. Holds their rows until the transaction
- * ends, so that nobody claims one before.
+ * ends, so that no replica claims one before.
  */
 export async function requireOwned(
   db: CatalogDb,

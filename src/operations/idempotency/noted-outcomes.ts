@@ -1,5 +1,5 @@
 /**
- * What a commit says of the keyed requests that it carries out, in the properties of its transaction: whoever finds the commit after
+ * What a commit says of the keyed requests that it carries out, in the properties of its transaction: a process that finds the commit after
  * a crash can give their first answers, although the catalog did not learn of them (P6).
  */
 import type { WriteOperation } from '../../catalog/port.ts';

@@ -24,7 +24,7 @@ const deletionsAtOnce = 16;
 /** A container of Azure's blobs, by the vendor's library. It takes an account key or a SAS token. */
 export class AzureStore implements ObjectStore {
   readonly #container: ContainerClient;
-  /** For requests whose refusal has to be told from that of a repeated one. */
+  /** For requests whose refusal has to be distinguished from that of a repeated one. */
   readonly #once: ContainerClient;
   readonly #uploads = new UploadBudget();
 

@@ -176,7 +176,7 @@ export class BranchMirror {
       : new LancegateError('TableBranchNotFound', 'the table has no such branch');
   }
 
-  /** The columns of the newest version, for whoever opens the branch next; undefined where they are not known. */
+  /** The columns of the newest version, for the next dataset of the branch; undefined where they are not known. */
   get columns(): VersionColumns | undefined {
     return this.#columns;
   }

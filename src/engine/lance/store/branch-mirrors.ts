@@ -8,7 +8,7 @@ import { requireOneWinner, type StorePlace } from './open-store.ts';
 /** Where the mirrors are, by the location of the dataset. */
 export const mirrorsFolder = (scratchFolder: string): string => join(scratchFolder, 'mirrors');
 
-/** The mirrors of the branches that this process has opened: one for each branch, whoever opens it. */
+/** The mirrors of the branches that this process has opened: one for each branch, however many datasets it has. */
 export class BranchMirrors {
   readonly #place: StorePlace;
   readonly #rootUri: string;
@@ -40,7 +40,7 @@ export class BranchMirrors {
     this.#mirrors.get(location)?.delete(branch);
   }
 
-  /** The dataset is gone, with its branches. `before`: is told the folder that goes. */
+  /** The dataset is gone, with its branches. `before` gets the folder that goes. */
   async forget(location: Location, before: (folder: string) => void): Promise<void> {
     this.#mirrors.delete(location);
     const folder = join(this.#folder, location);

@@ -1,8 +1,8 @@
 /**
- * What commits need of an object store, whoever its vendor is. Keys are those of the bucket. Every method throws `LancegateError`
+ * What commits need of an object store, of any vendor. Keys are those of the bucket. Every method throws `LancegateError`
  * only: `StorageUnavailable` where the store refuses or does not answer, and nothing was written.
  *
- * What a store has accepted is durable, and seen by whoever reads after that.
+ * What a store has accepted is durable, and seen by every read after that.
  */
 
 /** An object in a listing. */

@@ -32,7 +32,7 @@ const mostKeysToDelete = 1_000;
 export class S3Store implements ObjectStore {
   readonly #bucket: string;
   readonly #client: S3Client;
-  /** For requests whose refusal has to be told from that of a repeated one. */
+  /** For requests whose refusal has to be distinguished from that of a repeated one. */
   readonly #once: S3Client;
   readonly #uploads = new UploadBudget();
 
