@@ -178,6 +178,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
 
   #replaceHead(commit: RowCommit, columns: ColumnsAfter = 'same columns'): Promise<Replacing> {
     return engineCall('replace', async () => {
+      if (this.isReplaced) return 'overtaken'; // the caller opens what is there now
       this.head.requireWritable();
       const made = this.#commits
         ? await commit(this.#commits.replacement, await this.head.mirroredVersion())

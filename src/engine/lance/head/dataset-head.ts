@@ -315,10 +315,10 @@ interface StoredManifest {
   readonly bytes: number | undefined;
 }
 
-/** A new folder may get the number of one that was removed. */
+/** undefined where there is no folder. A new one may get the number of one that was removed. */
 function identityOf(folder: string): string | undefined {
   const found = statSync(folder, { bigint: true, throwIfNoEntry: false });
-  return found && `${found.ino} ${found.birthtimeNs}`;
+  return found?.isDirectory() ? `${found.ino} ${found.birthtimeNs}` : undefined;
 }
 
 /** Of the first of the files that is there. */
