@@ -123,10 +123,16 @@ describe('a proxy in front of the S3 gateway', { skip: withoutS3Gateway ?? false
 
   test('a request that is held is done when it may, and answered', async () => {
     const released = Promise.withResolvers<void>();
-    const putting = putWith({ kind: 'held', until: released.promise }, 'held');
+    const arrived = Promise.withResolvers<void>();
+    proxy.faults = () => {
+      arrived.resolve();
+      return { kind: 'held', until: released.promise };
+    };
+    const putting = put('held');
+    await arrived.promise;
     assert.equal(await get('held'), undefined);
     released.resolve();
-    assert.equal(await putting, undefined);
+    await putting;
     assert.equal(await get('held'), 'text');
   });
 
