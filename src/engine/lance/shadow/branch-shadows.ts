@@ -2,7 +2,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
-import { LancegateError } from '../../../kernel/errors.ts';
+import { LancegateError, storageFull } from '../../../kernel/errors.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
@@ -255,9 +255,19 @@ class LocalShadow implements Shadow {
 
   async #step<Result>(call: EngineCall, run: () => Promise<Result>, filter?: string): Promise<Result> {
     this.#isSpoiled = true;
-    const result = await engineCall(call, run, filter);
+    const result = await engineCall(call, run, filter).catch((error: unknown) => {
+      throw isShortRead(error) && this.#folder.isFull
+        ? storageFull(error, { fault: 'the engine cut a file short' })
+        : error;
+    });
     this.#folder.requireWholeDeletions();
     this.#isSpoiled = false;
     return result;
   }
 }
+
+/** The engine reads back what it has written itself. */
+const isShortRead = (error: unknown): boolean =>
+  error instanceof LancegateError &&
+  error.kind === 'Internal' &&
+  /failed to fill whole buffer/.test(String(error.cause));

@@ -200,6 +200,10 @@ export class ShadowFolder {
     return { oldest: listed[0] ?? 0, newest: listed.at(-1) ?? 0 };
   }
 
+  get isFull(): boolean {
+    return !hasRoom(this.path);
+  }
+
   /** On a full disk the engine cuts a deletion file short and says nothing: no version must name it. Throws `StorageFull`. */
   requireWholeDeletions(): void {
     const folder = join(this.path, '_deletions');
