@@ -147,7 +147,7 @@ class Exchange {
     }
   }
 
-  /** A body of a known length is whole for the owner with its last byte, before anybody has said that it ends. */
+  /** A body of a known length is whole for the owner with its last byte, before the request ends. */
   async #sendBody(body: AsyncIterable<Uint8Array>): Promise<void> {
     let leftBytes = Number(this.#outgoing.getHeader('content-length') ?? Number.POSITIVE_INFINITY);
     for await (const chunk of body) {

@@ -85,7 +85,7 @@ const foldersOfVersions = ['_versions', '_transactions'];
 
 /** A shadow has three manifests and transactions at most. */
 const mostManifestBytesInMemory = 2 ** 18;
-const leastFreeInMemory = 2 ** 24;
+const leastFreeBytes = 2 ** 24;
 
 /** A version of the branch. */
 export interface Original {
@@ -200,6 +200,7 @@ export class ShadowFolder {
     return { oldest: listed[0] ?? 0, newest: listed.at(-1) ?? 0 };
   }
 
+  /** Whether so little is free on the disk of the shadow that the engine may have cut a file short. */
   get isFull(): boolean {
     return !hasRoom(this.path);
   }
@@ -261,5 +262,5 @@ export class ShadowFolder {
 
 function hasRoom(folder: string): boolean {
   const { bavail, bsize } = statfsSync(folder);
-  return bavail * bsize >= leastFreeInMemory;
+  return bavail * bsize >= leastFreeBytes;
 }
