@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { outcomeOf, type Target } from './history/attempts.ts';
 import { HttpTarget } from './history/http-target.ts';
-import { emptyTable, registerRows } from './history/register-clients.ts';
+import { makeTable, registerRows } from './history/register-clients.ts';
 import { type Cluster, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
 
 const writers = 8;
@@ -88,8 +88,7 @@ describe('three replicas under load', { skip: withoutReplicas ?? false }, () => 
     cluster = await startReplicas(after, 3);
     const urls = cluster.members.map(({ replica }) => replica.url);
     target = new HttpTarget(urls, cluster.authorization);
-    const created = await target.post(`/v1/table/${table}/create`, emptyTable(), {});
-    assert.equal((created as { status: number }).status, 200);
+    await makeTable(target, table);
   });
 
   const withPulse = async (work: (pulse: Pulse) => Promise<void>): Promise<void> => {

@@ -7,7 +7,7 @@ import { Random } from '#test/model/random.ts';
 import { violationsOf } from './history/check-history.ts';
 import { HttpTarget } from './history/http-target.ts';
 import { LosingTarget } from './history/losing-target.ts';
-import { emptyTable, RegisterClients } from './history/register-clients.ts';
+import { makeTable, RegisterClients } from './history/register-clients.ts';
 import { type Cluster, startOne, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
 import { Nemesis } from './nemesis/nemesis.ts';
 
@@ -59,8 +59,7 @@ async function withstand(cluster: Cluster, shape: Shape, seed: number, say: (tex
   const targetOf = (urls: readonly string[]) => new HttpTarget(urls, authorization, requestTimeoutMs);
   const target = targetOf(members.map(({ replica }) => replica.url));
   const table = 'registers';
-  const created = await target.post(`/v1/table/${table}/create`, emptyTable(), {});
-  assert.ok(created !== undefined && created !== 'not sent' && created.status === 200, 'the table was created');
+  await makeTable(target, table);
   const endMs = performance.now() + longestMs;
   const isOver = (): boolean =>
     (clients.acknowledged >= enoughWrites && nemesis.done.length >= 2 * enoughHarms) || performance.now() > endMs;

@@ -28,6 +28,23 @@ export const appendedRow = (value: string): Uint8Array => arrowOf([null], value)
 
 export const emptyTable = (): Uint8Array => registerRows([], '');
 
+const makeWithinMs = 60_000;
+
+/** Sent again under its key while nothing was written: replicas that have just started may still agree on who owns what. */
+export async function makeTable(target: Target, table: string): Promise<void> {
+  const headers = { 'idempotency-key': randomUUID() };
+  const endMs = performance.now() + makeWithinMs;
+  for (;;) {
+    const sent = await target.post(`/v1/table/${table}/create`, emptyTable(), headers);
+    const outcome = outcomeOf(sent, 'version');
+    if (outcome.kind === 'done') return;
+    const answer = typeof sent === 'object' ? `${sent.status} ${sent.body}` : String(sent);
+    const isOver = outcome.kind === 'surprise' || performance.now() > endMs;
+    if (isOver) throw new Error(`${table} was not created: ${answer}`);
+    await pause(100);
+  }
+}
+
 export class RegisterClients {
   readonly #load: Load;
   readonly #writes: Write[] = [];
