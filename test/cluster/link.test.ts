@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { breakOff } from '#test/fixtures/break-off.ts';
 import { Link } from './nemesis/link.ts';
 
 /** What arrived at a server that answers each byte with the same in capitals, and a way to it. */
@@ -69,4 +70,13 @@ test('over a deaf link requests arrive and answers do not, and it ends with the 
   link.state = 'open';
   await ended;
   assert.equal(answered, '');
+});
+
+test('a connection whose end is on its way breaks off without a leftover', async (t) => {
+  const { client } = await echo(t);
+  const closed = once(client, 'close');
+  client.end();
+  await new Promise<void>((resolve) => process.nextTick(process.nextTick, resolve)); // the end has been asked for, and not sent
+  breakOff(client);
+  await closed;
 });

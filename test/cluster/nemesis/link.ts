@@ -1,6 +1,7 @@
 /** A stretch of network that a test can break: a TCP proxy on loopback. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { breakOff } from '#test/fixtures/break-off.ts';
 
 /**
  * - `cut`: every connection ends, and new ones end at once.
@@ -84,5 +85,5 @@ export class Link {
 }
 
 const end = ({ near, far }: Pair): void => {
-  for (const socket of [near, far]) if (!socket.destroyed) socket.resetAndDestroy();
+  for (const socket of [near, far]) if (!socket.destroyed) breakOff(socket);
 };
