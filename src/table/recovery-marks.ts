@@ -90,12 +90,20 @@ export class RecoveryMarks {
     this.#opened.set(key, { ...opened, durableVersion: version });
   }
 
+  /**
+   * To be called when it is not known whether a commit was made. It may be on its way yet, and the next owner, or the next start, has
+   * to fence it off (P6). So the branch stays on the list, unless this process looks first: then it enters it anew.
+   */
+  doubt(tableId: TableId, branch: BranchName | undefined): void {
+    this.#opened.delete(keyOf(tableId, branch));
+  }
+
   /** Another process may have written to the table since. */
   forget(id: TableId): void {
     for (const [key, { tableId }] of this.#opened) if (tableId === id) this.#opened.delete(key);
   }
 
-  /** As `closeAll`, of one table. False where a branch stays on the list: its last commit may not be durable. */
+  /** As `closeAll`, of one table. False where a branch stays on the list: its last commit may not be durable, or not known. */
   async closeTable({ id, ref }: Pick<TableRecord, 'id' | 'ref'>): Promise<boolean> {
     for (const { tableId, branch } of this.#opened.values()) if (tableId === id) await this.close(tableId, branch);
     return (await this.#catalog.recoveryMarks(ref)).length === 0;

@@ -136,6 +136,7 @@ export class Committer {
       return (await isBehind(head)) ? 'overtaken' : outcome;
     } catch (error) {
       if (isFaultOfWrite(error) && (await isBehind(head).catch(() => false))) return 'overtaken';
+      if (isOutcomeUnknown(error)) this.#deps.recoveryMarks.doubt(requests[0]!.table.id, requests[0]!.branch);
       throw error;
     }
   }
@@ -309,6 +310,9 @@ const isFaultOfWrite = (error: unknown): boolean => error instanceof FaultyPart 
 /** Nothing was written, and the same write would fail again. Others of its batch may not fail. */
 const isFaultOfOne = (error: unknown): boolean =>
   error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';
+
+const isOutcomeUnknown = (error: unknown): boolean =>
+  error instanceof LancegateError && error.entry.written === 'unknown';
 
 const overtaken = (): LancegateError =>
   new LancegateError('ConcurrentModification', 'other programs kept changing the table; nothing was written', {

@@ -153,6 +153,27 @@ describe('an owner that stands still in the middle of a commit', {
     assert.equal(await race('raced', 'the retry'), 1);
   });
 
+  test('does not have its commit applied beside a retry, although it ended in order (P6)', async () => {
+    const [table, path] = ['ended', '/v1/table/ended/insert'];
+    await untilDone(cluster.members[0]!, `/v1/table/${table}/create`, emptyTable());
+    const [owner, other] = await ownerOf(table);
+    const claimed = Promise.withResolvers<void>();
+    owner.toStore!.faults = (request) => (isCommit(request) ? { kind: 'late', until: claimed.promise } : undefined);
+    const [key, row] = [randomUUID(), appendedRow('of the first')];
+    const first = await targetOf(owner, mostPatienceMs).post(path, row, { 'idempotency-key': key });
+    assert.equal(outcomeOf(first, 'num_inserted_rows').kind, 'unknown', JSON.stringify(first));
+    await owner.replica.stop();
+    other.toStore!.faults = (request) => {
+      if (!isCommit(request)) return undefined;
+      claimed.resolve();
+      return { kind: 'held', until: owner.toStore!.delivered() };
+    };
+    await untilAnswered(other, path, row, key);
+    for (const { toStore } of cluster.members) toStore!.faults = () => undefined;
+    assert.equal(await count(other, table, 'of the first'), 1);
+    await owner.replica.start();
+  });
+
   test('leaves the first answer to the next owner if its commit was there (P6)', async () => {
     const key = randomUUID();
     const { other, path, first, next, wake: go } = await overtake('landed', 'stalled', { 'idempotency-key': key });
