@@ -13,6 +13,11 @@ export interface Load {
   readonly target: Target;
   readonly table: string;
   readonly registers: number;
+  /**
+   * So many of the registers get most requests, a few registers each. Every other request is of a row of any registers, up to two
+   * thirds of all: one request is then an operation on each of them, and each register is checked by itself. All, if left out.
+   */
+  readonly contended?: number;
   readonly clients: number;
   /** Of each client. */
   readonly operations: number;
@@ -81,7 +86,7 @@ export class RegisterClients {
 
   /** To be called when faults are over: reads all that is there, as part of the history. */
   async readAll(target: Target = this.#load.target): Promise<void> {
-    const keys = Array.from({ length: this.#load.registers }, (_, register) => register);
+    const keys = range(0, this.#load.registers);
     for (let attempt = 0; !(await this.#read('last reader', keys, target)); attempt++) {
       if (attempt >= 100) throw new Error(`the table cannot be read: ${this.#surprises.at(-1)}`);
       await pause(100);
@@ -95,18 +100,23 @@ export class RegisterClients {
     const { operations, isOver, randomOf, target } = this.#load;
     const random = randomOf(client);
     for (let left = operations; left > 0 && isOver?.() !== true; left--) {
-      if (random.chance(35)) await this.#read(name, this.#someRegisters(random, 6), target);
+      if (random.chance(35)) await this.#read(name, this.#keysOfOne(random, 6), target);
       else await this.#write(name, this.#randomChange(random), random);
     }
   }
 
-  #someRegisters(random: Random, most: number): readonly number[] {
-    const all = Array.from({ length: this.#load.registers }, (_, register) => register);
-    return random.sample(all, 1 + random.int(most)).sort((a, b) => a - b);
+  /** In ascending order, as a range in half of the cases where there are others than the contended registers. */
+  #keysOfOne(random: Random, most: number): readonly number[] {
+    const { registers, contended = registers } = this.#load;
+    if (contended < registers && random.chance(50)) {
+      const from = random.int(registers / 3);
+      return range(from, from + 1 + random.int((2 * registers) / 3));
+    }
+    return random.sample(range(0, contended), 1 + random.int(most)).sort((a, b) => a - b);
   }
 
   #randomChange(random: Random): Change {
-    const keys = this.#someRegisters(random, random.pick([1, 1, 3]));
+    const keys = this.#keysOfOne(random, random.pick([1, 1, 3]));
     const value = `v${++this.#values}`;
     const expected = this.#seen.get(keys[0] as number);
     const kind = random.weighted<Change['kind']>([
@@ -198,6 +208,9 @@ interface StoredRow {
   readonly id: number;
   readonly value: string;
 }
+
+const range = (from: number, to: number): readonly number[] =>
+  Array.from({ length: to - from }, (_, index) => from + index);
 
 const idsOf = (keys: readonly number[]): readonly number[] => keys.flatMap((key) => [2 * key, 2 * key + 1]);
 

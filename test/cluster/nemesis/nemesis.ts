@@ -122,6 +122,7 @@ export class Nemesis {
   readonly #harms: readonly Harm[];
   readonly #busy = new Set<Member>();
   readonly #done: string[] = [];
+  readonly #begun: string[] = [];
 
   constructor(cluster: Cluster, plan: NemesisPlan) {
     this.#cluster = cluster;
@@ -136,6 +137,11 @@ export class Nemesis {
       ...states.map((state) => brokenLink('catalog', 'toCatalog', state)),
       ...states.map((state) => brokenLink('peers', 'fromPeers', state)),
     ];
+  }
+
+  /** The names of those that began. */
+  get harms(): readonly string[] {
+    return this.#begun;
   }
 
   /** What it did, in order, with the moments. */
@@ -154,6 +160,7 @@ export class Nemesis {
       await this.#rest(isOver);
       if (this.#cluster.restartCatalog !== undefined && random.chance(5)) {
         this.#note('the catalog is restarted');
+        this.#begun.push('catalog restarted');
         await this.#cluster.restartCatalog();
         continue;
       }
@@ -176,6 +183,7 @@ export class Nemesis {
     const begun = await harm.begin(member, random);
     if (begun !== undefined) {
       this.#note(`${member.replica.name}: ${harm.name}`);
+      this.#begun.push(harm.name);
       for (let leftMs = random.int(harm.longestMs); leftMs > 0 && !isOver(); leftMs -= 100) await pause(100);
       await begun();
       this.#note(`${member.replica.name}: no longer ${harm.name}`);
