@@ -72,6 +72,20 @@ test('over a deaf link requests arrive and answers do not, and it ends with the 
   assert.equal(answered, '');
 });
 
+test('a link holds a text, once, and what follows it', async (t) => {
+  const { link, client, arrived } = await echo(t);
+  const hold = link.hold('bc');
+  client.write('abcd');
+  await hold.reached;
+  client.write('e');
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(arrived(), 'a');
+  hold.release();
+  while (arrived() !== 'aabcde') await new Promise((resolve) => setImmediate(resolve));
+  client.write('bc');
+  while (arrived() !== 'aabcdebc') await new Promise((resolve) => setImmediate(resolve));
+});
+
 test('a connection whose end is on its way breaks off without a leftover', async (t) => {
   const { client } = await echo(t);
   const closed = once(client, 'close');

@@ -5,72 +5,38 @@ import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { isCommit, onNth } from '#test/fixtures/store-proxy.ts';
-import { outcomeOf, type Sent, type Target } from './history/attempts.ts';
-import { HttpTarget } from './history/http-target.ts';
-import { appendedRow, emptyTable } from './history/register-clients.ts';
 import { type Cluster, type Member, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
+import { MemberClients, outcomeOfWrite, replyOf } from './nemesis/member-clients.ts';
 
-const mostPatienceMs = 60_000;
-/** Of one request to a replica, which may send it on to the owner that stands still. */
-const requestTimeoutMs = 5_000;
-const rowsIn = (sent: Sent): number => Number(replyOf(sent).body.toString());
+const [ofTheFirst, ofTheNext] = ['of the first', 'of the next'];
 
-function replyOf(sent: Sent) {
-  assert.ok(sent !== undefined && sent !== 'not sent', 'there is an answer');
-  return sent;
+/** Its commits wait for those of `zombie` that are on their way; `began` is called when there is one. */
+function holdCommits(member: Member, zombie: Member, began: () => void): void {
+  member.toStore!.faults = (request) => {
+    if (!isCommit(request)) return undefined;
+    began();
+    return { kind: 'held', until: zombie.toStore!.delivered() };
+  };
 }
+
+const healStores = ({ members }: Cluster): void => {
+  for (const { toStore } of members) toStore!.faults = () => undefined;
+};
 
 describe('an owner that stands still in the middle of a commit', {
   skip: withoutReplicas ?? false,
 }, () => {
   const after = afterSuite();
   let cluster: Cluster;
+  let clients: MemberClients;
   before(async () => {
     cluster = await startReplicas(after, 2);
+    clients = new MemberClients(cluster);
   });
-
-  const targetOf = ({ replica }: Member, timeoutMs = requestTimeoutMs): Target =>
-    new HttpTarget([replica.url], cluster.authorization, timeoutMs);
-
-  const untilDone = async (member: Member, path: string, body: Uint8Array, key: string = randomUUID()) => {
-    const endMs = performance.now() + mostPatienceMs;
-    for (;;) {
-      const sent = await targetOf(member).post(path, body, { 'idempotency-key': key });
-      if (sent !== undefined && sent !== 'not sent' && sent.status === 200) {
-        return JSON.parse(sent.body.toString()) as { readonly version: number; readonly transaction_id: string };
-      }
-      assert.ok(performance.now() < endMs, `${member.replica.name} does not write: ${JSON.stringify(sent)}`);
-      await pause(200);
-    }
-  };
-
-  /** Until it is done, or nobody will ever know whether it is. */
-  const untilAnswered = async (member: Member, path: string, body: Uint8Array, key: string): Promise<void> => {
-    const endMs = performance.now() + mostPatienceMs;
-    for (;;) {
-      const sent = await targetOf(member).post(path, body, { 'idempotency-key': key });
-      const { kind } = outcomeOf(sent, 'num_inserted_rows');
-      if (kind === 'done' || (kind === 'unknown' && sent !== undefined)) return;
-      assert.ok(performance.now() < endMs, `${member.replica.name} does not write: ${JSON.stringify(sent)}`);
-      await pause(200);
-    }
-  };
-
-  /** Whose way to the store the commits take, and a replica that is not it. */
-  const ownerOf = async (table: string): Promise<readonly [owner: Member, other: Member]> => {
-    for (const { toStore } of cluster.members) toStore?.reset();
-    await untilDone(cluster.members[0]!, `/v1/table/${table}/insert`, appendedRow('of the search'));
-    const owner = cluster.members.find(({ toStore }) => (toStore?.counts.get('PUT manifest') ?? 0) > 0)!;
-    return [owner, cluster.members.find((each) => each !== owner)!];
-  };
-
-  const count = async (member: Member, table: string, value: string): Promise<number> =>
-    rowsIn(await targetOf(member).post(`/v1/table/${table}/count_rows`, { predicate: `value = '${value}'` }, {}));
 
   /** The owner freezes when its commit has reached the fault; the other one writes; the owner wakes, and its commit goes on. */
   const overtake = async (table: string, kind: 'held' | 'stalled', headers: Record<string, string>) => {
-    await untilDone(cluster.members[0]!, `/v1/table/${table}/create`, emptyTable());
-    const [owner, other] = await ownerOf(table);
+    const [owner, other] = await clients.newTable(table);
     const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const choose = onNth(1, isCommit, { kind, until: released.promise });
     owner.toStore!.faults = (request) => {
@@ -78,71 +44,57 @@ describe('an owner that stands still in the middle of a commit', {
       if (fault !== undefined) reached.resolve();
       return fault;
     };
-    const path = `/v1/table/${table}/insert`;
-    const first = targetOf(owner, mostPatienceMs).post(path, appendedRow('of the first'), headers);
+    const first = clients.append(owner, table, ofTheFirst, headers);
     await reached.promise;
     // Reads are fresh, so they show what the store has done and does not answer yet.
-    if (kind === 'stalled') while ((await count(other, table, 'of the first')) === 0) await pause(50);
+    if (kind === 'stalled') while ((await clients.count(other, table, ofTheFirst)) === 0) await pause(50);
     owner.replica.freeze();
-    const next = await untilDone(other, path, appendedRow('of the next'));
-    return { owner, other, path, first, next, wake: () => wake(owner, released.resolve) };
+    const next = await clients.untilAppended(other, table, ofTheNext);
+    const wake = (): void => {
+      owner.replica.thaw();
+      released.resolve();
+    };
+    return { owner, other, first, next, wake };
   };
 
-  const wake = (owner: Member, release: () => void): void => {
-    owner.replica.thaw();
-    release();
-  };
+  const counts = async (member: Member, table: string): Promise<readonly number[]> => [
+    await clients.count(member, table, ofTheFirst),
+    await clients.count(member, table, ofTheNext),
+  ];
 
   test('commits nothing after it wakes, and its client can retry (P3, P6)', async () => {
     const key = randomUUID();
-    const { other, path, first, wake: go } = await overtake('held', 'held', { 'idempotency-key': key });
-    go();
+    const { other, first, wake } = await overtake('held', 'held', { 'idempotency-key': key });
+    wake();
     await first;
-    await untilDone(other, path, appendedRow('of the first'), key);
-    assert.deepEqual([await count(other, 'held', 'of the first'), await count(other, 'held', 'of the next')], [1, 1]);
+    await clients.untilAppended(other, 'held', ofTheFirst, key);
+    assert.deepEqual(await counts(other, 'held'), [1, 1]);
   });
 
-  test('says of a write without a key what is true of it (P6)', async () => {
-    const { owner, other, first, wake: go } = await overtake('keyless', 'held', {});
-    go();
-    const outcome = outcomeOf(await first, 'num_inserted_rows').kind;
-    const [ofFirst, ofNext] = [
-      await count(other, 'keyless', 'of the first'),
-      await count(owner, 'keyless', 'of the next'),
-    ];
-    assert.equal(ofNext, 1);
-    if (outcome === 'done') assert.equal(ofFirst, 1);
-    else if (outcome === 'nothing written') assert.equal(ofFirst, 0);
-    else assert.ok(outcome === 'unknown' && ofFirst <= 1, `${outcome}, ${ofFirst} rows`);
+  test('refuses a write without a key that it had begun, and nothing of it is written (P6)', async () => {
+    const { owner, first, wake } = await overtake('keyless', 'held', {});
+    wake();
+    assert.equal(outcomeOfWrite(await first), 'nothing written', JSON.stringify(await first));
+    assert.deepEqual(await counts(owner, 'keyless'), [0, 1]);
   });
 
   /** The next owner is asked for `asked` first; its first commit, whatever it is, waits until that of the first owner has arrived. */
   const race = async (table: string, asked: 'the retry' | 'another write'): Promise<number> => {
-    const path = `/v1/table/${table}/insert`;
-    await untilDone(cluster.members[0]!, `/v1/table/${table}/create`, emptyTable());
-    const [owner, other] = await ownerOf(table);
-    const [cutOff, claimed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    owner.toStore!.faults = (request) => {
-      if (isCommit(request)) cutOff.resolve();
-      return isCommit(request) ? { kind: 'late', until: claimed.promise } : undefined;
-    };
+    const [owner, other] = await clients.newTable(table);
+    const claimed = Promise.withResolvers<void>();
     const key = randomUUID();
-    const retry = () => untilAnswered(other, path, appendedRow('of the first'), key);
-    const first = targetOf(owner, mostPatienceMs).post(path, appendedRow('of the first'), { 'idempotency-key': key });
-    await cutOff.promise;
+    const cutOff = clients.lateCommit(owner, claimed.promise);
+    const first = clients.append(owner, table, ofTheFirst, { 'idempotency-key': key });
+    await cutOff;
     owner.replica.freeze();
-    other.toStore!.faults = (request) => {
-      if (!isCommit(request)) return undefined;
-      claimed.resolve();
-      return { kind: 'held', until: owner.toStore!.delivered() };
-    };
-    if (asked === 'another write') await untilDone(other, path, appendedRow('of the next'));
-    await retry();
+    holdCommits(other, owner, claimed.resolve);
+    if (asked === 'another write') await clients.untilAppended(other, table, ofTheNext);
+    await clients.untilAnswered(other, table, ofTheFirst, key);
     owner.replica.thaw();
-    for (const { toStore } of cluster.members) toStore!.faults = () => undefined;
+    healStores(cluster);
     await first;
-    await retry();
-    return count(other, table, 'of the first');
+    await clients.untilAnswered(other, table, ofTheFirst, key);
+    return clients.count(other, table, ofTheFirst);
   };
 
   test('does not have its commit applied beside a later retry (P6)', async () => {
@@ -153,40 +105,68 @@ describe('an owner that stands still in the middle of a commit', {
     assert.equal(await race('raced', 'the retry'), 1);
   });
 
-  test('does not have its commit applied beside a retry, although it ended in order (P6)', async () => {
-    const [table, path] = ['ended', '/v1/table/ended/insert'];
-    await untilDone(cluster.members[0]!, `/v1/table/${table}/create`, emptyTable());
-    const [owner, other] = await ownerOf(table);
-    const claimed = Promise.withResolvers<void>();
-    owner.toStore!.faults = (request) => (isCommit(request) ? { kind: 'late', until: claimed.promise } : undefined);
-    const [key, row] = [randomUUID(), appendedRow('of the first')];
-    const first = await targetOf(owner, mostPatienceMs).post(path, row, { 'idempotency-key': key });
-    assert.equal(outcomeOf(first, 'num_inserted_rows').kind, 'unknown', JSON.stringify(first));
+  test('leaves the first answer to the next owner if its commit was there (P6)', async () => {
+    const key = randomUUID();
+    const { other, first, next, wake } = await overtake('landed', 'stalled', { 'idempotency-key': key });
+    const retried = await clients.untilAppended(other, 'landed', ofTheFirst, key);
+    assert.ok(retried.version < next.version, `${retried.version} is before ${next.version}`);
+    wake();
+    const late = await first;
+    if (outcomeOfWrite(late) === 'done') {
+      assert.equal(JSON.parse(replyOf(late).body.toString()).version, retried.version);
+    }
+    assert.deepEqual(await counts(other, 'landed'), [1, 1]);
+  });
+});
+
+describe('an owner that is told to end', { skip: withoutReplicas ?? false }, () => {
+  const after = afterSuite();
+  let cluster: Cluster;
+  let clients: MemberClients;
+  before(async () => {
+    cluster = await startReplicas(after, 2);
+    clients = new MemberClients(cluster);
+  });
+
+  /** Its client is told that nobody knows, and the commit arrives when `until` is over. */
+  const lose = async (member: Member, table: string, key: string, until: Promise<unknown>): Promise<void> => {
+    void clients.lateCommit(member, until);
+    const sent = await clients.append(member, table, ofTheFirst, { 'idempotency-key': key });
+    assert.equal(outcomeOfWrite(sent), 'unknown', JSON.stringify(sent));
+  };
+
+  /** How often the write is there, if its retry makes `member` the next owner, whose commits wait for that of `last`. */
+  const retry = async (member: Member, last: Member, table: string, key: string, began: () => void) => {
+    holdCommits(member, last, began);
+    await clients.untilAnswered(member, table, ofTheFirst, key);
+    healStores(cluster);
+    return clients.count(member, table, ofTheFirst);
+  };
+
+  test('does not have a commit that it has lost sight of applied beside a retry (P6)', async () => {
+    const [owner, other] = await clients.newTable('doubtful');
+    const [key, claimed] = [randomUUID(), Promise.withResolvers<void>()];
+    await lose(owner, 'doubtful', key, claimed.promise);
     await owner.replica.stop();
-    other.toStore!.faults = (request) => {
-      if (!isCommit(request)) return undefined;
-      claimed.resolve();
-      return { kind: 'held', until: owner.toStore!.delivered() };
-    };
-    await untilAnswered(other, path, row, key);
-    for (const { toStore } of cluster.members) toStore!.faults = () => undefined;
-    assert.equal(await count(other, table, 'of the first'), 1);
+    assert.equal(await retry(other, owner, 'doubtful', key, claimed.resolve), 1);
     await owner.replica.start();
   });
 
-  test('leaves the first answer to the next owner if its commit was there (P6)', async () => {
-    const key = randomUUID();
-    const { other, path, first, next, wake: go } = await overtake('landed', 'stalled', { 'idempotency-key': key });
-    const retried = await untilDone(other, path, appendedRow('of the first'), key);
-    assert.ok(retried.version < next.version, `${retried.version} is before ${next.version}`);
-    go();
-    const late = await first;
-    if (outcomeOf(late, 'num_inserted_rows').kind === 'done') {
-      assert.equal(JSON.parse(replyOf(late).body.toString()).version, retried.version);
-    }
-    assert.deepEqual(
-      [await count(other, 'landed', 'of the first'), await count(other, 'landed', 'of the next')],
-      [1, 1],
-    );
+  test('leaves the recovery mark of the next owner alone, if it stands still before it closes its own (P6)', async () => {
+    const [owner, other] = await clients.newTable('closing');
+    const closing = owner.toCatalog!.hold('select "path" from "tables"');
+    const ended = owner.replica.stop();
+    await closing.reached;
+    owner.replica.freeze();
+    await clients.untilAppended(other, 'closing', ofTheNext);
+    const [key, claimed] = [randomUUID(), Promise.withResolvers<void>()];
+    await lose(other, 'closing', key, claimed.promise);
+    closing.release();
+    owner.replica.thaw();
+    await ended;
+    await other.replica.kill();
+    await owner.replica.start();
+    assert.equal(await retry(owner, other, 'closing', key, claimed.resolve), 1);
+    await other.replica.start();
   });
 });

@@ -1,6 +1,7 @@
 /** A stretch of network that a test can break: a TCP proxy on loopback. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { Transform } from 'node:stream';
 import { breakOff } from '#test/fixtures/break-off.ts';
 
 /**
@@ -13,6 +14,14 @@ export type LinkState = 'open' | 'cut' | 'stalled' | 'deaf';
 interface Pair {
   readonly near: Socket;
   readonly far: Socket;
+  /** Between them, on the way to the far side. */
+  readonly gate: Transform;
+}
+
+export interface Hold {
+  /** Resolves when the text is on its way. */
+  readonly reached: Promise<void>;
+  release(): void;
 }
 
 export class Link {
@@ -20,6 +29,7 @@ export class Link {
   readonly #farPort: () => number;
   readonly #pairs = new Set<Pair>();
   #state: LinkState = 'open';
+  #hold: { readonly text: string; readonly reached: () => void; readonly released: Promise<void> } | undefined;
 
   private constructor(farPort: () => number) {
     this.#farPort = farPort;
@@ -55,9 +65,29 @@ export class Link {
     }
   }
 
+  /** The next text like this to the far side waits, and what its connection sends after it. */
+  hold(text: string): Hold {
+    const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    this.#hold = { text, reached: reached.resolve, released: released.promise };
+    return { reached: reached.promise, release: released.resolve };
+  }
+
+  async #pass(data: Buffer): Promise<Buffer> {
+    const hold = this.#hold;
+    if (hold === undefined || !data.includes(hold.text)) return data;
+    this.#hold = undefined;
+    hold.reached();
+    await hold.released;
+    return data;
+  }
+
   #join(near: Socket): void {
     const far = connect({ port: this.#farPort(), host: '127.0.0.1', allowHalfOpen: true });
-    const pair = { near, far };
+    const gate = new Transform({
+      transform: (data: Buffer, _encoding, done) => void this.#pass(data).then((passed) => done(null, passed)),
+    });
+    gate.pipe(far);
+    const pair = { near, far, gate };
     this.#pairs.add(pair);
     for (const socket of [near, far]) {
       socket.setNoDelay(true);
@@ -72,9 +102,9 @@ export class Link {
     end(pair);
   }
 
-  #apply({ near, far }: Pair): void {
+  #apply({ near, far, gate }: Pair): void {
     for (const [from, to] of [
-      [near, far],
+      [near, gate],
       [far, near],
     ] as const) {
       from.unpipe(to).pause();
