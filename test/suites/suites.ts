@@ -15,7 +15,7 @@ const patternsOf = {
   '11-http-routes': ['http/{routes,types,access,uploads,timeouts,overload}*.test.ts'],
   '12-system': ['system/{crash,power-cut}*.test.ts'],
   '13-http-states': ['http/{states,idempotency,one-row-per-key}*.test.ts'],
-  '14-memory': ['system/{memory,overload}*.test.ts'],
+  '14-memory': ['system/{memory,overload}*.test.ts', 'http-unit/refusals.test.ts'],
   '15-http': ['http/*.test.ts'],
   '16-model': ['{model,fuzz}/**/*.test.ts'],
   '17-maintenance': ['maintenance/*.test.ts'],
