@@ -7,7 +7,7 @@
  * records, tells it that a name is lost, and what it had begun is not committed, or not acknowledged.
  */
 import { LRUCache } from 'lru-cache';
-import type { NameOwner, OwnerCatalog, ReplicaCatalog } from '../catalog/port.ts';
+import type { NameOwner, OwnerCatalog, Replica, ReplicaCatalog } from '../catalog/port.ts';
 import { writerMoved } from '../catalog/refusals.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
@@ -20,6 +20,7 @@ import {
   type TableOwners,
 } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import { beginClosing, type HeldName } from './held-name.ts';
 import { keyOf, type NamesHere } from './names-here.ts';
 import { chosenFor } from './rendezvous.ts';
 import { type LeaseTimes, leaseTimes, type MonotonicClock, ReplicaLease } from './replica-lease.ts';
@@ -34,18 +35,13 @@ interface OwnersDeps {
   readonly times?: LeaseTimes;
 }
 
-/** A name that this replica owns, or is about to. */
-interface HeldName {
-  readonly table: TableRef;
-  status: 'claiming' | 'held' | 'leaving';
-  /** Until it is held, or has been handed over. Never rejects. */
-  settled: Promise<void>;
-  readonly sinceMs: number;
-}
+type HandOver = 'if idle' | 'if not busy' | 'in any case';
 
 /** How long another replica is believed to own a name. */
 const believedForMs = 1_000;
 const mostBelieved = 8_192;
+/** From the answer that this replica is the owner to the lock of the table. What takes longer, as a long body does, is refused. */
+const closingMs = 100;
 /** What has a lock of the table may take this long before it is left to the next owner to look after. */
 const handOverWithinMs = 1_000;
 /** Names of which a handover may be under way at once. */
@@ -107,7 +103,7 @@ export class ReplicaOwners implements TableOwners {
     const owner = await this.#ownerInCatalog(table);
     if (owner !== undefined) return asReplica(owner);
     const chosen = chosenFor(table, this.#lease.replicas);
-    const claimsHere = chosen?.id === this.#id || ((mustClaim || isRepeated) && !this.#lease.isLeaving);
+    const claimsHere = chosen?.id === this.#id || mustClaim || isRepeated;
     if (!claimsHere && chosen !== undefined) return asReplica(chosen);
     return this.#claim(table);
   }
@@ -118,7 +114,8 @@ export class ReplicaOwners implements TableOwners {
   }
 
   isOwn(table: TableRef): boolean {
-    return this.#held.get(keyOf(table))?.status === 'held';
+    const status = this.#held.get(keyOf(table))?.status;
+    return status === 'held' || status === 'closing';
   }
 
   async confirm(table: TableRef): Promise<void> {
@@ -143,14 +140,14 @@ export class ReplicaOwners implements TableOwners {
 
   async leave(): Promise<void> {
     await this.#leaveLease();
-    await this.#handOverAll('if not busy');
+    await this.#handOver([...this.#held.values()], 'if not busy');
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#round;
     await this.#leaveLease();
-    await this.#handOverAll('in any case');
+    await this.#handOver([...this.#held.values()], 'in any case');
     await this.#lease.close().catch((error: unknown) => {
       this.#deps.logger.warn({ error }, 'the lease of this replica could not be ended; it expires');
     });
@@ -208,6 +205,8 @@ export class ReplicaOwners implements TableOwners {
     await this.#lease.ensure();
     const key = keyOf(table);
     if ((await this.#settled(table)) !== undefined) return self;
+    const successor = this.#successorOf(table);
+    if (successor !== undefined) return asReplica(successor);
     if (this.#held.has(key)) return this.#claim(table); // another request was first
     const { promise: settled, resolve } = Promise.withResolvers<void>();
     const held: HeldName = { table, status: 'claiming', settled, sinceMs: this.#deps.monotonicMs() };
@@ -221,6 +220,13 @@ export class ReplicaOwners implements TableOwners {
       if (held.status === 'claiming') this.#held.delete(key);
       resolve();
     }
+  }
+
+  /** A replica that leaves claims nothing, also not for what waited while it handed a name over, unless none would stay. */
+  #successorOf(table: TableRef): Replica | undefined {
+    if (!this.#lease.isLeaving) return undefined;
+    const others = this.#lease.replicas.filter(({ id }) => id !== this.#id);
+    return chosenFor(table, others);
   }
 
   /** Returns who owns the name, if another replica does. */
@@ -263,24 +269,25 @@ export class ReplicaOwners implements TableOwners {
     this.#deps.logger.warn({ table: showTable(table) }, 'another replica has taken over a table');
   }
 
-  async #handOverAll(how: 'if not busy' | 'in any case'): Promise<void> {
-    const all = [...this.#held.values()];
-    for (let from = 0; from < all.length; from += handOversAtOnce) {
-      await Promise.all(all.slice(from, from + handOversAtOnce).map((held) => this.#handOver(held, how)));
+  /** `in any case`: nothing is under way, and what does not end in time is left to the next owner to look after. Never rejects. */
+  async #handOver(names: readonly HeldName[], how: HandOver): Promise<void> {
+    const closing = names
+      .filter(({ status, table }) => status === 'held' && (how !== 'if idle' || this.#owned.isIdle(table)))
+      .map((held) => ({ held, settle: beginClosing(held) }));
+    if (closing.length === 0) return;
+    if (how !== 'in any case') await this.#pause(closingMs);
+    for (let from = 0; from < closing.length; from += handOversAtOnce) {
+      const some = closing.slice(from, from + handOversAtOnce);
+      await Promise.all(some.map(({ held, settle }) => this.#endAndRelease(held, how).then(settle)));
     }
   }
 
-  /** `in any case`: what does not end in time is left to the next owner to look after. Never rejects. */
-  async #handOver(held: HeldName, how: 'if idle' | 'if not busy' | 'in any case'): Promise<void> {
-    if (held.status !== 'held' || (how === 'if idle' && !this.#owned.isIdle(held.table))) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
+  async #endAndRelease(held: HeldName, how: HandOver): Promise<void> {
     held.status = 'leaving';
-    held.settled = promise;
     const outcome = await this.#endWork(held.table);
     const isKept = outcome === 'busy' || (outcome === 'late' && how === 'if idle');
     if (isKept && how !== 'in any case') held.status = 'held';
     else await this.#release(held, outcome === 'settled');
-    resolve();
   }
 
   async #endWork(table: TableRef): Promise<'settled' | 'unsettled' | 'busy' | 'late'> {
@@ -297,8 +304,10 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 
-  async #release({ table }: HeldName, isSettled: boolean): Promise<void> {
+  async #release(held: HeldName, isSettled: boolean): Promise<void> {
     const { catalog, names, logger } = this.#deps;
+    const { table } = held;
+    if (this.#held.get(keyOf(table)) !== held) return; // lost meanwhile, and perhaps claimed again
     const epoch = names.epochOf(table);
     this.#held.delete(keyOf(table));
     names.remove(table);
@@ -321,10 +330,11 @@ export class ReplicaOwners implements TableOwners {
   async #runRound(hadExpired: boolean): Promise<void> {
     const { catalog } = this.#deps;
     if (hadExpired) await this.#loseClaimed();
-    for (const { ref } of await catalog.namesOf(this.#id, 'wanted')) {
-      const held = this.#held.get(keyOf(ref));
-      if (held !== undefined) await this.#handOver(held, 'if not busy');
-    }
+    const wanted = await catalog.namesOf(this.#id, 'wanted');
+    await this.#handOver(
+      wanted.flatMap(({ ref }) => this.#held.get(keyOf(ref)) ?? []),
+      'if not busy',
+    );
     await this.#moveMisplaced();
     this.#rounds += 1;
     if (this.#rounds % roundsBetweenSweeps !== 0 || this.#lease.isLeaving) return;
@@ -356,7 +366,7 @@ export class ReplicaOwners implements TableOwners {
       if (chosenFor(held.table, this.#lease.replicas)?.id === this.#id) continue;
       const heldForMs = nowMs - held.sinceMs;
       if (heldForMs < keptForMs) continue;
-      await this.#handOver(held, heldForMs > misplacedForMs ? 'if not busy' : 'if idle');
+      await this.#handOver([held], heldForMs > misplacedForMs ? 'if not busy' : 'if idle');
       moves += 1;
     }
   }

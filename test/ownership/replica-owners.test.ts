@@ -68,7 +68,15 @@ async function cluster(t: TestContext) {
       await turns();
     }
   };
-  return { join, pass, frozen };
+  const until = async <Result>(work: Promise<Result>): Promise<Result> => {
+    let isDone = false;
+    void work.finally(() => {
+      isDone = true;
+    });
+    while (!isDone) await pass(500);
+    return work;
+  };
+  return { join, pass, until, frozen };
 }
 
 type Joined = Awaited<ReturnType<Awaited<ReturnType<typeof cluster>>['join']>>;
@@ -202,16 +210,78 @@ test('without the catalog an owner goes on until its lease is over, and again wh
 });
 
 test('a replica that leaves hands over in order, and the next owner has nothing to undo', async (t) => {
-  const { join, pass } = await cluster(t);
+  const { join, pass, until } = await cluster(t);
   const [a, b] = [await join('a'), await join('b')];
   await ownerOf(a, table('t'), forwarded);
-  await a.owners.leave();
+  await until(a.owners.leave());
   assert.deepEqual(a.did, ['hands over t']);
   await pass(1_000);
   assert.equal(await ownerOf(a, table('t')), 'b', 'the replica that leaves names another');
   assert.equal(await ownerOf(b, table('t')), 'b');
   assert.deepEqual(b.did, []);
   await a.owners.close();
+});
+
+test('a replica that leaves claims nothing back, for a request that waited meanwhile, or for any other', async (t) => {
+  const { join, pass, until } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  const work = Promise.withResolvers<'settled'>();
+  a.handOver.how = () => work.promise;
+  const leaving = a.owners.leave();
+  await turns();
+  await pass(500);
+  const [writing, asking] = [refusalOf(a.owners.hold(table('t'))), ownerOf(a, table('t'), forwarded)];
+  work.resolve('settled');
+  await until(leaving);
+  assert.equal(await writing, 'WriterMoved');
+  assert.equal(await asking, 'b');
+  assert.equal(await refusalOf(a.owners.hold(table('u'))), 'WriterMoved');
+  assert.equal(await ownerOf(a, table('t'), { mustClaim: false, isRepeated: true }), 'b');
+  assert.equal(await ownerOf(b, table('t')), 'b');
+});
+
+test('the last replica that leaves serves its tables until it ends', async (t) => {
+  const { join, until } = await cluster(t);
+  const a = await join('a');
+  await ownerOf(a, table('t'));
+  await until(a.owners.leave());
+  assert.equal(await ownerOf(a, table('t')), 'a');
+});
+
+test('a request that learnt who the owner is locks the table before that hands it over, and a later one waits', async (t) => {
+  const { join, pass, until } = await cluster(t);
+  const [a] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  const leaving = a.owners.leave();
+  await turns();
+  assert.deepEqual([a.owners.hold(table('t')), a.owners.isOwn(table('t'))], [undefined, true]);
+  const asking = ownerOf(a, table('t'), forwarded);
+  assert.equal(await Promise.race([asking, turns()]), undefined);
+  assert.deepEqual(a.did, []);
+  await pass(500);
+  assert.deepEqual([await asking, a.did], ['b', ['hands over t']]);
+  await until(leaving);
+});
+
+test('a name that was lost while it was handed over, and was claimed again, is kept', async (t) => {
+  const { join, pass, until, frozen } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  const work = Promise.withResolvers<'settled'>();
+  a.handOver.how = () => work.promise;
+  const acquired = b.owners.acquire([table('t')]);
+  await pass(2_000);
+  assert.deepEqual(a.did, ['hands over t']);
+  frozen.add('a');
+  await until(acquired);
+  assert.equal(await refusalOf(a.owners.confirm(table('t'))), 'WriterMoved');
+  await until(b.owners.leave());
+  assert.equal(await ownerOf(a, table('t'), { mustClaim: true, isRepeated: true }), 'a');
+  work.resolve('settled');
+  await turns();
+  assert.equal(a.owners.isOwn(table('t')), true);
+  await a.owners.confirm(table('t'));
 });
 
 test('what cannot be ended in time when a replica leaves is taken over by the next owner at once', async (t) => {

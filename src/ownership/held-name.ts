@@ -1,0 +1,19 @@
+import type { TableRef } from '../kernel/ids.ts';
+
+/** A name that this replica owns, or is about to. */
+export interface HeldName {
+  readonly table: TableRef;
+  /** `closing`: requests that were told that this replica is the owner may still lock the table, and no further request is told so. */
+  status: 'claiming' | 'held' | 'closing' | 'leaving';
+  /** Until it is held, or has been handed over. Never rejects. */
+  settled: Promise<void>;
+  readonly sinceMs: number;
+}
+
+/** Who asks for the owner from now on waits, until the returned function is called. */
+export function beginClosing(held: HeldName): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  held.status = 'closing';
+  held.settled = promise;
+  return resolve;
+}
