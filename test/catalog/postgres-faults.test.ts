@@ -134,6 +134,32 @@ describe('a PostgreSQL catalog', { skip: withoutPostgres ?? false }, () => {
     await assert.rejects(session.transact(slow), { kind: 'CatalogUnavailable' });
   });
 
+  test('waits for no process that stands still in a transaction: its locks end before its lease', async (t) => {
+    const after = lastFirst((clean) => t.after(clean));
+    const url = await server.newDatabase();
+    const open = async () => {
+      const session = await openPostgresSession({ url });
+      after(() => session.close());
+      return session;
+    };
+    const [frozen, other] = [await open(), await open()];
+    const name = 'a' as never;
+    await other.transact((db) =>
+      db.insertInto('table_owners').values({ path: name, replica: 'frozen', epoch: 1, is_settled: 0 }).execute(),
+    );
+    const [locked, thawed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const standing = frozen.transact(async (db) => {
+      await db.selectFrom('table_owners').select('epoch').where('path', '=', name).forShare().execute();
+      locked.resolve();
+      await thawed.promise;
+    });
+    await locked.promise;
+    await other
+      .transact((db) => db.updateTable('table_owners').set({ epoch: 2 }).where('path', '=', name).execute())
+      .finally(thawed.resolve);
+    await standing;
+  });
+
   test('does not wait longer for a connection than it may (P7)', async (t) => {
     const session = await openSession(t, { limits: { maxConnections: 1, acquireWithinMs: 1_000 } });
     const refused = Promise.withResolvers<void>();

@@ -25,6 +25,8 @@ export interface PoolLimits {
   readonly acquireWithinMs: number;
   /** For one statement; longer ones are ended, on both sides. */
   readonly statementWithinMs: number;
+  /** Between two statements of a transaction: a process that stands still keeps its locks no longer. */
+  readonly idleWithinMs: number;
 }
 
 /** What the server has longer for a statement than the statement may take, before the connection is given up. */
@@ -155,11 +157,11 @@ class CatalogDriver extends PostgresDriver {
   readonly #begin: string;
   readonly #begun = new WeakMap<DatabaseConnection, Begun>();
 
-  constructor(pool: PostgresPool, { statementWithinMs }: PoolLimits) {
+  constructor(pool: PostgresPool, { statementWithinMs, idleWithinMs }: PoolLimits) {
     super({ pool });
     this.#begin = [
       `set local statement_timeout = ${statementWithinMs}`,
-      `set local idle_in_transaction_session_timeout = ${statementWithinMs}`,
+      `set local idle_in_transaction_session_timeout = ${idleWithinMs}`,
       // Of a table with few rows the planner prefers to read all, which conflicts with every concurrent write to that table.
       'set local enable_seqscan = off',
       'select pg_current_xact_id()::text as xid, extract(epoch from pg_postmaster_start_time())::text as started',

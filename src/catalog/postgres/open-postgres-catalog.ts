@@ -21,7 +21,13 @@ export interface PostgresCatalogOptions {
   readonly random?: Random;
 }
 
-const defaultLimits: PoolLimits = { maxConnections: 10, acquireWithinMs: 5_000, statementWithinMs: 30_000 };
+const defaultLimits: PoolLimits = {
+  maxConnections: 10,
+  acquireWithinMs: 5_000,
+  statementWithinMs: 30_000,
+  // Less than a lease lasts: who claims what a frozen replica owned does not wait for its transactions.
+  idleWithinMs: 3_000,
+};
 
 /** As `openPostgresSession`. */
 export async function openPostgresCatalog(
@@ -76,7 +82,12 @@ const migratedWithinMs = 300_000;
 /** A replica that finds nothing to do takes no lock. */
 async function migrate(connection: DatabaseConnection, clock: Clock): Promise<void> {
   const migrations = catalogMigrations({ sortedText: sql`text collate "C"` });
-  const limits = { ...defaultLimits, maxConnections: 1, statementWithinMs: migratedWithinMs };
+  const limits = {
+    ...defaultLimits,
+    maxConnections: 1,
+    statementWithinMs: migratedWithinMs,
+    idleWithinMs: migratedWithinMs,
+  };
   const db = openDatabase(connection, limits, clock);
   try {
     if ((await pendingMigrations(db, migrations)).length === 0) return;
