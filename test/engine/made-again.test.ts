@@ -1,15 +1,13 @@
 /** Another process deletes a branch and makes one of its name: readers here see the new one, and nothing of the old one (P11). */
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { after, describe, type TestContext, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
-import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { openStore } from '#src/engine/lance/store/open-store.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
+import { engineOn } from '#test/fixtures/engine-on.ts';
 import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -40,18 +38,8 @@ interface Storage {
 }
 
 function madeAgain(storageOf: (t: TestContext) => Storage): void {
-  const engineOn = async (t: TestContext, { root, options }: Storage) => {
-    const engine = new LanceEngine({
-      root,
-      rootOptions: options,
-      store: await openStore(root, options),
-      scratchFolder: join(
-        temporaryFolder((clean) => t.after(clean)),
-        'scratch',
-      ),
-      indexCacheBytes: 1 << 24,
-      metadataCacheBytes: 1 << 24,
-    });
+  const opened = async (t: TestContext, { root, options }: Storage) => {
+    const engine = await engineOn(t, root, options);
     t.after(() => engine.close());
     return engine;
   };
@@ -63,7 +51,7 @@ function madeAgain(storageOf: (t: TestContext) => Storage): void {
   ]) {
     test(`one that is ${length} the old one is read, and written to`, async (t) => {
       const storage = storageOf(t);
-      const [owner, other] = [await engineOn(t, storage), await engineOn(t, storage)];
+      const [owner, other] = [await opened(t, storage), await opened(t, storage)];
       const main = await createDataset(owner, location, rows(1, 2, 3), {});
       await main.createBranch(branch, fromMain);
       const old = await owner.open({ location, branch });

@@ -5,9 +5,8 @@ import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.
 import { UploadBudget } from '#src/engine/lance/store/upload-budget.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { objectStoreContract } from '#test/contract/object-store.ts';
-import { startAzureEmulator, withoutAzureEmulator } from '#test/fixtures/azure-emulator.ts';
 import { FolderStore } from '#test/fixtures/folder-store.ts';
-import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
+import { azure, s3 } from '#test/fixtures/stores-under-test.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const folder = () => new FolderStore(temporaryFolder(after));
@@ -15,21 +14,15 @@ const folder = () => new FolderStore(temporaryFolder(after));
 const folderStore = folder();
 objectStoreContract('a local folder', () => folderStore);
 
-if (withoutS3Gateway === undefined) {
-  const { newRoot, storageOptions } = await startS3Gateway(after);
+for (const { name, without, start } of [s3, azure]) {
+  if (without !== undefined) {
+    test(`object store: ${name}`, { skip: without }, () => undefined);
+    continue;
+  }
+  const { newRoot, storageOptions } = await start(after);
   const opened = (await openStore(newRoot(), storageOptions)) ?? assert.fail();
   after(() => opened.store.close());
-  objectStoreContract('an S3 gateway', () => opened.store);
-} else {
-  test('object store: an S3 gateway', { skip: withoutS3Gateway }, () => undefined);
-}
-
-if (withoutAzureEmulator === undefined) {
-  const { newRoot, storageOptions } = await startAzureEmulator(after);
-  const opened = (await openStore(newRoot(), storageOptions)) ?? assert.fail();
-  objectStoreContract("Azure's emulator", () => opened.store);
-} else {
-  test("object store: Azure's emulator", { skip: withoutAzureEmulator }, () => undefined);
+  objectStoreContract(name, () => opened.store);
 }
 
 const key = 'version';

@@ -1,24 +1,21 @@
 /** Commits by row address to a table on an object store: what they ask of it, and what becomes of them where it fails (P1, P6). */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { openStore } from '#src/engine/lance/store/open-store.ts';
 import { fenceProperty } from '#src/engine/port/change.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
-import type { BeforeVersion, PlannedVersion } from '#src/engine/port/engine.ts';
+import type { PlannedVersion } from '#src/engine/port/engine.ts';
 import type { LiveRows, RowAddress } from '#src/engine/port/row-address.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { engineOn } from '#test/fixtures/engine-on.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
-import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { isCommit, onNth, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
-import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const location = 't.lance' as Location;
@@ -46,37 +43,35 @@ interface Opened {
   reopen(): Promise<Dataset>;
 }
 
-async function engineOf(
-  t: { after(clean: () => void): void },
-  root: string,
-  rootOptions: Properties,
-  beforeVersion?: BeforeVersion,
-): Promise<LanceEngine> {
-  const scratchFolder = join(
-    temporaryFolder((clean) => t.after(clean)),
-    'scratch',
+for (const { name, without, start } of [s3]) {
+  describe(`a commit to ${name}`, { skip: without ?? false }, () =>
+    commitsTo(without === undefined ? start : undefined),
   );
-  const caches = { indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 };
-  const store = await openStore(root, rootOptions);
-  return new LanceEngine({ root, rootOptions, store, scratchFolder, beforeVersion, ...caches });
 }
 
-describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, async () => {
-  const gateway = withoutS3Gateway === undefined ? await startS3Gateway(after) : undefined;
+async function commitsTo(start: StoreUnderTest['start'] | undefined): Promise<void> {
+  const started = await start?.(after);
 
   const opened = async (t: { after(clean: () => void): void }): Promise<Opened> => {
-    const { storageOptions, newRoot } = gateway ?? assert.fail();
+    const { storageOptions, newRoot } = started ?? assert.fail();
     const proxy = await startStoreProxy((clean) => t.after(clean), storageOptions);
     const root = newRoot();
-    const engineOn = () => engineOf(t, root, proxy.storageOptions);
-    const engine = await engineOn();
+    const newEngine = () => engineOn(t, root, proxy.storageOptions);
+    const engine = await newEngine();
     t.after(() => void engine.close());
     const dataset = await createDataset(engine, location, ipcFile(table(1, 2, 3)), {});
     await dataset.refresh('to write');
     const tracked = dataset.liveRows() ?? assert.fail();
     tracked.advance(1);
     proxy.reset();
-    return { proxy, root, storageOptions, dataset, tracked, reopen: async () => (await engineOn()).open({ location }) };
+    return {
+      proxy,
+      root,
+      storageOptions,
+      dataset,
+      tracked,
+      reopen: async () => (await newEngine()).open({ location }),
+    };
   };
   const row = (offset: number): RowAddress => ({ fragment: 0, offset });
 
@@ -133,13 +128,13 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
 
   test('of a process that another one has fenced off is not made, whenever it arrives (P1, P2)', async (t) => {
     const { proxy, root, storageOptions } = await opened(t);
-    const engine = await engineOf(t, root, proxy.storageOptions);
+    const engine = await engineOn(t, root, proxy.storageOptions);
     t.after(() => void engine.close());
     const zombie = await engine.open({ location });
     await zombie.refresh('to write');
     const tracked = zombie.liveRows() ?? assert.fail();
     tracked.advance(1);
-    const owner = await (await engineOf(t, root, storageOptions)).open({ location });
+    const owner = await (await engineOn(t, root, storageOptions)).open({ location });
     const { promise: fenced, resolve } = Promise.withResolvers<void>();
     proxy.faults = (request) => (isCommit(request) ? { kind: 'late', until: fenced } : undefined);
     const late = zombie.replaceRows(tracked, [row(0)], rows(9));
@@ -148,7 +143,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     resolve();
     assert.equal(await late, 'overtaken');
     await proxy.delivered();
-    const other = await (await engineOf(t, root, storageOptions)).open({ location });
+    const other = await (await engineOn(t, root, storageOptions)).open({ location });
     assert.deepEqual(
       [await other.version(), (await other.transactionOf(2))?.id, await idsOf(other)],
       [2, transactionId, [1, 2, 3]],
@@ -182,7 +177,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     const { promise, resolve } = Promise.withResolvers<void>();
     proxy.faults = (request) => (isCommit(request) ? { kind: 'late', until: promise } : undefined);
     const dying = dataset.replaceRows(tracked, [row(0)], rows(9));
-    const next = await engineOf(t, root, storageOptions);
+    const next = await engineOn(t, root, storageOptions);
     t.after(() => void next.close());
     const mark = { location, branch: undefined, acknowledgedVersion: 1, storageSession: 'object store' };
     const recovered = await next.recover(mark);
@@ -202,13 +197,13 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
       announced.push(planned);
       if (refusal !== undefined) throw refusal;
     };
-    const engine = await engineOf(t, root, proxy.storageOptions, beforeVersion);
+    const engine = await engineOn(t, root, proxy.storageOptions, beforeVersion);
     t.after(() => void engine.close());
     const dataset = await engine.open({ location });
     await dataset.refresh('to write');
     const tracked = dataset.liveRows() ?? assert.fail();
     tracked.advance(1);
-    const external = await (await engineOf(t, root, storageOptions)).open({ location });
+    const external = await (await engineOn(t, root, storageOptions)).open({ location });
     await external.commitManifest({ kind: 'schema metadata', metadata: { of: 'another program' } });
     const made = await dataset.replaceRows(tracked, [row(0)], rows(9));
     assert.equal(typeof made === 'object' && made.version, 3);
@@ -269,7 +264,7 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
 
   test('of a new table is one version of any number of parts, in one round of uploads and one manifest (P1)', async (t) => {
     const { proxy, root } = await opened(t);
-    const engine = await engineOf(t, root, proxy.storageOptions);
+    const engine = await engineOn(t, root, proxy.storageOptions);
     t.after(() => void engine.close());
     const other = 'new.lance' as Location;
     const staged = await engine.newTable(other, {});
@@ -299,4 +294,4 @@ describe('a commit to an object store', { skip: withoutS3Gateway ?? false }, asy
     await dataset.createBranch(branch, { branch: parent, version: undefined });
     assert.equal((await dataset.listBranches()).length, 2);
   });
-});
+}

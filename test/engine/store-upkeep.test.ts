@@ -1,18 +1,17 @@
 /** Old versions, tags and what commits left behind, of a table on an object store. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { numberTakenMs } from '#src/engine/lance/durability/prune-store.ts';
+import { knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
 import { openStore, type StorePlace } from '#src/engine/lance/store/open-store.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
-import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
-import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { engineOn } from '#test/fixtures/engine-on.ts';
+import { azure, type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const location = 't.lance' as Location;
@@ -35,19 +34,18 @@ async function upsert(dataset: Dataset, ...ids: number[]): Promise<void> {
 
 const versionsOf = async (dataset: Dataset) => (await dataset.versionPage(allVersions)).map(({ version }) => version);
 
-describe('upkeep on an object store', { skip: withoutS3Gateway ?? false }, async () => {
-  const gateway = withoutS3Gateway === undefined ? await startS3Gateway(after) : undefined;
+for (const { name, without, start } of [s3, azure]) {
+  describe(`upkeep on ${name}`, { skip: without ?? false }, () => upkeepOn(without === undefined ? start : undefined));
+}
+
+async function upkeepOn(start: StoreUnderTest['start'] | undefined): Promise<void> {
+  const started = await start?.(after);
 
   const opened = async (t: { after(clean: () => void): void }) => {
-    const { storageOptions, newRoot } = gateway ?? assert.fail();
+    const { storageOptions, newRoot } = started ?? assert.fail();
     const root = newRoot();
     const place = (await openStore(root, storageOptions)) ?? assert.fail();
-    const scratchFolder = join(
-      temporaryFolder((clean) => t.after(clean)),
-      'scratch',
-    );
-    const caches = { indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 };
-    const engine = new LanceEngine({ root, rootOptions: storageOptions, store: place, scratchFolder, ...caches });
+    const engine = await engineOn(t, root, storageOptions);
     t.after(() => void engine.close());
     const dataset = await createDataset(engine, location, ipcFile(table(1, 2, 3)), {});
     return { engine, place, dataset };
@@ -58,7 +56,7 @@ describe('upkeep on an object store', { skip: withoutS3Gateway ?? false }, async
   test('old versions go with their files, and the newest stays whole (P5)', async (t) => {
     const { engine, place, dataset } = await opened(t);
     for (let round = 0; round < 4; round++) await upsert(dataset, 1, 2, 3);
-    const supersededBeforeMs = Date.now() + numberTakenMs + 60_000;
+    const supersededBeforeMs = Date.now() + numberTakenMs(place.store) + 60_000;
     const { removedVersions, removedBytes } = (await dataset.prune({ ...all, supersededBeforeMs })) ?? assert.fail();
     assert.equal(removedVersions, 4);
     assert.ok(removedBytes > 0);
@@ -71,9 +69,10 @@ describe('upkeep on an object store', { skip: withoutS3Gateway ?? false }, async
   });
 
   test('the number of a young version stays taken, however short the retention is (P1)', async (t) => {
-    const { dataset } = await opened(t);
+    const { place, dataset } = await opened(t);
     for (let round = 0; round < 3; round++) await upsert(dataset, 1);
-    const pruned = await dataset.prune({ ...all, supersededBeforeMs: Date.now() + numberTakenMs - 60_000 });
+    const heldMs = knownForMs + place.store.refusedAfterMs;
+    const pruned = await dataset.prune({ ...all, supersededBeforeMs: Date.now() + heldMs - 60_000 });
     assert.equal(pruned?.removedVersions, 0);
     assert.deepEqual(await versionsOf(dataset), [1, 2, 3, 4]);
   });
@@ -90,7 +89,7 @@ describe('upkeep on an object store', { skip: withoutS3Gateway ?? false }, async
     await dataset.refresh('to write');
     assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 1 }), { version: 4 });
     await upsert(dataset, 9);
-    const supersededBeforeMs = Date.now() + numberTakenMs + 60_000;
+    const supersededBeforeMs = Date.now() + numberTakenMs(place.store) + 60_000;
     const pruned = await dataset.prune({ ...all, supersededBeforeMs });
     assert.deepEqual([pruned?.removedVersions, pruned?.isHeldByTag], [3, true]);
     assert.deepEqual(await versionsOf(await engine.open({ location })), [2, 5]);
@@ -115,4 +114,4 @@ describe('upkeep on an object store', { skip: withoutS3Gateway ?? false }, async
     assert.ok((await place.store.get(foreign)) !== undefined);
     assert.deepEqual(await idsOf(await engine.open({ location })), [1, 2, 3]);
   });
-});
+}

@@ -3,23 +3,24 @@
  * So a crash leaves no version that cannot be read, and files that the removal of orphans finds.
  *
  * **A number that was taken stays taken** for as long as a write may be on its way that another process has begun before: after that it
- * would make a version in the past, and call it committed. A signed request is refused by the store a quarter of an hour after it was
- * signed, so no manifest is removed that is younger than twice that, by the clock of the store (docs/adr/0037).
+ * would make a version in the past, and call it committed. The store refuses requests that arrive late, so a manifest is old enough by
+ * the clock of the store (`numberTakenMs`) when none can be on its way (docs/adr/0037).
  */
 import { basename } from 'node:path';
 import { versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import { areKnownToEngine, parseManifest, showFlags } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { PruneRequest, PruneResult } from '../../port/upkeep.ts';
-import type { BranchMirror } from '../store/branch-mirror.ts';
+import { type BranchMirror, knownForMs } from '../store/branch-mirror.ts';
 import { ownFilesOf } from '../store/file-spans.ts';
-import type { StoredObject } from '../store/object-store.ts';
+import type { ObjectStore, StoredObject } from '../store/object-store.ts';
 import { isOfCommits, orphanAfterMs } from './orphan-files.ts';
 import { isWithin } from './prune-versions.ts';
 import type { VersionsInRemoval } from './versions-in-removal.ts';
 
-/** After its commit, whatever the retention is. */
-export const numberTakenMs = 30 * 60_000;
+/** After its commit, whatever the retention is: after a last look a process may begin a write, which may then take its time. */
+export const numberTakenMs = ({ refusedAfterMs }: Pick<ObjectStore, 'refusedAfterMs'>): number =>
+  knownForMs + refusedAfterMs;
 /** Listing all files of a large branch takes many requests. */
 const betweenOrphanSearchesMs = 24 * 3_600_000;
 const requestsAtOnce = 32;
@@ -63,7 +64,7 @@ function removableOf(
   { mirror, inRemoval, within, parents, keptFromVersion, supersededBeforeMs }: StorePruning,
   versions: readonly NumberedObject[],
 ): readonly NumberedObject[] {
-  const beforeMs = supersededBeforeMs - numberTakenMs;
+  const beforeMs = supersededBeforeMs - numberTakenMs(mirror.store);
   const newest = versions.findLastIndex(({ modifiedAtMs }) => modifiedAtMs <= beforeMs);
   return versions
     .slice(0, Math.max(0, newest))

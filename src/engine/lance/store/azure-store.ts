@@ -23,6 +23,8 @@ const deletionsAtOnce = 16;
 
 /** A container of Azure's blobs, by the vendor's library. It takes an account key or a SAS token. */
 export class AzureStore implements ObjectStore {
+  /** By the date that a request is signed with. */
+  readonly refusedAfterMs = 15 * 60_000;
   readonly #container: ContainerClient;
   /** For requests whose refusal has to be distinguished from that of a repeated one. */
   readonly #once: ContainerClient;

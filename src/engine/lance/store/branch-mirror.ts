@@ -26,8 +26,8 @@ import { FileSpans } from './file-spans.ts';
 import type { ObjectStore, StoredObject } from './object-store.ts';
 
 /**
- * A version stays on the store for twice as long at least (`numberTakenMs` of `prune-store.ts`), so the number after one that was seen
- * within this time is free only if no one has taken it.
+ * A version stays on the store for longer (`numberTakenMs` of `prune-store.ts`), so the number after one that was seen within this time
+ * is free only if no one has taken it.
  */
 export const knownForMs = 15 * 60_000;
 

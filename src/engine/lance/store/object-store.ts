@@ -31,6 +31,11 @@ export interface ListRequest {
 
 export interface ObjectStore {
   /**
+   * The store refuses a request that arrives later than this after it was made ready to be sent. So long the number of a version stays
+   * taken.
+   */
+  readonly refusedAfterMs: number;
+  /**
    * Makes the object unless there is one of this key: of any number of calls for a key one returns true. An answer that was lost is
    * looked up; where that fails, too, it throws `Internal`, and the object may be there then or later. `content` is unlike that
    * of any other call.

@@ -30,6 +30,8 @@ const mostKeysToDelete = 1_000;
 
 /** A bucket of a store that speaks S3, by the vendor's library, which also finds and refreshes credentials. */
 export class S3Store implements ObjectStore {
+  /** By the date that a request is signed with. */
+  readonly refusedAfterMs = 15 * 60_000;
   readonly #bucket: string;
   readonly #client: S3Client;
   /** For requests whose refusal has to be distinguished from that of a repeated one. */
