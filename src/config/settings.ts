@@ -101,7 +101,7 @@ export const settings = {
     storageRoot: withDefault(storageRoot, {
       flag: 'storage-root',
       default: '<data>/tables',
-      doc: 'Where the tables are: a folder, or a location in an object store such as `s3://bucket/prefix`. An object store must honour conditional writes (`If-None-Match`), and a start refuses one that does not. Stores that speak S3 are tested with a gateway, blobs of Azure (`az`) with an emulator; on others the engine makes every commit, and they have never been tried.',
+      doc: 'Where the tables are: a folder, or a location in an object store such as `s3://bucket/prefix`. An object store must honour conditional writes, and a start refuses one that does not. Stores that speak S3 are tested with a gateway, those of Google (`gs`) and Azure (`az`) with emulators; by another scheme the engine makes every commit, and none was ever tried.',
     }),
     storageOptions: withDefault(secretMap, {
       flag: 'storage-options',

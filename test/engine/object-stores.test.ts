@@ -6,7 +6,7 @@ import { UploadBudget } from '#src/engine/lance/store/upload-budget.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { objectStoreContract } from '#test/contract/object-store.ts';
 import { FolderStore } from '#test/fixtures/folder-store.ts';
-import { azure, s3 } from '#test/fixtures/stores-under-test.ts';
+import { azure, google, s3 } from '#test/fixtures/stores-under-test.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const folder = () => new FolderStore(temporaryFolder(after));
@@ -14,7 +14,7 @@ const folder = () => new FolderStore(temporaryFolder(after));
 const folderStore = folder();
 objectStoreContract('a local folder', () => folderStore);
 
-for (const { name, without, start } of [s3, azure]) {
+for (const { name, without, start } of [s3, azure, google]) {
   if (without !== undefined) {
     test(`object store: ${name}`, { skip: without }, () => undefined);
     continue;

@@ -11,7 +11,7 @@ import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineOn } from '#test/fixtures/engine-on.ts';
-import { azure, type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
+import { azure, google, type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const location = 't.lance' as Location;
@@ -34,7 +34,7 @@ async function upsert(dataset: Dataset, ...ids: number[]): Promise<void> {
 
 const versionsOf = async (dataset: Dataset) => (await dataset.versionPage(allVersions)).map(({ version }) => version);
 
-for (const { name, without, start } of [s3, azure]) {
+for (const { name, without, start } of [s3, azure, google]) {
   describe(`upkeep on ${name}`, { skip: without ?? false }, () => upkeepOn(without === undefined ? start : undefined));
 }
 

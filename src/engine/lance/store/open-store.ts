@@ -2,6 +2,7 @@ import { LancegateError } from '../../../kernel/errors.ts';
 import type { Properties } from '../../../kernel/ids.ts';
 import type { ObjectStore } from './object-store.ts';
 import { StoreOptions } from './store-options.ts';
+import { StoreUnusable } from './store-unusable.ts';
 
 /** A part of a bucket. */
 export interface StorePlace {
@@ -31,17 +32,13 @@ async function storeOf(scheme: string, bucket: string, options: Properties): Pro
       const account = azureAccountIn(new StoreOptions(options, /^azure_(?:storage_)?/));
       return account && new AzureStore(bucket, account);
     }
+    case 'gs': {
+      const { gcsAccessIn } = await import('./gcs-credentials.ts');
+      const { GcsStore } = await import('./gcs-store.ts');
+      return new GcsStore(bucket, await gcsAccessIn(new StoreOptions(options, /^google_/)));
+    }
     default:
       return undefined;
-  }
-}
-
-/** The store does not do what the service needs of it. The operator reads the text at the start; it never reaches a client. */
-export class StoreUnusable extends Error {
-  override readonly name = 'StoreUnusable';
-
-  constructor(message: string, cause: unknown) {
-    super(message, { cause });
   }
 }
 
@@ -77,6 +74,6 @@ export async function requireOneWinner({ store, prefix }: StorePlace, name: stri
   if (winners === 1) return;
   throw new LancegateError(
     'Unsupported',
-    `${uri} does not honour conditional writes (If-None-Match): ${winners} of ${racers} programs made the same object`,
+    `${uri} does not honour conditional writes: ${winners} of ${racers} programs made the same object`,
   );
 }
