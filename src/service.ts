@@ -125,6 +125,7 @@ const operationLimits = (config: Config) => ({
   maxOpenDatasets: 512,
   keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
   idempotencyKeptMs: config.idempotencyKeptMs,
+  managesVersions: config.managedVersioning,
   maintenanceLimits: maintenanceLimits(config),
 });
 

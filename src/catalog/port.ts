@@ -50,6 +50,7 @@ export type WriteOperation =
   | 'update'
   | 'delete'
   | 'restore'
+  | 'create_version'
   | 'add_columns'
   | 'alter_columns'
   | 'drop_columns'

@@ -108,6 +108,11 @@ export const settings = {
       default: '{}',
       doc: 'Options of the object store, credentials included, such as `{"aws_region":"eu-west-1"}`. Never shown to clients.',
     }),
+    managedVersioning: withDefault(boolean, {
+      flag: 'managed-versioning',
+      default: 'false',
+      doc: 'Descriptions of tables ask programs of Lance (pylance, Spark, `connectNamespace`) to commit through this service (`managed_versioning`), so that their commits are authorised, take their turn and are durable. They must be able to write to `--storage-root` nevertheless. Such a program cannot create branches then; this service does.',
+    }),
     engineIndexCacheBytes: withDefault(bytes(0, TiB), {
       flag: 'engine-index-cache',
       default: '256MiB',

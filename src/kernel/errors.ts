@@ -47,6 +47,7 @@ export const errorCatalogue = {
   BodyTooLarge: entry(13, 413, 'never', 'The body is larger than this service accepts.'),
   ConcurrentCreate: entry(14, 409, 'later', 'Another create of the same table was under way, and won.'),
   ConcurrentModification: entry(14, 503, 'later', 'Another writer kept changing the table; nothing was written.'),
+  VersionTaken: entry(14, 409, 'never', 'The table has a version of this number already.'),
   PermissionDenied: entry(15, 403, 'never', 'The policy does not allow this principal this action.'),
   Unauthenticated: entry(16, 401, 'never', 'No credential, or one that is not valid.'),
   WriterMoved: entry(17, 503, 'later', 'Another replica writes to the table by now; nothing was written.'),

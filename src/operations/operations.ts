@@ -40,6 +40,8 @@ interface StartDeps {
   readonly keyMemoryBytes: number;
   readonly keyHasher: KeyHasher;
   readonly idempotencyKeptMs: number;
+  /** Tables are described as ones that programs of Lance commit to through this service. */
+  readonly managesVersions: boolean;
   readonly maintenanceLimits: SchedulerPolicy;
 }
 

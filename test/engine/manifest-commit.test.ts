@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { tableFromArrays } from 'apache-arrow';
 import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
+import { FolderFiles } from '#src/engine/lance/commit/branch-files.ts';
 import { ManifestCommit } from '#src/engine/lance/commit/manifest-commit.ts';
+import { Proposals } from '#src/engine/lance/commit/proposals.ts';
 import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
 import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
 import type { Location } from '#src/kernel/ids.ts';
@@ -35,6 +37,10 @@ describe('a version that is a manifest alone', () => {
     const commit = new ManifestCommit({
       ...{ folder: datasetPath, inRemoval, commits: new FolderCommits(datasetPath), fresh },
       readWhole: (version) => readWholeVersion(datasetPath, version),
+      proposals: new Proposals({
+        ...{ branch: undefined, objectPath: datasetPath, files: new FolderFiles(datasetPath) },
+        older: () => undefined,
+      }),
     });
     const restore = (version: number, head: number) => commit.commit(head, { kind: 'restore', version });
     let removals = 0;

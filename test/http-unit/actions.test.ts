@@ -43,6 +43,7 @@ const alterations = { alterations: [{ path: 'id', rename: 'key' }] };
 const deletion = { predicate: 'id = 1' };
 const update = { updates: [['id', '1']] };
 const byBtree = { column: 'id', index_type: 'BTREE' };
+const proposal = { version: 2, manifest_path: 'x' };
 const added = { new_columns: [{ name: 'a', expression: '1' }] };
 
 const requests: Readonly<Record<Exclude<keyof Operations, AskedInside>, Request>> = {
@@ -65,6 +66,12 @@ const requests: Readonly<Record<Exclude<keyof Operations, AskedInside>, Request>
   describeTable: table('describe', 'DescribeTable'),
   listVersions: table('version/list', 'ListTableVersions'),
   describeVersion: table('version/describe', 'DescribeTableVersion'),
+  createVersion: table('version/create', 'CreateTableVersion', proposal),
+  createVersions: {
+    path: '/table/version/batch-create',
+    actions: ['CreateTableVersion'],
+    body: { entries: [{ ...proposal, id: ['t'] }] },
+  },
   deleteVersions: table('version/delete', 'BatchDeleteTableVersions', { ranges: [] }),
   tableStatistics: table('stats', 'GetTableStats'),
   tableExists: table('exists', 'TableExists'),

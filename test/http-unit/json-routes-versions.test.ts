@@ -13,20 +13,44 @@ const tagged = {
   manifestSize: 400,
 };
 
+const listed = {
+  version: 2,
+  timestamp_millis: 1_700_000_000_002,
+  manifest_path: 'data/users.lance/_versions/2.manifest',
+  manifest_size: 200,
+};
+const staged = 'data/users.lance/_versions/2.manifest-0a';
+const proposed = { version: 2, manifestPath: staged, manifestBytes: 200, naming: 'V2' };
+const proposal = {
+  version: 2,
+  manifest_path: staged,
+  manifest_size: 200,
+  e_tag: '"x"',
+  naming_scheme: 'V2',
+  metadata: {},
+};
+
 const cases: readonly Case[] = [
+  {
+    path: '/v1/table/prod$users/version/create',
+    body: { ...proposal, branch: 'dev' },
+    operation: 'createVersion',
+    command: { table: users, branch: 'dev', proposed, idempotency: undefined },
+    answer: { version: listed, transaction_id: 'tx-3' },
+  },
+  {
+    path: '/v1/table/version/batch-create',
+    body: { entries: [{ ...proposal, id: ['prod', 'users'] }] },
+    operation: 'createVersions',
+    command: { '0': { table: users, branch: undefined, proposed, idempotency: undefined } },
+    answer: { versions: [{ ...listed, e_tag: '"a"' }], transaction_id: 'tx-3' },
+  },
   {
     path: '/v1/table/prod$users/version/describe',
     body: { version: 2, branch: 'dev' },
     operation: 'describeVersion',
     command: { table: users, branch: 'dev', version: 2 },
-    answer: {
-      version: {
-        version: 2,
-        timestamp_millis: 1_700_000_000_002,
-        manifest_path: 'file:///data/users.lance/_versions/2.manifest',
-        manifest_size: 200,
-      },
-    },
+    answer: { version: listed },
   },
   {
     path: '/v1/table/prod$users/version/delete',

@@ -34,7 +34,7 @@ const cases: readonly Case[] = [
       versions: [2, 1].map((version) => ({
         version,
         timestamp_millis: 1_700_000_000_000 + version,
-        manifest_path: `file:///data/users.lance/_versions/${version}.manifest`,
+        manifest_path: `data/users.lance/_versions/${version}.manifest`,
         manifest_size: 100 * version,
       })),
       page_token: '1',
@@ -272,6 +272,7 @@ test('a created table is described with version and with the schema in the Lance
     properties: { owner: 'ann' },
     storage_options: {},
     is_only_declared: false,
+    managed_versioning: true,
     version: 7,
     schema: { fields: [{ name: 'id', type: { type: 'int64' }, nullable: false }] },
   });
@@ -279,7 +280,9 @@ test('a created table is described with version and with the schema in the Lance
 
 test('a table that is only declared is described without version and schema', async () => {
   await using service = await startTestService({
-    script: { describeTable: async ({ table }) => ({ ...describedTable(table), created: undefined }) },
+    script: {
+      describeTable: async ({ table }) => ({ ...describedTable(table), created: undefined, isManaged: false }),
+    },
   });
   assert.deepEqual((await ask(service, '/v1/table/users/describe/')).json, {
     table: 'users',

@@ -63,6 +63,13 @@ const listedTables = (namespace = names(['prod'])) => ({
   next: 'users',
 });
 
+const listedVersion = {
+  version: 2,
+  committedAtMs: 1_700_000_000_002,
+  manifestPath: 'data/users.lance/_versions/2.manifest',
+  manifestBytes: 200,
+};
+
 const written = {
   transactionId: 'tx-3' as TransactionId,
   version: 9,
@@ -170,7 +177,7 @@ const defaults: Operations = {
   updateSchemaMetadata: async () => written,
   restoreTable: async () => written,
   declareTable: async ({ table, properties }) => ({ ...describedTable(table, properties), created: undefined }),
-  describeTable: async ({ table }) => describedTable(table),
+  describeTable: async ({ table }) => ({ ...describedTable(table), isManaged: true }),
   tableExists: async () => {},
   renameTable: async () => {},
   cloneTable: async ({ table }) => describedTable(table),
@@ -187,17 +194,14 @@ const defaults: Operations = {
     items: [2, 1].map((version) => ({
       version,
       committedAtMs: 1_700_000_000_000 + version,
-      manifestUri: `file:///data/users.lance/_versions/${version}.manifest`,
+      manifestPath: `data/users.lance/_versions/${version}.manifest`,
       manifestBytes: 100 * version,
     })),
     next: '1',
   }),
-  describeVersion: async () => ({
-    version: 2,
-    committedAtMs: 1_700_000_000_002,
-    manifestUri: 'file:///data/users.lance/_versions/2.manifest',
-    manifestBytes: 200,
-  }),
+  describeVersion: async () => listedVersion,
+  createVersion: async () => ({ ...written, listed: listedVersion }),
+  createVersions: async () => ({ ...written, listed: { ...listedVersion, manifestTag: '"a"' } }),
   deleteVersions: async () => 3,
   tableStatistics: async () => ({
     bytes: 4096,

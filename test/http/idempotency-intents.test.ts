@@ -82,6 +82,7 @@ async function start(t: TestContext) {
     queries: { count: notAsked, query: notAsked, explain: notAsked },
     logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
     metrics: new Metrics(),
+    managesVersions: false,
     maxWaitingPerTable: 100,
     maxOpenDatasets: 10,
     keyMemoryBytes: 1 << 24,

@@ -9,7 +9,6 @@ import { people } from './rows.ts';
 const notOffered = {
   'POST /v1/table/t/': [
     ...['backfill_column'],
-    ...['version/create'],
     ...['multipart_write/create', 'multipart_write/complete', 'multipart_write/abort', 'refresh'],
     ...['branches/diff', 'branches/cherry_pick', 'page_cache/prewarm', 'fetch_blobs', 'blob/c/1/bytes'],
     ...[
@@ -22,12 +21,7 @@ const notOffered = {
     ],
   ],
   'POST /v1/': [
-    ...[
-      'table/version/batch-create',
-      'table/batch-commit',
-      'materialized_view/v/create',
-      'materialized_view/v/refresh',
-    ],
+    ...['table/batch-commit', 'materialized_view/v/create', 'materialized_view/v/refresh'],
     ...['transaction/x/alter', 'jobs/query_events', 'functions/f/create'],
   ],
 };
@@ -54,6 +48,8 @@ const offered = [
     'branches/list',
     'branches/delete',
     'version/list',
+    'version/create',
+    'version/describe',
     'version/delete',
     'stats',
   ],
@@ -63,6 +59,7 @@ const offeredElsewhere = [
   ...['GET /v1/namespace/n/list', 'GET /v1/namespace/n/table/list', 'GET /v1/table', 'GET /v1/table/t/count_rows'],
   'GET /v1/table/t/tags/list',
   'POST /v1/transaction/x/describe',
+  'POST /v1/table/version/batch-create',
   ...['list', 'describe', 'cancel'].map((name) => `POST /v1/jobs/${name}`),
 ];
 

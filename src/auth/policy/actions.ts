@@ -36,6 +36,7 @@ export const actionScopes = {
   UpdateFieldMetadata: 'write',
   UpdateTableSchemaMetadata: 'write',
   RestoreTable: 'write',
+  CreateTableVersion: 'write',
   DeclareTable: 'write',
   CreateTableIndex: 'write',
   DropTableIndex: 'write',

@@ -65,7 +65,24 @@ export type ManifestChange =
   | { readonly kind: 'restore'; readonly version: number }
   /** The entries are all that the schema has afterwards. */
   | { readonly kind: 'schema metadata'; readonly metadata: Readonly<Record<string, string>> }
+  | ProposedManifest
   | Fence;
+
+/**
+ * What another program has computed: its files lie in the folder of the branch, and its manifest beside those of the versions, under a
+ * name of its own. All of it is input of a client. `InvalidInput` says why it cannot be the version; `VersionTaken` where the
+ * branch has that version.
+ */
+export interface ProposedManifest {
+  readonly kind: 'proposed';
+  readonly version: number;
+  /** As `Locations.objectPathOf` of the file. */
+  readonly manifestPath: string;
+  /** undefined where the client does not say. */
+  readonly manifestBytes: number | undefined;
+  /** How the client takes manifests to be named: by what is left up to the largest version, or by the version. */
+  readonly naming: 'V1' | 'V2' | undefined;
+}
 
 /**
  * Nothing changes, and the number after the newest version is taken: a commit to it that another process has begun fails, whenever it

@@ -42,12 +42,14 @@ export interface StoredVersion {
   readonly version: number;
   readonly committedAtMs: number;
   /**
-   * The manifest, relative to the location of the dataset. On object stores this is the name that the engine gives to
-   * manifests of new datasets.
+   * The manifest, relative to the location of the dataset. On object stores without an adapter this is the name that the engine gives
+   * to manifests of new datasets.
    */
   readonly manifestPath: string;
-  /** undefined on object stores. */
+  /** undefined on object stores without an adapter. */
   readonly manifestBytes: number | undefined;
+  /** The tag that an object store gives to the manifest. */
+  readonly manifestTag?: string;
 }
 
 /** Who made a version, and what that program noted of it. */

@@ -51,8 +51,13 @@ export interface Locations {
   remove(location: Location): Promise<void>;
   /** False as soon as anything at all is stored at the location. */
   isVacant(location: Location): Promise<boolean>;
-  /** What a reader with access to the storage opens; `path` is that of a file of the dataset, relative to the location. */
-  uriOf(location: Location, path?: string): string;
+  /** What a reader with access to the storage opens. */
+  uriOf(location: Location): string;
+  /**
+   * How the programs of Lance name a file among themselves: from the root of the file system or of the bucket, without a slash before
+   * it. `path`: relative to the location.
+   */
+  objectPathOf(location: Location, path: string): string;
   /** The location of a path or URI under the root, or `InvalidInput`: by its text alone, whatever is stored (P9). */
   locationOf(pathOrUri: string, parameter?: string): Location;
   /**

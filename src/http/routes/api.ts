@@ -31,7 +31,13 @@ import { notOfferedRoutes } from './not-offered.ts';
 import { analyzeQueryRoute, countRowsRoute, explainQueryRoute, queryTableRoute } from './query.ts';
 import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './refs/branches.ts';
 import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './refs/table-tags.ts';
-import { deleteVersionsRoute, describeVersionRoute, listVersionsRoute } from './refs/versions.ts';
+import {
+  createVersionRoute,
+  createVersionsRoute,
+  deleteVersionsRoute,
+  describeVersionRoute,
+  listVersionsRoute,
+} from './refs/versions.ts';
 import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
 import { tableStatsRoute } from './table-stats.ts';
 import {
@@ -67,6 +73,8 @@ const offered = {
   describeTable: describeTableRoute,
   listVersions: listVersionsRoute,
   describeVersion: describeVersionRoute,
+  createVersion: createVersionRoute,
+  createVersions: createVersionsRoute,
   deleteVersions: deleteVersionsRoute,
   tableStatistics: tableStatsRoute,
   tableExists: tableExistsRoute,

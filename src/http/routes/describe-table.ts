@@ -20,6 +20,7 @@ const DescribedTable = Type.Object({
   properties: StringMap,
   storage_options: StringMap,
   is_only_declared: Type.Boolean(),
+  managed_versioning: Type.Optional(Type.Boolean()),
   version: Type.Optional(Version),
   schema: Type.Optional(
     Type.Object({
@@ -65,7 +66,11 @@ export const describeTableRoute = jsonRoute(describeTable, {
       version,
       tag: tag === undefined ? undefined : { name: tag, visible },
     });
-    return { ...describe(description), ...(withUri ? { table_uri: description.location } : {}) };
+    return {
+      ...describe(description),
+      ...(description.isManaged && { managed_versioning: true }),
+      ...(withUri && { table_uri: description.location }),
+    };
   },
 });
 

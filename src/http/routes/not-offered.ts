@@ -6,8 +6,6 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { Route } from '../route.ts';
 
 const inSpecification = [
-  '/v1/table/:id/version/create',
-  '/v1/table/version/batch-create',
   '/v1/table/batch-commit',
   '/v1/table/:id/backfill_column',
   '/v1/materialized_view/:id/refresh',

@@ -41,6 +41,8 @@ export interface NewVersion {
   readonly transaction: Buffer;
   /** The name of its file. */
   readonly transactionFile: string;
+  /** The program that proposes the version has stored its transaction. */
+  readonly isRecorded?: true;
 }
 
 /** What a version does not take over from the one before it. For `edit` of a manifest. */

@@ -20,19 +20,25 @@ interface DescribeCommand extends ReadTarget {
   readonly tag?: { readonly name: string; readonly visible: Visible<BranchName | undefined> } | undefined;
 }
 
+/** `isManaged`: programs of Lance are to commit to it through this service. */
+interface DescribedTable extends TableDescription {
+  readonly isManaged: boolean;
+}
+
 /** A declared-only table has no version and no schema: clients tell it apart by their absence. */
 export const describeTable =
-  ({ access }: Deps) =>
-  async (command: DescribeCommand): Promise<TableDescription> => {
+  ({ access, managesVersions }: Deps & { readonly managesVersions: boolean }) =>
+  async (command: DescribeCommand): Promise<DescribedTable> => {
     const { table } = command;
     const record = await access.find(table);
     const { branch, version } = await resolveTag(access, command);
     if (record.state === 'created') {
-      return access.describe(record, await access.read(record, branch, version, versionWithSchema));
+      const created = await access.read(record, branch, version, versionWithSchema);
+      return { ...access.describe(record, created), isManaged: managesVersions };
     }
     if (branch !== undefined) throw isOnlyDeclared('TableBranchNotFound', table, 'branch but main');
     if (version !== undefined) throw isOnlyDeclared('TableVersionNotFound', table, 'version');
-    return access.describe(record, undefined);
+    return { ...access.describe(record, undefined), isManaged: false };
   };
 
 async function resolveTag(

@@ -16,10 +16,10 @@ interface ListVersionsCommand {
 export interface ListedVersion {
   readonly version: number;
   readonly committedAtMs: number;
-  /** As `location` of a table: what a reader with access to the storage opens. */
-  readonly manifestUri: string;
-  /** undefined on object stores. */
+  /** As `Locations.objectPathOf`: programs of Lance open it, or name a manifest so in a request. */
+  readonly manifestPath: string;
   readonly manifestBytes: number | undefined;
+  readonly manifestTag?: string;
 }
 
 /** The versions of a branch that can still be read. Reads one manifest for each that it lists, so a page costs the same in a long history. */
@@ -38,7 +38,7 @@ const listed = (
   engine: Locations,
   { location }: TableRecord,
   { manifestPath, ...facts }: StoredVersion,
-): ListedVersion => ({ ...facts, manifestUri: engine.uriOf(location, manifestPath) });
+): ListedVersion => ({ ...facts, manifestPath: engine.objectPathOf(location, manifestPath) });
 
 interface DescribeVersionCommand extends Pick<ListVersionsCommand, 'table' | 'branch'> {
   /** undefined is the newest. */

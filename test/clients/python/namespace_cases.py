@@ -1,4 +1,11 @@
 """The operations of the Lance REST Namespace, as its own clients call them."""
+import shutil
+import tempfile
+import urllib.parse
+import uuid
+from pathlib import Path
+
+import lance
 import lance.namespace
 import pyarrow as pa
 from lance_namespace_urllib3_client import models
@@ -32,6 +39,22 @@ def single(values):
 
 def names(values):
     return models.QueryTableRequestColumns(column_names=values)
+
+
+def proposed_version(location, rows):
+    """What a program of Lance does up to its commit: files of the next version, and its manifest under a name of its own."""
+    table = Path(urllib.parse.unquote(urllib.parse.urlparse(location).path))
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy.lance"
+        shutil.copytree(table, copy)
+        version = lance.write_dataset(rows, str(copy), mode="append").version
+        for file in copy.glob("data/*"):
+            if not (table / "data" / file.name).exists():
+                shutil.copy(file, table / "data" / file.name)
+        written = (copy / "_versions" / f"{2**64 - 1 - version}.manifest").read_bytes()
+    staged = table / "_versions" / f"{2**64 - 1 - version}.manifest-{uuid.uuid4()}"
+    staged.write_bytes(written)
+    return {"version": version, "manifest_path": str(staged)[1:], "manifest_size": len(written), "naming_scheme": "V2"}
 
 
 def table_cases(cases):
@@ -261,6 +284,16 @@ def version_cases(cases):
         expect(field(version, "version") == 1 and field(version, "manifest_path"), f"it says {found}")
         fails(lambda: side.call("describe_table_version", id, version=99))
 
+    @case("Namespace.create_table_version", alone=True)
+    def create_table_version(side):
+        id = side.table(people)
+        entry = proposed_version(side.call("describe_table", id).location, more)
+        made = field(side.call("create_table_version", id, **entry), "version")
+        expect(field(made, "version") == 2, f"it answers {made}")
+        versions = [version.version for version in side.call("list_table_versions", id, descending=True).versions]
+        expect((versions, side.count(id)) == ([2, 1], 5), f"there are {versions} with {side.count(id)} rows")
+        fails(lambda: side.call("create_table_version", id, **entry))
+
     @case("Namespace.batch_delete_table_versions", alone=True)
     def batch_delete_table_versions(side):
         id = side.table(people)
@@ -339,11 +372,9 @@ def refusals(cases):
         act = lambda side: side.call(operation, list(id), **fields)
         cases.refused(f"Namespace.{operation}", reason, act, says=("406", "Unsupported: this service", "Not supported: batch_"))
 
-    versions = "the service alone commits; it hands no version to a client to write"
-    entry = {"version": 9, "manifest_path": "staged"}
-    refused("create_table_version", versions, **entry)
-    refused("batch_create_table_versions", versions, entries=[models.CreateTableVersionEntry(id=["people"], **entry)])
-    refused("batch_commit_tables", versions, operations=[])
+    entries = [models.CreateTableVersionEntry(id=[name], version=2, manifest_path="x") for name in ("one", "two")]
+    refused("batch_create_table_versions", "versions of several tables cannot be made as one", entries=entries)
+    refused("batch_commit_tables", "changes of several tables cannot be made as one", operations=[])
     refused("alter_transaction", "a transaction of the service is over when it is known", id=("1",), actions=[models.AlterTransactionAction()])
     engine = "the open engine runs no functions of users on a server"
     refused("alter_table_backfill_columns", engine, column="name")

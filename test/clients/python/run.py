@@ -18,13 +18,17 @@ import warnings
 
 from service import NODE, REPOSITORY, Service
 
-PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "documents", "schemathesis")
+PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "managed", "documents", "schemathesis")
 
 
 def lines_of(program, service):
     """The title of a program, and a line for each method."""
     if program == "lancedb-node":
         return "LanceDB SDK for Node", node_lines(service)
+    if program == "managed":
+        from managed import managed_lines
+
+        return "Commits of pylance and LanceDB through the service (managed_versioning)", managed_lines()
     if program == "documents":
         from documents import documents_lines
 

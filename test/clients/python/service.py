@@ -14,7 +14,10 @@ NODE = REPOSITORY / "node_modules" / ".bin" / "node"
 
 
 class Service:
-    """Runs from `with Service() as service` to the end of the block. Its data goes when it does."""
+    """Runs from `with Service() as service` to the end of the block. Its data goes when it does. `flags` are those of `serve`."""
+
+    def __init__(self, *flags):
+        self.flags = flags
 
     def __enter__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lancegate-clients-"))
@@ -24,7 +27,7 @@ class Service:
         self.token = self.token_of("lancegate:admin")
         key = self._say("api-key", "create", "--subject", "tester", "--scope", "lancegate:admin", "--data", data)
         self.api_key = re.search(r"lgk_\S+", key).group(0)
-        serve = [NODE, PROGRAM, "serve", "--port", "0", "--data", data, "--log-level", "warn"]
+        serve = [NODE, PROGRAM, "serve", "--port", "0", "--data", data, "--log-level", "warn", *self.flags]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=self.log, env=environment())
         for line in self.process.stdout:
             found = re.search(rb"listening on (\S+)", line)

@@ -1,20 +1,12 @@
 /** What the storage of one branch looks like, and the engine's own maintenance of it. */
-import { readFile } from 'node:fs/promises';
-import { join, posix } from 'node:path';
 import type { Field, Schema } from '../../../arrow/schema/schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
-import {
-  branchFolder,
-  listVersions,
-  manifestNames,
-  readManifest,
-  readWholeVersion,
-} from '../../../lance-format/manifest/manifest-files.ts';
+import { branchFolder, readManifest, readWholeVersion } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { readTags, type TagContent } from '../../../lance-format/manifest/tag-files.ts';
 import type { ManifestChange } from '../../port/change.ts';
-import type { StoredBranch, StoredVersion, TableStatistics, VersionPage } from '../../port/dataset.ts';
+import type { StoredBranch, StoredVersion, TableStatistics } from '../../port/dataset.ts';
 import { plainIndexName } from '../../port/index-spec.ts';
 import type { StoredTag } from '../../port/stored-tags.ts';
 import type {
@@ -83,10 +75,10 @@ const holdsBlobs = ({ metadata, children }: Field): boolean =>
 const alike = (count: number, rows: number): readonly FragmentFacts[] =>
   Array.from({ length: count }, () => ({ rows: rows / count, deletedRows: 0 }));
 
-type VersionFacts = Pick<StoredVersion, 'version' | 'committedAtMs'>;
+export type VersionFacts = Pick<StoredVersion, 'version' | 'committedAtMs'>;
 
 /** Ascending. The engine reads every manifest, 0.1 ms each. */
-async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> {
+export async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> {
   return (await table.listVersions())
     .map(({ version, timestamp }) => ({ version, committedAtMs: Math.floor(timestamp / 1_000) }))
     .sort((a, b) => a.version - b.version);
@@ -154,21 +146,6 @@ export async function optimize(table: NativeTable, supersededBeforeMs: number): 
 const newestAt = (versions: readonly VersionFacts[], atMs: number): number =>
   versions.findLast(({ committedAtMs }) => committedAtMs <= atMs)?.committedAtMs ?? 0;
 
-/** Reads only the manifests of the page, so its cost is bounded. A version that is pruned meanwhile is left out. */
-export async function storedPage(folder: VersionsFolder, page: VersionPage): Promise<readonly StoredVersion[]> {
-  const { path, branch } = folder;
-  const found: StoredVersion[] = [];
-  for (const version of cut(listVersions(path), page)) {
-    for (const name of manifestNames(version)) {
-      const bytes = await readFile(join(path, name)).catch(noneIfMissing);
-      if (bytes === undefined) continue;
-      const { committedAtMs } = parseManifest(bytes);
-      found.push({ version, committedAtMs, manifestPath: pathOf(branch, name), manifestBytes: bytes.length });
-    }
-  }
-  return found;
-}
-
 export const isWhole = (
   { datasetPath, branch }: Pick<VersionsFolder, 'datasetPath' | 'branch'>,
   version: number,
@@ -181,34 +158,6 @@ export function requireWhole(
 ): void {
   if (version === undefined || isWhole({ datasetPath, branch }, version)) return;
   throw new LancegateError('TableVersionNotFound', 'the table has no such version');
-}
-
-/** On object stores only the engine can list. */
-export async function enginePage(
-  table: NativeTable,
-  branch: string | undefined,
-  page: VersionPage,
-): Promise<readonly StoredVersion[]> {
-  const committedAtMs = new Map((await versionsOf(table)).map((facts) => [facts.version, facts.committedAtMs]));
-  return cut([...committedAtMs.keys()], page).map((version) => ({
-    version,
-    committedAtMs: committedAtMs.get(version) ?? 0,
-    manifestPath: pathOf(branch, manifestNames(version)[0]),
-    manifestBytes: undefined,
-  }));
-}
-
-function cut(ascending: readonly number[], { after, limit, order }: VersionPage): readonly number[] {
-  const isLater = (version: number): boolean =>
-    after === undefined || (order === 'ascending' ? version > after : version < after);
-  return (order === 'ascending' ? ascending : ascending.toReversed()).filter(isLater).slice(0, limit);
-}
-
-const pathOf = (branch: string | undefined, name: string): string =>
-  posix.join(branchFolder('', branch), '_versions', name);
-
-function noneIfMissing(error: NodeJS.ErrnoException): undefined {
-  if (error.code !== 'ENOENT') throw error;
 }
 
 export async function statisticsOf(table: NativeTable): Promise<TableStatistics> {

@@ -44,7 +44,6 @@ import { type DatasetCaches, warmIndex } from './engine-caches.ts';
 import {
   branchesOf,
   commitManifest,
-  enginePage,
   isWhole,
   layoutOf,
   optimize,
@@ -52,12 +51,12 @@ import {
   prune,
   pruneMirrored,
   requireWhole,
-  storedPage,
 } from './engine-upkeep.ts';
 import { LanceSnapshot } from './lance-snapshot.ts';
 import { createBranch, placeIndexes, placeStoredIndexes } from './new-branch.ts';
 import { StoredIndexes } from './stored-indexes.ts';
 import type { DatasetBuilds, LocalBranch, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
+import { enginePage, mirroredPage, storedPage } from './version-pages.ts';
 
 const columnsAfter = (step: ChangeStep): ColumnsAfter => (keepsColumns(step) ? 'same columns' : 'other columns');
 
@@ -270,11 +269,11 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {
-    return engineCall('open', async () =>
-      this.#local === undefined
-        ? enginePage(await this.head.table(), this.#branch, page)
-        : storedPage(this.#local.versions, page),
-    );
+    return engineCall('open', async () => {
+      if (this.#local !== undefined) return storedPage(this.#local.versions, page);
+      if (this.#mirror !== undefined) return mirroredPage(this.#mirror, this.#branch, page);
+      return enginePage(await this.head.table(), this.#branch, page);
+    });
   }
 
   transactionOf(version: number): Promise<StoredTransaction | undefined> {

@@ -9,7 +9,6 @@ import {
   readWholeVersion,
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
-import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import type {
   BeforeVersion,
   ClonedVersion,
@@ -24,10 +23,12 @@ import type {
 } from '../../port/engine.ts';
 import type { IndexBuilds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
 import { FolderCommits } from '../commit/branch-commits.ts';
+import { FolderFiles, StoreFiles } from '../commit/branch-files.ts';
 import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { ManifestCommit } from '../commit/manifest-commit.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
+import { Proposals } from '../commit/proposals.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
 import { cloneStored } from '../commit/store-clone.ts';
@@ -35,7 +36,7 @@ import { StoreCommits } from '../commit/store-commits.ts';
 import { type Fresh, withNotes } from '../commit/version-commit.ts';
 import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
-import { nothingRecovered, recoverBranch } from '../durability/recover-branch.ts';
+import { nothingRecovered, recoverBranch, recoverMirrored } from '../durability/recover-branch.ts';
 import { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import { inspectBranch } from '../head/branch-state.ts';
 import { VersionsFolder } from '../head/dataset-head.ts';
@@ -225,7 +226,7 @@ export class LanceEngine implements Engine {
    */
   async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
     const mirror = this.#mirrors?.of(location, branch);
-    if (mirror !== undefined) return engineCall('sync', () => fenced(mirror, acknowledgedVersion));
+    if (mirror !== undefined) return engineCall('sync', () => recoverMirrored(mirror, acknowledgedVersion));
     if (!this.#root.isLocal) return nothingRecovered(acknowledgedVersion);
     const suspect = {
       ...this.#branchAt(location, branch),
@@ -236,8 +237,12 @@ export class LanceEngine implements Engine {
     return engineCall('sync', () => recoverBranch(suspect, this.#fileSync));
   }
 
-  uriOf(location: Location, path?: string): string {
-    return this.#root.uriOf(location, path);
+  uriOf(location: Location): string {
+    return this.#root.uriOf(location);
+  }
+
+  objectPathOf(location: Location, path: string): string {
+    return this.#root.objectPathOf(location, path);
   }
 
   locationOf(pathOrUri: string, parameter?: string): Location {
@@ -304,11 +309,17 @@ export class LanceEngine implements Engine {
     const changeInReader = this.#readerOfShadow(location, branch);
     const folders = this.#shadowFolders;
     const { notes, parts } = withNotes({ commits, fresh });
+    const proposals = new Proposals({
+      branch,
+      objectPath: this.#root.objectPathOf(location, branchFolder('', branch)),
+      files: isMirrored ? new StoreFiles(by) : new FolderFiles(folder),
+      older: (version) => readWhole(version)?.bytes,
+    });
     return {
       ...{ versionsFolder, notes },
       inRemoval: this.#inRemoval,
       replacement: new RowReplacement({ folder, staging, ...parts }),
-      manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, readWhole, ...parts }),
+      manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, readWhole, proposals, ...parts }),
       shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, changeInReader, ...parts }),
       preparation: { folder, staging, commits, fresh, buildInProcess },
       indexChoice: new IndexChoice(versionsFolder),
@@ -377,16 +388,6 @@ function shadowOf(
 
 const mirrorsOf = ({ store, root, scratchFolder }: LanceEngineOptions): BranchMirrors | undefined =>
   store && new BranchMirrors(store, root.replace(/\/+$/, ''), mirrorsFolder(scratchFolder), fresh);
-
-async function fenced(mirror: BranchMirror, acknowledgedVersion: number): Promise<Recovery> {
-  if (acknowledgedVersion === 0) return nothingRecovered(0);
-  await mirror.open();
-  const last = await mirror.refresh();
-  await mirror.fence(last).catch((error: unknown) => ifNotReplaceable(error, undefined));
-  const version = await mirror.refresh();
-  const kept = Array.from({ length: Math.max(0, last - acknowledgedVersion) }, (_, at) => acknowledgedVersion + 1 + at);
-  return { ...nothingRecovered(version), kept };
-}
 
 const fresh: Fresh = { uuid: randomUUID, nowMs: Date.now };
 

@@ -43,9 +43,15 @@ export class StorageRoot {
     };
   }
 
-  uriOf(location: Location, path?: string): string {
-    const whole = [this.#root, location, ...(path === undefined ? [] : [path])].join('/');
+  uriOf(location: Location): string {
+    const whole = `${this.#root}/${location}`;
     return this.isLocal ? pathToFileURL(whole).href : whole;
+  }
+
+  objectPathOf(location: Location, path: string): string {
+    const root = this.#root.replace(scheme, '');
+    const inStore = this.isLocal ? root.replace(/^\//, '') : root.split('/').slice(1).join('/');
+    return [inStore, location, path].filter((part) => part !== '').join('/');
   }
 
   /** Only for a local root. */

@@ -5,9 +5,10 @@ import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
 import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
-import { fenceProperty, type ManifestChange } from '../../port/change.ts';
+import { fenceProperty, type ManifestChange, type ProposedManifest } from '../../port/change.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
-import type { BranchCommits } from './branch-commits.ts';
+import type { BranchCommits, HeadManifest } from './branch-commits.ts';
+import type { Proposals } from './proposals.ts';
 import { type Fresh, newTransaction } from './version-commit.ts';
 
 interface ManifestCommitParts {
@@ -15,6 +16,7 @@ interface ManifestCommitParts {
   readonly folder: string;
   readonly inRemoval: VersionsInRemoval;
   readonly commits: BranchCommits;
+  readonly proposals: Proposals;
   /** As `readWholeVersion`, of the branch. */
   readonly readWhole: (version: number) => ReturnType<typeof readManifest>;
   readonly fresh: Fresh;
@@ -40,6 +42,7 @@ export class ManifestCommit {
   ): Promise<{ readonly version: number } | 'overtaken' | 'refused'> {
     const head = readManifest(this.#versionsFolder, version);
     if (head === undefined) return 'overtaken';
+    if (change.kind === 'proposed') return this.#publish(change, { version, ...head });
     const restored = change.kind === 'restore' ? change.version : version;
     const release = this.#parts.inRemoval.use(this.#versionsFolder, restored);
     try {
@@ -52,7 +55,15 @@ export class ManifestCommit {
     }
   }
 
-  #next(head: Buffer, version: number, change: ManifestChange): NewVersion {
+  async #publish(change: ProposedManifest, head: HeadManifest): Promise<{ readonly version: number } | 'overtaken'> {
+    const { commits, proposals } = this.#parts;
+    const next = await proposals.check(change, head);
+    if (!(await commits.make(next, head.path))) return 'overtaken';
+    proposals.remove(change);
+    return { version: next.version };
+  }
+
+  #next(head: Buffer, version: number, change: Exclude<ManifestChange, ProposedManifest>): NewVersion {
     const identity = newTransaction(this.#parts.fresh);
     switch (change.kind) {
       case 'restore':

@@ -54,19 +54,20 @@ export class StoreCommits implements BranchCommits {
 
   async make(next: NewVersion, after: string, files?: Promise<unknown>): Promise<boolean> {
     const { prefix } = this.#mirror;
-    const { version, transaction, transactionFile } = next;
+    const { version, transaction, transactionFile, isRecorded = false } = next;
     const naming = manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0;
     const name = manifestNames(version)[naming];
     const recorded = join('_transactions', transactionFile);
     const transactionId = transactionFile.slice(String(version - 1).length + 1, -'.txn'.length);
-    await Promise.all([files, this.#put(recorded, transaction), this.#before({ version, transactionId })]);
+    const recording = isRecorded ? undefined : this.#put(recorded, transaction);
+    await Promise.all([files, recording, this.#before({ version, transactionId })]);
     // The number may be free again that another program took long ago.
     const mustLook = this.#mirror.known !== undefined && !this.#mirror.isCurrent;
     const isMade = !mustLook && (await this.#makeManifest(`${prefix}_versions/${name}`, next));
     if (isMade) this.#mirror.committed(next, name);
     else {
       this.#mirror.distrust();
-      this.#forget([recorded]);
+      if (!isRecorded) this.#forget([recorded]);
     }
     return isMade;
   }

@@ -62,13 +62,12 @@ export function commitVersion(folder: string, next: NewVersion, after: string): 
   const { version, bytes, transaction, transactionFile } = next;
   const versionsFolder = join(folder, '_versions');
   const name = manifestNames(version)[manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0];
-  const transactionPath = join(folder, '_transactions', transactionFile);
+  const recorded = next.isRecorded
+    ? []
+    : [{ path: join(folder, '_transactions', transactionFile), content: transaction }];
   const draft = join(versionsFolder, `.tmp_${name}_${randomUUID()}`);
   try {
-    writeFiles([
-      { path: transactionPath, content: transaction },
-      { path: draft, content: bytes },
-    ]);
+    writeFiles([...recorded, { path: draft, content: bytes }]);
     linkSync(draft, join(versionsFolder, name));
     writeHint(versionsFolder, version);
     return true;
@@ -76,7 +75,7 @@ export function commitVersion(folder: string, next: NewVersion, after: string): 
     // A file system over a network may have done what it says has failed.
     const stored = readManifest(versionsFolder, version);
     if (stored?.bytes.equals(bytes) === true) return true;
-    rmSync(transactionPath, { force: true });
+    removeFiles(recorded);
     if (stored === undefined) throw error;
     return false;
   } finally {

@@ -24,7 +24,7 @@ const commitFiles: readonly (readonly [folder: string, name: RegExp, kind?: File
   ['data', /\.lance$|^\.tmp/, 'data'],
   ['_deletions', /\.(arrow|bin)$|^\.tmp/, 'deletions'],
   ['_transactions', /\.txn$|^\.tmp/, 'transaction'],
-  ['_versions', /\.manifest#\d+$|^\.tmp/],
+  ['_versions', /\.manifest(#\d+|-[\da-f-]{36})$|^\.tmp/],
   ['_indices', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, 'index'],
 ];
 

@@ -11,6 +11,7 @@
  * writers are gone. Otherwise another program may be about to commit them, and would then have a version that cannot be read;
  * pruning removes them later, when they have grown old.
  */
+
 import { readFileSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
 import { faultOfFile, type Scrutiny } from '../../../lance-format/check/intact.ts';
@@ -25,9 +26,11 @@ import {
   stagingFolder,
   storedFiles,
 } from '../../../lance-format/manifest/manifest-files.ts';
+import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import { type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { Recovery } from '../../port/engine.ts';
+import type { BranchMirror } from '../store/branch-mirror.ts';
 import { Durability, type FileSync, ignoreMissing } from './durability.ts';
 import { type OrphanSearch, removeOrphanFiles } from './orphan-files.ts';
 
@@ -74,6 +77,17 @@ async function recoverNewBranch(suspect: SuspectBranch, sync: FileSync): Promise
   }
   await removeBranch(datasetPath, branch, sync);
   return { ...nothingRecovered(0), removed: [{ version: 0, reason: 'the branch was not made completely' }] };
+}
+
+/** On an object store, where a commit of the process before may still be on its way: it takes the number that it would take. */
+export async function recoverMirrored(mirror: BranchMirror, acknowledgedVersion: number): Promise<Recovery> {
+  if (acknowledgedVersion === 0) return nothingRecovered(0);
+  await mirror.open();
+  const last = await mirror.refresh();
+  await mirror.fence(last).catch((error: unknown) => ifNotReplaceable(error, undefined));
+  const version = await mirror.refresh();
+  const kept = Array.from({ length: Math.max(0, last - acknowledgedVersion) }, (_, at) => acknowledgedVersion + 1 + at);
+  return { ...nothingRecovered(version), kept };
 }
 
 export const nothingRecovered = (version: number): Recovery => ({

@@ -34,6 +34,8 @@ export const knownForMs = 15 * 60_000;
 /** Commits of others are followed through so many versions (`transactionsBetween`). */
 const mostVersions = 64;
 const commitsPerSweep = 16;
+/** What other programs stage beside the newest manifest may come before it in a listing. */
+const namesBefore = 8;
 
 export interface MirroredBranch {
   readonly store: ObjectStore;
@@ -223,7 +225,8 @@ export class BranchMirror {
   /** The name of its manifest says how those of the branch are named. undefined without any version. */
   async findNewest(): Promise<(Newest & { readonly name: string }) | undefined> {
     const prefix = `${this.prefix}_versions/`;
-    const [first] = await Array.fromAsync(this.store.list({ prefix, most: 1 }));
+    const firsts = await Array.fromAsync(this.store.list({ prefix, most: namesBefore + 1 }));
+    const first = firsts.find(({ key }) => versionOfManifestName(basename(key)) !== undefined);
     if (first !== undefined && isNewestFirst(basename(first.key))) return versionIn(first);
     const all = await Array.fromAsync(this.store.list({ prefix }));
     return all

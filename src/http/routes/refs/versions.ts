@@ -1,10 +1,13 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
+import { invalidInput } from '../../../kernel/errors.ts';
+import { createVersion, createVersions, type Proposal } from '../../../operations/tables/create-version.ts';
 import { deleteVersions } from '../../../operations/tables/delete-versions.ts';
 import { describeVersion, type ListedVersion, listVersions } from '../../../operations/tables/list-versions.ts';
-import { Count, nextPage, pageFields, Version } from '../../../wire/json-body.ts';
+import { parseBranch, parseTableParts } from '../../../wire/identifiers.ts';
+import { Count, nextPage, pageFields, StringMap, Version } from '../../../wire/json-body.ts';
 import { Flag, readFlag, readPage } from '../../../wire/query-parameters.ts';
-import { jsonRoute } from '../../json-route.ts';
-import { tableTarget } from '../../route.ts';
+import { jsonRoute, writeAnswer } from '../../json-route.ts';
+import { noTarget, tableTarget } from '../../route.ts';
 
 const ListBody = Type.Object({ descending: Type.Optional(Type.Boolean()), ...pageFields });
 
@@ -13,6 +16,7 @@ const TableVersion = Type.Object({
   timestamp_millis: Count,
   manifest_path: Type.String(),
   manifest_size: Type.Optional(Count),
+  e_tag: Type.Optional(Type.String()),
 });
 const Versions = Type.Object({ versions: Type.Array(TableVersion), ...nextPage });
 
@@ -81,9 +85,79 @@ export const deleteVersionsRoute = jsonRoute(deleteVersions, {
   },
 });
 
-const tableVersion = ({ version, committedAtMs, manifestUri, manifestBytes }: ListedVersion) => ({
+/** `metadata` would be lost: nothing keeps it beside the manifest. The tag of an object says nothing that its name does not. */
+const proposedFields = {
+  version: Version,
+  manifest_path: Type.String(),
+  manifest_size: Type.Optional(Count),
+  naming_scheme: Type.Optional(Type.Union([Type.Literal('V1'), Type.Literal('V2')])),
+  e_tag: Type.Optional(Type.String()),
+  metadata: Type.Optional(StringMap),
+};
+const ProposedVersion = Type.Object(proposedFields);
+
+/** The program has written the files of the version and its manifest, and the service makes it the next version. */
+export const createVersionRoute = jsonRoute(createVersion, {
+  methods: ['POST'],
+  path: '/v1/table/:id/version/create',
+  target: tableTarget,
+  action: 'CreateTableVersion',
+  summary: 'Makes what a program of Lance has written the next version of a table',
+  answers: Type.Object({ version: TableVersion, transaction_id: Type.String() }),
+  body: ProposedVersion,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const command = { table, branch, proposed: proposedManifest(body), idempotency };
+    const { listed, ...written } = await operation(command, input.scope);
+    const { transaction_id } = writeAnswer(input, written, {});
+    return { version: tableVersion(listed), transaction_id };
+  },
+});
+
+const mostEntries = 1_000;
+
+/** The specification wants all versions or none, and a version of one table is all that can be made at once. */
+export const createVersionsRoute = jsonRoute(createVersions, {
+  methods: ['POST'],
+  path: '/v1/table/version/batch-create',
+  target: noTarget,
+  action: 'CreateTableVersion',
+  summary: 'As version/create, of one table',
+  operationId: 'BatchCreateTableVersions',
+  answers: Type.Object({ versions: Type.Array(TableVersion), transaction_id: Type.Optional(Type.String()) }),
+  body: Type.Object({
+    entries: Type.Array(
+      Type.Object({ ...proposedFields, id: Type.Array(Type.String()), branch: Type.Optional(Type.String()) }),
+      { maxItems: mostEntries },
+    ),
+  }),
+  isWrite: true,
+  answer: async (operation, { body, idempotency }, input) => {
+    const commands = body.entries.map((entry) => {
+      const table = parseTableParts(entry.id.slice(0, -1), entry.id.at(-1) ?? '');
+      const branch = parseBranch(entry.branch);
+      input.access.require('CreateTableVersion', { kind: 'table', table }, branch);
+      return { table, branch, proposed: proposedManifest(entry), idempotency };
+    });
+    const made = await operation(commands, input.scope);
+    if (made === undefined) return { versions: [] };
+    const { transaction_id } = writeAnswer(input, made, {});
+    return { versions: [tableVersion(made.listed)], transaction_id };
+  },
+});
+
+function proposedManifest(body: Static<typeof ProposedVersion>): Proposal {
+  if (Object.keys(body.metadata ?? {}).length > 0)
+    throw invalidInput('metadata: this service keeps none for a version');
+  const { version, manifest_path: manifestPath, manifest_size: manifestBytes, naming_scheme: naming } = body;
+  return { version, manifestPath, manifestBytes, naming };
+}
+
+const tableVersion = ({ version, committedAtMs, manifestPath, manifestBytes, manifestTag }: ListedVersion) => ({
   version,
   timestamp_millis: committedAtMs,
-  manifest_path: manifestUri,
+  manifest_path: manifestPath,
   manifest_size: manifestBytes,
+  e_tag: manifestTag,
 });

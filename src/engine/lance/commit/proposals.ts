@@ -1,0 +1,105 @@
+import { basename, posix } from 'node:path';
+import { invalidInput, LancegateError } from '../../../kernel/errors.ts';
+import { manifestNames, storedFiles } from '../../../lance-format/manifest/manifest-files.ts';
+import type { FileReference } from '../../../lance-format/manifest/parse-manifest.ts';
+import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import {
+  type ProposalContext,
+  type ProposedVersion,
+  proposedVersion,
+  UnfitManifest,
+} from '../../../lance-format/manifest/proposed-version.ts';
+import type { ProposedManifest } from '../../port/change.ts';
+import type { HeadManifest } from './branch-commits.ts';
+import type { BranchFiles } from './branch-files.ts';
+
+interface ProposalParts {
+  readonly branch: string | undefined;
+  /** As `Locations.objectPathOf`, of the folder of the branch. */
+  readonly objectPath: string;
+  readonly files: BranchFiles;
+  readonly older: ProposalContext['older'];
+}
+
+/** Of a table that had less. A manifest has some 100 bytes for each fragment and column. */
+const largestManifestBytes = 16 * 1_024 ** 2;
+/** What the programs of Lance call a manifest before it is that of a version. */
+const proposedName = /^\d{1,20}\.manifest-[\dA-Za-z-]{1,64}$/;
+const filesAtOnce = 16;
+
+/** The versions that other programs propose for one branch. */
+export class Proposals {
+  readonly #parts: ProposalParts;
+
+  constructor(parts: ProposalParts) {
+    this.#parts = parts;
+  }
+
+  /** The version that is proposed, if it may follow this head. `InvalidInput`, `VersionTaken`. */
+  async check(proposed: ProposedManifest, head: HeadManifest): Promise<ProposedVersion> {
+    const { branch, older } = this.#parts;
+    const path = this.#pathOf(proposed);
+    requireNext(proposed, head);
+    const bytes = await this.#read(path, proposed, head);
+    const version = fit(() => proposedVersion(bytes, { head: head.bytes, version: proposed.version, branch, older }));
+    await this.#requireFiles(bytes, version.newFiles);
+    return version;
+  }
+
+  /** Once it is a version, under another name. */
+  remove(proposed: ProposedManifest): void {
+    this.#parts.files.remove(this.#pathOf(proposed));
+  }
+
+  /** Only the name is the client's: the rest of its path must be that of this branch. */
+  #pathOf({ manifestPath }: ProposedManifest): string {
+    const name = basename(manifestPath);
+    const expected = `${this.#parts.objectPath}/_versions/${name}`;
+    if (manifestPath.replace(/^\//, '') !== expected || !proposedName.test(name)) {
+      throw invalidInput('manifest_path: it must be that of a staged manifest of this branch');
+    }
+    return posix.join('_versions', name);
+  }
+
+  async #read(path: string, { manifestBytes }: ProposedManifest, head: HeadManifest): Promise<Buffer> {
+    const bytes = await this.#parts.files.read(path, Math.max(largestManifestBytes, 2 * head.bytes.length));
+    if (bytes === undefined) throw invalidInput('manifest_path: there is no such file');
+    if (bytes === 'too large') throw invalidInput('manifest_path: the manifest is too large for this table');
+    if (bytes.length === (manifestBytes ?? bytes.length)) return bytes;
+    throw invalidInput(`manifest_size: the manifest has ${bytes.length} bytes`);
+  }
+
+  async #requireFiles(manifest: Buffer, added: readonly FileReference[]): Promise<void> {
+    const needed = added.filter(({ kind }) => kind !== 'transaction');
+    const stored = storedFiles({ ...parseManifest(manifest), files: needed }, '');
+    for (let start = 0; start < stored.length; start += filesAtOnce) {
+      await Promise.all(stored.slice(start, start + filesAtOnce).map((file) => this.#requireFile(file)));
+    }
+  }
+
+  async #requireFile({ path, sizeBytes }: { path: string; sizeBytes: number | undefined }): Promise<void> {
+    const size = await this.#parts.files.sizeOf(path);
+    if (size !== undefined && size === (sizeBytes ?? size)) return;
+    throw invalidInput('manifest_path: the manifest names a file that is missing, or of another size');
+  }
+}
+
+function requireNext({ version, naming }: ProposedManifest, head: HeadManifest): void {
+  if (version <= head.version) {
+    throw new LancegateError('VersionTaken', `the branch has a version ${version} already; nothing was written`);
+  }
+  if (version > head.version + 1) throw invalidInput(`version: the next version of the branch is ${head.version + 1}`);
+  const names = manifestNames(head.version);
+  if (naming !== undefined && basename(head.path) !== names[naming === 'V2' ? 0 : 1]) {
+    throw invalidInput('naming_scheme: the manifests of the branch are named in the other way');
+  }
+}
+
+function fit<Result>(read: () => Result): Result {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof UnfitManifest) throw invalidInput(`manifest_path: the manifest is not fit: ${error.message}`);
+    throw error;
+  }
+}

@@ -1,0 +1,59 @@
+import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import type { ProposedManifest } from '../../engine/port/change.ts';
+import type { Locations } from '../../engine/port/engine.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import type { BranchName, TableRef } from '../../kernel/ids.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
+import type { TableOwners } from '../../table/table-owners.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
+import { describeVersion, type ListedVersion } from './list-versions.ts';
+
+interface Deps extends ChangeDeps {
+  readonly engine: Locations;
+  readonly idempotency: Idempotency;
+}
+
+export type Proposal = Omit<ProposedManifest, 'kind'>;
+
+export interface CreateVersionCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly proposed: Proposal;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
+
+type CreatedVersion = Replayable<ChangeResult> & { readonly listed: ListedVersion };
+
+/**
+ * Makes what another program has written the next version of a branch: in the queue of its writers, at exactly the head plus one, and
+ * durable when this resolves. What it brings is followed like any external commit. `VersionTaken` where the number is
+ * another commit's.
+ */
+export const createVersion =
+  ({ idempotency, ...deps }: Deps) =>
+  async (command: CreateVersionCommand, scope: RequestScope): Promise<CreatedVersion> => {
+    const made = await idempotency.once('create_version', command, scope, async (keyed) => {
+      const { branch, proposed } = command;
+      const table = await deps.access.findCreated(command.table);
+      const manifest = { kind: 'proposed', ...proposed } as const;
+      return submitChange(deps, { operation: 'create_version', table, branch, manifest }, scope, keyed);
+    });
+    return { ...made, listed: await describeVersion(deps)({ ...command, version: made.version }) };
+  };
+
+/** As `createVersion`, of a batch that is to be made as a whole: of one version, or of none. */
+export const createVersions =
+  ({ owners, ...deps }: Deps & { readonly owners: Pick<TableOwners, 'acquire'> }) =>
+  async (commands: readonly CreateVersionCommand[], scope: RequestScope): Promise<CreatedVersion | undefined> => {
+    const [first, ...others] = commands;
+    if (first === undefined) return undefined;
+    if (others.length > 0) throw notAsOne();
+    await owners.acquire([first.table]);
+    return createVersion(deps)(first, scope);
+  };
+
+const notAsOne = (): LancegateError =>
+  new LancegateError(
+    'Unsupported',
+    'versions of several tables or branches cannot be made as one; nothing was written; create them one by one',
+  );

@@ -1,0 +1,283 @@
+/** `version/create`: what a program of Lance has written becomes the next version, or is refused as what it is. */
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { before, beforeEach, describe, test } from 'node:test';
+import { connect, type Table } from '@lancedb/lancedb';
+import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
+import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
+import { basePath, dataFile, fragment, manifest } from '#src/lance-format/messages.ts';
+import { type Decoded, decode, edit, encode } from '#src/lance-format/protobuf.ts';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { type Proposed, propose, stage, stagedBytes } from '#test/fixtures/proposed-version.ts';
+import type { Answer, TestService } from '#test/fixtures/service.ts';
+import { refused, startCheckedService, startUnderPolicies, succeeded } from './checked-service.ts';
+import { people } from './rows.ts';
+
+const policies = `
+permit (principal == Principal::"tester", action, resource);
+
+// Reads everywhere, and writes to one branch.
+permit (principal == Principal::"guest", action in Action::"read", resource);
+permit (principal == Principal::"guest", action == Action::"CreateTableVersion", resource) when { context.branch == "dev" };
+`;
+
+const add =
+  (...ids: readonly number[]) =>
+  (table: Table) =>
+    table.add(ids.map((id) => ({ id, name: 'past the gate' })));
+
+describe('a version that a program of Lance proposes', () => {
+  const later = afterSuite();
+  let service: TestService;
+  let tables = 0;
+  let table = '';
+  before(async () => {
+    service = await startUnderPolicies(later, policies);
+  });
+  /** Version 1, with rows 1 to 3. */
+  beforeEach(async () => {
+    table = `t${++tables}`;
+    succeeded(await service.post(`/v1/table/${table}/create`, people([1, 2, 3], 'x')));
+  });
+  const pathOf = (name = table) => join(service.tablesFolder, `${name}.lance`);
+  const post = (path: string, body: object = {}, headers = {}) =>
+    service.post(`/v1/table/${table}/${path}`, body, headers);
+  const create = (proposed: object, headers = {}) => post('version/create', proposed, headers);
+  const proposal = (change: (table: Table) => Promise<unknown> = add(4), branch?: string) =>
+    propose(later, pathOf(), change, branch);
+  const count = async (body: object = {}) => (await post('count_rows', body)).body as unknown as number;
+  const newest = async () => (await post('describe')).body.version;
+  const upsert = (...ids: readonly number[]) =>
+    service.post(`/v1/table/${table}/merge_insert?on=id`, people([...ids], 'gate'));
+  const as = async (subject: string) => ({ authorization: `Bearer ${await service.mint('lancegate:read', subject)}` });
+  const manifests = () => readdirSync(join(pathOf(), '_versions')).filter((name) => name.includes('.manifest'));
+
+  /** Refused, with nothing changed. */
+  const isRefused = async (answer: Promise<Answer>, status: number, code: number, says: RegExp) => {
+    const before = [await newest(), await count()];
+    refused(await answer, status, code, says);
+    assert.deepEqual([await newest(), await count()], before);
+    succeeded(await upsert(100));
+  };
+
+  test('is the next one, listed as it is answered, and its staged manifest is gone (P1, P5)', async () => {
+    const { version } = succeeded(await create(await proposal()));
+    assert.deepEqual(version, (await post('version/describe', { version: 2 })).body.version);
+    const { manifest_path: path, version: number } = version as { manifest_path: string; version: number };
+    assert.deepEqual([number, basename(path), await newest()], [2, manifestNames(2)[0], 2]);
+    assert.ok(existsSync(`/${path}`));
+    assert.deepEqual(manifests().sort(), [manifestNames(2)[0], manifestNames(1)[0]]);
+    assert.equal(await count(), 4);
+    assert.equal(await (await (await connect(service.tablesFolder)).openTable(table)).countRows(), 4);
+  });
+
+  test('is followed by upserts, also where it doubled a key (P2, P4)', async () => {
+    succeeded(await upsert(3, 4));
+    succeeded(await create(await proposal(add(4, 5))));
+    assert.equal(await count({ predicate: 'id = 4' }), 2);
+    const { body } = await upsert(4, 5, 6);
+    assert.deepEqual([body.num_inserted_rows, body.version], [1, 4]);
+    assert.deepEqual([await count({ predicate: 'id = 4' }), await count()], [1, 6]);
+  });
+
+  test('may be any change: updates, deletes, indexes, columns, and what replaces all rows', async () => {
+    const changes: readonly ((table: Table) => Promise<unknown>)[] = [
+      (t) => t.update({ where: 'id = 1', values: { name: 'one' } }),
+      (t) => t.delete('id = 2'),
+      (t) => t.createIndex('id'),
+      (t) => t.addColumns([{ name: 'twice', valueSql: 'id * 2' }]),
+      (t) => t.dropColumns(['twice']),
+      (t) =>
+        t
+          .mergeInsert('id')
+          .whenMatchedUpdateAll()
+          .whenNotMatchedInsertAll()
+          .execute([
+            { id: 3, name: 'c' },
+            { id: 4, name: 'd' },
+          ]),
+      (t) => t.add([{ id: 7, name: 'g' }], { mode: 'overwrite' }),
+    ];
+    for (const [index, change] of changes.entries()) {
+      succeeded(await create(await proposal(change)));
+      assert.equal(await newest(), 2 + index);
+    }
+    assert.equal(await count(), 1);
+    const { body } = await upsert(7, 8);
+    assert.deepEqual([body.num_updated_rows, body.num_inserted_rows], [1, 1]);
+  });
+
+  test('of a number that another commit took is 409 with code 14, and the number after it 400', async () => {
+    const proposed = await proposal();
+    succeeded(await upsert(9));
+    await isRefused(create(proposed), 409, 14, /version 2 already/);
+    await isRefused(create({ ...proposed, version: 9 }), 400, 13, /^version: the next version/);
+    await isRefused(create({ ...proposed, version: 0 }), 409, 14, /already/);
+  });
+
+  test('of two that want one number, one is made (P1)', async () => {
+    const both = [await proposal(add(4)), await proposal(add(5))];
+    const answers = await Promise.all(both.map((proposed) => create(proposed)));
+    assert.deepEqual(answers.map(({ status }) => status).sort(), [200, 409]);
+    assert.deepEqual([await count(), await newest()], [4, 2]);
+  });
+
+  test('with an Idempotency-Key gets the first answer again, and is not made twice (P6)', async () => {
+    const proposed = await proposal();
+    const key = { 'idempotency-key': 'k' };
+    const first = succeeded(await create(proposed, key));
+    const again = await create(proposed, key);
+    assert.deepEqual(again.body, first);
+    assert.equal(again.headers.get('idempotency-replayed'), 'true');
+    assert.equal(await count(), 4);
+  });
+
+  test('is read from the folder of its own branch alone (P9)', async () => {
+    const proposed = await proposal();
+    const { manifest_path: path } = proposed;
+    const name = basename(path);
+    succeeded(await service.post('/v1/table/other/create', people([1], 'x')));
+    const other = stage(pathOf('other'), 2, stagedBytes(proposed));
+    symlinkSync(`/${path}`, join(pathOf(), '_versions', `2.manifest-link`));
+    const versions = path.slice(0, -name.length);
+    const paths = [
+      ...[other.manifest_path, `/etc/passwd`, 'etc/passwd', '', '/', '.', '..', name, `file:///${path}`],
+      ...[`${versions}../_versions/${name}`, `${versions}../../other.lance/_versions/${basename(other.manifest_path)}`],
+      ...[`${versions}${manifestNames(1)[0]}`, `${versions}2.manifest-link`, `${versions}9.manifest-9`, `${path}\0`],
+      ...[`${versions}./${name}`, `${versions}/${name}`, path.replace('_versions', 'tree/dev/_versions')],
+    ];
+    for (const manifest_path of paths) {
+      refused(await create({ ...proposed, manifest_path }), 400, 13, /^manifest_path: (it must be|there is no)/);
+    }
+    refused(await create({ ...proposed, manifest_size: 5 }), 400, 13, /manifest_size/);
+    refused(await create({ ...proposed, naming_scheme: 'V1' }), 400, 13, /naming_scheme/);
+    refused(await create({ ...proposed, metadata: { a: 'b' } }), 400, 13, /metadata/);
+    await isRefused(create({ ...proposed, manifest_path: `x${path}` }), 400, 13, /manifest_path/);
+  });
+
+  /** The proposed manifest with other fields. */
+  const edited = (proposed: Proposed, changes: Decoded<typeof manifest>) => {
+    const file = stagedBytes(proposed);
+    const { message, ...rest } = sectionsOf(file);
+    return stage(pathOf(), 2, manifestFileOf({ message: edit(manifest, message, changes), ...rest }, file));
+  };
+  const fragments = (proposed: Proposed) => decode(manifest, sectionsOf(stagedBytes(proposed)).message).fragments ?? [];
+  const renamedFile = (encoded: Uint8Array, changes: Decoded<typeof dataFile>) => {
+    const [file = Buffer.of()] = decode(fragment, encoded).files ?? [];
+    return edit(fragment, encoded, { files: [edit(dataFile, file, changes)] });
+  };
+
+  test('is refused where its manifest is none, of another version, or has what is not known here (P12)', async () => {
+    const proposed = await proposal();
+    const whole = stagedBytes(proposed);
+    const broken = [
+      Buffer.of(),
+      Buffer.from('garbage'),
+      whole.subarray(0, -20),
+      whole.subarray(40),
+      Buffer.alloc(5_000),
+    ];
+    const lengthened = Buffer.from(whole);
+    lengthened.writeBigUInt64LE(2n ** 62n, whole.length - 16);
+    for (const bytes of [...broken, lengthened]) {
+      refused(await create(stage(pathOf(), 2, bytes)), 400, 13, /^manifest_path: the manifest is not fit/);
+    }
+    const large = stage(pathOf(), 2, Buffer.alloc(17 * 2 ** 20, whole));
+    refused(await create(large), 400, 13, /too large/);
+    refused(await create(edited(proposed, { version: 3 })), 400, 13, /of version 3/);
+    refused(await create(edited(proposed, { branch: 'dev' })), 400, 13, /another branch/);
+    refused(await create(edited(proposed, { readerFlags: 2n ** 40n })), 400, 13, /feature flags .*1099511627776/);
+    await isRefused(create(edited(proposed, { writerFlags: 64n })), 400, 13, /feature flags/);
+  });
+
+  test('names no rows but those of its branch (P9)', async () => {
+    succeeded(await service.post('/v1/table/secret/create', people([9], 'x')));
+    const [secret = ''] = readdirSync(join(pathOf('secret'), 'data'));
+    const proposed = await proposal();
+    const [first = Buffer.of(), added = Buffer.of()] = fragments(proposed);
+    const naming = (changes: Decoded<typeof dataFile>, basePaths?: readonly Uint8Array[]) =>
+      create(edited(proposed, { fragments: [first, renamedFile(added, changes)], ...(basePaths && { basePaths }) }));
+    const base = encode(basePath, { id: 1, isDatasetRoot: true, path: pathOf('secret') });
+    for (const path of [
+      `../../secret.lance/data/${secret}`,
+      `${pathOf('secret')}/data/${secret}`,
+      '..',
+      '',
+      'a//b',
+      'a\0b',
+      'ä',
+    ])
+      refused(await naming({ path }), 400, 13, /by a path that is not one inside the branch/);
+    refused(await naming({ path: secret, baseId: 1 }, [base]), 400, 13, /a base path that the table does not have/);
+    refused(await naming({ path: secret, baseId: 1 }), 400, 13, /no base path|outside the branch/);
+    refused(await naming({ path: secret }), 400, 13, /missing, or of another size/);
+    symlinkSync(join(pathOf('secret'), 'data', secret), join(pathOf(), 'data', secret));
+    refused(await naming({ path: secret }), 400, 13, /missing, or of another size/);
+    writeFileSync(join(pathOf(), 'data', 'short.lance'), 'LANC');
+    refused(await naming({ path: 'short.lance' }), 400, 13, /missing, or of another size/);
+    const other = edited(proposed, { fragments: [edit(fragment, first, { physicalRows: 2 }), added] });
+    refused(await create(other), 400, 13, /fragment 0 has other rows/);
+    const foreign = await propose(later, pathOf('secret'), add(10));
+    await isRefused(create(stage(pathOf(), 2, stagedBytes(foreign))), 400, 13, /fragment 0 has other rows|missing/);
+  });
+
+  test('is of main or of one branch, and an unknown branch or a declared table has none', async () => {
+    succeeded(await post('branches/create', { name: 'dev' }));
+    const onMain = await proposal();
+    const onBranch = await proposal(add(7, 8), 'dev');
+    refused(await create({ ...onBranch, branch: undefined }), 400, 13, /manifest_path/);
+    refused(await create({ ...onMain, branch: 'dev' }), 400, 13, /manifest_path|version/);
+    refused(await create({ ...onMain, branch: 'nowhere' }), 404, 22);
+    succeeded(await create(onBranch));
+    succeeded(await create(onMain));
+    assert.deepEqual([await count(), await count({ branch: 'dev' })], [4, 5]);
+    succeeded(await service.post('/v1/table/declared/declare', {}));
+    refused(await service.post('/v1/table/declared/version/create', onMain), 400, 19);
+    refused(await service.post('/v1/table/nowhere/version/create', onMain), 404, 4);
+  });
+
+  test('needs the right on its branch, and leaves an audit record (P9)', async () => {
+    succeeded(await post('branches/create', { name: 'dev' }));
+    const guest = await as('guest');
+    refused(await create(await proposal(), guest), 403, 15, /CreateTableVersion/);
+    succeeded(await create(await proposal(add(7), 'dev'), guest));
+    const records = service.log
+      .map((line) => JSON.parse(line))
+      .filter(({ actions }) => actions?.includes('CreateTableVersion'));
+    assert.deepEqual(
+      records.slice(-2).map(({ decision, branch, version }) => [decision, branch, version]),
+      [
+        ['denied', 'main', undefined],
+        ['allowed', 'dev', 2],
+      ],
+    );
+  });
+
+  test('can come as a batch of one; several are not one commit, so none is made (P1)', async () => {
+    const batch = (entries: readonly object[], headers = {}) =>
+      service.post('/v1/table/version/batch-create', { entries }, headers);
+    const entry = { ...(await proposal()), id: [table] };
+    const { versions } = succeeded(await batch([entry])) as { versions: readonly { version: number }[] };
+    assert.deepEqual([versions.map(({ version }) => version), await count()], [[2], 4]);
+    assert.deepEqual(succeeded(await batch([])).versions, []);
+    const next = { ...(await proposal(add(5))), id: [table] };
+    refused(await batch([next, next]), 406, 0, /one by one/);
+    refused(await batch([{ ...next, id: [] }]), 400, 13);
+    refused(await batch([next], await as('guest')), 403, 15);
+    assert.equal(await count(), 4);
+  });
+});
+
+test('tables are described as managed where the operator asks for it, and declared ones never are', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean), { MANAGED_VERSIONING: 'true' });
+  const plain = await startCheckedService((clean) => t.after(clean));
+  for (const each of [service, plain]) {
+    succeeded(await each.post('/v1/table/t/create', people([1], 'x')));
+    succeeded(await each.post('/v1/table/declared/declare', {}));
+  }
+  const managed = async (each: TestService, name: string) =>
+    succeeded(await each.post(`/v1/table/${name}/describe`)).managed_versioning;
+  assert.deepEqual([await managed(service, 't'), await managed(service, 'declared')], [true, undefined]);
+  assert.equal(await managed(plain, 't'), undefined);
+});
