@@ -20,7 +20,9 @@ import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts'
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
+import { hasScheme } from './engine/lance/adapter/storage-root.ts';
 import { openStore } from './engine/lance/store/open-store.ts';
+import { StoreUnusable } from './engine/lance/store/store-unusable.ts';
 import type { IndexBuilds, ReaderChanges } from './engine/port/reader-work.ts';
 import { Forwarding } from './http/forwarding/forwarding.ts';
 import { ReplicaHop } from './http/forwarding/replica-hop.ts';
@@ -260,10 +262,12 @@ async function openEngine(start: Start, readerChanges: ReaderChanges): Promise<L
   if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
   const memoryFolder = makeMemoryFolder(folder.root);
   if (memoryFolder !== undefined) opened.defer(() => removeMemoryFolder(memoryFolder));
+  const store = await openStore(config.storageRoot, config.storageOptions);
+  if (config.managedVersioning && store === undefined && hasScheme(config.storageRoot)) throw notManaged(config);
   const engine = new LanceEngine({
     root: config.storageRoot,
     rootOptions: config.storageOptions,
-    store: await openStore(config.storageRoot, config.storageOptions),
+    store,
     scratchFolder: folder.scratchFolder,
     memoryFolder,
     readerChanges,
@@ -275,6 +279,9 @@ async function openEngine(start: Start, readerChanges: ReaderChanges): Promise<L
   await engine.requireStorage();
   return engine;
 }
+
+const notManaged = ({ storageRoot }: Config): StoreUnusable =>
+  new StoreUnusable(`${storageRoot} cannot be used with --managed-versioning: the engine makes every commit there`);
 
 function bodyMemory({ config, logger, clock, metrics, serviceMemory, opened }: Start): BodyMemory {
   const { memoryLimitBytes, bodyMemoryBytes } = config;

@@ -280,4 +280,9 @@ test('tables are described as managed where the operator asks for it, and declar
     succeeded(await each.post(`/v1/table/${name}/describe`)).managed_versioning;
   assert.deepEqual([await managed(service, 't'), await managed(service, 'declared')], [true, undefined]);
   assert.equal(await managed(plain, 't'), undefined);
+  const withoutAdapter = { MANAGED_VERSIONING: 'true', STORAGE_ROOT: 'az://container/root' };
+  await assert.rejects(
+    startCheckedService((clean) => t.after(clean), withoutAdapter),
+    /with --managed-versioning/,
+  );
 });
