@@ -111,7 +111,7 @@ export const settings = {
     managedVersioning: withDefault(boolean, {
       flag: 'managed-versioning',
       default: 'false',
-      doc: 'Descriptions of tables ask programs of Lance (pylance, Spark, `connectNamespace`) to commit through this service (`managed_versioning`), so that their commits are authorised, take their turn and are durable. They must be able to write to `--storage-root` nevertheless. Such a program cannot create branches then; this service does.',
+      doc: 'Descriptions of tables ask programs of Lance that write to `--storage-root` themselves (pylance, Spark, `connectNamespace`) to commit through this service (`managed_versioning`): then each commit needs a right, takes its turn and is durable. Such programs cannot create branches then; this service can.',
     }),
     engineIndexCacheBytes: withDefault(bytes(0, TiB), {
       flag: 'engine-index-cache',

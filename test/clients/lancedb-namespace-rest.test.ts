@@ -73,3 +73,40 @@ describe('connectNamespace("rest") of LanceDB', () => {
     assert.deepEqual(await rowsInOrder(await direct.openTable('own'), 'id'), [ann, bob, cid]);
   });
 });
+
+describe('connectNamespace("rest") of LanceDB, where the service manages versions', () => {
+  const later = afterSuite();
+
+  test('commits through the service, in turn with upserts, and none of its versions is made past it (P2, P5)', async () => {
+    const service = await startTestService(later, { MANAGED_VERSIONING: 'true' });
+    const gate = await connectByApiKey(service);
+    const direct = await connectNamespace('rest', {
+      uri: service.url,
+      'headers.authorization': `Bearer ${await makeApiKey(service, allRights)}`,
+    });
+    await gate.createTable('managed', peopleTable([ann]));
+    const table = await direct.openTable('managed');
+    const people = await gate.openTable('managed');
+    await table.add(peopleTable([bob]));
+    const upsert = people.mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll();
+    await upsert.execute([person(2, 'BOB', 20), cid]);
+    await table.checkoutLatest();
+    await table.delete('id = 1');
+    await table
+      .mergeInsert('id')
+      .whenMatchedUpdateAll()
+      .execute(peopleTable([person(3, 'CID', 30)]));
+    assert.deepEqual(await rowsInOrder(people, 'id'), [person(2, 'BOB', 20), person(3, 'CID', 30)]);
+    const created = service.log
+      .map((line) => JSON.parse(line))
+      .filter(({ route }) => route?.endsWith('/version/create'));
+    assert.deepEqual(
+      created.map(({ status, version }) => [status, version]),
+      [
+        [200, 2],
+        [200, 4],
+        [200, 5],
+      ],
+    );
+  });
+});

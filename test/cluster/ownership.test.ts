@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { freePort } from '#test/fixtures/free-port.ts';
 import { startPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
+import { propose } from '#test/fixtures/proposed-version.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { people } from '#test/http/rows.ts';
 import { main, Replica } from './nemesis/replica.ts';
@@ -26,13 +27,14 @@ describe('of replicas on a folder', { skip: withoutPostgres ?? false }, () => {
   const after = afterSuite();
   const replicas: Replica[] = [];
   let authorization: string;
+  let root: string;
   before(async () => {
     const postgres = await startPostgres(after);
     const catalog = await postgres.newDatabase();
     const env = { PATH: process.env.PATH, LANCEGATE_CATALOG: catalog };
     const args = [main, 'token', '--subject', 'tester', '--scope', 'lancegate:admin'];
     authorization = `Bearer ${(await promisify(execFile)(process.execPath, args, { env })).stdout.trim().split('\n').at(-1)}`;
-    const root = temporaryFolder(after);
+    root = temporaryFolder(after);
     for (const name of ['one', 'two']) {
       const settings = { CATALOG: catalog, STORAGE_ROOT: root, OWN_ISSUER: 'true' };
       const replica = new Replica(name, await freePort(), { ...settings, DATA: join(temporaryFolder(after), 'data') });
@@ -149,5 +151,22 @@ describe('of replicas on a folder', { skip: withoutPostgres ?? false }, () => {
       await pause(1_000);
     });
     for (const replica of replicas) assert.equal(await count(replica, 'frozen'), 2 + acknowledged);
+  });
+
+  test('either takes the version that a program of Lance proposes, and of two for one number one is made (P1, P5)', async () => {
+    const owner = await newTable('proposed');
+    const other = otherOf(owner);
+    const propose3 = () =>
+      propose(after, join(root, 'proposed.lance'), (table) => table.add([{ id: 3, name: 'past the gate' }]));
+    const create = (replica: Replica, proposed: object) => send(replica, '/v1/table/proposed/version/create', proposed);
+    assert.equal((await create(other, await propose3()))?.status, 200);
+    const both = [await propose3(), await propose3()];
+    const answers = await Promise.all(both.map((proposed, index) => create(replicas[index]!, proposed)));
+    assert.deepEqual(answers.map((answer) => answer?.status).sort(), [200, 409]);
+    const entries = [{ ...(await propose3()), id: ['proposed'] }];
+    assert.equal((await send(other, '/v1/table/version/batch-create', { entries }))?.status, 200);
+    const { body } = await upsert('proposed', [3, 4]);
+    assert.deepEqual([body.version, body.num_inserted_rows], [5, 1]);
+    assert.deepEqual([await count(owner, 'proposed'), await count(other, 'proposed')], [3, 3]);
   });
 });

@@ -28,6 +28,7 @@ import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { addNullColumn, dropColumn } from '#test/fixtures/null-column.ts';
+import { propose } from '#test/fixtures/proposed-version.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 import { Random } from '#test/model/random.ts';
@@ -109,6 +110,27 @@ const newIn = (folder: string, version: number): string[] => {
 };
 
 describe('a sync', () => {
+  test('takes what another program wrote for the version that it proposed, before that is acknowledged (P3)', async (t) => {
+    const { engine, sync, path } = place(t);
+    const dataset = await createDataset(engine, at, table(1), {});
+    t.after(() => dataset.close());
+    await dataset.sync();
+    sync.take();
+    const staged = await propose(
+      (clean) => t.after(clean),
+      path,
+      (native) => native.add([{ id: 2 }]),
+    );
+    const { version, manifest_path: manifestPath, manifest_size: manifestBytes } = staged;
+    const made = await dataset.commitManifest({ kind: 'proposed', version, manifestPath, manifestBytes, naming: 'V2' });
+    assert.deepEqual(made, { version: 2 });
+    assert.deepEqual(sync.take().files, []);
+    await dataset.sync();
+    const { files, folders } = sync.take();
+    assert.deepEqual(files, newIn(path, 2));
+    assert.ok(['_versions', 'data'].every((name) => folders.includes(join(path, name))));
+  });
+
   test('comes with making a table, and takes all its files, their folders, and those above up to the one that holds the root (P3)', async (t) => {
     const { engine, sync, root, path } = place(t);
     const staged = await engine.newTable(at, {});

@@ -160,7 +160,8 @@ describe('a version that a program of Lance proposes', () => {
   const edited = (proposed: Proposed, changes: Decoded<typeof manifest>) => {
     const file = stagedBytes(proposed);
     const { message, ...rest } = sectionsOf(file);
-    return stage(pathOf(), 2, manifestFileOf({ message: edit(manifest, message, changes), ...rest }, file));
+    const bytes = manifestFileOf({ message: edit(manifest, message, changes), ...rest }, file);
+    return stage(pathOf(), proposed.version, bytes, proposed.branch);
   };
   const fragments = (proposed: Proposed) => decode(manifest, sectionsOf(stagedBytes(proposed)).message).fragments ?? [];
   const renamedFile = (encoded: Uint8Array, changes: Decoded<typeof dataFile>) => {
@@ -235,6 +236,20 @@ describe('a version that a program of Lance proposes', () => {
     succeeded(await service.post('/v1/table/declared/declare', {}));
     refused(await service.post('/v1/table/declared/version/create', onMain), 400, 19);
     refused(await service.post('/v1/table/nowhere/version/create', onMain), 404, 4);
+  });
+
+  test('of a branch names no row that its parent got later (P9)', async () => {
+    succeeded(await post('branches/create', { name: 'dev' }));
+    const before = readdirSync(join(pathOf(), 'data'));
+    succeeded(await upsert(9));
+    const [later = ''] = readdirSync(join(pathOf(), 'data')).filter((name) => !before.includes(name));
+    const onBranch = await proposal(add(7), 'dev');
+    const bases = decode(manifest, sectionsOf(stagedBytes(onBranch)).message).basePaths ?? [];
+    const [{ id: baseId = 0 }] = bases.map((each) => decode(basePath, each)) as [Decoded<typeof basePath>];
+    const [first = Buffer.of(), added = Buffer.of()] = fragments(onBranch);
+    const ofParent = edited(onBranch, { fragments: [first, renamedFile(added, { path: later, baseId })] });
+    refused(await create(ofParent), 400, 13, /outside the branch/);
+    succeeded(await create(onBranch));
   });
 
   test('needs the right on its branch, and leaves an audit record (P9)', async () => {
