@@ -186,6 +186,10 @@ describe('a version that a program of Lance proposes', () => {
     }
     const large = stage(pathOf(), 2, Buffer.alloc(17 * 2 ** 20, whole));
     refused(await create(large), 400, 13, /too large/);
+    const empty = Buffer.of();
+    const fragments = Array.from({ length: 2 ** 20 }, () => empty);
+    const crowded = [{ fragments }, { fragments: [encode(fragment, { files: fragments })] }];
+    for (const changes of crowded) refused(await create(edited(proposed, changes)), 400, 13, /more parts/);
     refused(await create(edited(proposed, { version: 3 })), 400, 13, /of version 3/);
     refused(await create(edited(proposed, { branch: 'dev' })), 400, 13, /another branch/);
     refused(await create(edited(proposed, { readerFlags: 2n ** 40n })), 400, 13, /feature flags .*1099511627776/);

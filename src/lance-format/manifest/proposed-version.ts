@@ -3,8 +3,8 @@
  * that program's to answer for; here counts that it follows the head, that it is of this branch, and that it names no file which
  * its writer may not have. Its bytes stay as they are.
  */
-import { basePath, manifest, restore as restoreMessage, transaction } from '../messages.ts';
-import { decode, MalformedFile } from '../protobuf.ts';
+import { basePath, indexSection, manifest, restore as restoreMessage, transaction } from '../messages.ts';
+import { decode, MalformedFile, WireReader } from '../protobuf.ts';
 import type { NewVersion } from './next-manifest.ts';
 import {
   areKnownToEngine,
@@ -49,6 +49,8 @@ export function proposedVersion(written: Buffer, context: ProposalContext): Prop
 
 function checked(written: Buffer, { head, version, branch, older }: ProposalContext): ProposedVersion {
   const { message, indexes } = sectionsOf(written);
+  requireUsualParts(message, manifest.fields.fragments.number);
+  if (indexes !== undefined) requireUsualParts(indexes, indexSection.fields.indexes.number);
   const known = decode(manifest, message, ['branch']);
   const proposed = parseManifest(written);
   const before = parseManifest(head);
@@ -72,6 +74,25 @@ function checked(written: Buffer, { head, version, branch, older }: ProposalCont
     isRecorded: true,
     newFiles: newFilesOf(proposed, named),
   };
+}
+
+/** A fragment or an index, as programs of Lance write them, has some 16 bytes for each of its fields. */
+const leastBytesOfField = 12;
+/** Of a manifest of any size. */
+const fewFields = 10_000;
+
+/** In memory each part takes hundreds of bytes, and it may have been written in two. `within`: the field whose parts count, too. */
+function requireUsualParts(message: Uint8Array, within: number): void {
+  let left = fewFields + message.length / leastBytesOfField;
+  const reader = new WireReader(message);
+  for (let number = reader.next(); number !== undefined; number = reader.next()) {
+    left -= 1;
+    if (number === within) {
+      const part = new WireReader(reader.bytes());
+      for (; part.next() !== undefined && left >= 0; left -= 1) part.skip();
+    } else reader.skip();
+    if (left < 0) throw new UnfitManifest('it has more parts than a manifest of its size');
+  }
 }
 
 const parsed = (bytes: Buffer | undefined): readonly Manifest[] => (bytes === undefined ? [] : [parseManifest(bytes)]);
