@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
-import { type S3Gateway, startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import {
   type FaultRates,
@@ -11,6 +10,7 @@ import {
   type StoreProxy,
   startStoreProxy,
 } from '#test/fixtures/store-proxy.ts';
+import { google, type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
 import { Random } from '#test/model/random.ts';
 import { violationsOf } from './history/check-history.ts';
 import { HttpTarget } from './history/http-target.ts';
@@ -39,16 +39,19 @@ const rates: FaultRates = {
   longestMs: 300,
 };
 
-describe('a service on an object store that fails', { skip: withoutS3Gateway ?? false }, () => {
+for (const { name, without, start } of [s3, google]) {
+  describe(`a service on ${name} that fails`, { skip: without ?? false }, () => keepsItsPromises(start));
+}
+
+function keepsItsPromises(start: StoreUnderTest['start']): void {
   const after = afterSuite();
-  let gateway: S3Gateway;
   let proxy: StoreProxy;
   let service: TestService;
   before(async () => {
-    gateway = await startS3Gateway(after);
-    proxy = await startStoreProxy(after, gateway.storageOptions);
+    const { newRoot, storageOptions } = await start(after);
+    proxy = await startStoreProxy(after, storageOptions);
     service = await startTestService(after, {
-      STORAGE_ROOT: gateway.newRoot(),
+      STORAGE_ROOT: newRoot(),
       STORAGE_OPTIONS: JSON.stringify(proxy.storageOptions),
       CHUNK_SIZE: '32KiB',
     });
@@ -140,4 +143,4 @@ describe('a service on an object store that fails', { skip: withoutS3Gateway ?? 
       assert.deepEqual(found, [], `seed ${seed}`);
     }
   });
-});
+}
