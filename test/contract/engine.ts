@@ -307,10 +307,17 @@ export function engineContract(
       const times = new Map(
         (await branch.versionPage(allVersions)).map((facts) => [facts.version, facts.committedAtMs]),
       );
-      for (const { version, committedAtMs, manifestBytes } of page) {
+      for (const { version, committedAtMs, manifestBytes, manifestTag } of page) {
         assert.equal(committedAtMs, times.get(version));
-        assert.equal(manifestBytes !== undefined, storage === 'file system');
+        assert.ok(manifestBytes !== undefined && manifestBytes > 0);
+        assert.equal(manifestTag !== undefined, storage !== 'file system');
       }
+      const one = { limit: 1, order: 'ascending' } as const;
+      assert.deepEqual(
+        await dataset.versionPage({ after: 2, ...one }),
+        await dataset.versionPage({ after: 2, ...one, limit: 2 }),
+      );
+      assert.deepEqual(await dataset.versionPage({ after: 3, ...one }), []);
     });
 
     test('an older version is restored as the next one, and one that is not there is refused', async (t) => {
