@@ -304,20 +304,12 @@ export function engineContract(
       await branch.append(ipcFile(table(4)));
       const page = await branch.versionPage({ after: undefined, limit: 1, order: 'descending' });
       assert.match(page[0]?.manifestPath ?? '', /^tree\/dev\/_versions\/\d+\.manifest$/);
-      const times = new Map(
-        (await branch.versionPage(allVersions)).map((facts) => [facts.version, facts.committedAtMs]),
-      );
-      for (const { version, committedAtMs, manifestBytes, manifestTag } of page) {
-        assert.equal(committedAtMs, times.get(version));
-        assert.ok(manifestBytes !== undefined && manifestBytes > 0);
-        assert.equal(manifestTag !== undefined, storage !== 'file system');
-      }
-      const one = { limit: 1, order: 'ascending' } as const;
-      assert.deepEqual(
-        await dataset.versionPage({ after: 2, ...one }),
-        await dataset.versionPage({ after: 2, ...one, limit: 2 }),
-      );
-      assert.deepEqual(await dataset.versionPage({ after: 3, ...one }), []);
+      const times = new Map((await branch.versionPage(allVersions)).map((each) => [each.version, each.committedAtMs]));
+      const [{ version, committedAtMs, manifestBytes = 0, manifestTag } = assert.fail()] = page;
+      assert.deepEqual([committedAtMs, manifestBytes > 0], [times.get(version), true]);
+      assert.equal(manifestTag !== undefined, storage !== 'file system');
+      assert.deepEqual(await numbers(dataset, 2, 1, 'ascending'), [3]);
+      assert.deepEqual(await numbers(dataset, 3, 1, 'ascending'), []);
     });
 
     test('an older version is restored as the next one, and one that is not there is refused', async (t) => {
