@@ -128,6 +128,7 @@ describe('removing old versions without room to write (P8)', () => {
       '_deletions/0-3-77.arrow',
       '_transactions/3-00000000-0000-4000-8000-000000000000.txn',
       '_versions/.tmp_4.manifest_00000000-0000-4000-8000-000000000000',
+      '_versions/18446744073709551610.manifest-00000000-0000-4000-8000-000000000000',
       '_indices/00000000-0000-4000-8000-000000000000',
     ];
     for (const orphan of orphans) {
