@@ -25,7 +25,7 @@ async function echo(t: TestContext) {
   });
   const link = await Link.open(
     (clean) => t.after(clean),
-    () => (server.address() as AddressInfo).port,
+    () => ({ port: (server.address() as AddressInfo).port }),
   );
   const client = connect(link.port, '127.0.0.1');
   t.after(() => client.destroy());

@@ -10,6 +10,7 @@ import { LosingTarget } from './history/losing-target.ts';
 import type { History } from './history/operation.ts';
 import { makeTable, RegisterClients } from './history/register-clients.ts';
 import { type Cluster, startOne, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
+import { withoutNamespaces } from './nemesis/namespace.ts';
 import { Nemesis } from './nemesis/nemesis.ts';
 
 /** Hundreds by hand: `LANCEGATE_TEST_SEEDS=200`. */
@@ -39,7 +40,7 @@ const shapes: Readonly<Record<string, Shape>> = {
     skip: withoutS3Gateway,
   },
   'three replicas on PostgreSQL and an object store': {
-    start: (after) => startReplicas(after, 3),
+    start: (after) => startReplicas(after, 3, withoutNamespaces === undefined ? 'namespaces' : 'proxies alone'),
     atOnce: 2,
     longestFreezeMs: 20_000,
     skip: withoutReplicas,

@@ -10,6 +10,7 @@ import { mintToken } from '#test/fixtures/service-process.ts';
 import { type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Link } from './link.ts';
+import { Namespace } from './namespace.ts';
 import { main, Replica } from './replica.ts';
 
 /** A replica and its ways; undefined where it has no such way. */
@@ -19,6 +20,8 @@ export interface Member {
   readonly toCatalog: Link | undefined;
   /** How the other replicas reach it. */
   readonly fromPeers: Link | undefined;
+  /** Where packets on these ways can be lost. */
+  readonly namespace: Namespace | undefined;
 }
 
 export interface Cluster {
@@ -37,32 +40,41 @@ type After = (clean: () => void | Promise<void>) => void;
  * Replicas on one PostgreSQL and one object store. Each reaches them, and is reached by the others, by ways of its own; clients reach
  * each directly.
  */
-export async function startReplicas(after: After, count: number): Promise<Cluster> {
+export async function startReplicas(
+  after: After,
+  count: number,
+  network: 'namespaces' | 'proxies alone' = 'proxies alone',
+): Promise<Cluster> {
   const gateway = await startS3Gateway(after);
   const root = gateway.newRoot();
   const postgres = await startPostgres(after);
   const catalog = new URL(await postgres.newDatabase());
   const authorization = `Bearer ${await mintWith({ CATALOG: catalog.href })}`;
-  const members = await Promise.all(
-    Array.from({ length: count }, async (_, index): Promise<Member> => {
-      const [port, data] = [await freePort(), join(temporaryFolder(after), 'data')];
-      const toStore = await startStoreProxy(after, gateway.storageOptions);
-      const [toCatalog, fromPeers] = [await Link.open(after, () => postgres.port), await Link.open(after, () => port)];
-      const ownWay = new URL(catalog);
-      ownWay.port = String(toCatalog.port);
-      const replica = new Replica(`replica ${index + 1}`, port, {
-        CATALOG: ownWay.href,
-        STORAGE_ROOT: root,
-        STORAGE_OPTIONS: JSON.stringify(toStore.storageOptions),
-        ADVERTISE: `http://127.0.0.1:${fromPeers.port}`,
-        OWN_ISSUER: 'true',
-        DATA: data,
-      });
-      after(() => replica.kill());
-      await replica.start();
-      return { replica, toStore, toCatalog, fromPeers };
-    }),
-  );
+  const start = async (index: number): Promise<Member> => {
+    const [port, data] = [await freePort(), join(temporaryFolder(after), 'data')];
+    const namespace = network === 'proxies alone' ? undefined : Namespace.open(after, index);
+    const toStore = await startStoreProxy(after, gateway.storageOptions, namespace?.hostOf('store'));
+    const toCatalog = await Link.open(after, () => ({ port: postgres.port }), namespace?.hostOf('catalog'));
+    const self = { port, ...(namespace && { host: namespace.replicaOf('peers') }) };
+    const fromPeers = await Link.open(after, () => self, namespace?.hostOf('peers'));
+    const ownWay = new URL(catalog);
+    ownWay.host = `${toCatalog.host}:${toCatalog.port}`;
+    ownWay.searchParams.set('sslmode', 'disable');
+    const settings = {
+      CATALOG: ownWay.href,
+      STORAGE_ROOT: root,
+      STORAGE_OPTIONS: JSON.stringify(toStore.storageOptions),
+      HOST: namespace === undefined ? '127.0.0.1' : '0.0.0.0',
+      ADVERTISE: `http://${fromPeers.host}:${fromPeers.port}`,
+      OWN_ISSUER: 'true',
+      DATA: data,
+    };
+    const replica = new Replica(`replica ${index + 1}`, port, settings, namespace);
+    after(() => replica.kill());
+    await replica.start();
+    return { replica, toStore, toCatalog, fromPeers, namespace };
+  };
+  const members = await Promise.all(Array.from({ length: count }, (_, index) => start(index)));
   return {
     members,
     authorization,
@@ -96,5 +108,8 @@ export async function startOne(after: After, storage: 'folder' | 'store'): Promi
   const replica = new Replica('the replica', await freePort(), { DATA: data, ...onStore });
   after(() => replica.kill());
   await replica.start();
-  return { members: [{ replica, toStore, toCatalog: undefined, fromPeers: undefined }], authorization };
+  return {
+    members: [{ replica, toStore, toCatalog: undefined, fromPeers: undefined, namespace: undefined }],
+    authorization,
+  };
 }

@@ -1,4 +1,4 @@
-/** A stretch of network that a test can break: a TCP proxy on loopback. */
+/** A stretch of network that a test can break: a TCP proxy. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { Transform } from 'node:stream';
@@ -10,6 +10,14 @@ import { breakOff } from '#test/fixtures/break-off.ts';
  * - `deaf`: what the near side sends arrives and what the far side answers does not; such connections end with that.
  */
 export type LinkState = 'open' | 'cut' | 'stalled' | 'deaf';
+
+const loopback = '127.0.0.1';
+
+/** On loopback, unless it says otherwise. */
+interface Far {
+  readonly host?: string;
+  readonly port: number;
+}
 
 interface Pair {
   readonly near: Socket;
@@ -26,26 +34,30 @@ export interface Hold {
 
 export class Link {
   readonly #server: Server;
-  readonly #farPort: () => number;
+  readonly #far: () => Far;
   readonly #pairs = new Set<Pair>();
   #state: LinkState = 'open';
   #hold: { readonly text: string; readonly reached: () => void; readonly released: Promise<void> } | undefined;
 
-  private constructor(farPort: () => number) {
-    this.#farPort = farPort;
+  private constructor(far: () => Far) {
+    this.#far = far;
     this.#server = createServer({ allowHalfOpen: true }, (near) => this.#join(near));
   }
 
-  /** To a port of loopback, asked for with each connection; ended by what is given to `after`. */
-  static async open(after: (clean: () => void) => void, farPort: () => number): Promise<Link> {
-    const link = new Link(farPort);
-    link.#server.listen(0, '127.0.0.1');
+  /** To where `far` says with each connection, from `host`; ended by what is given to `after`. */
+  static async open(after: (clean: () => void) => void, far: () => Far, host = loopback): Promise<Link> {
+    const link = new Link(far);
+    link.#server.listen(0, host);
     await once(link.#server, 'listening');
     after(() => {
       link.state = 'cut';
       link.#server.close();
     });
     return link;
+  }
+
+  get host(): string {
+    return (this.#server.address() as AddressInfo).address;
   }
 
   get port(): number {
@@ -82,7 +94,7 @@ export class Link {
   }
 
   #join(near: Socket): void {
-    const far = connect({ port: this.#farPort(), host: '127.0.0.1', allowHalfOpen: true });
+    const far = connect({ host: loopback, ...this.#far(), allowHalfOpen: true });
     const gate = new Transform({
       transform: (data: Buffer, _encoding, done) => void this.#pass(data).then((passed) => done(null, passed)),
     });

@@ -4,6 +4,7 @@ import { randomFaults } from '#test/fixtures/store-proxy.ts';
 import type { Random } from '#test/model/random.ts';
 import type { Cluster, Member } from './cluster.ts';
 import type { LinkState } from './link.ts';
+import type { Way } from './namespace.ts';
 
 interface Harm {
   readonly name: string;
@@ -18,9 +19,23 @@ const mostWritesBetween = 12;
 const mostRestMs = 10_000;
 const maxClockOffsetMs = 120_000;
 
-/** Starts it with a clock that is up to two minutes ahead or behind. */
-const startAgain = (member: Member, random: Random) => () =>
-  member.replica.start(random.int(2 * maxClockOffsetMs) - maxClockOffsetMs);
+const mostStarts = 60;
+
+/**
+ * Starts it with a clock that is up to two minutes ahead or behind, again and again as an orchestrator does: without its catalog or
+ * its store, which may be broken too, it does not start.
+ */
+const startAgain = (member: Member, random: Random) => async (): Promise<void> => {
+  const clockOffsetMs = random.int(2 * maxClockOffsetMs) - maxClockOffsetMs;
+  for (let starts = 1; ; starts++) {
+    try {
+      return await member.replica.start(clockOffsetMs);
+    } catch (error) {
+      if (starts === mostStarts) throw error;
+      await pause(500);
+    }
+  }
+};
 
 const killed: Harm = {
   name: 'killed',
@@ -63,6 +78,17 @@ const brokenLink = (name: string, way: 'toCatalog' | 'fromPeers', state: LinkSta
     return Promise.resolve(() => {
       link.state = 'open';
     });
+  },
+});
+
+const lostPackets = (way: Way): Harm => ({
+  name: `packets lost: ${way}`,
+  weight: 1,
+  longestMs: 10_000,
+  begin: ({ namespace }) => {
+    if (namespace === undefined) return undefined;
+    namespace.setLosing(way, true);
+    return Promise.resolve(() => namespace.setLosing(way, false));
   },
 });
 
@@ -136,6 +162,7 @@ export class Nemesis {
       ...(['cut before', 'late', 'stalled'] as const).map(noStore),
       ...states.map((state) => brokenLink('catalog', 'toCatalog', state)),
       ...states.map((state) => brokenLink('peers', 'fromPeers', state)),
+      ...(['store', 'catalog', 'peers'] as const).map(lostPackets),
     ];
   }
 

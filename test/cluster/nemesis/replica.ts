@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { listeningUrl } from '#test/fixtures/service-process.ts';
+import type { Namespace } from './namespace.ts';
 
 export const main = join(import.meta.dirname, '../../../bin/lancegate.js');
 const keptOfLog = 20_000;
@@ -15,15 +16,17 @@ export class Replica {
   /** Of this process alone; kept while it is down. */
   readonly port: number;
   readonly #environment: Readonly<Record<string, string>>;
+  readonly #namespace: Namespace | undefined;
   #process: ChildProcess | undefined;
   #condition: Condition = 'down';
   #isToEnd = false;
   #log = '';
 
-  /** `settings` are environment variables without their prefix. */
-  constructor(name: string, port: number, settings: Readonly<Record<string, string>>) {
+  /** `settings` are environment variables without their prefix. On loopback without a `namespace`. */
+  constructor(name: string, port: number, settings: Readonly<Record<string, string>>, namespace?: Namespace) {
     this.name = name;
     this.port = port;
+    this.#namespace = namespace;
     this.#environment = Object.fromEntries(
       Object.entries({ PORT: String(port), LOG_LEVEL: 'warn', ...settings }).map(([key, value]) => [
         `LANCEGATE_${key}`,
@@ -33,7 +36,7 @@ export class Replica {
   }
 
   get url(): string {
-    return `http://127.0.0.1:${this.port}`;
+    return `http://${this.#namespace?.replicaOf('clients') ?? '127.0.0.1'}:${this.port}`;
   }
 
   get condition(): Condition {
@@ -53,7 +56,9 @@ export class Replica {
   /** Resolves when it takes requests. `clockOffsetMs` is how far its clock is ahead. */
   async start(clockOffsetMs = 0): Promise<void> {
     const clock = join(import.meta.dirname, 'shifted-clock.ts');
-    const child = spawn(process.execPath, ['--import', clock, main, 'serve'], {
+    const inside = this.#namespace === undefined ? [] : ['ip', 'netns', 'exec', this.#namespace.name];
+    const [command = '', ...args] = [...inside, process.execPath, '--import', clock, main, 'serve'];
+    const child = spawn(command, args, {
       env: { PATH: process.env.PATH, ...this.#environment, TEST_CLOCK_OFFSET_MS: String(clockOffsetMs) },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
