@@ -5,6 +5,7 @@ import { configurationMarkdown, showSettings } from '#src/config/describe-config
 import { environmentName } from '#src/config/environment.ts';
 
 import { groups, settings } from '#src/config/settings.ts';
+import { notOfferedPaths } from '#src/http/routes/not-offered.ts';
 
 const committed = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
 
@@ -26,4 +27,12 @@ test('no two settings share a flag, and no group is empty', () => {
   const flags = Object.values(settings).map(({ flag }) => flag);
   assert.equal(new Set(flags).size, flags.length);
   assert.deepEqual(new Set(Object.values(settings).map(({ group }) => group)), new Set(Object.keys(groups)));
+});
+
+test('docs/clients.md names every route that is answered 406', () => {
+  const clients = readFileSync(new URL('../../docs/clients.md', import.meta.url), 'utf8');
+  for (const path of notOfferedPaths) {
+    const name = path.replace(/^\/v1\/(?:table\/:id\/)?/, '').replaceAll(/:(\w+)/g, '{$1}');
+    assert.ok(clients.includes(`\`${name}\``), name);
+  }
 });

@@ -19,6 +19,7 @@ const notOffered = {
       'compact_lsm',
       'get_lsm_stats',
     ],
+    ...['enable_rte', 'disable_rte', 'get_rte_spec', 'flush_rte', 'compact_rte', 'get_rte_stats'],
   ],
   'POST /v1/': [
     ...['table/batch-commit', 'materialized_view/v/create', 'materialized_view/v/refresh'],

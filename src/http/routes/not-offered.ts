@@ -30,6 +30,13 @@ const besideSpecification = [
   '/v1/table/:id/flush_lsm',
   '/v1/table/:id/compact_lsm',
   '/v1/table/:id/get_lsm_stats',
+  // The names of these six from 0.41 on.
+  '/v1/table/:id/enable_rte',
+  '/v1/table/:id/disable_rte',
+  '/v1/table/:id/get_rte_spec',
+  '/v1/table/:id/flush_rte',
+  '/v1/table/:id/compact_rte',
+  '/v1/table/:id/get_rte_stats',
   '/v1/table/:id/errors',
   '/v1/jobs/query_events',
   '/v1/jobs/pause',
