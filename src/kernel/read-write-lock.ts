@@ -34,6 +34,10 @@ export class ReadWriteLock {
     return !this.#isExclusive && this.#sharedHolders === 0 && this.#waiting.length === 0;
   }
 
+  get isWaitedFor(): boolean {
+    return this.#waiting.length > 0;
+  }
+
   get waitingExclusive(): number {
     return this.#waiting.filter(({ mode }) => mode === 'exclusive').length;
   }

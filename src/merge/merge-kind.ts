@@ -11,6 +11,7 @@ import { ByRowAddress } from './strategy/by-row-address.ts';
 import { InShadow } from './strategy/in-shadow.ts';
 
 export class MergeKind implements WriteKind<MergeRequest> {
+  readonly canFollow = true;
   readonly #hasher: KeyHasher;
   readonly #keyIndex: KeyIndexLoader;
   readonly #byRowAddress: ByRowAddress;
@@ -42,6 +43,7 @@ export class MergeKind implements WriteKind<MergeRequest> {
     const startMs = performance.now();
     const direct = await this.#byRowAddress.commit(batch, head);
     if (typeof direct === 'object') return direct;
+    if (head.turn?.follows !== undefined) return 'overtaken'; // a shadow is of a version that is there
     const outcome = direct === 'overtaken' ? direct : await this.#inShadow.commit(batch, head);
     const engineMs = performance.now() - startMs;
     const didWithout = () => this.#byRowAddress.didWithout(batch, head, engineMs);

@@ -71,6 +71,11 @@ export class TableLocks {
     };
   }
 
+  /** Whether somebody waits for the lock of the branch, which the caller holds. */
+  isBranchWanted(table: TableRef, branch: BranchName | undefined): boolean {
+    return this.#locksOf(keyOf(table)).branches.get(branch ?? '')?.isWaitedFor === true;
+  }
+
   /**
    * The lock of what changes tags or removes versions, for a holder of the table's shared lock: a version that a tag names is
    * there. Its holder may lock a branch, and not the other way round.

@@ -4,8 +4,9 @@ import { neverAborts } from '../kernel/read-write-lock.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import { writersOfTable } from '../table/table-locks.ts';
 import { Committer, type CommitterDeps } from './commit.ts';
+import type { CommitUnderWay } from './commit-under-way.ts';
 import { GroupCommitDelay, type PendingWrite, PendingWrites, type Sharing } from './pending-writes.ts';
-import type { WriteCounts, WriteKinds, WriteRequest } from './write.ts';
+import type { Head, WriteCounts, WriteKinds, WriteRequest } from './write.ts';
 
 interface WriterDeps extends CommitterDeps {
   readonly locks: TableLocks;
@@ -13,6 +14,9 @@ interface WriterDeps extends CommitterDeps {
   /** The kinds of writes of one more branch. */
   readonly openKinds: () => WriteKinds;
 }
+
+/** Fewer clients are back at once, and share each commit: two would be twice the requests to the store. */
+const leastHalved = 16;
 
 const alone: Sharing = { batchKey: undefined, size: { rows: 0, decodedBytes: 0 } };
 
@@ -83,8 +87,9 @@ export class TableWriter {
 
 /**
  * The writer of one table branch: a queue of writes and one pump (P2, P5). While a commit is under way arriving writes queue; when
- * it is done, those of them that may share a commit do. An idle branch commits at once; after a commit there is a short wait for
- * the clients it answered (`GroupCommitDelay`). Before its commit starts a request may leave: its signal takes it out of the queue.
+ * it is done, or planned on an object store (`commit-under-way.ts`), those of them that may share a commit do. An idle branch commits
+ * at once; after a commit there is a short wait for the clients it answered (`GroupCommitDelay`). Before its commit starts a request
+ * may leave: its signal takes it out of the queue.
  */
 class BranchQueue {
   readonly #deps: WriterDeps;
@@ -93,6 +98,11 @@ class BranchQueue {
   readonly #delay: GroupCommitDelay;
   #pumping: Promise<void> | undefined;
   #isPreparing = false;
+  #lastCommitMs = 0;
+  /** The last commit was planned before it was made. */
+  #overlaps = false;
+  /** Writes of the commits under way. */
+  #underWay = 0;
 
   constructor(deps: WriterDeps) {
     this.#deps = deps;
@@ -141,30 +151,79 @@ class BranchQueue {
   /** Never rejects: every failure goes to the requests it belongs to. */
   async #pump(): Promise<void> {
     for (let next = this.#pending.next; next !== undefined; next = this.#pending.next) {
-      const startMs = performance.now();
-      const answered = await this.#commitNext(next);
-      await this.#delay.wait(answered, performance.now() - startMs);
+      await this.#commitSeries(next);
+      await this.#gather();
     }
     this.#pumping = undefined;
   }
 
-  /** One batch under the branch's lock; returns how many writes it had. It is taken once the head is known, to be large. */
-  async #commitNext(next: PendingWrite): Promise<number> {
+  /**
+   * Under one hold of the branch's lock: a batch, and those that are prepared while the one before them is under way. The first is taken
+   * once the head is known, to be large.
+   */
+  async #commitSeries(next: PendingWrite): Promise<void> {
     const { table, branch } = next.request;
     this.#isPreparing = true;
     const unlock = await this.#deps.locks.lockBranch(table.ref, branch, neverAborts);
     try {
       const head = await this.#committer.head(next.request);
       this.#isPreparing = false;
-      const batch = this.#pending.takeBatch(table.id);
-      if (batch.length > 0) await this.#committer.commit(batch, head);
-      return batch.length;
+      await this.#commitFollowing(this.#start(head, undefined));
     } catch (error) {
       this.#pending.refuse(next, error);
-      return 0;
     } finally {
       this.#isPreparing = false;
       unlock();
     }
+  }
+
+  /** Two commits are under way at the most: one whose manifest is written, and one whose files are. */
+  async #commitFollowing(first: CommitUnderWay | undefined): Promise<void> {
+    let before: CommitUnderWay | undefined;
+    for (let last = first; last !== undefined; ) {
+      const planned: Head | undefined = await last.planned;
+      this.#overlaps = planned !== undefined;
+      await before?.done;
+      const isFollowed: boolean = planned !== undefined && (await this.#isFollowed(last, planned));
+      if (!isFollowed) await last.done;
+      before = last;
+      last = isFollowed ? this.#start(planned!, last) : undefined;
+    }
+  }
+
+  /** Whether a write comes that can follow the commit while that is under way. It gives way to whoever waits for the lock. */
+  async #isFollowed(commit: CommitUnderWay, head: Head): Promise<boolean> {
+    await Promise.race([commit.done, this.#pending.filled]);
+    if (this.#pending.length === 0) return false;
+    await this.#gather();
+    const { next } = this.#pending;
+    if (next === undefined || !commit.canBeFollowed || !this.#committer.canFollow(next, head)) return false;
+    return !this.#deps.locks.isBranchWanted(next.request.table.ref, head.branch);
+  }
+
+  /**
+   * Waits for the clients that were answered. Where a commit is prepared while another is under way, for half of all that write: then
+   * two batches alternate, and the one is received while the store has the other.
+   */
+  #gather(): Promise<void> {
+    const { absent } = this.#delay;
+    const clients = this.#underWay + this.#pending.length + absent;
+    const wanted = this.#overlaps && clients >= leastHalved ? Math.ceil(clients / 2) - this.#pending.length : absent;
+    return this.#delay.wait(this.#lastCommitMs, Math.max(0, Math.min(wanted, absent)));
+  }
+
+  /** undefined if the next write is not for the table of the head. */
+  #start(head: Head, before: CommitUnderWay | undefined): CommitUnderWay | undefined {
+    const batch = this.#pending.takeBatch(head.tableId);
+    if (batch.length === 0) return undefined;
+    const startMs = performance.now();
+    this.#underWay += batch.length;
+    const commit = this.#committer.start(batch, head, before);
+    void commit.done.then(() => {
+      this.#underWay -= batch.length;
+      this.#delay.answered(batch.length);
+      this.#lastCommitMs = performance.now() - startMs;
+    });
+    return commit;
   }
 }

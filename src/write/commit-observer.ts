@@ -18,7 +18,7 @@ export interface Commit {
 }
 
 /**
- * Called after each commit: it must neither throw nor take time. The next commit of the same branch begins after the call,
+ * Called after each commit: it must neither throw nor take time. The next commit of the same branch is recorded after the call,
  * so the versions of a branch come in their order.
  */
 export interface CommitObserver {

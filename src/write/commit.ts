@@ -4,14 +4,14 @@
  *
  * A write that is at fault is refused alone, and the others are committed without it. Where another program commits first,
  * nothing was written, and the batch is committed again to what that program left. Once the version is there the outcome
- * stands, whatever becomes of the deadlines.
+ * stands, whatever becomes of the deadlines. A commit may be prepared while the one before it is under way (`commit-under-way.ts`).
  */
 import { setImmediate } from 'node:timers/promises';
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { KeyedRequestCatalog, TransactionCatalog, TransactionRecord } from '../catalog/port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { showTable } from '../kernel/ids.ts';
+import { type Properties, showTable } from '../kernel/ids.ts';
 import { keyedAnswer } from '../operations/idempotency/idempotency.ts';
 import { notedOutcomes } from '../operations/idempotency/noted-outcomes.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
@@ -20,6 +20,7 @@ import type { TableAccess } from '../table/table-access.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CommitObserver } from './commit-observer.ts';
+import { CommitUnderWay } from './commit-under-way.ts';
 import {
   type Committed,
   type Counted,
@@ -80,19 +81,35 @@ export class Committer {
     const dataset = await datasets.toWrite(location, branch);
     const version = await dataset.version();
     await recoveryMarks.beforeCommit(record, branch, dataset);
-    return { dataset, location, branch, version };
+    return { dataset, tableId: record.id, location, branch, version };
   }
 
-  /** Answers or refuses each of the `members`, of which there is at least one. All are of one kind. */
-  async commit(members: readonly BatchMember[], head: Head): Promise<void> {
+  /** Whether the write can follow a commit that is planned only. */
+  canFollow({ request, batchKey }: Pick<BatchMember, 'request' | 'batchKey'>, { tableId }: Head): boolean {
+    return batchKey !== undefined && this.#kinds[request.kind].canFollow === true && request.table.id === tableId;
+  }
+
+  /**
+   * Answers or refuses each of the `members`, of which there is at least one. All are of one kind. `before`: the commit that plans
+   * this head, of which each of them `canFollow`.
+   */
+  start(members: readonly BatchMember[], head: Head, before?: CommitUnderWay): CommitUnderWay {
+    const underWay = new CommitUnderWay(before);
+    void this.#commit(members, head, underWay).finally(() => underWay.end());
+    return underWay;
+  }
+
+  /** Never rejects. */
+  async #commit(members: readonly BatchMember[], head: Head, underWay: CommitUnderWay): Promise<void> {
     const requests = members.map(({ request }) => request);
     const [{ request: first, batchKey }] = members as [BatchMember];
     const batch = this.#kinds[first.kind].batch(requests, batchKey !== undefined);
     let isCommitted = false;
     try {
       using _ = this.#roomForRecords(requests);
-      const made = await this.#commitToHead(requests, batch, head);
+      const made = await this.#commitToHead(requests, batch, head, underWay);
       isCommitted = made.version !== made.head.version;
+      await underWay.toBeAnswered();
       const { each: counts, by } = await this.#countWhileSyncing(requests, batch, made);
       await this.#record(requests, counts);
       this.#measure(requests, made, by);
@@ -107,16 +124,37 @@ export class Committer {
   }
 
   /** Commits the batch to the head, or to the next head each time that another program commits first. */
-  async #commitToHead(requests: readonly WriteRequest[], batch: WriteBatch, newest: Head): Promise<CommittedBatch> {
+  async #commitToHead(
+    requests: readonly WriteRequest[],
+    batch: WriteBatch,
+    newest: Head,
+    underWay: CommitUnderWay,
+  ): Promise<CommittedBatch> {
+    const { table, branch } = requests[0]!;
+    const turn = underWay.turn(newest, () => this.#deps.recoveryMarks.beforeCommit(table, branch, newest.dataset));
+    const first = { ...newest, turn };
+    let outcome = await this.#inTurn(underWay, () => this.#attempt(requests, batch, first, 1));
     let head = newest;
-    for (let attempt = 1; attempt <= mostAttempts; attempt++) {
-      const outcome = await this.#attempt(requests, batch, head, attempt);
-      if (outcome !== 'overtaken') return { ...outcome, head, attempt };
-      this.#deps.metrics.commitOvertaken();
+    for (let attempt = 2; outcome === 'overtaken' && attempt <= mostAttempts; attempt++) {
+      if (attempt > 2 || turn.follows === undefined) this.#deps.metrics.commitOvertaken();
       requireTime(requests);
       head = await this.head(requests[0]!);
+      outcome = await this.#attempt(requests, batch, head, attempt);
+      if (outcome !== 'overtaken') return { ...outcome, head, attempt };
     }
-    throw overtaken();
+    if (outcome === 'overtaken') throw overtaken();
+    return { ...outcome, head, attempt: 1 };
+  }
+
+  async #inTurn(underWay: CommitUnderWay, attempt: () => Promise<Committed | 'overtaken'>) {
+    let isMade = false;
+    try {
+      const outcome = await attempt();
+      isMade = outcome !== 'overtaken';
+      return outcome;
+    } finally {
+      await underWay.attempted(isMade);
+    }
   }
 
   /** No write is refused, or found to change nothing, by a head that another program has left behind meanwhile. */
@@ -155,13 +193,15 @@ export class Committer {
     commit: (head: Head) => Promise<Result>,
   ): Promise<Result> {
     if (requests.every(({ keyed }) => keyed === undefined)) return commit(head);
-    const note = (each: readonly WriteTotals[]): void => {
+    const note = (each: readonly WriteTotals[]): Properties => {
       const outcomes = requests.flatMap(({ keyed, transactionId, operation }, index) =>
         keyed === undefined
           ? []
           : { attempt: keyed.attempt, transactionId, operation, numAttempts, totals: each[index]! },
       );
-      head.dataset.note(notedOutcomes(outcomes));
+      const properties = notedOutcomes(outcomes);
+      head.dataset.note(properties);
+      return properties;
     };
     try {
       return await commit({ ...head, note });
@@ -253,7 +293,7 @@ export class Committer {
 
   async #commitAgain(members: readonly BatchMember[]): Promise<void> {
     try {
-      await this.commit(members, await this.head(members[0]!.request));
+      await this.start(members, await this.head(members[0]!.request)).done;
     } catch (error) {
       for (const { reject } of members) reject(error);
     }
@@ -300,7 +340,9 @@ const transactionOf = (
   committedAtMs,
 });
 
-async function isBehind({ dataset, version }: Head): Promise<boolean> {
+/** Also where it is a head that was planned and is not there. */
+async function isBehind({ dataset, version, turn }: Head): Promise<boolean> {
+  if (turn !== undefined && !(await turn.isNext())) return true;
   await dataset.refresh();
   return (await dataset.version()) !== version;
 }

@@ -46,6 +46,7 @@ export interface PendingWrite extends BatchMember, Sharing {
 export class PendingWrites {
   readonly #metrics: Metrics;
   readonly #queue: PendingWrite[] = [];
+  #filled = Promise.withResolvers<void>();
   /** The principals whose writes wait; the next to lead a batch comes first. */
   readonly #principals = new Set<string>();
 
@@ -55,6 +56,11 @@ export class PendingWrites {
 
   get length(): number {
     return this.#queue.length;
+  }
+
+  /** Resolves once a write waits. */
+  get filled(): Promise<void> {
+    return this.#queue.length > 0 ? Promise.resolve() : this.#filled.promise;
   }
 
   /** The write that leads the next batch. */
@@ -79,6 +85,8 @@ export class PendingWrites {
     const principal = principalKey(request.scope.principal);
     const pending: PendingWrite = { request, ...sharing, principal, resolve, reject, leave };
     this.#queue.push(pending);
+    this.#filled.resolve();
+    this.#filled = Promise.withResolvers();
     this.#principals.add(principal);
     return promise;
   }
@@ -164,6 +172,8 @@ export class GroupCommitDelay {
   #arrived: (() => void) | undefined;
   #end: (() => void) | undefined;
   #isStopped = false;
+  /** Clients that were answered and did not come back yet. */
+  #absent = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -171,7 +181,13 @@ export class GroupCommitDelay {
 
   /** The queue calls this for each write that comes. */
   arrived(): void {
+    this.#absent = Math.max(0, this.#absent - 1);
     this.#arrived?.();
+  }
+
+  /** The queue calls this when the clients of a commit are answered. */
+  answered(clients: number): void {
+    this.#absent += clients;
   }
 
   /**
@@ -183,20 +199,31 @@ export class GroupCommitDelay {
     this.#end?.();
   }
 
-  /** Resolves when `missing` more have come, or at the end of the delay. `commitMs` is what the last commit took. */
-  async wait(missing: number, commitMs: number): Promise<void> {
+  get absent(): number {
+    return this.#absent;
+  }
+
+  /**
+   * Resolves when all clients that were answered are back, or `missing` of them, or at the end of the delay. `commitMs` is what the last
+   * commit took. Who comes long after the others is not waited for again.
+   */
+  async wait(commitMs: number, missing = this.#absent): Promise<void> {
     if (missing === 0 || this.#isStopped) return;
     const gapMs = Math.min(longestGapMs, commitMs * gapPart);
     const { promise, resolve } = Promise.withResolvers<void>();
+    const giveUp = (): void => {
+      this.#absent = 0;
+      resolve();
+    };
     this.#end = resolve;
     let stillMissing = missing;
-    let cancelGap = this.#afterGap(gapMs, resolve);
+    let cancelGap = this.#afterGap(gapMs, giveUp);
     const cancelWhole = this.#clock.schedule(Math.min(longestMs, commitMs * wholePart), resolve);
     this.#arrived = () => {
       cancelGap();
       stillMissing -= 1;
       if (stillMissing === 0) resolve();
-      else cancelGap = this.#afterGap(gapMs, resolve);
+      else cancelGap = this.#afterGap(gapMs, giveUp);
     };
     await promise;
     this.#arrived = undefined;

@@ -8,9 +8,10 @@ import type { FieldPath } from '../arrow/schema/field-path.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord, WriteOperation } from '../catalog/port.ts';
 import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/dataset.ts';
+import type { CommitTurn } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';
-import type { BranchName, Location, TransactionId } from '../kernel/ids.ts';
+import type { BranchName, Location, Properties, TableId, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { CountsSource } from '../telemetry/metrics.ts';
 
@@ -57,14 +58,20 @@ export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>>
   num_deleted_rows: String(totals.numDeletedRows),
 });
 
-/** The newest version of a branch, while its lock is held. */
+/** The newest version of a branch, while its lock is held; or the planned one that a commit under way makes. */
 export interface Head {
   readonly dataset: Snapshot & BranchHead & HeadCommits & History;
+  readonly tableId: TableId;
   readonly location: Location;
   readonly branch: BranchName | undefined;
   readonly version: number;
-  /** To be called before the commit where it is known by then what each write does: a retry after a crash gets that answer. */
-  readonly note?: (each: readonly WriteTotals[]) => void;
+  /**
+   * To be called before the commit where it is known by then what each write does: a retry after a crash gets that answer. Returns what
+   * the transaction says, for a commit by `replaceRows`; the others of the dataset say it by themselves.
+   */
+  readonly note?: (each: readonly WriteTotals[]) => Properties;
+  /** How a commit by `replaceRows` takes its turn; undefined where none is prepared to follow this one. */
+  readonly turn?: CommitTurn | undefined;
 }
 
 /** What each write of a batch did (P4). */
@@ -106,6 +113,8 @@ export interface WriteBatch {
 export interface WriteKind<Request extends WriteRequest> {
   /** `isShared`: the batch key of the requests is not undefined. */
   batch(requests: readonly Request[], isShared: boolean): WriteBatch;
+  /** Batches of writes that may share a commit can have a head that is planned only. Where one cannot after all, it is `overtaken`. */
+  readonly canFollow?: boolean;
   /** Frees what only makes the next commit to the branch cheaper, where the kind keeps any. */
   forget?(): void;
 }

@@ -39,7 +39,8 @@ async function waitFor(missing: number, commitMs: number) {
   const clock = new SteppedClock();
   const gathering = new GroupCommitDelay(clock);
   let isOver = false;
-  const wait = gathering.wait(missing, commitMs).then(() => {
+  gathering.answered(missing);
+  const wait = gathering.wait(commitMs).then(() => {
     isOver = true;
   });
   const hasEnded = async (): Promise<boolean> => {
@@ -126,7 +127,8 @@ describe('after a commit, its clients are waited for (P10)', () => {
     gathering.stop();
     assert.equal(await hasEnded(), true);
     assert.equal(clock.waiting, 0);
-    await gathering.wait(3, 40);
+    gathering.answered(3);
+    await gathering.wait(40);
     assert.equal(clock.waiting, 0);
   });
 

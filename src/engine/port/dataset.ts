@@ -12,6 +12,7 @@ import type {
   LiveRows,
   NewRows,
   PreparedRows,
+  ReplaceOptions,
   Replacing,
   RowAddress,
   RowAddressSql,
@@ -123,9 +124,14 @@ export interface HeadCommits {
   prepareRows(rows: NewRows): PreparedRows;
   /**
    * Commits one version without the rows at `addresses` and with those of the file, all or nothing. The dataset must be at the
-   * version of `tracked`, which is at the new one afterwards.
+   * version of `tracked`, which is at the new one afterwards; or `tracked` at the version that the turn follows.
    */
-  replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing>;
+  replaceRows(
+    tracked: LiveRows,
+    addresses: Iterable<RowAddress>,
+    rows: NewRows,
+    options?: ReplaceOptions,
+  ): Promise<Replacing>;
   /**
    * For `appendRows` or `overwriteRows` of any number of rows. `columns`: a file without rows, whose columns the rows get as the
    * engine fits them. Nothing is written before the first `append`. undefined where there can be none.
@@ -143,7 +149,7 @@ export interface HeadCommits {
   commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'>;
   /**
    * What the transactions of this dataset's next commits say besides, for `transactionOf`; nothing after undefined. Commits that the
-   * engine makes do not say it.
+   * engine makes do not say it, and `replaceRows` is told by itself.
    */
   note(properties: Readonly<Record<string, string>> | undefined): void;
   /**

@@ -1,7 +1,7 @@
 /** Where rows are stored, and where they are after a commit. */
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
-import type { Branded } from '../../kernel/ids.ts';
+import type { Branded, Properties } from '../../kernel/ids.ts';
 import type { Projection } from './merge-spec.ts';
 
 /** Where one row is stored, as SQL. No other row ever has the same; a row that moves, as most updates make it, gets another. */
@@ -85,6 +85,25 @@ export interface Replaced {
   readonly version: number;
   /** Where the new rows are, in their order. */
   readonly fragments: readonly { readonly id: number; readonly rows: number }[];
+}
+
+/**
+ * How a commit takes its turn among others of its branch. On an object store the next one is prepared as soon as it is planned what
+ * this one makes, and it is made after this one.
+ */
+export interface CommitTurn {
+  /** The planned version that this commit follows; undefined where it follows the head. */
+  readonly follows: number | undefined;
+  /** All files of the version are there, and it is yet to be made. Not called where that takes no time. */
+  planned(replaced: Replaced): void;
+  /** Awaited directly before the version is made. False where the one before it was not: the commit is `overtaken` then. */
+  isNext(): Promise<boolean>;
+}
+
+export interface ReplaceOptions {
+  /** What its transaction says besides, for `transactionOf`. */
+  readonly properties?: Properties | undefined;
+  readonly turn?: CommitTurn | undefined;
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Where the files of a dataset and its branches are: manifests, and what they name. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MalformedFile } from '../protobuf.ts';
 import { type FileKind, type FileReference, type Manifest, parseManifest } from './parse-manifest.ts';
@@ -37,6 +37,10 @@ export const manifestNames = (version: number): readonly [string, string] => [
   `${largestVersion - BigInt(version)}.manifest`,
   `${version}.manifest`,
 ];
+
+/** The name of the manifest after one at this path, whose scheme it follows. `version`: its own. */
+export const nextManifestName = (path: string, version: number): string =>
+  manifestNames(version)[manifestNames(version - 1).indexOf(basename(path)) === 1 ? 1 : 0];
 
 /** undefined for a name that is not a manifest's. */
 export function versionOfManifestName(name: string): number | undefined {

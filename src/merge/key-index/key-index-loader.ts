@@ -53,10 +53,11 @@ export class KeyIndexLoader {
     this.#known = undefined;
   }
 
-  /** The index at the head, if there is one for the key columns of this merge. */
-  async at({ dataset, location, branch }: Head, { on }: MergeOfRows): Promise<KeyIndex | undefined> {
+  /** The index at the head, if there is one for the key columns of this merge. At a planned version it is only where it is already. */
+  async at({ dataset, location, branch, version, turn }: Head, { on }: MergeOfRows): Promise<KeyIndex | undefined> {
     const known = this.#known;
     if (known === undefined || this.#isReading || !isSameKey(known.on, on)) return undefined;
+    if (turn?.follows !== undefined) return known.tracked.version === version ? known : undefined;
     const problem = known.lineage === dataset.lineage ? await this.#bringUpToDate(known, dataset) : 'changed';
     if (this.#known !== known) return undefined; // another table needed the room meanwhile
     if (problem !== undefined) this.giveUp(problem);

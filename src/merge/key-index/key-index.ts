@@ -49,6 +49,36 @@ export class FoundRows {
   }
 }
 
+/** Where the rows of a batch will be that is not committed yet. */
+export class PlannedRows {
+  readonly #keys: KeySet;
+  readonly #fragments: Int32Array;
+  readonly #offsets: Uint32Array;
+
+  /** The engine writes the `parts` in their order. `keyOf`: the number in `keys` of each row of a request; -1 for NULL. */
+  constructor({ fragments }: Replaced, keys: KeySet, parts: readonly RowsOf[], keyOf: (request: number) => Int32Array) {
+    this.#keys = keys;
+    this.#fragments = new Int32Array(keys.size).fill(-1);
+    this.#offsets = new Uint32Array(keys.size);
+    const nextAddress = addressesOf(fragments);
+    for (const [request, { keep }] of parts.entries()) {
+      for (const [row, key] of keyOf(request).entries()) {
+        const address = keep?.[row] === 0 ? undefined : nextAddress();
+        if (address === undefined || key === -1) continue;
+        this.#fragments[key] = address.fragment;
+        this.#offsets[key] = address.offset;
+      }
+    }
+  }
+
+  /** undefined for a key of which the batch writes no row. Of one that it writes there is no other row. */
+  find(digests: KeyDigests, index: number): RowAddress | undefined {
+    const key = this.#keys.indexOf(digests, index);
+    const fragment = key === -1 ? -1 : this.#fragments[key]!;
+    return fragment === -1 ? undefined : { fragment, offset: this.#offsets[key]! };
+  }
+}
+
 /**
  * Where the rows with each key of one table branch are. A look-up has two steps: the address at which the key was last seen, and
  * whether a row is still there (`LiveRows`). So a deletion changes nothing here, and only fragments that other programs brought
@@ -75,6 +105,8 @@ export class KeyIndex {
   isUsed = false;
   #isApplying = false;
   #isReleased = false;
+  /** Of commits under way, the newest first. */
+  #planned: readonly PlannedRows[] = [];
 
   constructor(
     dataset: Snapshot,
@@ -134,6 +166,11 @@ export class KeyIndex {
     this.#hold.touch();
     const found = new FoundRows();
     for (let key = 0; key < size; key++) {
+      const planned = this.#plannedRow(digests, key);
+      if (planned !== undefined) {
+        found.rows.set(key, planned);
+        continue;
+      }
       const row = this.#rowNow(this.#addresses.find(digests, key));
       const others = this.#surplus.size > 0 ? this.#surplusNow(textOfDigest(digests, key), row) : [];
       const first = row ?? others.shift();
@@ -141,6 +178,23 @@ export class KeyIndex {
       if (others.length > 0) found.surplus.set(key, others);
     }
     return found;
+  }
+
+  /** The next batch finds the rows of this one where they will be, until `forgetPlanned`. */
+  plan(rows: PlannedRows): void {
+    this.#planned = [rows, ...this.#planned];
+  }
+
+  forgetPlanned(rows: PlannedRows): void {
+    this.#planned = this.#planned.filter((each) => each !== rows);
+  }
+
+  #plannedRow(digests: KeyDigests, key: number): RowAddress | undefined {
+    for (const rows of this.#planned) {
+      const address = rows.find(digests, key);
+      if (address !== undefined) return address;
+    }
+    return undefined;
   }
 
   /** Notes where the rows of a batch are now, which the engine wrote in this order. Of each key they are the only rows. */

@@ -4,11 +4,11 @@ import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
-import type { RowAddress } from '../../engine/port/row-address.ts';
+import type { CommitTurn, Replaced, RowAddress } from '../../engine/port/row-address.ts';
 import { type Committed, type Head, unchanged } from '../../write/write.ts';
 import type { Batch, MergeOfRows } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
-import type { FoundRows, KeyIndex } from '../key-index/key-index.ts';
+import { type FoundRows, type KeyIndex, PlannedRows } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
 import { sliceRows } from '../key-index/key-lookup.ts';
 
@@ -50,13 +50,23 @@ export class ByRowAddress {
     const parts = rowsToWrite(batch, found);
     if (parts.every(isEmpty)) return unchanged(batch.requests, head);
     const old = batch.updates ? addressesOf(found) : [];
-    if (index.tracked.version !== head.version) return 'overtaken'; // a reader has refreshed the dataset since
-    head.note?.(countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert));
-    const replaced = await head.dataset.replaceRows(index.tracked, old, batch.prepare(head.dataset, parts));
+    // A reader has refreshed the dataset since, or the commit that this one follows was not made.
+    if (index.tracked.version !== head.version) return 'overtaken';
+    const properties = head.note?.(countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert));
+    const rows = batch.prepare(head.dataset, parts);
+    const { turn, end } = planning(index, batch, parts, head.turn);
+    const replaced = await head.dataset.replaceRows(index.tracked, old, rows, { properties, turn }).catch((error) => {
+      end();
+      throw error;
+    });
+    if (typeof replaced === 'string') end();
     if (replaced === 'refused') return this.#refuse(batch.first, await head.dataset.schema(), index);
-    if (replaced === 'overtaken') return this.#overtaken(index);
+    if (replaced === 'overtaken') return head.turn?.follows === undefined ? this.#overtaken(index) : replaced;
     this.#index.used();
-    return this.#committed(batch, found, replaced.version, () => this.#index.learn(index, replaced, batch, parts));
+    return this.#committed(batch, found, replaced.version, () => {
+      this.#index.learn(index, replaced, batch, parts);
+      end();
+    });
   }
 
   /** The engine took so long for a batch. If this strategy could have taken it, whether to read the key index is weighed. */
@@ -102,6 +112,22 @@ export class ByRowAddress {
     this.#overtakenAt = version;
     return 'overtaken';
   }
+}
+
+/** From when its commit is planned until `end`, the index finds the rows of the batch where they will be. */
+function planning(index: KeyIndex, batch: Batch, parts: readonly RowsOf[], turn: CommitTurn | undefined) {
+  let rows: PlannedRows | undefined;
+  const planned = (replaced: Replaced): void => {
+    rows = new PlannedRows(replaced, batch.keys, parts, (request) => batch.keyOf(request));
+    index.plan(rows);
+    turn?.planned(replaced);
+  };
+  return {
+    turn: turn && { ...turn, planned },
+    end: () => {
+      if (rows !== undefined) index.forgetPlanned(rows);
+    },
+  };
 }
 
 const isEmpty = ({ chunk, keep }: RowsOf): boolean => chunk.rows === 0 || keep?.includes(1) === false;

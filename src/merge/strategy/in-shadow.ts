@@ -76,7 +76,10 @@ export class InShadow {
     before: CountedRows | undefined,
   ): Promise<void> {
     if (note === undefined) return;
-    if (batch.requests.length === 1) return note([totals]);
+    if (batch.requests.length === 1) {
+      note([totals]);
+      return;
+    }
     const counted = before ?? (surplusRows === 0 ? rowsBeforeByTotals(batch, totals) : undefined);
     if (counted === undefined) return;
     const isWhole = leavesOneRow(batch, (await dataset.schema()).fields.length);

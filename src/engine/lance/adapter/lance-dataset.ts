@@ -19,7 +19,6 @@ import {
   type NewRows,
   type PreparedRows,
   type Replacing,
-  type RowAddress,
   type RowAddressSql,
   rowAddress,
   type StagedSource,
@@ -156,10 +155,11 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return this.#commits?.replacement.prepare(rows) ?? { ...rows, discard: () => undefined };
   }
 
-  replaceRows(tracked: LiveRows, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
-    return this.#replaceHead((replacement, version) => {
+  replaceRows(...[tracked, addresses, rows, options = {}]: Parameters<Dataset['replaceRows']>): Promise<Replacing> {
+    return this.#replaceHead((replacement, head) => {
       if (!(tracked instanceof LiveRowMap)) return 'refused';
-      return tracked.version === version ? replacement.commit(tracked, addresses, rows) : 'overtaken';
+      if (tracked.version !== (options.turn?.follows ?? head)) return 'overtaken';
+      return replacement.commit(tracked, addresses, rows, options);
     });
   }
 

@@ -18,6 +18,14 @@ export interface PlacedRows {
   moveBack(folder: string): void;
 }
 
+/** How a version is made while others are about to follow it, or after one that is still being made. */
+export interface VersionTurn {
+  /** The files of the version are there, and the version is yet to be made. Not called where that takes no time. */
+  planned(): void;
+  /** Awaited directly before it is made. False where the version before it was not made: then this one must not be. */
+  isNext(): Promise<boolean>;
+}
+
 /**
  * Commits of one branch. A version is made by one call that fails if another program has made it, and then, or after an error, nothing
  * of it can be seen; an error of which that is not certain is `Internal`.
@@ -31,7 +39,7 @@ export interface BranchCommits {
   remove(files: readonly NewFile[]): void;
   place(staged: StagedRows): PlacedRows;
   /** False where another program has made this version. `after`: path of the manifest before it. `files`: those that it names. */
-  make(next: NewVersion, after: string, files?: Promise<unknown>): boolean | Promise<boolean>;
+  make(next: NewVersion, after: string, files?: Promise<unknown>, turn?: VersionTurn): boolean | Promise<boolean>;
   /** As `make`, with the files of a shadow in the folder `from`. They are there again where the version is not made. */
   lift(lifted: LiftedVersion, from: string, after: string): boolean | Promise<boolean>;
   /** The newest version after another program's commit. What led to it is in the folder then. */

@@ -11,7 +11,7 @@
  */
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { nextManifestName, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   type DeletionFile,
   ifNotReplaceable,
@@ -20,10 +20,17 @@ import {
 } from '../../../lance-format/manifest/next-manifest.ts';
 import { overwriteVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { keepsEveryAddress } from '../../../lance-format/transaction/transaction.ts';
-import type { NewRows, PreparedRows, Replacing, RowAddress, StagedSource } from '../../port/row-address.ts';
-import { deletionsFile, LiveRowMap } from '../live-rows/live-rows.ts';
+import type {
+  NewRows,
+  PreparedRows,
+  ReplaceOptions,
+  Replacing,
+  RowAddress,
+  StagedSource,
+} from '../../port/row-address.ts';
+import { deletionsFile, LiveRowMap, type RowChanges } from '../live-rows/live-rows.ts';
 import { isOutcomeUnknown } from '../store/conditional-put.ts';
-import { type BranchCommits, mostAttempts } from './branch-commits.ts';
+import { type BranchCommits, mostAttempts, type VersionTurn } from './branch-commits.ts';
 import { FileInStaging, RowsInStaging, SourceInStaging } from './staged-rows.ts';
 import type { StagedRows, Staging } from './staging.ts';
 import { type Fresh, type NewFile, newTransaction, randomId } from './version-commit.ts';
@@ -34,8 +41,10 @@ type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | unde
 /** The rows at the version of `tracked` that a commit deletes. An append deletes none, and other programs may know it as one. */
 interface RowChange {
   readonly tracked: LiveRowMap;
+  readonly changes: RowChanges;
   readonly deletions: ReadonlyMap<number, Deletion>;
   readonly isAppend: boolean;
+  readonly options: ReplaceOptions;
 }
 
 interface ReplacementParts {
@@ -66,13 +75,19 @@ export class RowReplacement {
   }
 
   /** As `Dataset.replaceRows`. */
-  async commit(tracked: LiveRowMap, addresses: Iterable<RowAddress>, rows: NewRows): Promise<Replacing> {
+  async commit(
+    tracked: LiveRowMap,
+    addresses: Iterable<RowAddress>,
+    rows: NewRows,
+    options: ReplaceOptions = {},
+  ): Promise<Replacing> {
     if (this.#manifestOf(tracked) === undefined) return 'overtaken';
+    const changes = tracked.change();
     try {
       const deletions = this.#markDeleted(tracked, addresses);
-      return await this.#commitPrepared({ tracked, deletions, isAppend: false }, rows);
+      return await this.#commitPrepared({ tracked, changes, deletions, isAppend: false, options }, rows);
     } finally {
-      tracked.takeBack(); // nothing, once it is committed
+      tracked.takeBack(changes); // nothing, once it is committed
     }
   }
 
@@ -80,7 +95,9 @@ export class RowReplacement {
   async append(version: number, rows: PreparedRows | StagedSource): Promise<Replacing> {
     const tracked = new LiveRowMap(this.#versionsFolder, new Set());
     tracked.advance(version);
-    const change: RowChange = { tracked, deletions: new Map(), isAppend: true };
+    const options = { properties: this.#parts.fresh.noted?.() };
+    const changes = tracked.change();
+    const change: RowChange = { tracked, changes, deletions: new Map(), isAppend: true, options };
     if (rows instanceof SourceInStaging) return this.#commitMarked(change, await rows.rows());
     return 'file' in rows ? this.#commitPrepared(change, rows) : 'refused';
   }
@@ -131,35 +148,64 @@ export class RowReplacement {
   }
 
   async #commitOnNewest(change: RowChange, staged: StagedRows, files: Promise<unknown>): Promise<Replacing> {
-    const { tracked, deletions } = change;
+    const { tracked } = change;
     files.catch(() => undefined); // of a commit that does not wait for them
     for (let attempt = 0; attempt < mostAttempts; attempt++) {
       const next = this.#next(change, staged);
       // Another program has made the table one that only the engine may change, and so was first.
       if (next === 'refused' && attempt > 0) return 'overtaken';
       if (typeof next === 'string') return next;
-      if (await this.#parts.commits.make(next, next.after, files)) {
-        const { version, fragments } = next;
-        tracked.committed(next, new Map([...deletions].map(([id, each]) => [id, each?.listed.id])), fragments);
-        return { version, fragments };
+      if (await this.#parts.commits.make(next, next.after, files, this.#turnOf(change, next))) {
+        if (!isPlanned(change)) this.#plan(change, next);
+        tracked.made();
+        return { version: next.version, fragments: next.fragments };
       }
-      const newest = (await this.#parts.commits.newest()) ?? 0;
-      if (newest <= tracked.version || !keepsEveryAddress(this.#versionsFolder, tracked.version, newest))
-        return 'overtaken';
-      tracked.skipTo(newest);
+      if (!(await this.#canRepeat(change))) return 'overtaken';
     }
     return 'overtaken';
   }
 
-  #next({ tracked, deletions, isAppend }: RowChange, staged: StagedRows): Next | 'refused' | 'overtaken' {
+  /** After a commit of another program that leaves all rows where they are; the change is on that then. */
+  async #canRepeat(change: RowChange): Promise<boolean> {
+    const { tracked, changes } = change;
+    // What follows it is planned for this version, or the commit that it follows was not made.
+    if (isPlanned(change) || !tracked.isUnderWay(changes)) return false;
+    const newest = (await this.#parts.commits.newest()) ?? 0;
+    if (newest <= tracked.version || !keepsEveryAddress(this.#versionsFolder, tracked.version, newest)) return false;
+    tracked.skipTo(newest);
+    return true;
+  }
+
+  #turnOf(change: RowChange, next: Next): VersionTurn | undefined {
+    const { turn } = change.options;
+    if (turn === undefined) return undefined;
+    const planned = (): void => {
+      if (!change.tracked.isUnderWay(change.changes)) return;
+      this.#plan(change, next);
+      turn.planned({ version: next.version, fragments: next.fragments });
+    };
+    return { planned, isNext: () => turn.isNext() };
+  }
+
+  #plan({ tracked, deletions }: RowChange, next: Next): void {
+    const path = join(this.#versionsFolder, nextManifestName(next.after, next.version));
+    const ids = new Map([...deletions].map(([id, each]) => [id, each?.listed.id] as const));
+    tracked.plan({ ...next, path }, ids, next.fragments);
+  }
+
+  #next(
+    { tracked, changes, deletions, isAppend, options }: RowChange,
+    staged: StagedRows,
+  ): Next | 'refused' | 'overtaken' {
     const current = this.#manifestOf(tracked);
-    if (current === undefined) return 'overtaken';
+    if (current === undefined || !tracked.isUnderWay(changes)) return 'overtaken';
     try {
       const next = nextManifest(current.bytes, {
         deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
         staged: staged.manifest,
         isAppend,
         ...newTransaction(this.#parts.fresh),
+        properties: options.properties,
       });
       return { ...next, after: current.path };
     } catch (error) {
@@ -169,7 +215,7 @@ export class RowReplacement {
 
   /** undefined where it is gone, or is now of another table. */
   #manifestOf(tracked: LiveRowMap): ReturnType<typeof readManifest> {
-    const current = readManifest(this.#versionsFolder, tracked.version);
+    const current = tracked.planned ?? readManifest(this.#versionsFolder, tracked.version);
     return current !== undefined && tracked.isOf(current.bytes) ? current : undefined;
   }
 
@@ -189,6 +235,8 @@ export class RowReplacement {
     return { listed, file: deletionsFile(this.#parts.folder, fragment, listed, deleted.toBitmap()) };
   }
 }
+
+const isPlanned = ({ changes }: RowChange): boolean => changes.planned !== undefined;
 
 interface Next extends NextManifest {
   /** The path of the manifest before it. */

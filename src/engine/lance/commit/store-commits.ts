@@ -1,12 +1,12 @@
 import { readdirSync, renameSync, statSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
-import { manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
+import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import type { PlannedVersion } from '../../port/engine.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 import { isOutcomeUnknown } from '../store/conditional-put.ts';
-import type { BranchCommits, PlacedRows } from './branch-commits.ts';
+import type { BranchCommits, PlacedRows, VersionTurn } from './branch-commits.ts';
 import type { StagedRows } from './staging.ts';
 import { inFolder, type NewFile, removeFiles, writeFiles } from './version-commit.ts';
 
@@ -15,7 +15,7 @@ export type BeforeStoredVersion = (planned: Pick<PlannedVersion, 'version' | 'tr
 
 /**
  * On an object store, in two rounds of requests: all files that the version names, then its manifest, by a write that fails if there is
- * one. Nothing is read.
+ * one. Nothing is read. The first round of a commit can be on its way with the second of the one before it.
  */
 export class StoreCommits implements BranchCommits {
   readonly #mirror: BranchMirror;
@@ -52,15 +52,21 @@ export class StoreCommits implements BranchCommits {
     };
   }
 
-  async make(next: NewVersion, after: string, files?: Promise<unknown>): Promise<boolean> {
+  /** The next commit uploads its files while this one's manifest is written, which waits for the version before it. */
+  async make(next: NewVersion, after: string, files?: Promise<unknown>, turn?: VersionTurn): Promise<boolean> {
     const { prefix } = this.#mirror;
     const { version, transaction, transactionFile, isRecorded = false } = next;
-    const naming = manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0;
-    const name = manifestNames(version)[naming];
+    const name = nextManifestName(after, version);
     const recorded = join('_transactions', transactionFile);
     const transactionId = transactionFile.slice(String(version - 1).length + 1, -'.txn'.length);
-    const recording = isRecorded ? undefined : this.#put(recorded, transaction);
-    await Promise.all([files, recording, this.#before({ version, transactionId })]);
+    const numbering = this.#mayTakeNumber({ version, transactionId }, turn);
+    numbering.catch(() => undefined); // it is awaited once the files are there
+    await Promise.all([files, isRecorded ? undefined : this.#put(recorded, transaction)]);
+    turn?.planned();
+    if (!(await numbering)) {
+      if (!isRecorded) this.#forget([recorded]);
+      return false;
+    }
     // The number may be free again that another program took long ago.
     const mustLook = this.#mirror.known !== undefined && !this.#mirror.isCurrent;
     const isMade = !mustLook && (await this.#makeManifest(`${prefix}_versions/${name}`, next));
@@ -70,6 +76,12 @@ export class StoreCommits implements BranchCommits {
       if (!isRecorded) this.#forget([recorded]);
     }
     return isMade;
+  }
+
+  async #mayTakeNumber(planned: Parameters<BeforeStoredVersion>[0], turn: VersionTurn | undefined): Promise<boolean> {
+    if (turn !== undefined && !(await turn.isNext())) return false;
+    await this.#before(planned);
+    return true;
   }
 
   async #makeManifest(key: string, { version, bytes }: NewVersion): Promise<boolean> {

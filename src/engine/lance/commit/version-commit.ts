@@ -14,8 +14,8 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
-import { manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { dirname, join } from 'node:path';
+import { nextManifestName, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion, VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
 
 /** What is new each time. */
@@ -61,7 +61,7 @@ export const randomId = (fresh: Fresh): bigint => BigInt(`0x${fresh.uuid().repla
 export function commitVersion(folder: string, next: NewVersion, after: string): boolean {
   const { version, bytes, transaction, transactionFile } = next;
   const versionsFolder = join(folder, '_versions');
-  const name = manifestNames(version)[manifestNames(version - 1).indexOf(basename(after)) === 1 ? 1 : 0];
+  const name = nextManifestName(after, version);
   const recorded = next.isRecorded
     ? []
     : [{ path: join(folder, '_transactions', transactionFile), content: transaction }];

@@ -182,9 +182,9 @@ export class DatasetHead {
     this.#distrustOther(version);
     this.#folder?.remember();
     this.#folder?.standsAt(version);
-    const before = this.#columns ?? this.#mirror?.columns;
+    const before = [this.#columns, this.#mirror?.columns].find((known) => known?.version === version - 1);
     if (columns === 'other columns') this.#columns = undefined;
-    else if (before?.version === version - 1) this.#columns = { ...before, version };
+    else if (before !== undefined) this.#columns = { ...before, version };
     if (this.#columns?.version === version) this.#mirror?.keepColumns(this.#columns);
   }
 

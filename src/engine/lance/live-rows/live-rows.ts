@@ -29,19 +29,38 @@ export interface Tracked {
 
 type Fragments = ReadonlyMap<number, Tracked>;
 
+/** A manifest, and the path that its name is of. */
+export interface ManifestFile {
+  readonly bytes: Buffer;
+  readonly path: string;
+}
+
+/** A commit on its way into a live-row map. */
+export interface RowChanges {
+  /** What the map was before. */
+  readonly before: { readonly version: number; readonly manifest: Buffer | undefined; readonly fragments: Fragments };
+  readonly deleted: readonly RowAddress[];
+  /** The manifest, once it is known. */
+  readonly planned: ManifestFile | undefined;
+}
+
+type Writable<Type> = { -readonly [Name in keyof Type]: Type[Name] };
+
 /**
  * The fragments of one version of a branch and which of their rows are deleted, in memory: a bit for each row at the most. So rows
  * can be replaced by their addresses, and the key index knows which of its addresses still have a row.
  *
  * It follows the branch from manifest to manifest. If the commits between two versions do not say where the rows went, all
  * fragments count as new. Throws the errors of `node:fs`, and `MalformedFile`, and then stays at the version where it was.
+ *
+ * A commit can be planned before it is made, and the next one follows it here: to take the first back takes back both.
  */
 export class LiveRowMap implements LiveRows {
   readonly #versionsFolder: string;
   readonly #only: ReadonlySet<number> | undefined;
   #version = 0;
-  /** Rows that a commit under way deletes. */
-  #marked: RowAddress[] = [];
+  /** Of commits under way, the oldest first. */
+  #changes: (Writable<Omit<RowChanges, 'deleted'>> & { readonly deleted: RowAddress[] })[] = [];
   /** Whole: another table in the same folder may have a version of the same number, and the same fragments. */
   #manifest: Buffer | undefined;
   #fragments: ReadonlyMap<number, Tracked> = new Map();
@@ -52,7 +71,7 @@ export class LiveRowMap implements LiveRows {
     this.#only = only;
   }
 
-  /** Returns a map at the same version, which shares what this one has read. No row must be marked. */
+  /** Returns a map at the same version, which shares what this one has read. No commit must be under way. */
   copy(): LiveRowMap {
     const copy = new LiveRowMap(this.#versionsFolder, this.#only);
     copy.#version = this.#version;
@@ -121,17 +140,40 @@ export class LiveRowMap implements LiveRows {
     this.#version = version;
   }
 
-  /** Marks the row as deleted until `committed` or `takeBack`. Returns false if it was deleted before. */
+  /** Begins a commit, after those under way. It ends with `made` or `takeBack`. */
+  change(): RowChanges {
+    const before = { version: this.#version, manifest: this.#manifest, fragments: this.#fragments };
+    const change = { before, deleted: [], planned: undefined };
+    this.#changes.push(change);
+    return change;
+  }
+
+  /** False once the commit was made or taken back. */
+  isUnderWay(change: RowChanges): boolean {
+    return this.#changes.some((each) => each === change);
+  }
+
+  /** The manifest of this version where that is planned and not made yet. */
+  get planned(): ManifestFile | undefined {
+    return this.#changes.findLast(({ planned }) => planned !== undefined)?.planned;
+  }
+
+  /** Of the newest commit under way. Returns false if the row was deleted before. */
   markDeleted(address: RowAddress): boolean {
     const isMarked = this.#fragments.get(address.fragment)?.deleted.add(address.offset) ?? false;
-    if (isMarked) this.#marked.push(address);
+    if (isMarked) this.#changes.at(-1)?.deleted.push(address);
     return isMarked;
   }
 
-  /** Marked rows are as they were before. No row is marked after `committed`. */
-  takeBack(): void {
-    for (const { fragment, offset } of this.#marked) this.#fragments.get(fragment)?.deleted.remove(offset);
-    this.#marked = [];
+  /** The map is as it was before the commit. Nothing, where that is not under way any more. */
+  takeBack(change: RowChanges): void {
+    while (this.isUnderWay(change)) {
+      const { before, deleted } = this.#changes.pop()!;
+      this.#version = before.version;
+      this.#manifest = before.manifest;
+      this.#fragments = before.fragments;
+      for (const { fragment, offset } of deleted) this.#fragments.get(fragment)?.deleted.remove(offset);
+    }
   }
 
   /** `undefined` for a fragment none of whose rows is left. */
@@ -140,9 +182,9 @@ export class LiveRowMap implements LiveRows {
     return deleted.count === rows ? undefined : deleted;
   }
 
-  /** After a commit of `version` with the deletions that were marked. */
-  committed(
-    { version, bytes }: { readonly version: number; readonly bytes: Buffer },
+  /** The newest commit under way makes this version with the deletions that were marked. */
+  plan(
+    { version, bytes, path }: ManifestFile & { readonly version: number },
     deletions: ReadonlyMap<number, bigint | undefined>,
     added: readonly { readonly id: number; readonly rows: number }[],
   ): void {
@@ -157,7 +199,12 @@ export class LiveRowMap implements LiveRows {
     this.#fragments = fragments;
     this.#version = version;
     this.#manifest = bytes;
-    this.#marked = [];
+    this.#changes.at(-1)!.planned = { bytes, path };
+  }
+
+  /** The oldest commit under way is made, as it was planned. */
+  made(): void {
+    this.#changes.shift();
   }
 
   #tracked(fragment: number): Tracked {

@@ -15,6 +15,7 @@ import {
   listVersions,
   manifestNames,
   namesIn,
+  nextManifestName,
   readManifest,
   versionOfManifestName,
 } from '../../../lance-format/manifest/manifest-files.ts';
@@ -120,7 +121,7 @@ export class BranchMirror {
     if (head === undefined) return;
     const identity = { transactionId: this.#fresh.uuid(), committedAtMs: this.#fresh.nowMs() - 1 };
     const next = fenceVersion(head.bytes, { [fenceProperty]: 'true' }, identity);
-    const name = manifestNames(next.version)[manifestNames(after).indexOf(basename(head.path)) === 1 ? 1 : 0];
+    const name = nextManifestName(head.path, next.version);
     await this.store.put(`${this.prefix}_transactions/${next.transactionFile}`, next.transaction);
     if (await this.store.putIfAbsent(`${this.prefix}_versions/${name}`, next.bytes)) this.committed(next, name);
   }
