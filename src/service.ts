@@ -24,6 +24,7 @@ import { hasScheme } from './engine/lance/adapter/storage-root.ts';
 import { openStore } from './engine/lance/store/open-store.ts';
 import { StoreUnusable } from './engine/lance/store/store-unusable.ts';
 import type { IndexBuilds, ReaderChanges } from './engine/port/reader-work.ts';
+import { CertificateFiles, readCa } from './http/certificate-files.ts';
 import { Forwarding } from './http/forwarding/forwarding.ts';
 import { ReplicaHop } from './http/forwarding/replica-hop.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
@@ -88,7 +89,9 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
   opened.defer(() => readers.close());
   opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
+  const certificate = await openCertificate(start);
   const server = await startHttpServer({
+    certificate,
     routes: apiRoutes(operationsOf(deps)),
     requireReady: state.requireReady,
     authenticator,
@@ -102,7 +105,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     metrics,
     clock,
     newId: randomUUID,
-    forwarding: openForwarding(start, state, tokens),
+    forwarding: await openForwarding(start, state, tokens),
   });
   await state.owners.join(config.advertise ?? server.url);
   state.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
@@ -112,7 +115,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     url: server.url,
     reload: async () => {
       audit.reopen?.();
-      await reload();
+      await Promise.all([certificate?.reload(), reload()]);
     },
     close: async (drainMs) => {
       if (tokens !== undefined) await leave(state, server, clock);
@@ -134,11 +137,24 @@ const operationLimits = (config: Config) => ({
 const replicaTokens = ({ replica }: StoredState, clock: Clock): ReplicaTokens | undefined =>
   replica && new ReplicaTokens({ keys: replica.keys, replica: replica.id, clock, newId: randomUUID });
 
-function openForwarding({ config, clock, opened }: Start, { owners }: StoredState, tokens: ReplicaTokens | undefined) {
+async function openCertificate({ config, clock, logger, opened }: Start): Promise<CertificateFiles | undefined> {
+  const { tlsCertificate: certificatePath, tlsKey: keyPath } = config;
+  if (certificatePath === undefined || keyPath === undefined) return undefined;
+  const files = await CertificateFiles.open({ certificatePath, keyPath, clock, logger });
+  opened.defer(() => files.close());
+  return files;
+}
+
+async function openForwarding(
+  { config, clock, opened }: Start,
+  { owners }: StoredState,
+  tokens: ReplicaTokens | undefined,
+): Promise<Forwarding | undefined> {
   if (tokens === undefined) return undefined;
   const hop = new ReplicaHop({
     sign: (principal, audience) => tokens.sign(principal, audience),
     silentAfterMs: config.maxTimeoutMs + 60_000,
+    ca: config.replicaCa === undefined ? undefined : await readCa(config.replicaCa),
   });
   opened.defer(() => hop.close());
   return new Forwarding({ owners, others: () => owners.others(), hop, clock });

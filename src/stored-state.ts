@@ -63,6 +63,7 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
 /** The folder has nothing that a restart needs; two replicas in one would take each other's files for left ones. */
 async function openShared(config: Config, folder: DataFolder, clock: Clock, logger: Logger): Promise<StoredState> {
   await using opened = new AsyncDisposableStack();
+  sayIfFolder(config, logger);
   const hold = holdFolderOf(folder.catalogFile, { holder, clock });
   opened.defer(() => hold.release());
   const session = await openSession(config, clock);
@@ -81,6 +82,15 @@ async function openShared(config: Config, folder: DataFolder, clock: Clock, logg
     announce: hold.announce,
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };
+}
+
+/** Replicas on one machine may share a folder. On several, a file system that breaks `link` loses rows without a word. */
+function sayIfFolder({ storageRoot }: Config, logger: Logger): void {
+  if (storageRoot.includes('://')) return;
+  logger.warn(
+    { storageRoot },
+    'the tables are in a folder: replicas on other machines need an object store, and network file systems are not tested',
+  );
 }
 
 /** For commands, also while the service runs. */

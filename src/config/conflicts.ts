@@ -9,6 +9,7 @@ const flag = (name: SettingName): string => `--${settings[name].flag}`;
 export function findConflicts(config: Config, { openFiles }: Machine): readonly string[] {
   return [
     ...catalogConflicts(config),
+    ...tlsConflicts(config),
     ...replicaConflicts(config),
     ...issuerConflicts(config),
     ...introspectionConflicts(config),
@@ -28,6 +29,14 @@ function* replicaConflicts({ catalogUrl, advertise, host }: Config): Iterable<st
   }
   if (catalogUrl !== undefined && advertise === undefined && wildcards.includes(host)) {
     yield `${flag('host')} ${host} is no address that other replicas can reach: ${flag('advertise')} names one`;
+  }
+}
+
+function* tlsConflicts({ tlsCertificate, tlsKey, replicaCa, catalogUrl }: Config): Iterable<string> {
+  if (tlsCertificate !== undefined && tlsKey === undefined) yield `${flag('tlsCertificate')} needs ${flag('tlsKey')}`;
+  if (tlsKey !== undefined && tlsCertificate === undefined) yield `${flag('tlsKey')} needs ${flag('tlsCertificate')}`;
+  if (replicaCa !== undefined && catalogUrl === undefined) {
+    yield `${flag('replicaCa')} has no effect without ${flag('catalogUrl')}`;
   }
 }
 

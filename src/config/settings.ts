@@ -70,6 +70,14 @@ export const settings = {
       default: '2333',
       doc: 'Port to listen on; 0 picks a free one.',
     }),
+    tlsCertificate: optional(path, {
+      flag: 'tls-certificate',
+      doc: 'File (PEM) with the certificate of the service and those between it and its CA: the service then speaks TLS, 1.2 or newer, and nothing else. Needs `--tls-key`. The service reads both again each minute and on SIGHUP.',
+    }),
+    tlsKey: optional(path, {
+      flag: 'tls-key',
+      doc: 'File (PEM, without a passphrase) with the key of that certificate. Only the user of the service may be able to read it.',
+    }),
     basePath: withDefault(basePath, {
       flag: 'base-path',
       default: '/',
@@ -97,6 +105,10 @@ export const settings = {
     advertise: optional(httpUrl, {
       flag: 'advertise',
       doc: 'URL at which the other replicas reach this one, without `--base-path`. Without this setting, the address that it listens on.',
+    }),
+    replicaCa: optional(path, {
+      flag: 'replica-ca',
+      doc: 'File (PEM) with the CA that vouches for the other replicas, where they advertise `https`. Read at the start. Without this setting, the CAs that Node trusts, which `NODE_EXTRA_CA_CERTS` adds to.',
     }),
     storageRoot: withDefault(storageRoot, {
       flag: 'storage-root',

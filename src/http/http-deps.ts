@@ -7,6 +7,7 @@ import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
+import type { CertificateFiles } from './certificate-files.ts';
 import type { Forwarding } from './forwarding/forwarding.ts';
 import type { Route } from './route.ts';
 
@@ -27,6 +28,8 @@ export interface HttpDeps {
   readonly metrics: Metrics;
   readonly clock: Clock;
   readonly newId: NewId;
+  /** undefined where the service speaks plain HTTP. */
+  readonly certificate?: Pick<CertificateFiles, 'options' | 'onChange'> | undefined;
   /** undefined where this process owns all tables. */
   readonly forwarding?: Pick<Forwarding, 'elsewhere' | 'forward' | 'askOthers'> | undefined;
 }

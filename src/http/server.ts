@@ -2,7 +2,8 @@
  * The HTTP/1.1 server: Fastify as the router, and nothing more. It parses no body, applies no schema and renders no
  * error. HTTP/2 is left to a proxy: in Node a cancelled HTTP/2 upload looks like one that ended well.
  */
-import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
@@ -18,7 +19,7 @@ import { type PublicFile, publicFiles } from './routes/documents.ts';
 import { metricsRoute } from './routes/metrics.ts';
 
 export interface HttpServer {
-  /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
+  /** `http://HOST:PORT` or `https://HOST:PORT`, with the port that was really taken and without the base path. */
   readonly url: string;
   /**
    * Accepts no connection any more, and answers each open one once more, so that its client goes to another replica. To be
@@ -41,7 +42,7 @@ export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
   await app.listen({ host, port, backlog });
   const { port: takenPort } = app.server.address() as AddressInfo;
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
+    url: `${deps.certificate === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
     leave,
     close: async (drainMs) => {
       const cancel = deps.clock.schedule(drainMs, () => app.server.closeAllConnections());
@@ -101,15 +102,17 @@ function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {
 }
 
 /** `localhost` has two addresses, and each gets a server: so all that a server needs is done here. */
-function nodeServer({ config }: HttpDeps, pipeline: RequestPipeline, route: RequestListener): Server {
-  const server = createServer({
+function nodeServer(deps: HttpDeps, pipeline: RequestPipeline, route: RequestListener): Server {
+  const { config } = deps;
+  const options = {
     requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
     headersTimeout: config.requestHeaderTimeoutMs,
     connectionsCheckingInterval: Math.min(checkEveryMs, config.requestHeaderTimeoutMs), // for late headers; 30 s by default
     requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
     keepAliveTimeout: config.keepAliveTimeoutMs,
-  });
+  };
   const { connections } = pipeline;
+  const server = deps.certificate === undefined ? createServer(options) : tlsServer(deps, options, connections);
   const receive: RequestListener = (raw, response) => pipeline.receive(raw, response, () => route(raw, response));
   server.maxHeadersCount = mostHeaders;
   server.on('connection', (socket: Socket) => connections.open(socket));
@@ -122,6 +125,16 @@ function nodeServer({ config }: HttpDeps, pipeline: RequestPipeline, route: Requ
     socket.on('error', () => undefined); // the HTTP server no longer handles errors of this socket
     connections.dismiss(socket, lastAnswer(invalidInput('CONNECT: this service is no proxy')));
   });
+  return server;
+}
+
+/** A connection counts from its first byte on, and its handshake has as long as the head of a request. */
+function tlsServer({ certificate, config }: HttpDeps, options: ServerOptions, connections: Connections): Server {
+  const handshakeTimeout = config.requestHeaderTimeoutMs;
+  const server = createTlsServer({ ...options, ...certificate!.options, handshakeTimeout });
+  certificate!.onChange((changed) => server.setSecureContext(changed));
+  server.on('secureConnection', (socket) => connections.secured(socket));
+  server.on('tlsClientError', (_, socket) => connections.failedHandshake(socket));
   return server;
 }
 
@@ -198,7 +211,7 @@ const brokenHttpTexts: Readonly<Record<string, string>> = {
 
 /** There is no request to answer; a client that still reads gets the usual body. */
 function refuseBrokenHttp(connections: Connections, error: ParserError, socket: Duplex): void {
-  if (error.code === 'ECONNRESET') {
+  if (error.code === 'ECONNRESET' || !connections.has(socket)) {
     socket.destroy();
     return;
   }

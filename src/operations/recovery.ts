@@ -95,7 +95,13 @@ async function recover(
     return recovery.damage === undefined;
   } catch (error) {
     const isPassing = error instanceof LancegateError && error.entry.retry === 'later';
-    if (when === 'take over' && isPassing) throw error;
+    if (when === 'take over' && isPassing) {
+      log.warn(
+        { error },
+        'a branch cannot be examined now, so no replica writes to its table; the next claim tries again',
+      );
+      throw error;
+    }
     log.error({ error }, 'a table could not be examined after a crash; it is left as it is');
     return false;
   }

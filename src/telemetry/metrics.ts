@@ -8,7 +8,14 @@ type WriteStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
  * Why the service refused or closed a connection: its address has its share; all are taken; it made way for a new one; it was
  * silent for too long; its client does not read the answer; or it sent too many requests before an answer.
  */
-export type ConnectionEnd = 'address_share' | 'all_taken' | 'gave_way' | 'silent' | 'unread' | 'pipelined';
+export type ConnectionEnd =
+  | 'address_share'
+  | 'all_taken'
+  | 'gave_way'
+  | 'silent'
+  | 'unread'
+  | 'pipelined'
+  | 'handshake';
 
 /** What the counts of a batch were taken from (docs/adr/0011); a search takes longest, the more rows the longer. */
 export type CountsSource = 'key_index' | 'totals' | 'commit' | 'search';

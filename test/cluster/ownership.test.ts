@@ -106,6 +106,10 @@ describe('of replicas on a folder', { skip: withoutPostgres ?? false }, () => {
     return acknowledged;
   };
 
+  test('says once that its tables are in a folder', () => {
+    for (const { log } of replicas) assert.equal(log.split('the tables are in a folder').length, 2);
+  });
+
   test('one is killed under load: writes go on within some seconds, nothing is lost and nothing applied twice', async () => {
     const owner = await newTable('killed');
     const first = await upsert('killed', [1], 'kept');

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createServer as createTcpServer, type Socket } from 'node:net';
@@ -350,4 +351,35 @@ test('a replica that leaves answers once more on each connection, and takes no n
   assert.match(await kept.until('connection: close'), /HTTP\/1.1 200 .*connection: close/is);
   assert.equal(await kept.closed, 'end');
   await assert.rejects(RawClient.connect(first), { code: 'ECONNREFUSED' });
+});
+
+test('a look-up in all replicas does not wait for one that stands still, and has what the others say', async () => {
+  await using replicas = new Replicas();
+  const answering = await replicas.start('answering');
+  const silent = createTcpServer(() => undefined).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const hurried = {
+    ...systemClock,
+    nowMs: systemClock.nowMs,
+    schedule: (afterMs: number, run: () => void) => systemClock.schedule(afterMs / 10, run),
+  };
+  const tokens = replicas.tokens('asking');
+  const hop = new ReplicaHop({
+    sign: (principal, audience) => tokens.sign(principal, audience),
+    silentAfterMs: 60_000,
+  });
+  const others = async () => [
+    { id: 'silent', address: `http://127.0.0.1:${(silent.address() as AddressInfo).port}` },
+    { id: 'answering', address: answering.url },
+  ];
+  const forwarding = new Forwarding({ owners: { ownerOf: async () => self }, others, hop, clock: hurried });
+  const asked = { method: 'POST', target: '/v1/table/users/describe', rawHeaders: [], peer: '127.0.0.1' };
+  const principal = { subject: 'ann', scopes: [], groups: [], issuer: 'test' };
+  const answers = await forwarding.askOthers({ ...asked, principal, signal: AbortSignal.timeout(20_000) }, '{}');
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [200],
+  );
+  hop.close();
+  silent.close();
 });

@@ -62,6 +62,7 @@ export interface TestOptions {
   /** Asked before the one token that is good. */
   readonly replicaTokens?: Verifier;
   readonly forwarding?: HttpDeps['forwarding'];
+  readonly certificate?: HttpDeps['certificate'];
 }
 
 class CountingMetrics extends Metrics {
@@ -130,6 +131,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     clock,
     newId: () => ids.shift()!,
     forwarding: options.forwarding,
+    certificate: options.certificate,
   });
   return {
     url: server.url,

@@ -23,7 +23,7 @@ import type { HttpDeps } from '../http-deps.ts';
 import type { ClientAddress, ClientAddresses } from '../request-head.ts';
 
 /** A `Socket` of `node:net`, which some events of an HTTP server pass as a `Duplex`. */
-type ClientSocket = Duplex & { readonly remoteAddress?: string | undefined };
+type ClientSocket = Duplex & { readonly remoteAddress?: string | undefined; readonly remotePort?: number | undefined };
 
 interface ConnectionsParts extends Pick<HttpDeps, 'config' | 'clock' | 'logger' | 'metrics'> {
   readonly clientAddresses: ClientAddresses;
@@ -36,7 +36,8 @@ interface Pipelined {
 }
 
 interface Connection {
-  readonly socket: ClientSocket;
+  /** With TLS, the one above the other, once the handshake is done. */
+  socket: ClientSocket;
   readonly client: ClientAddress;
   /** The request under way. */
   current: Pipelined | undefined;
@@ -65,6 +66,8 @@ export class Connections {
   readonly #parts: ConnectionsParts;
   readonly #maxPerAddress: number;
   readonly #open = new Map<ClientSocket, Connection>();
+  /** By the other end, of which the sockets of both layers know: what may still have its handshake before it. */
+  readonly #byPeer = new Map<string, Connection>();
   /**
    * Connections that wait for their first request, those that have an answer and neither finish their body nor read, and those
    * that wait for a further request; the longest wait comes first.
@@ -112,8 +115,36 @@ export class Connections {
     this.#open.set(socket, connection);
     this.#silent.add(connection);
     add(this.#perAddress, client.sharer, 1);
-    socket.once('close', () => this.#forget(connection));
+    const peer = peerOf(socket);
+    this.#byPeer.set(peer, connection);
+    socket.once('close', () => {
+      if (this.#byPeer.get(peer) === connection) this.#byPeer.delete(peer);
+      this.#forget(connection);
+    });
     this.#checkLater();
+  }
+
+  /** The handshake of a connection is done: its requests come from this socket. */
+  secured(socket: ClientSocket): void {
+    const connection = this.#byPeer.get(peerOf(socket));
+    if (connection === undefined || !this.#open.delete(connection.socket)) {
+      socket.destroy();
+      return;
+    }
+    connection.socket = socket;
+    this.#open.set(socket, connection);
+  }
+
+  /** The handshake took too long, or the client wants none. */
+  failedHandshake(socket: ClientSocket): void {
+    const connection = this.#byPeer.get(peerOf(socket));
+    if (connection !== undefined && this.#open.has(connection.socket)) this.#end(connection, 'handshake');
+    socket.destroy();
+  }
+
+  /** False before the handshake of a connection is done. */
+  has(socket: ClientSocket): boolean {
+    return this.#open.has(socket);
   }
 
   /** Calls `pass` when all earlier requests of the connection have been answered; never, if the connection ends before. */
@@ -314,6 +345,8 @@ export class Connections {
 /** Completely, or before its body arrived: then the rest of the body is only read so that the client can read the answer. */
 const isAnswered = ({ raw, response }: Pipelined): boolean =>
   response.writableEnded || (response.headersSent && !raw.complete);
+
+const peerOf = ({ remoteAddress, remotePort }: ClientSocket): string => `${remoteAddress} ${remotePort}`;
 
 function add(counts: Map<string, number>, key: string, by: 1 | -1): void {
   const count = (counts.get(key) ?? 0) + by;

@@ -20,6 +20,8 @@ interface ForwardingDeps {
 const askAgainAfterMs = 50;
 /** How often the owner of a request under way is looked for among the living. */
 const lookEveryMs = 1_000;
+/** A look-up needs no answer of a replica that stands still. */
+const lookUpWithinMs = 2_000;
 /** Past the lease of an owner that died, which another replica then claims. */
 const mostAttempts = 200;
 
@@ -58,15 +60,18 @@ export class Forwarding {
     return undefined;
   }
 
-  /** What the other replicas answer to a request with this body, but for those that cannot be reached. */
+  /** What the other replicas answer to a request with this body, but for those that cannot be reached, or do not answer soon. */
   async askOthers(request: Omit<ForwardedRequest, 'body'>, body: string): Promise<readonly ForwardedAnswer[]> {
     const bytes = Buffer.from(body);
     const rawHeaders = withoutCoding(request.rawHeaders);
+    const late = new AbortController();
+    const cancel = this.#deps.clock.schedule(lookUpWithinMs, () => late.abort(new Error('no answer in time')));
+    const signal = AbortSignal.any([request.signal, late.signal]);
     const asked = (await this.#deps.others()).map((replica) => {
-      const sent = { ...request, rawHeaders, body: bytes.length === 0 ? undefined : Readable.from([bytes]) };
+      const sent = { ...request, signal, rawHeaders, body: bytes.length === 0 ? undefined : Readable.from([bytes]) };
       return this.#deps.hop.forward(sent, replica).catch(() => undefined); // compensated: it has nothing to say
     });
-    return (await Promise.all(asked)).filter((answer) => answer !== undefined);
+    return (await Promise.all(asked).finally(cancel)).filter((answer) => answer !== undefined);
   }
 
   /** A process that stands still keeps its connections: what it does not answer ends when it has lost its lease. */

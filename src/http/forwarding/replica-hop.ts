@@ -46,6 +46,8 @@ interface HopDeps {
   readonly sign: (principal: Principal, audience: string) => Promise<string>;
   /** Longer than any request may take: an owner that is silent for so long has ended. */
   readonly silentAfterMs: number;
+  /** Certificates (PEM) that vouch for the other replicas; those that Node trusts if undefined. */
+  readonly ca?: string | undefined;
 }
 
 /** To one replica. Further requests wait for a connection. */
@@ -93,6 +95,7 @@ export class ReplicaHop {
       // Without a body, a kept connection that has just ended looks like an owner that ended at work.
       agent: body === undefined ? false : agent,
       timeout: this.#deps.silentAfterMs,
+      ...(isSecure && { ca: this.#deps.ca, minVersion: 'TLSv1.2' as const }),
     });
   }
 }
