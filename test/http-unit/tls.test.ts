@@ -75,6 +75,7 @@ describe('TLS', { skip: withoutOpenssl ?? false }, () => {
     await until(() => service.connections() === 1);
     await once(silent.resume(), 'close');
     await until(() => service.connections() === 0);
+    assert.ok(service.log.some(({ reason }) => reason === 'handshake'));
   });
 
   for (const [trusts, expected] of [
