@@ -134,7 +134,7 @@ function tlsServer({ certificate, config }: HttpDeps, options: ServerOptions, co
   const server = createTlsServer({ ...options, ...certificate!.options, handshakeTimeout });
   certificate!.onChange((changed) => server.setSecureContext(changed));
   server.on('secureConnection', (socket) => connections.secured(socket));
-  server.on('tlsClientError', (_, socket) => connections.failedHandshake(socket));
+  server.on('tlsClientError', (error, socket) => connections.failedHandshake(socket, error));
   return server;
 }
 

@@ -135,11 +135,12 @@ export class Connections {
     this.#open.set(socket, connection);
   }
 
-  /** The handshake took too long, or the client wants none. */
-  failedHandshake(socket: ClientSocket): void {
-    const connection = this.#byPeer.get(peerOf(socket));
-    if (connection !== undefined && this.#open.has(connection.socket)) this.#end(connection, 'handshake');
+  /** The handshake took too long, or was none. A client that only closed is not counted: probes of a port do that. */
+  failedHandshake(socket: ClientSocket, { code }: NodeJS.ErrnoException): void {
     socket.destroy();
+    if (code === 'ECONNRESET') return;
+    const address = this.#byPeer.get(peerOf(socket))?.client.address ?? 'unknown'; // Node forgets it with the socket
+    this.#note('handshake', { address });
   }
 
   /** False before the handshake of a connection is done. */
@@ -324,7 +325,7 @@ export class Connections {
     }
   }
 
-  #note(reason: ConnectionEnd, { address }: ClientAddress): void {
+  #note(reason: ConnectionEnd, { address }: Pick<ClientAddress, 'address'>): void {
     this.#parts.metrics.connectionEnded(reason);
     this.#unlogged.set(reason, { count: (this.#unlogged.get(reason)?.count ?? 0) + 1, address });
     this.#log(this.#parts.clock.nowMs());
