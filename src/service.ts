@@ -63,7 +63,6 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const metrics = new Metrics();
   const start: Start = { ...parts, config, folder, metrics, serviceMemory: new ServiceMemory(), opened };
   const { logger, clock } = start;
-  sayIfClosed(start);
   const { policy, reload } = await openPolicy(start);
   const state = opened.use(await openState(config, folder, clock, logger));
   const { catalog } = state;
@@ -73,9 +72,10 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const audit = await openAudit(start);
   const readers = openReaders(start);
   const queries = new ReaderQueries(readers, clock, mergeBytesUnder(config));
+  const engine = await openEngine(start, queries);
   const { deps, close: closeOperations } = await startOperations({
     catalog,
-    engine: await openEngine(start, queries),
+    engine,
     owners: state.owners,
     queries,
     clock,
@@ -107,7 +107,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     newId: randomUUID,
     forwarding: await openForwarding(start, state, tokens),
   });
-  await state.owners.join(config.advertise ?? server.url);
+  await state.owners.join(config.advertise ?? server.url, () => engine.reachStorage());
   state.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
   logger.info({ accepted: acceptedCredentials(config) }, 'the service accepts these credentials');
   const all = opened.move();
@@ -273,6 +273,7 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
 
 async function openEngine(start: Start, readerChanges: ReaderChanges): Promise<LanceEngine> {
   const { config, folder, opened } = start;
+  sayIfClosed(start);
   await rm(folder.scratchFolder, { recursive: true, force: true });
   makePrivateFolder(folder.scratchFolder);
   if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);

@@ -17,6 +17,9 @@ export interface LeaseTimes {
 /** A replica that was killed is replaced within the first five seconds. Safety does not depend on these. */
 export const leaseTimes: LeaseTimes = { durationMs: 4_000, renewEveryMs: 1_000, marginMs: 1_000 };
 
+/** A storage that answers later is not reached. */
+const storageAnswersWithinMs = 2_000;
+
 /** A renewal that hangs on a lost connection must not keep the next one, on another connection, from being tried. */
 const mostRenewals = 3;
 
@@ -40,6 +43,7 @@ export class ReplicaLease {
   #validUntilMs = Number.NEGATIVE_INFINITY;
   #replicas: readonly Replica[] = [];
   #address: string | undefined;
+  #reachStorage: () => Promise<void> = async () => {};
   #ensuring: Promise<void> | undefined;
   #isLeaving = false;
   #isClosed = false;
@@ -64,9 +68,14 @@ export class ReplicaLease {
     return this.#replicas;
   }
 
-  /** `address`: the URL at which the other replicas reach this one. Resolves when it is entered; throws what the catalog throws. */
-  async start(address: string): Promise<void> {
+  /**
+   * `address`: the URL at which the other replicas reach this one. `reachStorage` resolves when the storage has answered: a replica that
+   * does not reach it cannot write, so it renews no lease, and others take over. Resolves when the replica is entered; throws what the
+   * catalog throws.
+   */
+  async start(address: string, reachStorage: () => Promise<void>): Promise<void> {
     this.#address = address;
+    this.#reachStorage = reachStorage;
     await this.#renew();
     this.#renewLater();
   }
@@ -112,6 +121,10 @@ export class ReplicaLease {
     const { catalog, monotonicMs, replica, times, renewed } = this.#parts;
     const address = this.#address;
     if (address === undefined) return;
+    if (!this.#isLeaving && !(await this.#reachesStorage())) {
+      this.#replicas = await catalog.liveReplicas(); // of which this one is none soon, so that it forwards to the others
+      throw storageLost();
+    }
     const { durationMs, marginMs } = times;
     const sentAtMs = monotonicMs();
     await catalog.renewLease({ replica, address, durationMs, isLeaving: this.#isLeaving });
@@ -120,7 +133,26 @@ export class ReplicaLease {
     this.#replicas = await catalog.liveReplicas();
     renewed(hadExpired);
   }
+
+  async #reachesStorage(): Promise<boolean> {
+    const { promise: tooLate, resolve } = Promise.withResolvers<boolean>();
+    const cancel = this.#parts.clock.schedule(storageAnswersWithinMs, () => resolve(false));
+    const answer = this.#reachStorage().then(
+      () => true,
+      () => false,
+    );
+    try {
+      return await Promise.race([answer, tooLate]);
+    } finally {
+      cancel();
+    }
+  }
 }
+
+const storageLost = (): LancegateError =>
+  new LancegateError('StorageUnavailable', 'the storage does not answer this replica; nothing was written', {
+    retryAfterSeconds: 1,
+  });
 
 const leaseExpired = (): LancegateError =>
   new LancegateError('CatalogUnavailable', 'the catalog has not answered this replica lately; nothing was written', {

@@ -89,8 +89,8 @@ export class ReplicaOwners implements TableOwners {
     this.#work = work;
   }
 
-  async join(address: string): Promise<void> {
-    await this.#lease.start(address);
+  async join(address: string, reachStorage: () => Promise<void>): Promise<void> {
+    await this.#lease.start(address, reachStorage);
   }
 
   async others(): Promise<readonly ReplicaAddress[]> {

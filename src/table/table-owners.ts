@@ -48,8 +48,11 @@ export interface OwnedWork {
 export interface TableOwners extends FindsOwner {
   /** To be called once, before any other method. */
   start(work: OwnedWork): Promise<void>;
-  /** To be called when requests are taken, at this URL. Nothing is claimed before it resolves. */
-  join(address: string): Promise<void>;
+  /**
+   * To be called when requests are taken, at this URL. Nothing is claimed before it resolves. `reachStorage` resolves when the storage
+   * has answered; what a process owns that does not reach it is left to others.
+   */
+  join(address: string, reachStorage: () => Promise<void>): Promise<void>;
   /** The living replicas but this one, as of the last second. */
   others(): Promise<readonly ReplicaAddress[]>;
   /**

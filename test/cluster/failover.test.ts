@@ -130,6 +130,22 @@ describe('three replicas under load', { skip: withoutReplicas ?? false }, () => 
       }));
   }
 
+  test('go on writing soon after any of them loses the store', (t) =>
+    withPulse(async (pulse) => {
+      for (const { replica, toStore } of cluster.members) {
+        const mended = Promise.withResolvers<void>();
+        const sinceMs = performance.now();
+        toStore!.faults = () => ({ kind: 'stalled', until: mended.promise });
+        await pulse.beats(20);
+        const gapMs = pulse.longestGapMs(sinceMs);
+        t.diagnostic(`store of ${replica.name} lost: ${gapMs.toFixed(0)} ms without an answer`);
+        toStore!.faults = () => undefined;
+        mended.resolve();
+        assert.ok(gapMs < 30_000, `${gapMs} ms`);
+        await pulse.beats(20);
+      }
+    }));
+
   test('lose no write of a rolling restart', (t) =>
     withPulse(async (pulse) => {
       for (const { replica } of cluster.members) {

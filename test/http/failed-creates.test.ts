@@ -153,8 +153,10 @@ test('so does one that PostgreSQL commits long after its COMMIT was lost (P1)', 
   const proxy = await PostgresProxy.open(server.port);
   t.after(() => proxy[Symbol.asyncDispose]());
   url.port = String(proxy.port);
+  // As long as a statement may take: the transaction is still open when its COMMIT arrives, however slow the machine.
+  const limits = { idleWithinMs: 30_000 };
   const { catalog, engine, make, faults } = await newMaker(t, () =>
-    openPostgresCatalog({ url: url.href }, { clock: hurried }),
+    openPostgresCatalog({ url: url.href }, { clock: hurried, limits }),
   );
   const [isGivenUp, isCommitted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   faults.catalog = {

@@ -32,6 +32,7 @@ async function cluster(t: TestContext) {
     const names = new NamesHere(id);
     const did: string[] = [];
     const handOver: { how: OwnedWork['handOver'] } = { how: async () => 'settled' };
+    const storage: { reach: () => Promise<void> } = { reach: async () => {} };
     const owners = new ReplicaOwners({
       catalog: change(await database.catalogOf(names)),
       names,
@@ -48,17 +49,17 @@ async function cluster(t: TestContext) {
       forget: async (given) => void did.push(`forgets ${given.name} in epoch ${names.epochOf(given)}`),
       isIdle: () => true,
     });
-    await owners.join(`http://${id}`);
+    await owners.join(`http://${id}`, () => storage.reach());
     await turns();
-    const withoutForgetting = () => did.filter((each) => !each.startsWith('forgets'));
     return {
       id,
       owners,
       all: did,
       get did() {
-        return withoutForgetting();
+        return did.filter((each) => !each.startsWith('forgets'));
       },
       handOver,
+      storage,
     };
   };
   const pass = async (ms: number): Promise<void> => {
@@ -337,4 +338,26 @@ test('a replica forgets what it knew of a table before work of an earlier epoch 
     [...a.all, ...b.all],
     ['forgets t in epoch undefined', 'forgets t in epoch undefined', 'takes over t'],
   );
+});
+
+test('a replica that does not reach the storage is succeeded within a lease, and comes back (P11)', async (t) => {
+  const { join, pass, until } = await cluster(t);
+  const replicas = [await join('a'), await join('b')];
+  await pass(1_000);
+  const name = table('t');
+  const ownerId = await ownerOf(replicas[0]!, name);
+  const [owner, other] = replicas.toSorted((left) => (left.id === ownerId ? -1 : 1)) as [Joined, Joined];
+  const silence = Promise.withResolvers<void>();
+  owner.storage.reach = () => silence.promise;
+  await pass(7_000);
+  assert.equal(await until(ownerOf(other, name)), other.id);
+  assert.equal(await until(ownerOf(owner, name)), other.id, 'it forwards to the next owner');
+  assert.equal(await until(ownerOf(owner, table('u'))), other.id, 'and so it does what nobody owned');
+  assert.equal(await until(refusalOf(owner.owners.hold(table('u')))), 'StorageUnavailable');
+  owner.storage.reach = async () => {};
+  silence.resolve();
+  await pass(2_000);
+  const names = Array.from({ length: 20 }, (_, index) => table(`n${index}`));
+  const owners = await until(Promise.all(names.map((each) => ownerOf(other, each))));
+  assert.deepEqual(new Set(owners), new Set(['a', 'b']));
 });

@@ -102,9 +102,13 @@ export class LanceEngine implements Engine {
     this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
   }
 
-  /** Throws for an object store that would lose commits, and for one that cannot be reached. */
+  /** Throws for an object store that would lose commits, and for one that cannot be reached, as `reachStorage` does. */
   async requireStorage(): Promise<void> {
     await this.#mirrors?.requireOneWinner();
+  }
+
+  async reachStorage(): Promise<void> {
+    await this.#mirrors?.requireAnswer();
   }
 
   async newTable(location: Location, storageOptions: Properties): Promise<StagedTable> {

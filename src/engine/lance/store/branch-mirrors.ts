@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BranchName, Location } from '../../../kernel/ids.ts';
 import { BranchMirror, type MirroredBranch } from './branch-mirror.ts';
-import { requireOneWinner, type StorePlace } from './open-store.ts';
+import { requireAnswer, requireOneWinner, type StorePlace } from './open-store.ts';
 
 /** Where the mirrors are, by the location of the dataset. */
 export const mirrorsFolder = (scratchFolder: string): string => join(scratchFolder, 'mirrors');
@@ -56,6 +56,10 @@ export class BranchMirrors {
 
   requireOneWinner(): Promise<void> {
     return requireOneWinner(this.#place, `lancegate-probe-${randomUUID()}`, this.#rootUri);
+  }
+
+  requireAnswer(): Promise<void> {
+    return requireAnswer(this.#place, this.#rootUri);
   }
 
   close(): void {

@@ -48,8 +48,8 @@ function faultOf(error: unknown): string {
   return error.cause instanceof Error ? faultOf(error.cause) : error.message || error.name;
 }
 
-/** Before anything is written, so that what the store says is not an outcome that is not known. */
-async function requireAnswer({ store, prefix }: StorePlace, uri: string): Promise<void> {
+/** Throws what the store says; writes nothing, so that it is no outcome that is not known. */
+export async function requireAnswer({ store, prefix }: StorePlace, uri: string): Promise<void> {
   try {
     for await (const _ of store.list({ prefix, most: 1 })) return;
   } catch (error) {
