@@ -8,7 +8,7 @@ import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
-import { contentDecoder } from './body/request-body.ts';
+import { contentDecoder } from './body/content-decoder.ts';
 import { ArrowStream, arrowStreamType, commonParameters } from './openapi/description.ts';
 import { headerText } from './request-head.ts';
 import { jsonAnswer, type Offer, queryBranch, type Route, type RouteInput, tableTarget, type Upload } from './route.ts';

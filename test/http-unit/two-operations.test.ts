@@ -106,6 +106,28 @@ test('gzip and zstd bodies are unpacked as they come', async () => {
   }
 });
 
+test('what follows the end of a coded body is never left out: it is 400, and nothing is carried out (P1)', async () => {
+  await using service = await startTestService({
+    script: {
+      createTable: async ({ source }) => {
+        await source.whole();
+        throw new Error('a part of the body was taken for the whole');
+      },
+    },
+  });
+  const withoutEndMarker = usersStream.subarray(0, -8);
+  const bodies = {
+    gzip: Buffer.concat([gzipSync(withoutEndMarker), Buffer.alloc(1), gzipSync(usersStream)]),
+    zstd: Buffer.concat([zstdCompressSync(withoutEndMarker), zstdCompressSync(usersStream)]),
+  };
+  for (const [encoding, body] of Object.entries(bodies)) {
+    const headers = { 'content-encoding': encoding };
+    const { status, text } = await upload(service, '/v1/table/users/create', { body, headers });
+    assert.equal(status, 400, text);
+    assert.match(text, /bytes follow where the (gzip|zstd) of the body ends/);
+  }
+});
+
 test('an unknown encoding, and one that does not decode, are 400', async () => {
   await using service = await startTestService();
   const cases = {

@@ -19,7 +19,7 @@ import {
 } from '../../../wire/column-body.ts';
 import { readDelimiter } from '../../../wire/identifiers.ts';
 import { mapOf, StringMap } from '../../../wire/json-body.ts';
-import { contentDecoder } from '../../body/request-body.ts';
+import { contentDecoder } from '../../body/content-decoder.ts';
 import { jsonRoute, repeatOf, Written, writeAnswer, writtenFields } from '../../json-route.ts';
 import { ArrowStream, arrowStreamType, commonParameters } from '../../openapi/description.ts';
 import { jsonAnswer, type Offer, queryBranch, type Route, type RouteInput, tableTarget } from '../../route.ts';

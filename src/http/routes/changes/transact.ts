@@ -13,9 +13,9 @@ import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../../
 import { Count } from '../../../wire/json-body.ts';
 import type { ReadFilter } from '../../../wire/merge-parameters.ts';
 import { OperationBody, readOperation } from '../../../wire/transact-operation.ts';
+import { contentDecoder } from '../../body/content-decoder.ts';
 import { type BodyPart, boundaryOf } from '../../body/multipart.ts';
 import type { UploadedParts } from '../../body/multipart-upload.ts';
-import { contentDecoder } from '../../body/request-body.ts';
 import { writeAnswer, writtenFields } from '../../json-route.ts';
 import { ArrowStream, commonParameters } from '../../openapi/description.ts';
 import { headerText } from '../../request-head.ts';
